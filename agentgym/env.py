@@ -1,0 +1,343 @@
+"""The contract of an environment, enforced once: games implement small hooks."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, final
+
+import gymnasium
+import numpy as np
+from gymnasium.error import ResetNeeded
+
+from agentgym.hashing import StateHasher, canonical
+from agentgym.spaces import UnicodeText
+from agentgym.tasks import Task, TaskSet
+from agentgym.types import Policy, Snapshot, UsageError
+
+ObsT = TypeVar("ObsT")
+
+RESET_OPTIONS = ("task",)
+"""Keys that ``reset(options=...)`` understands."""
+
+
+class Outcome(NamedTuple):
+    """What an action did, in the game's words."""
+
+    reward: float
+    valid: bool = True
+    """Whether the action was accepted."""
+    terminated: bool = False
+    """Whether the game ended by its own rules."""
+
+
+class Status(NamedTuple):
+    """How the episode stands; a function of the game's state alone."""
+
+    won: bool
+    score: float
+    """The benchmark's own number."""
+    progress: float
+    """In [0, 1]."""
+
+
+class AgentEnv(gymnasium.Env[ObsT, str]):
+    """An environment for language agents: text in, text out, with state that can be held.
+
+    **Actions** are strings. An action the game does not accept changes nothing, is reported as
+    ``info["action_is_valid"] = False`` and costs a step; an action of another type is a `TypeError`.
+
+    **Info** always has ``task_id, task_type, turn, state_hash, admissible_actions,
+    action_is_valid, won, score, progress``, of constant types.
+
+    **Termination** is the game's own end, **truncation** the step limit; never both.
+
+    A game sets the class attributes below, passes its tasks to ``super().__init__``, and implements
+    `_load`, `_apply`, `_observe`, `_admissible`, `_status`, `_state` and `_set_state`. `_load` and
+    `_set_state` must bind fresh state and never change what the constructor made: the slots of a
+    vector environment share it.
+    """
+
+    suite: ClassVar[str]
+    """Names the state space; part of every state hash."""
+    state_schema: ClassVar[int] = 1
+    """Version of the state's encoding; part of every state hash."""
+    action_kind: ClassVar[Literal["enumerated", "template"]] = "enumerated"
+    """Whether admissible actions are complete, or templates with slots in angle brackets."""
+    default_max_steps: ClassVar[int]
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 (gymnasium's)
+
+    def __init__(
+        self,
+        tasks: TaskSet,
+        *,
+        data_key: str,
+        max_steps: int | None = None,
+        render_mode: str | None = None,
+    ):
+        """Set what every game has.
+
+        Args:
+            tasks: the tasks of the split played.
+            data_key: names the data the tasks come from; snapshots restore within it.
+            max_steps: step limit; None for the suite's default.
+            render_mode: one of ``metadata["render_modes"]``, or None.
+
+        Raises:
+            UsageError: a step limit below 1, or an unknown render mode.
+        """
+        if max_steps is not None and max_steps < 1:
+            raise UsageError(f"max_steps must be at least 1, got {max_steps}")
+        modes = self.metadata["render_modes"]
+        if render_mode is not None and render_mode not in modes:
+            raise UsageError(f"unknown render_mode {render_mode!r}; choose one of {', '.join(modes)}")
+        self.tasks = tasks
+        self.data_key = data_key
+        self.max_steps = self.default_max_steps if max_steps is None else int(max_steps)
+        self.render_mode = render_mode
+        self.action_space = UnicodeText()
+        self.observation_space: gymnasium.Space[Any] = UnicodeText()
+        self._task: Task | None = None
+        self._turn = 0
+        self._valid = True
+        self._terminated = False
+        self._truncated = False
+
+    # ---- hooks of a game -------------------------------------------------------------------
+
+    @abstractmethod
+    def _load(self, task: Task) -> None:
+        """Set the initial state of ``task``; chance beyond it comes from ``self.np_random``."""
+
+    @abstractmethod
+    def _apply(self, action: str) -> Outcome:
+        """Play one action; an action the game rejects leaves the state as it was."""
+
+    @abstractmethod
+    def _observe(self) -> ObsT:
+        """Return the observation of the state now; ``self._valid`` says if an action was rejected."""
+
+    @abstractmethod
+    def _admissible(self) -> tuple[str, ...]:
+        """Return every action accepted in the state now, in a fixed order."""
+
+    @abstractmethod
+    def _status(self) -> Status:
+        """Return how the state now stands."""
+
+    @abstractmethod
+    def _state(self) -> Any:
+        """Return the complete game state as an immutable, picklable value."""
+
+    @abstractmethod
+    def _set_state(self, state: Any) -> None:
+        """Inverse of `_state`, for the task that is loaded."""
+
+    def _identity(self) -> Any:
+        """Return what the state hash covers: a plain value, by default the whole state."""
+        return self._state()
+
+    def _extra_info(self) -> dict[str, Any]:
+        """Return the suite's own info keys: always the same keys, of constant types."""
+        return {}
+
+    def oracle(self) -> Policy:
+        """Return the policy that plays this environment as well as is known."""
+        raise UsageError(f"{type(self).__name__} has no oracle; use a random agent")
+
+    # ---- Gymnasium -------------------------------------------------------------------------
+
+    @final
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[ObsT, dict[str, Any]]:
+        """Start an episode.
+
+        Args:
+            seed: seeds the environment's own generator, which picks the task where none is named
+                and drives later chance.
+            options: ``{"task": id}`` names the task, by id or source id.
+
+        Returns:
+            The first observation and info.
+
+        Raises:
+            UsageError: unknown option or task.
+        """
+        super().reset(seed=seed)
+        key = None
+        if options:
+            unknown = set(options) - set(RESET_OPTIONS)
+            if unknown:
+                raise UsageError(
+                    f"unknown reset option {sorted(unknown)[0]!r}; known: {', '.join(RESET_OPTIONS)}"
+                )
+            key = options.get("task")
+        self._begin(self.tasks.draw(self.np_random) if key is None else self.tasks.find(key))
+        return self._observe(), self._info()
+
+    @final
+    def step(self, action: str) -> tuple[ObsT, float, bool, bool, dict[str, Any]]:
+        """Play one action.
+
+        Args:
+            action: any string.
+
+        Returns:
+            observation, reward, terminated, truncated, info.
+
+        Raises:
+            TypeError: the action is not a string.
+            ResetNeeded: no episode is running.
+        """
+        if not isinstance(action, str):
+            raise TypeError(
+                f"an action of {type(self).__name__} is a string such as one of "
+                f"admissible_actions(), got {type(action).__name__}"
+            )
+        if self._task is None or self._terminated or self._truncated:
+            raise ResetNeeded(f"no episode of {type(self).__name__} is running: call reset() before step()")
+        reward, self._valid, self._terminated = self._apply(action)
+        self._turn += 1
+        self._truncated = not self._terminated and self._turn >= self.max_steps
+        return self._observe(), reward, self._terminated, self._truncated, self._info()
+
+    def render(self) -> Any:
+        """Return the state as text in mode ``ansi``; None without a render mode."""
+        return None if self.render_mode is None else self.state_text()
+
+    # ---- what language agents need besides --------------------------------------------------
+
+    @property
+    def task(self) -> Task:
+        """The task being played.
+
+        Raises:
+            ResetNeeded: none has been started.
+        """
+        if self._task is None:
+            raise ResetNeeded(f"{type(self).__name__} plays no task yet: call reset()")
+        return self._task
+
+    def admissible_actions(self) -> tuple[str, ...]:
+        """Return every action accepted now, in a fixed order; empty once the episode is over."""
+        if self._terminated or self._truncated:
+            return ()
+        return self._admissible()
+
+    def is_admissible(self, action: str) -> bool:
+        """Return whether ``action`` would be accepted now, templates filled in."""
+        return action in self.admissible_actions()
+
+    @final
+    def state_hash(self) -> str:
+        """Return 32 hex digits of the state: blake2b-128 scoped by suite, schema and task.
+
+        It covers the game's state and whether the game has ended; not the step count, the random
+        generator, or how the state is shown.
+        """
+        self.task  # noqa: B018 (raises before the first reset)
+        return self._hasher.hash(canonical(self._identity()), self._terminated)
+
+    def state_text(self) -> str:
+        """Return what `state_hash` covers, readable."""
+        ended = " (ended)" if self._terminated else ""
+        return f"{self.suite} {self.task.id}{ended}\n{self._identity()}"
+
+    @final
+    def snapshot(self) -> Snapshot:
+        """Return everything that decides the episode's future."""
+        rng = None if self._np_random is None else self._np_random.bit_generator.state
+        return Snapshot(
+            self.suite,
+            self.state_schema,
+            self.data_key,
+            self.task,
+            self._state(),
+            self._turn,
+            self._valid,
+            self._terminated,
+            self._truncated,
+            rng,
+        )
+
+    @final
+    def restore(self, snapshot: Snapshot) -> tuple[ObsT, dict[str, Any]]:
+        """Go back (or over) to a snapshot's episode.
+
+        Returns:
+            The observation and info that were current when it was taken.
+
+        Raises:
+            ValueError: the snapshot belongs to another suite, schema or data set.
+        """
+        self._check_snapshot(snapshot)
+        if snapshot.task is not self._task:
+            self._begin(snapshot.task)
+        self._set_state(snapshot.state)
+        self._turn = snapshot.turn
+        self._valid = snapshot.valid
+        self._terminated = snapshot.terminated
+        self._truncated = snapshot.truncated
+        self._restore_rng(snapshot)
+        return self._observe(), self._info()
+
+    def spawn(self) -> Self:
+        """Return another environment over the same read-only world, with no episode yet.
+
+        This is how a vector environment holds a thousand episodes over one catalogue.
+        """
+        twin = copy.copy(self)
+        twin._task = None
+        twin._np_random = None
+        twin._np_random_seed = None
+        return twin
+
+    # ---- inside ----------------------------------------------------------------------------
+
+    def _begin(self, task: Task) -> None:
+        if self._task is None or task.id != self._task.id:
+            self._hasher = StateHasher(self.suite, self.state_schema, task.id)
+        self._task = task
+        self._turn = 0
+        self._valid = True
+        self._terminated = False
+        self._truncated = False
+        self._load(task)
+
+    def _info(self) -> dict[str, Any]:
+        task = self.task
+        won, score, progress = self._status()
+        info = {
+            "task_id": task.id,
+            "task_type": task.type,
+            "turn": self._turn,
+            "state_hash": self._hasher.hash(canonical(self._identity()), self._terminated),
+            "admissible_actions": self.admissible_actions(),
+            "action_is_valid": self._valid,
+            "won": won,
+            "score": score,
+            "progress": progress,
+        }
+        info.update(self._extra_info())
+        return info
+
+    def _check_snapshot(self, snapshot: Snapshot) -> None:
+        theirs = (snapshot.suite, snapshot.schema, snapshot.data)
+        ours = (self.suite, self.state_schema, self.data_key)
+        if theirs != ours:
+            raise ValueError(
+                f"cannot restore a snapshot of suite {theirs[0]!r} schema {theirs[1]} data {theirs[2]!r} "
+                f"into suite {ours[0]!r} schema {ours[1]} data {ours[2]!r}"
+            )
+
+    def _restore_rng(self, snapshot: Snapshot) -> None:
+        if snapshot.rng is None:
+            self._np_random = None
+            self._np_random_seed = None
+            return
+        if self._np_random is None:
+            self._np_random = np.random.Generator(np.random.PCG64(0))
+        self._np_random.bit_generator.state = snapshot.rng
+        self._np_random_seed = -1

@@ -1,0 +1,246 @@
+"""Tasks, splits and the manifests that pin them."""
+
+from __future__ import annotations
+
+import difflib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+import numpy as np
+
+from agentgym.hashing import sha256_json
+from agentgym.types import UsageError
+
+DEFAULT_SIZES: Mapping[str, int] = {"train": 10_000, "valid": 1_000, "test": 1_000}
+"""How many generated tasks a split holds unless a suite says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One problem: everything that fixes the initial state of an episode."""
+
+    id: str
+    """32 hex digits of the canonical content; the n-th duplicate has the suffix ``-n``."""
+    content: Any
+    """What the game loads: immutable, picklable, the game's own type."""
+    source_id: str
+    """The upstream name: goal index, trial, ``file#k``, generator candidate."""
+    type: str = ""
+    """Family for tables (ALFWorld's six); empty where there is one kind."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Facts for analysis that play does not depend on: optimal length, difficulty."""
+
+
+def split_of(task_id: str) -> str:
+    """Return the split of a generated item: its content id modulo 100.
+
+    0-9 is test, 10-19 valid, the rest train; so splits stay disjoint however many items are drawn.
+    """
+    bucket = int(task_id[:32], 16) % 100
+    return "test" if bucket < 10 else "valid" if bucket < 20 else "train"
+
+
+class TaskSet(Sequence[Task], ABC):
+    """The ordered tasks of one split, and the manifest that pins them.
+
+    Subclasses say how many there are, make the i-th, and describe themselves; ids may be enumerated
+    lazily. Indexing, iteration, look-up by id or source id, and drawing come from here.
+    """
+
+    def __init__(self, split: str, manifest: Mapping[str, Any]):
+        """Describe the set.
+
+        Args:
+            split: the split's name.
+            manifest: JSON mapping that determines ids and order completely.
+        """
+        self.split = split
+        self.manifest: Mapping[str, Any] = dict(manifest)
+
+    @property
+    def manifest_sha256(self) -> str:
+        """64 hex digits over `manifest`."""
+        return sha256_json(self.manifest)
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of tasks in the split."""
+
+    @abstractmethod
+    def _make(self, index: int) -> Task:
+        """Return task ``index``, 0 <= index < len(self)."""
+
+    @abstractmethod
+    def _index(self, key: str) -> int | None:
+        """Return the index of a task id or source id; None if the split has no such task."""
+
+    @overload
+    def __getitem__(self, index: int) -> Task: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Task]: ...
+    def __getitem__(self, index: int | slice) -> Task | list[Task]:
+        """Return one task by position, or a list of them."""
+        if isinstance(index, slice):
+            return [self._make(i) for i in range(*index.indices(len(self)))]
+        size = len(self)
+        position = index + size if index < 0 else index
+        if not 0 <= position < size:
+            raise IndexError(f"split {self.split!r} has tasks 0 to {size - 1}, asked for {index}")
+        return self._make(position)
+
+    def __iter__(self) -> Iterator[Task]:
+        """Go through the tasks in order."""
+        return (self._make(i) for i in range(len(self)))
+
+    def __contains__(self, key: object) -> bool:
+        """True for the id or source id of a task of this split, or such a `Task`."""
+        name = key.id if isinstance(key, Task) else key
+        return isinstance(name, str) and self._index(name) is not None
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The task ids in order."""
+        return [task.id for task in self]
+
+    def find(self, key: str) -> Task:
+        """Return a task by id or source id.
+
+        Raises:
+            UsageError: the split has no such task.
+        """
+        index = self._index(key)
+        if index is None:
+            raise UsageError(
+                f"no task {key!r} in split {self.split!r} ({len(self)} tasks); "
+                f"take one of env.tasks.ids, for example {self[0].id!r}"
+            )
+        return self._make(index)
+
+    def draw(self, rng: np.random.Generator) -> Task:
+        """Draw one task uniformly."""
+        return self._make(int(rng.integers(len(self))))
+
+    def verify(self) -> None:
+        """Re-derive every id from its task's content.
+
+        Raises:
+            UsageError: an id does not follow from the content.
+        """
+        for i, task in enumerate(self):
+            if self._index(task.id) != i:
+                raise UsageError(f"task {i} of split {self.split!r} is not found under its id {task.id}")
+
+
+class ListTaskSet(TaskSet):
+    """Tasks held in memory; the manifest hashes their ids, so it pins the content itself."""
+
+    def __init__(self, split: str, tasks: Iterable[Task], *, dataset: str, suite: str):
+        """Hold ``tasks`` in order, numbering duplicates.
+
+        Raises:
+            UsageError: there are none.
+        """
+        self._tasks = tuple(_number_duplicates(tasks))
+        if not self._tasks:
+            raise UsageError(f"{suite}: split {split!r} of {dataset} holds no task; name another split")
+        self._by_key = {task.source_id: i for i, task in enumerate(self._tasks)}
+        self._by_key.update({task.id: i for i, task in enumerate(self._tasks)})
+        manifest = {
+            "suite": suite,
+            "dataset": dataset,
+            "split": split,
+            "ids_sha256": sha256_json([task.id for task in self._tasks]),
+            "n": len(self._tasks),
+        }
+        super().__init__(split, manifest)
+
+    def __len__(self) -> int:
+        """Number of tasks."""
+        return len(self._tasks)
+
+    def _make(self, index: int) -> Task:
+        return self._tasks[index]
+
+    def _index(self, key: str) -> int | None:
+        return self._by_key.get(key)
+
+
+class GeneratedTaskSet(TaskSet):
+    """The first n tasks of a split of an endless generated sequence, enumerated lazily.
+
+    Candidates 0, 1, 2, ... are generated; those whose content falls into the split and has not come
+    before are its tasks, in order.
+    """
+
+    def __init__(
+        self,
+        split: str,
+        candidate: Callable[[int], Task | None],
+        *,
+        manifest: Mapping[str, Any],
+        size: int | None = None,
+    ):
+        """Describe the sequence.
+
+        Args:
+            split: one of train, valid, test.
+            candidate: makes candidate c; None where the generator rejects it.
+            manifest: names the generator, its version and parameters.
+            size: number of tasks; None for the split's default.
+
+        Raises:
+            UsageError: unknown split.
+        """
+        check_split(split, DEFAULT_SIZES)
+        self._size = DEFAULT_SIZES[split] if size is None else size
+        super().__init__(split, {**manifest, "split": split, "n": self._size})
+        self._candidate = candidate
+        self._next = 0
+        self._tasks: list[Task] = []
+        self._by_key: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        """Number of tasks."""
+        return self._size
+
+    def _make(self, index: int) -> Task:
+        while len(self._tasks) <= index:
+            self._grow()
+        return self._tasks[index]
+
+    def _index(self, key: str) -> int | None:
+        while key not in self._by_key and len(self._tasks) < self._size:
+            self._grow()
+        return self._by_key.get(key)
+
+    def _grow(self) -> None:
+        task = self._candidate(self._next)
+        self._next += 1
+        if task is not None and split_of(task.id) == self.split and task.id not in self._by_key:
+            self._by_key[task.id] = self._by_key[task.source_id] = len(self._tasks)
+            self._tasks.append(task)
+
+
+def check_split(split: str, known: Iterable[str]) -> None:
+    """Raise a UsageError that names the nearest split unless ``split`` is known."""
+    names = list(known)
+    if split not in names:
+        raise UsageError(f"unknown split {split!r}{nearest(split, names)}; choose one of {', '.join(names)}")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return ``" (did you mean 'x'?)"`` for the closest of ``known``, or nothing."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _number_duplicates(tasks: Iterable[Task]) -> Iterator[Task]:
+    seen: dict[str, int] = {}
+    for task in tasks:
+        count = seen[task.id] = seen.get(task.id, 0) + 1
+        if count == 1:
+            yield task
+        else:
+            yield Task(f"{task.id}-{count}", task.content, task.source_id, task.type, task.metadata)

@@ -1,0 +1,217 @@
+"""The records that cross layers, and the two protocols that users implement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+Observation: TypeAlias = Any
+"""A string, or for image games a dict ``{"text": str, "image": uint8[H, W, 3]}``."""
+
+EndReason: TypeAlias = Literal[
+    "success", "failure", "step_limit", "context_limit", "parse_error", "agent_error", "env_error"
+]
+"""Why an episode ended. The last four are the agent's or the machine's, never the game's."""
+
+
+class UsageError(ValueError):
+    """Bad input. The message is one line that names the fix; the command line exits with 2."""
+
+
+class MissingDataError(UsageError):
+    """A data set is not on this machine. The message says what to run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything that decides an episode's future, as an immutable, picklable value.
+
+    Restores into any environment or slot of the same suite and data.
+    """
+
+    suite: str
+    """Suite of the environment it was taken from."""
+    schema: int
+    """The suite's ``state_schema``."""
+    data: str
+    """Names the data the task comes from, as `AgentEnv.data_key` does."""
+    task: Any
+    """The `agentgym.tasks.Task` being played."""
+    state: Any
+    """The game's own immutable state."""
+    turn: int
+    """Steps taken."""
+    valid: bool
+    """Whether the last action was accepted."""
+    terminated: bool
+    """The game ended by its own rules."""
+    truncated: bool
+    """The step limit was reached."""
+    rng: Mapping[str, Any] | None
+    """State of the bit generator; None when the environment has never drawn or been seeded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question to a policy: what does it do in this episode now?
+
+    Example:
+        >>> Request(episode=0, task_id="t", task_type="", turn=0, observation="a", seed=7,
+        ...         admissible_actions=("up",), state_hash="0").turn
+        0
+    """
+
+    episode: int
+    """Names the episode within this rollout; policies key their memory by it."""
+    task_id: str
+    task_type: str
+    turn: int
+    """Steps taken so far; 0 is the first question of an episode."""
+    observation: Observation
+    admissible_actions: tuple[str, ...]
+    """Every action accepted now, or templates with slots in angle brackets."""
+    state_hash: str
+    seed: int
+    """Seed of this episode's sampling; mix it with ``turn``."""
+    history: tuple[Step, ...] = ()
+    """The episode's steps so far, oldest first."""
+    snapshot: Callable[[], Snapshot] | None = None
+    """Takes a snapshot of the episode. Oracles look through it; fair agents do not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A policy's answer: the parsed action and, for language models, exactly what was sampled."""
+
+    action: str
+    """What is sent to the environment."""
+    text: str = ""
+    """The raw response the action was parsed from; empty where there is none."""
+    prompt_ids: tuple[int, ...] = ()
+    """Token ids of the prompt, as the model saw them."""
+    response_ids: tuple[int, ...] = ()
+    """Token ids sampled, never re-tokenised."""
+    logprobs: tuple[float, ...] = ()
+    """Natural-log probability of each response token under the sampling policy."""
+    version: int = 0
+    """Version of the weights that sampled it."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+    """Model time spent on this answer."""
+    cost: float = 0.0
+    """Price of this answer, in US dollars."""
+    error: EndReason | None = None
+    """Set when no action could be had; the episode ends with this reason and score 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step, the unit of credit: what was seen, done and received."""
+
+    observation: Observation
+    """Seen before acting."""
+    state_hash: str
+    """Hash of the state acted in."""
+    admissible_actions: tuple[str, ...]
+    completion: Completion
+    reward: float
+    next_state_hash: str
+    valid: bool
+    """Whether the environment accepted the action."""
+    terminated: bool
+    truncated: bool
+
+    @property
+    def action(self) -> str:
+        """The action sent to the environment."""
+        return self.completion.action
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One episode, from reset to its end."""
+
+    env_id: str
+    task_id: str
+    task_type: str
+    seed: int
+    """Seed the episode was reset with."""
+    rollout: int
+    """Index of this attempt at its task."""
+    initial_hash: str
+    steps: tuple[Step, ...]
+    final_observation: Observation
+    won: bool
+    score: float
+    progress: float
+    end_reason: EndReason
+    env_seconds: float = 0.0
+    model_seconds: float = 0.0
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """The last info's suite-specific keys."""
+
+    @property
+    def episode_return(self) -> float:
+        """Sum of rewards, accumulated in step order."""
+        total = 0.0
+        for step in self.steps:
+            total += step.reward
+        return total
+
+    @property
+    def invalid_count(self) -> int:
+        """Number of rejected actions."""
+        return sum(not step.valid for step in self.steps)
+
+    @property
+    def state_hashes(self) -> tuple[str, ...]:
+        """Hashes of the T + 1 states visited."""
+        return (self.initial_hash, *(step.next_state_hash for step in self.steps))
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Attempts at one task from one initial state: the population of group-relative methods."""
+
+    task_id: str
+    initial_hash: str
+    trajectories: tuple[Trajectory, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse members that did not start alike."""
+        for member in self.trajectories:
+            if (member.task_id, member.initial_hash) != (self.task_id, self.initial_hash):
+                raise ValueError(
+                    f"a group's members start from one state: expected task {self.task_id} at "
+                    f"{self.initial_hash}, got task {member.task_id} at {member.initial_hash}"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One search result."""
+
+    id: str
+    title: str
+    text: str
+    score: float
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Anything that answers requests. It is asked in batches and never about finished episodes."""
+
+    def act(self, requests: Sequence[Request]) -> Sequence[Completion]:
+        """Return one completion per request, in order."""
+        ...
+
+
+@runtime_checkable
+class Retriever(Protocol):
+    """Anything that ranks passages for queries."""
+
+    def search(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Passage]]:
+        """Return the ``k`` best passages of each query, best first."""
+        ...

@@ -1,0 +1,1 @@
+"""Vectorised environments: in one process (`core`) and over worker processes (`sharded`)."""

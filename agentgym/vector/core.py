@@ -1,0 +1,587 @@
+"""The contract of a vector environment, enforced once, over slots that may be stored anyhow.
+
+`SlotVectorEnv` owns what all forms share: autoreset modes, masks, partial steps and resets, groups.
+A form implements five hooks over a list of slots. `AgentVectorEnv` keeps the slots as environments
+of one process; native forms keep them as arrays; `agentgym.vector.sharded` keeps them in processes.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from gymnasium.error import ResetNeeded
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from agentgym.env import AgentEnv
+from agentgym.spaces import UnicodeText
+from agentgym.tasks import TaskSet
+from agentgym.types import Policy, Snapshot, UsageError
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Bools: TypeAlias = npt.NDArray[np.bool_]
+Infos: TypeAlias = dict[str, npt.NDArray[Any]]
+
+RESET_OPTIONS = ("tasks", "reset_mask")
+"""Keys that ``reset(options=...)`` of a vector environment understands."""
+
+
+class Starts(NamedTuple):
+    """The beginnings of episodes in n slots."""
+
+    observations: Any
+    """A tuple of n strings, or a dict with such a tuple and arrays of leading dimension n."""
+    infos: Infos
+    """Arrays of leading dimension n, without masks."""
+
+
+class Moves(NamedTuple):
+    """One step in each of n slots."""
+
+    observations: Any
+    rewards: Floats
+    terminations: Bools
+    truncations: Bools
+    infos: Infos
+
+
+class SlotVectorEnv(VectorEnv[Any, Any, Any]):
+    """N episodes of one environment, stepped together or slot by slot.
+
+    Beyond `gymnasium.vector.VectorEnv`:
+
+    * ``reset(options={"tasks": [...], "reset_mask": bool[N]})`` names each slot's task; slots given
+      one task form a group, whose members must start from the same state hash.
+    * `step_at` and `reset_at` advance only the slots named.
+    * `snapshot`, `restore` and `copy` work per slot.
+
+    Observations are a ``tuple[str, ...]``, for image games a dict of ``text`` and ``image``
+    (uint8[N, H, W, 3]); rewards are float64[N]; infos hold, for each key, an array and its mask.
+    """
+
+    def __init__(self, prototype: AgentEnv[Any], num_envs: int, autoreset_mode: AutoresetMode | str):
+        """Set what every form has.
+
+        Args:
+            prototype: an environment made with the options of all slots.
+            num_envs: number of slots, N.
+            autoreset_mode: what happens to a slot whose episode is over.
+
+        Raises:
+            UsageError: fewer than one slot, or an unknown mode.
+        """
+        if num_envs < 1:
+            raise UsageError(f"num_envs must be at least 1, got {num_envs}")
+        try:
+            self.autoreset_mode = AutoresetMode(autoreset_mode)
+        except ValueError:
+            known = ", ".join(repr(mode.value) for mode in AutoresetMode)
+            raise UsageError(f"unknown autoreset_mode {autoreset_mode!r}; choose one of {known}") from None
+        self.prototype = prototype
+        self.num_envs = num_envs
+        self.render_mode = prototype.render_mode
+        self.metadata = {**prototype.metadata, "autoreset_mode": self.autoreset_mode}
+        self.single_action_space = prototype.action_space
+        self.single_observation_space = prototype.observation_space
+        self.action_space = batch_text_space(prototype.action_space, num_envs)
+        self.observation_space = batch_text_space(prototype.observation_space, num_envs)
+        self._over = np.zeros(num_envs, dtype=np.bool_)
+        self._begun = np.zeros(num_envs, dtype=np.bool_)
+        self._every_slot = list(range(num_envs))
+
+    # ---- hooks of a form -------------------------------------------------------------------
+
+    @abstractmethod
+    def _reset_slots(
+        self, slots: Sequence[int], tasks: Sequence[str | None], seeds: Sequence[int | None]
+    ) -> Starts:
+        """Start an episode in each slot; None draws the task, or leaves the generator as it is."""
+
+    @abstractmethod
+    def _step_slots(self, slots: Sequence[int], actions: Sequence[str]) -> Moves:
+        """Step slots whose episodes are running."""
+
+    @abstractmethod
+    def _observe_slots(self, slots: Sequence[int]) -> Any:
+        """Return the observations of slots as they are."""
+
+    @abstractmethod
+    def _snapshot_slot(self, slot: int) -> Snapshot:
+        """As `AgentEnv.snapshot`."""
+
+    @abstractmethod
+    def _restore_slot(self, slot: int, snapshot: Snapshot) -> tuple[Any, dict[str, Any]]:
+        """As `AgentEnv.restore`."""
+
+    # ---- Gymnasium -------------------------------------------------------------------------
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start episodes in all slots, or in those of a mask.
+
+        Args:
+            seed: int s seeds slot i with s + i; a list seeds each slot.
+            options: ``tasks`` (length N, by id or source id; None draws) and ``reset_mask``
+                (bool[N]); entries outside the mask are ignored.
+
+        Returns:
+            Observations of all N slots, and infos with masks that say which slots were reset.
+
+        Raises:
+            UsageError: unknown option, wrong length, or members of a group that start differently.
+        """
+        options = dict(options or {})
+        unknown = set(options) - set(RESET_OPTIONS)
+        if unknown:
+            raise UsageError(
+                f"unknown reset option {sorted(unknown)[0]!r}; known: {', '.join(RESET_OPTIONS)}"
+            )
+        slots = self._masked_slots(options.get("reset_mask"))
+        tasks = self._per_slot(options.get("tasks"), "tasks")
+        if seed is None or isinstance(seed, int | np.integer):
+            seeds: Sequence[int | None] = [None if seed is None else int(seed) + i for i in self._every_slot]
+        else:
+            seeds = self._per_slot(seed, "seed")
+        starts = self._start(slots, [tasks[i] for i in slots], [seeds[i] for i in slots])
+        if len(slots) == self.num_envs:
+            return starts.observations, _with_masks(starts.infos, self.num_envs)
+        missing = np.flatnonzero(~self._begun)
+        if missing.size:
+            raise ResetNeeded(f"slot {missing[0]} has never been reset: reset all slots once, without a mask")
+        infos = {key: _spread(column, slots, self.num_envs) for key, column in starts.infos.items()}
+        mask = np.zeros(self.num_envs, dtype=np.bool_)
+        mask[slots] = True
+        infos.update({f"_{key}": mask.copy() for key in starts.infos})
+        return self._observe_slots(self._every_slot), infos
+
+    def step(self, actions: Sequence[str]) -> tuple[Any, Floats, Bools, Bools, dict[str, Any]]:
+        """Step every slot.
+
+        Args:
+            actions: N strings.
+
+        Returns:
+            observations, rewards float64[N], terminations bool[N], truncations bool[N], infos.
+
+        Raises:
+            ResetNeeded: a slot's episode is over and the mode is DISABLED.
+        """
+        moves, ended, finals = self._advance(self._every_slot, actions)
+        infos = _with_masks(moves.infos, self.num_envs)
+        if finals is not None:
+            mask = np.zeros(self.num_envs, dtype=np.bool_)
+            mask[ended] = True
+            infos["final_obs"] = _spread(_as_objects(finals.observations, len(ended)), ended, self.num_envs)
+            infos["final_info"] = {
+                key: _spread(column, ended, self.num_envs) for key, column in finals.infos.items()
+            }
+            infos["final_info"].update({f"_{key}": mask.copy() for key in finals.infos})
+            infos["_final_obs"], infos["_final_info"] = mask.copy(), mask
+        return moves.observations, moves.rewards, moves.terminations, moves.truncations, infos
+
+    def render(self) -> tuple[Any, ...] | None:
+        """Return one frame per slot, or None without a render mode."""
+        if self.render_mode is None:
+            return None
+        return tuple(self._render_slot(i) for i in self._every_slot)
+
+    # ---- partial steps, groups, snapshots ---------------------------------------------------
+
+    def step_at(
+        self, slots: Sequence[int], actions: Sequence[str]
+    ) -> tuple[Any, Floats, Bools, Bools, dict[str, Any]]:
+        """Step only the slots named.
+
+        Args:
+            slots: n different slot numbers.
+            actions: n strings.
+
+        Returns:
+            As `step`, with leading dimension n and infos without masks. Under SAME_STEP
+            ``final_obs`` and ``final_info`` are object arrays, None where no episode ended.
+        """
+        chosen = self._check_slots(slots)
+        moves, ended, finals = self._advance(chosen, actions)
+        infos: dict[str, Any] = dict(moves.infos)
+        if finals is not None:
+            where = [chosen.index(i) for i in ended]
+            rows = _rows(finals.infos, len(ended))
+            infos["final_obs"] = _spread(_as_objects(finals.observations, len(ended)), where, len(chosen))
+            infos["final_info"] = _spread(object_array(rows), where, len(chosen))
+        return moves.observations, moves.rewards, moves.terminations, moves.truncations, infos
+
+    def reset_at(
+        self,
+        slots: Sequence[int],
+        tasks: Sequence[str | None] | None = None,
+        seeds: Sequence[int | None] | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start episodes in only the slots named.
+
+        Args:
+            slots: n different slot numbers.
+            tasks: n task ids or source ids; None draws.
+            seeds: n seeds; None leaves a slot's generator as it is.
+
+        Returns:
+            observations and infos with leading dimension n, without masks.
+        """
+        chosen = self._check_slots(slots)
+        n = len(chosen)
+        starts = self._start(
+            chosen, _of_length(tasks, n, "tasks"), _of_length(seeds, n, "seeds")
+        )
+        return starts.observations, dict(starts.infos)
+
+    def snapshot(self, slot: int) -> Snapshot:
+        """Return everything that decides the future of the episode in a slot."""
+        (slot,) = self._check_slots([slot])
+        if not self._begun[slot]:
+            raise ResetNeeded(f"slot {slot} plays no task yet: call reset() before snapshot()")
+        return self._snapshot_slot(slot)
+
+    def restore(self, slot: int, snapshot: Snapshot) -> tuple[Any, dict[str, Any]]:
+        """Put a snapshot's episode into a slot.
+
+        Returns:
+            The single observation and info that were current when it was taken.
+
+        Raises:
+            ValueError: the snapshot belongs to another suite, schema or data set.
+        """
+        (slot,) = self._check_slots([slot])
+        observation, info = self._restore_slot(slot, snapshot)
+        self._over[slot] = snapshot.terminated or snapshot.truncated
+        self._begun[slot] = True
+        return observation, info
+
+    def copy(self, source: int, target: int) -> tuple[Any, dict[str, Any]]:
+        """Put the episode of one slot into another as well; as ``restore(target, snapshot(source))``."""
+        return self.restore(target, self.snapshot(source))
+
+    @property
+    def tasks(self) -> TaskSet:
+        """The tasks of the split played."""
+        return self.prototype.tasks
+
+    @property
+    def max_steps(self) -> int:
+        """The step limit of an episode."""
+        return self.prototype.max_steps
+
+    def oracle(self) -> Policy:
+        """Return the policy that plays this environment as well as is known."""
+        return self.prototype.oracle()
+
+    # ---- inside ----------------------------------------------------------------------------
+
+    def _start(
+        self, slots: list[int], tasks: Sequence[str | None], seeds: Sequence[int | None]
+    ) -> Starts:
+        starts = self._reset_slots(slots, tasks, seeds)
+        self._over[slots] = False
+        self._begun[slots] = True
+        first_hash: dict[str, str] = {}
+        for key, state in zip(tasks, starts.infos["state_hash"], strict=True):
+            if key is not None and first_hash.setdefault(key, state) != state:
+                raise UsageError(
+                    f"members of the group of task {key!r} start from different states "
+                    f"({first_hash[key]} and {state}): give them equal seeds"
+                )
+        return starts
+
+    def _advance(
+        self, slots: list[int], actions: Sequence[str]
+    ) -> tuple[Moves, list[int], Starts | None]:
+        """Step slots under the autoreset mode; also return the slots that ended, and how, if reset."""
+        if isinstance(actions, str) or len(actions) != len(slots):
+            count = f"the string {actions!r}" if isinstance(actions, str) else f"{len(actions)} actions"
+            raise UsageError(f"expected a sequence of {len(slots)} actions, one per slot, got {count}")
+        for action in actions:
+            if not isinstance(action, str):
+                raise TypeError(f"actions are strings, got {type(action).__name__}: pass admissible actions")
+        whole = len(slots) == self.num_envs
+        if not (self._begun if whole else self._begun[slots]).all():
+            raise ResetNeeded("a slot plays no task yet: call reset() before step()")
+        over = self._over if whole else self._over[slots]
+        if over.any():
+            if self.autoreset_mode is not AutoresetMode.NEXT_STEP:
+                slot = slots[int(np.flatnonzero(over)[0])]
+                raise ResetNeeded(
+                    f"the episode in slot {slot} is over: reset it first (reset_mask, reset_at or restore)"
+                )
+            moves = self._advance_or_reset(slots, actions, over)
+        else:
+            moves = self._step_slots(slots, actions)
+        ended = moves.terminations | moves.truncations
+        if whole:
+            self._over = ended
+        else:
+            self._over[slots] = ended
+        if self.autoreset_mode is not AutoresetMode.SAME_STEP or not ended.any():
+            return moves, [], None
+        return self._reset_ended(slots, moves, np.flatnonzero(ended))
+
+    def _advance_or_reset(self, slots: list[int], actions: Sequence[str], over: Bools) -> Moves:
+        """NEXT_STEP: slots that ended before are reset and ignore their action."""
+        old, live = np.flatnonzero(over), np.flatnonzero(~over)
+        fresh = [slots[k] for k in old]
+        starts = self._start(fresh, [None] * len(fresh), [None] * len(fresh))
+        still = np.zeros(len(old), dtype=np.bool_)
+        begun = Moves(starts.observations, np.zeros(len(old)), still, still, starts.infos)
+        if not live.size:
+            return begun
+        moved = self._step_slots([slots[k] for k in live], [actions[k] for k in live])
+        return _merge([(old, begun), (live, moved)], len(slots))
+
+    def _reset_ended(
+        self, slots: list[int], moves: Moves, where: npt.NDArray[np.intp]
+    ) -> tuple[Moves, list[int], Starts]:
+        """SAME_STEP: slots that ended now are reset; rewards and flags stay those of the end."""
+        ended = [slots[k] for k in where]
+        finals = Starts(_take(moves.observations, where), {k: v[where] for k, v in moves.infos.items()})
+        starts = self._start(ended, [None] * len(ended), [None] * len(ended))
+        others = np.setdiff1d(np.arange(len(slots)), where)
+        parts = [(where, starts.observations, starts.infos)]
+        if others.size:
+            kept = {k: v[others] for k, v in moves.infos.items()}
+            parts.append((others, _take(moves.observations, others), kept))
+        observations = _merge_observations([(at, obs) for at, obs, _ in parts], len(slots))
+        infos = {
+            key: _merge_columns([(at, info[key]) for at, _, info in parts], len(slots))
+            for key in starts.infos
+        }
+        merged = Moves(observations, moves.rewards, moves.terminations, moves.truncations, infos)
+        return merged, ended, finals
+
+    def _render_slot(self, slot: int) -> Any:
+        """Draw a slot through the prototype, which then holds that slot's episode."""
+        self.prototype.restore(self.snapshot(slot))
+        return self.prototype.render()
+
+    def _masked_slots(self, mask: Any) -> list[int]:
+        if mask is None:
+            return self._every_slot
+        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
+            raise UsageError(f"reset_mask must be a numpy bool array of shape ({self.num_envs},)")
+        slots = [int(i) for i in np.flatnonzero(mask)]
+        if not slots:
+            raise UsageError("reset_mask selects no slot: set at least one entry to True")
+        return slots
+
+    def _per_slot(self, values: Any, name: str) -> Sequence[Any]:
+        return _of_length(values, self.num_envs, name)
+
+    def _check_slots(self, slots: Sequence[int]) -> list[int]:
+        chosen = [int(i) for i in slots]
+        if len(set(chosen)) != len(chosen):
+            raise UsageError(f"slots must be different, got {chosen}")
+        for i in chosen:
+            if not 0 <= i < self.num_envs:
+                raise UsageError(f"slot {i} is outside 0 to {self.num_envs - 1}")
+        return chosen
+
+
+class AgentVectorEnv(SlotVectorEnv):
+    """N environments of one class in one process, sharing one read-only world.
+
+    A suite without arrays of its own registers ``class XVectorEnv(AgentVectorEnv): env_class = X``.
+    """
+
+    env_class: ClassVar[type[AgentEnv[Any]]]
+    """The single environment."""
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        max_steps: int | None = None,
+        max_episode_steps: int | None = None,
+        **options: Any,
+    ):
+        """Make N slots.
+
+        Args:
+            num_envs: number of slots.
+            autoreset_mode: what happens to a slot whose episode is over.
+            max_steps: step limit; None for the suite's default.
+            max_episode_steps: Gymnasium's name for ``max_steps``.
+            **options: of the single environment; it rejects unknown ones.
+        """
+        limit = merge_step_limits(max_steps, max_episode_steps)
+        super().__init__(self.env_class(max_steps=limit, **options), num_envs, autoreset_mode)
+        self._make_slots()
+
+    def _make_slots(self) -> None:
+        """Make the storage of the slots."""
+        self.envs = [self.prototype.spawn() for _ in range(self.num_envs)]
+        self._seen: list[Any] = [None] * self.num_envs
+
+    def _reset_slots(
+        self, slots: Sequence[int], tasks: Sequence[str | None], seeds: Sequence[int | None]
+    ) -> Starts:
+        rows = []
+        for i, task, seed in zip(slots, tasks, seeds, strict=True):
+            options = None if task is None else {"task": task}
+            self._seen[i], info = self.envs[i].reset(seed=seed, options=options)
+            rows.append(info)
+        return Starts(self._observe_slots(slots), _columns(rows))
+
+    def _step_slots(self, slots: Sequence[int], actions: Sequence[str]) -> Moves:
+        n = len(slots)
+        rewards = np.empty(n)
+        terminations = np.empty(n, dtype=np.bool_)
+        truncations = np.empty(n, dtype=np.bool_)
+        rows = []
+        for k, (i, action) in enumerate(zip(slots, actions, strict=True)):
+            self._seen[i], rewards[k], terminations[k], truncations[k], info = self.envs[i].step(action)
+            rows.append(info)
+        return Moves(self._observe_slots(slots), rewards, terminations, truncations, _columns(rows))
+
+    def _observe_slots(self, slots: Sequence[int]) -> Any:
+        return batch_observations([self._seen[i] for i in slots])
+
+    def _snapshot_slot(self, slot: int) -> Snapshot:
+        return self.envs[slot].snapshot()
+
+    def _restore_slot(self, slot: int, snapshot: Snapshot) -> tuple[Any, dict[str, Any]]:
+        self._seen[slot], info = self.envs[slot].restore(snapshot)
+        return self._seen[slot], info
+
+
+def merge_step_limits(max_steps: int | None, max_episode_steps: int | None) -> int | None:
+    """Return the one step limit given under either name; UsageError when they differ."""
+    if max_steps is not None and max_episode_steps is not None and max_steps != max_episode_steps:
+        raise UsageError(f"max_steps={max_steps} and max_episode_steps={max_episode_steps} differ: give one")
+    return max_episode_steps if max_steps is None else max_steps
+
+
+def batch_text_space(space: gymnasium.Space[Any], n: int) -> gymnasium.Space[Any]:
+    """Return the space of n observations: strings as a Tuple that shares one space, arrays stacked."""
+    if isinstance(space, UnicodeText):
+        return spaces.Tuple((space,) * n)
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({key: batch_text_space(part, n) for key, part in space.items()})
+    return gymnasium.vector.utils.batch_space(space, n)
+
+
+def batch_observations(observations: Sequence[Any]) -> Any:
+    """Turn n single observations into one batch: strings to a tuple, arrays stacked, dicts by key."""
+    first = observations[0]
+    if isinstance(first, str):
+        return tuple(observations)
+    if isinstance(first, Mapping):
+        return {key: batch_observations([each[key] for each in observations]) for key in first}
+    return np.stack(observations)
+
+
+def unbatch_observations(batch: Any, n: int) -> list[Any]:
+    """Inverse of `batch_observations`."""
+    if isinstance(batch, Mapping):
+        parts = {key: unbatch_observations(part, n) for key, part in batch.items()}
+        return [{key: part[i] for key, part in parts.items()} for i in range(n)]
+    return list(batch)
+
+
+def object_array(values: Sequence[Any]) -> npt.NDArray[np.object_]:
+    """Return a 1-D object array of ``values``, whatever they are."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def info_column(values: Sequence[Any]) -> npt.NDArray[Any]:
+    """Return a column of infos as Gymnasium types it: bool, int and float arrays, else objects."""
+    kind = type(values[0])
+    return np.array(values, dtype=kind) if kind in (bool, int, float) else object_array(values)
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> Infos:
+    return {key: info_column([row[key] for row in rows]) for key in rows[0]}
+
+
+def _rows(infos: Infos, n: int) -> list[dict[str, Any]]:
+    lists = {key: column.tolist() for key, column in infos.items()}
+    return [{key: values[i] for key, values in lists.items()} for i in range(n)]
+
+
+def _with_masks(infos: Infos, n: int) -> dict[str, Any]:
+    masked: dict[str, Any] = {}
+    for key, column in infos.items():
+        masked[key] = column
+        masked["_" + key] = np.ones(n, dtype=np.bool_)
+    return masked
+
+
+def _of_length(values: Any, n: int, name: str) -> Sequence[Any]:
+    if values is None:
+        return [None] * n
+    if isinstance(values, str) or len(values) != n:
+        raise UsageError(f"{name} must have one entry per slot ({n}), got {values!r:.60}")
+    return list(values)
+
+
+def _spread(column: npt.NDArray[Any], where: Sequence[int], n: int) -> npt.NDArray[Any]:
+    """Place a column's rows at ``where`` in an array of n; the rest is zero or None."""
+    full = np.full(n, None, dtype=object) if column.dtype == object else np.zeros(n, dtype=column.dtype)
+    full[list(where)] = column
+    return full
+
+
+def _as_objects(observations: Any, n: int) -> npt.NDArray[np.object_]:
+    return object_array(unbatch_observations(observations, n))
+
+
+def _take(observations: Any, where: npt.NDArray[np.intp]) -> Any:
+    if isinstance(observations, Mapping):
+        return {key: _take(part, where) for key, part in observations.items()}
+    if isinstance(observations, tuple):
+        return tuple(observations[k] for k in where)
+    return observations[where]
+
+
+def _merge(parts: Sequence[tuple[npt.NDArray[np.intp], Moves]], n: int) -> Moves:
+    def merged(name: str) -> Any:
+        return _merge_columns([(at, getattr(moves, name)) for at, moves in parts], n)
+
+    infos = {
+        key: _merge_columns([(at, moves.infos[key]) for at, moves in parts], n)
+        for key in parts[0][1].infos
+    }
+    observations = _merge_observations([(at, moves.observations) for at, moves in parts], n)
+    return Moves(observations, merged("rewards"), merged("terminations"), merged("truncations"), infos)
+
+
+def _merge_columns(
+    parts: Sequence[tuple[npt.NDArray[np.intp], npt.NDArray[Any]]], n: int
+) -> npt.NDArray[Any]:
+    first = parts[0][1]
+    full = np.empty((n, *first.shape[1:]), dtype=first.dtype)
+    for where, rows in parts:
+        full[where] = rows
+    return full
+
+
+def _merge_observations(parts: Sequence[tuple[npt.NDArray[np.intp], Any]], n: int) -> Any:
+    first = parts[0][1]
+    if isinstance(first, Mapping):
+        return {
+            key: _merge_observations([(at, obs[key]) for at, obs in parts], n) for key in first
+        }
+    if isinstance(first, tuple):
+        texts: list[Any] = [None] * n
+        for where, values in parts:
+            for k, value in zip(where, values, strict=True):
+                texts[k] = value
+        return tuple(texts)
+    return _merge_columns(parts, n)
