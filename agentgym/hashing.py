@@ -127,9 +127,7 @@ class HashChain:
         """
         self.links = [content_id((self.schema, env_spec, task_id, seed, rollout, state_hash))]
 
-    def extend(
-        self, state_hash: str, action: str, reward: float, terminated: bool, truncated: bool
-    ) -> str:
+    def extend(self, state_hash: str, action: str, reward: float, terminated: bool, truncated: bool) -> str:
         """Append and return the link of one step."""
         link = content_id(
             (self.links[-1], state_hash, action, float(reward).hex(), bool(terminated), bool(truncated))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -59,11 +59,11 @@ class UnicodeText(Space[str]):
         """False: text has no fixed-width array form."""
         return False
 
-    def to_jsonable(self, sample_n: Sequence[str]) -> list[str]:
+    def to_jsonable(self, sample_n: Iterable[str]) -> list[str]:
         """Strings are JSON already."""
         return list(sample_n)
 
-    def from_jsonable(self, sample_n: list[Any]) -> list[str]:
+    def from_jsonable(self, sample_n: Iterable[Any]) -> list[str]:
         """Inverse of `to_jsonable`."""
         return [str(x) for x in sample_n]
 

@@ -1,31 +1,39 @@
 """The contract of a vector environment, enforced once, over slots that may be stored anyhow.
 
-`SlotVectorEnv` owns what all forms share: autoreset modes, masks, partial steps and resets, groups.
-A form implements five hooks over a list of slots. `AgentVectorEnv` keeps the slots as environments
-of one process; native forms keep them as arrays; `agentgym.vector.sharded` keeps them in processes.
+`AgentVectorEnv` owns what all forms share: autoreset modes, masks, partial steps and resets, groups.
+A form implements five hooks over a list of slots. `agentgym.vector.serial` keeps the slots as
+environments of one process, native forms as arrays, `agentgym.vector.sharded` in worker processes.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
 
-import gymnasium
 import numpy as np
 import numpy.typing as npt
-from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from agentgym.env import AgentEnv
-from agentgym.spaces import UnicodeText
 from agentgym.tasks import TaskSet
 from agentgym.types import Policy, Snapshot, UsageError
+from agentgym.vector.batching import (
+    Infos,
+    as_objects,
+    batch_space,
+    info_rows,
+    merge_columns,
+    merge_observations,
+    object_array,
+    spread,
+    take,
+    with_masks,
+)
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
-Infos: TypeAlias = dict[str, npt.NDArray[Any]]
 
 RESET_OPTIONS = ("tasks", "reset_mask")
 """Keys that ``reset(options=...)`` of a vector environment understands."""
@@ -50,7 +58,7 @@ class Moves(NamedTuple):
     infos: Infos
 
 
-class SlotVectorEnv(VectorEnv[Any, Any, Any]):
+class AgentVectorEnv(VectorEnv[Any, Any, Any]):
     """N episodes of one environment, stepped together or slot by slot.
 
     Beyond `gymnasium.vector.VectorEnv`:
@@ -88,8 +96,8 @@ class SlotVectorEnv(VectorEnv[Any, Any, Any]):
         self.metadata = {**prototype.metadata, "autoreset_mode": self.autoreset_mode}
         self.single_action_space = prototype.action_space
         self.single_observation_space = prototype.observation_space
-        self.action_space = batch_text_space(prototype.action_space, num_envs)
-        self.observation_space = batch_text_space(prototype.observation_space, num_envs)
+        self.action_space = batch_space(prototype.action_space, num_envs)
+        self.observation_space = batch_space(prototype.observation_space, num_envs)
         self._over = np.zeros(num_envs, dtype=np.bool_)
         self._begun = np.zeros(num_envs, dtype=np.bool_)
         self._every_slot = list(range(num_envs))
@@ -153,11 +161,11 @@ class SlotVectorEnv(VectorEnv[Any, Any, Any]):
             seeds = self._per_slot(seed, "seed")
         starts = self._start(slots, [tasks[i] for i in slots], [seeds[i] for i in slots])
         if len(slots) == self.num_envs:
-            return starts.observations, _with_masks(starts.infos, self.num_envs)
+            return starts.observations, with_masks(starts.infos, self.num_envs)
         missing = np.flatnonzero(~self._begun)
         if missing.size:
             raise ResetNeeded(f"slot {missing[0]} has never been reset: reset all slots once, without a mask")
-        infos = {key: _spread(column, slots, self.num_envs) for key, column in starts.infos.items()}
+        infos = {key: spread(column, slots, self.num_envs) for key, column in starts.infos.items()}
         mask = np.zeros(self.num_envs, dtype=np.bool_)
         mask[slots] = True
         infos.update({f"_{key}": mask.copy() for key in starts.infos})
@@ -176,13 +184,13 @@ class SlotVectorEnv(VectorEnv[Any, Any, Any]):
             ResetNeeded: a slot's episode is over and the mode is DISABLED.
         """
         moves, ended, finals = self._advance(self._every_slot, actions)
-        infos = _with_masks(moves.infos, self.num_envs)
+        infos = with_masks(moves.infos, self.num_envs)
         if finals is not None:
             mask = np.zeros(self.num_envs, dtype=np.bool_)
             mask[ended] = True
-            infos["final_obs"] = _spread(_as_objects(finals.observations, len(ended)), ended, self.num_envs)
+            infos["final_obs"] = spread(as_objects(finals.observations, len(ended)), ended, self.num_envs)
             infos["final_info"] = {
-                key: _spread(column, ended, self.num_envs) for key, column in finals.infos.items()
+                key: spread(column, ended, self.num_envs) for key, column in finals.infos.items()
             }
             infos["final_info"].update({f"_{key}": mask.copy() for key in finals.infos})
             infos["_final_obs"], infos["_final_info"] = mask.copy(), mask
@@ -214,9 +222,9 @@ class SlotVectorEnv(VectorEnv[Any, Any, Any]):
         infos: dict[str, Any] = dict(moves.infos)
         if finals is not None:
             where = [chosen.index(i) for i in ended]
-            rows = _rows(finals.infos, len(ended))
-            infos["final_obs"] = _spread(_as_objects(finals.observations, len(ended)), where, len(chosen))
-            infos["final_info"] = _spread(object_array(rows), where, len(chosen))
+            rows = info_rows(finals.infos, len(ended))
+            infos["final_obs"] = spread(as_objects(finals.observations, len(ended)), where, len(chosen))
+            infos["final_info"] = spread(object_array(rows), where, len(chosen))
         return moves.observations, moves.rewards, moves.terminations, moves.truncations, infos
 
     def reset_at(
@@ -237,9 +245,7 @@ class SlotVectorEnv(VectorEnv[Any, Any, Any]):
         """
         chosen = self._check_slots(slots)
         n = len(chosen)
-        starts = self._start(
-            chosen, _of_length(tasks, n, "tasks"), _of_length(seeds, n, "seeds")
-        )
+        starts = self._start(chosen, _of_length(tasks, n, "tasks"), _of_length(seeds, n, "seeds"))
         return starts.observations, dict(starts.infos)
 
     def snapshot(self, slot: int) -> Snapshot:
@@ -284,9 +290,7 @@ class SlotVectorEnv(VectorEnv[Any, Any, Any]):
 
     # ---- inside ----------------------------------------------------------------------------
 
-    def _start(
-        self, slots: list[int], tasks: Sequence[str | None], seeds: Sequence[int | None]
-    ) -> Starts:
+    def _start(self, slots: list[int], tasks: Sequence[str | None], seeds: Sequence[int | None]) -> Starts:
         starts = self._reset_slots(slots, tasks, seeds)
         self._over[slots] = False
         self._begun[slots] = True
@@ -299,9 +303,7 @@ class SlotVectorEnv(VectorEnv[Any, Any, Any]):
                 )
         return starts
 
-    def _advance(
-        self, slots: list[int], actions: Sequence[str]
-    ) -> tuple[Moves, list[int], Starts | None]:
+    def _advance(self, slots: list[int], actions: Sequence[str]) -> tuple[Moves, list[int], Starts | None]:
         """Step slots under the autoreset mode; also return the slots that ended, and how, if reset."""
         if isinstance(actions, str) or len(actions) != len(slots):
             count = f"the string {actions!r}" if isinstance(actions, str) else f"{len(actions)} actions"
@@ -340,7 +342,7 @@ class SlotVectorEnv(VectorEnv[Any, Any, Any]):
         begun = Moves(starts.observations, np.zeros(len(old)), still, still, starts.infos)
         if not live.size:
             return begun
-        moved = self._step_slots([slots[k] for k in live], [actions[k] for k in live])
+        moved = self._step_slots([slots[k] for k in live], [actions[int(k)] for k in live])
         return _merge([(old, begun), (live, moved)], len(slots))
 
     def _reset_ended(
@@ -348,17 +350,16 @@ class SlotVectorEnv(VectorEnv[Any, Any, Any]):
     ) -> tuple[Moves, list[int], Starts]:
         """SAME_STEP: slots that ended now are reset; rewards and flags stay those of the end."""
         ended = [slots[k] for k in where]
-        finals = Starts(_take(moves.observations, where), {k: v[where] for k, v in moves.infos.items()})
+        finals = Starts(take(moves.observations, where), {k: v[where] for k, v in moves.infos.items()})
         starts = self._start(ended, [None] * len(ended), [None] * len(ended))
         others = np.setdiff1d(np.arange(len(slots)), where)
         parts = [(where, starts.observations, starts.infos)]
         if others.size:
             kept = {k: v[others] for k, v in moves.infos.items()}
-            parts.append((others, _take(moves.observations, others), kept))
-        observations = _merge_observations([(at, obs) for at, obs, _ in parts], len(slots))
+            parts.append((others, take(moves.observations, others), kept))
+        observations = merge_observations([(at, obs) for at, obs, _ in parts], len(slots))
         infos = {
-            key: _merge_columns([(at, info[key]) for at, _, info in parts], len(slots))
-            for key in starts.infos
+            key: merge_columns([(at, info[key]) for at, _, info in parts], len(slots)) for key in starts.infos
         }
         merged = Moves(observations, moves.rewards, moves.terminations, moves.truncations, infos)
         return merged, ended, finals
@@ -391,74 +392,6 @@ class SlotVectorEnv(VectorEnv[Any, Any, Any]):
         return chosen
 
 
-class AgentVectorEnv(SlotVectorEnv):
-    """N environments of one class in one process, sharing one read-only world.
-
-    A suite without arrays of its own registers ``class XVectorEnv(AgentVectorEnv): env_class = X``.
-    """
-
-    env_class: ClassVar[type[AgentEnv[Any]]]
-    """The single environment."""
-
-    def __init__(
-        self,
-        num_envs: int = 1,
-        *,
-        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        max_steps: int | None = None,
-        max_episode_steps: int | None = None,
-        **options: Any,
-    ):
-        """Make N slots.
-
-        Args:
-            num_envs: number of slots.
-            autoreset_mode: what happens to a slot whose episode is over.
-            max_steps: step limit; None for the suite's default.
-            max_episode_steps: Gymnasium's name for ``max_steps``.
-            **options: of the single environment; it rejects unknown ones.
-        """
-        limit = merge_step_limits(max_steps, max_episode_steps)
-        super().__init__(self.env_class(max_steps=limit, **options), num_envs, autoreset_mode)
-        self._make_slots()
-
-    def _make_slots(self) -> None:
-        """Make the storage of the slots."""
-        self.envs = [self.prototype.spawn() for _ in range(self.num_envs)]
-        self._seen: list[Any] = [None] * self.num_envs
-
-    def _reset_slots(
-        self, slots: Sequence[int], tasks: Sequence[str | None], seeds: Sequence[int | None]
-    ) -> Starts:
-        rows = []
-        for i, task, seed in zip(slots, tasks, seeds, strict=True):
-            options = None if task is None else {"task": task}
-            self._seen[i], info = self.envs[i].reset(seed=seed, options=options)
-            rows.append(info)
-        return Starts(self._observe_slots(slots), _columns(rows))
-
-    def _step_slots(self, slots: Sequence[int], actions: Sequence[str]) -> Moves:
-        n = len(slots)
-        rewards = np.empty(n)
-        terminations = np.empty(n, dtype=np.bool_)
-        truncations = np.empty(n, dtype=np.bool_)
-        rows = []
-        for k, (i, action) in enumerate(zip(slots, actions, strict=True)):
-            self._seen[i], rewards[k], terminations[k], truncations[k], info = self.envs[i].step(action)
-            rows.append(info)
-        return Moves(self._observe_slots(slots), rewards, terminations, truncations, _columns(rows))
-
-    def _observe_slots(self, slots: Sequence[int]) -> Any:
-        return batch_observations([self._seen[i] for i in slots])
-
-    def _snapshot_slot(self, slot: int) -> Snapshot:
-        return self.envs[slot].snapshot()
-
-    def _restore_slot(self, slot: int, snapshot: Snapshot) -> tuple[Any, dict[str, Any]]:
-        self._seen[slot], info = self.envs[slot].restore(snapshot)
-        return self._seen[slot], info
-
-
 def merge_step_limits(max_steps: int | None, max_episode_steps: int | None) -> int | None:
     """Return the one step limit given under either name; UsageError when they differ."""
     if max_steps is not None and max_episode_steps is not None and max_steps != max_episode_steps:
@@ -466,61 +399,15 @@ def merge_step_limits(max_steps: int | None, max_episode_steps: int | None) -> i
     return max_episode_steps if max_steps is None else max_steps
 
 
-def batch_text_space(space: gymnasium.Space[Any], n: int) -> gymnasium.Space[Any]:
-    """Return the space of n observations: strings as a Tuple that shares one space, arrays stacked."""
-    if isinstance(space, UnicodeText):
-        return spaces.Tuple((space,) * n)
-    if isinstance(space, spaces.Dict):
-        return spaces.Dict({key: batch_text_space(part, n) for key, part in space.items()})
-    return gymnasium.vector.utils.batch_space(space, n)
+def _merge(parts: Sequence[tuple[npt.NDArray[np.intp], Moves]], n: int) -> Moves:
+    def merged(name: str) -> Any:
+        return merge_columns([(at, getattr(moves, name)) for at, moves in parts], n)
 
-
-def batch_observations(observations: Sequence[Any]) -> Any:
-    """Turn n single observations into one batch: strings to a tuple, arrays stacked, dicts by key."""
-    first = observations[0]
-    if isinstance(first, str):
-        return tuple(observations)
-    if isinstance(first, Mapping):
-        return {key: batch_observations([each[key] for each in observations]) for key in first}
-    return np.stack(observations)
-
-
-def unbatch_observations(batch: Any, n: int) -> list[Any]:
-    """Inverse of `batch_observations`."""
-    if isinstance(batch, Mapping):
-        parts = {key: unbatch_observations(part, n) for key, part in batch.items()}
-        return [{key: part[i] for key, part in parts.items()} for i in range(n)]
-    return list(batch)
-
-
-def object_array(values: Sequence[Any]) -> npt.NDArray[np.object_]:
-    """Return a 1-D object array of ``values``, whatever they are."""
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
-
-
-def info_column(values: Sequence[Any]) -> npt.NDArray[Any]:
-    """Return a column of infos as Gymnasium types it: bool, int and float arrays, else objects."""
-    kind = type(values[0])
-    return np.array(values, dtype=kind) if kind in (bool, int, float) else object_array(values)
-
-
-def _columns(rows: Sequence[Mapping[str, Any]]) -> Infos:
-    return {key: info_column([row[key] for row in rows]) for key in rows[0]}
-
-
-def _rows(infos: Infos, n: int) -> list[dict[str, Any]]:
-    lists = {key: column.tolist() for key, column in infos.items()}
-    return [{key: values[i] for key, values in lists.items()} for i in range(n)]
-
-
-def _with_masks(infos: Infos, n: int) -> dict[str, Any]:
-    masked: dict[str, Any] = {}
-    for key, column in infos.items():
-        masked[key] = column
-        masked["_" + key] = np.ones(n, dtype=np.bool_)
-    return masked
+    infos = {
+        key: merge_columns([(at, moves.infos[key]) for at, moves in parts], n) for key in parts[0][1].infos
+    }
+    observations = merge_observations([(at, moves.observations) for at, moves in parts], n)
+    return Moves(observations, merged("rewards"), merged("terminations"), merged("truncations"), infos)
 
 
 def _of_length(values: Any, n: int, name: str) -> Sequence[Any]:
@@ -529,59 +416,3 @@ def _of_length(values: Any, n: int, name: str) -> Sequence[Any]:
     if isinstance(values, str) or len(values) != n:
         raise UsageError(f"{name} must have one entry per slot ({n}), got {values!r:.60}")
     return list(values)
-
-
-def _spread(column: npt.NDArray[Any], where: Sequence[int], n: int) -> npt.NDArray[Any]:
-    """Place a column's rows at ``where`` in an array of n; the rest is zero or None."""
-    full = np.full(n, None, dtype=object) if column.dtype == object else np.zeros(n, dtype=column.dtype)
-    full[list(where)] = column
-    return full
-
-
-def _as_objects(observations: Any, n: int) -> npt.NDArray[np.object_]:
-    return object_array(unbatch_observations(observations, n))
-
-
-def _take(observations: Any, where: npt.NDArray[np.intp]) -> Any:
-    if isinstance(observations, Mapping):
-        return {key: _take(part, where) for key, part in observations.items()}
-    if isinstance(observations, tuple):
-        return tuple(observations[k] for k in where)
-    return observations[where]
-
-
-def _merge(parts: Sequence[tuple[npt.NDArray[np.intp], Moves]], n: int) -> Moves:
-    def merged(name: str) -> Any:
-        return _merge_columns([(at, getattr(moves, name)) for at, moves in parts], n)
-
-    infos = {
-        key: _merge_columns([(at, moves.infos[key]) for at, moves in parts], n)
-        for key in parts[0][1].infos
-    }
-    observations = _merge_observations([(at, moves.observations) for at, moves in parts], n)
-    return Moves(observations, merged("rewards"), merged("terminations"), merged("truncations"), infos)
-
-
-def _merge_columns(
-    parts: Sequence[tuple[npt.NDArray[np.intp], npt.NDArray[Any]]], n: int
-) -> npt.NDArray[Any]:
-    first = parts[0][1]
-    full = np.empty((n, *first.shape[1:]), dtype=first.dtype)
-    for where, rows in parts:
-        full[where] = rows
-    return full
-
-
-def _merge_observations(parts: Sequence[tuple[npt.NDArray[np.intp], Any]], n: int) -> Any:
-    first = parts[0][1]
-    if isinstance(first, Mapping):
-        return {
-            key: _merge_observations([(at, obs[key]) for at, obs in parts], n) for key in first
-        }
-    if isinstance(first, tuple):
-        texts: list[Any] = [None] * n
-        for where, values in parts:
-            for k, value in zip(where, values, strict=True):
-                texts[k] = value
-        return tuple(texts)
-    return _merge_columns(parts, n)

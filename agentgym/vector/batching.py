@@ -1,0 +1,117 @@
+"""Columns of n values: observations, infos and spaces of several slots as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from gymnasium.vector.utils import batch_space as batch_array_space
+
+from agentgym.spaces import UnicodeText
+
+Infos: TypeAlias = dict[str, npt.NDArray[Any]]
+"""For each info key an array of leading dimension n."""
+
+Rows: TypeAlias = npt.NDArray[np.intp]
+"""Positions among n."""
+
+
+def batch_space(space: gymnasium.Space[Any], n: int) -> gymnasium.Space[Any]:
+    """Return the space of n observations: strings as a Tuple that shares one space, arrays stacked."""
+    if isinstance(space, UnicodeText):
+        return spaces.Tuple((space,) * n)
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({key: batch_space(part, n) for key, part in space.items()})
+    return batch_array_space(space, n)
+
+
+def batch_observations(observations: Sequence[Any]) -> Any:
+    """Turn n single observations into one batch: strings to a tuple, arrays stacked, dicts by key."""
+    first = observations[0]
+    if isinstance(first, str):
+        return tuple(observations)
+    if isinstance(first, Mapping):
+        return {key: batch_observations([each[key] for each in observations]) for key in first}
+    return np.stack(observations)
+
+
+def unbatch_observations(batch: Any, n: int) -> list[Any]:
+    """Inverse of `batch_observations`."""
+    if isinstance(batch, Mapping):
+        parts = {key: unbatch_observations(part, n) for key, part in batch.items()}
+        return [{key: part[i] for key, part in parts.items()} for i in range(n)]
+    return list(batch)
+
+
+def object_array(values: Sequence[Any]) -> npt.NDArray[np.object_]:
+    """Return a 1-D object array of ``values``, whatever they are."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def info_column(values: Sequence[Any]) -> npt.NDArray[Any]:
+    """Return a column of infos as Gymnasium types it: bool, int and float arrays, else objects."""
+    kind = type(values[0])
+    return np.array(values, dtype=kind) if kind in (bool, int, float) else object_array(values)
+
+
+def info_columns(rows: Sequence[Mapping[str, Any]]) -> Infos:
+    return {key: info_column([row[key] for row in rows]) for key in rows[0]}
+
+
+def info_rows(infos: Infos, n: int) -> list[dict[str, Any]]:
+    lists = {key: column.tolist() for key, column in infos.items()}
+    return [{key: values[i] for key, values in lists.items()} for i in range(n)]
+
+
+def with_masks(infos: Infos, n: int) -> dict[str, Any]:
+    masked: dict[str, Any] = {}
+    for key, column in infos.items():
+        masked[key] = column
+        masked["_" + key] = np.ones(n, dtype=np.bool_)
+    return masked
+
+
+def spread(column: npt.NDArray[Any], where: Sequence[int], n: int) -> npt.NDArray[Any]:
+    """Place a column's rows at ``where`` in an array of n; the rest is zero or None."""
+    full = np.full(n, None, dtype=object) if column.dtype == object else np.zeros(n, dtype=column.dtype)
+    full[list(where)] = column
+    return full
+
+
+def as_objects(observations: Any, n: int) -> npt.NDArray[np.object_]:
+    return object_array(unbatch_observations(observations, n))
+
+
+def take(observations: Any, where: Rows) -> Any:
+    if isinstance(observations, Mapping):
+        return {key: take(part, where) for key, part in observations.items()}
+    if isinstance(observations, tuple):
+        return tuple(observations[k] for k in where)
+    return observations[where]
+
+
+def merge_columns(parts: Sequence[tuple[Rows, npt.NDArray[Any]]], n: int) -> npt.NDArray[Any]:
+    first = parts[0][1]
+    full = np.empty((n, *first.shape[1:]), dtype=first.dtype)
+    for where, rows in parts:
+        full[where] = rows
+    return full
+
+
+def merge_observations(parts: Sequence[tuple[Rows, Any]], n: int) -> Any:
+    first = parts[0][1]
+    if isinstance(first, Mapping):
+        return {key: merge_observations([(at, obs[key]) for at, obs in parts], n) for key in first}
+    if isinstance(first, tuple):
+        texts: list[Any] = [None] * n
+        for where, values in parts:
+            for k, value in zip(where, values, strict=True):
+                texts[k] = value
+        return tuple(texts)
+    return merge_columns(parts, n)
