@@ -1,3 +1,51 @@
-"""agentgym: environments, algorithms, trainer and leaderboard for language agents."""
+"""agentgym: environments, algorithms, trainer and leaderboard for language agents.
+
+Importing the package registers its environments with Gymnasium:
+
+    >>> import gymnasium, agentgym
+    >>> env = gymnasium.make("agentgym/EZPoints-v0")
+    >>> observation, info = env.reset(seed=0)
+"""
+
+from agentgym.env import AgentEnv, Outcome, Status
+from agentgym.registration import register_environments
+from agentgym.spaces import UnicodeText
+from agentgym.tasks import Task, TaskSet
+from agentgym.types import (
+    Completion,
+    Group,
+    MissingDataError,
+    Policy,
+    Request,
+    Snapshot,
+    Step,
+    Trajectory,
+    UsageError,
+)
+from agentgym.vector.core import AgentVectorEnv
+from agentgym.vector.serial import SerialVectorEnv
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "AgentEnv",
+    "AgentVectorEnv",
+    "Completion",
+    "Group",
+    "MissingDataError",
+    "Outcome",
+    "Policy",
+    "Request",
+    "SerialVectorEnv",
+    "Snapshot",
+    "Status",
+    "Step",
+    "Task",
+    "TaskSet",
+    "Trajectory",
+    "UnicodeText",
+    "UsageError",
+    "register_environments",
+]
+
+register_environments()
