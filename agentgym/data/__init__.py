@@ -1,0 +1,1 @@
+"""Where data live on this machine, and how official data get there."""

@@ -1,0 +1,42 @@
+"""The official data sets this package can read, where they come from and where they go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class DataSource:
+    """One official data set."""
+
+    name: str
+    """What ``agentgym data import NAME PATH`` calls it."""
+    folder: str
+    """Its folder inside the data directory; one folder belongs to one source."""
+    about: str
+    """One line for tables."""
+    upstream: str
+    """Where a copy can be had."""
+    licence: str
+
+
+DATA_SOURCES: Mapping[str, DataSource] = {
+    source.name: source
+    for source in (
+        DataSource(
+            name="boxoban",
+            folder="sokoban",
+            about="Sokoban levels, 10x10 with 4 boxes: unfiltered, medium and hard",
+            upstream="https://github.com/google-deepmind/boxoban-levels",
+            licence="Apache-2.0",
+        ),
+    )
+}
+"""By name. A new official data set adds its line here and its importer to `agentgym.data.importers`."""
+
+
+def source_of(path: str) -> DataSource | None:
+    """Return the source whose folder holds ``path``, a path relative to the data directory."""
+    folder = path.split("/", 1)[0]
+    return next((source for source in DATA_SOURCES.values() if source.folder == folder), None)
