@@ -1,0 +1,83 @@
+# Every task of the checkout. Each target first installs what it needs into $(VENV), pinned by constraints.txt.
+
+VENV ?= .venv
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
+SUITE ?= quick
+
+RUN = $(VENV)/bin/python
+# A test that is not of the core: it needs the tools of the `dev` extra.
+NOT_CORE = tests/test_layers.py tests/test_packaging.py
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help install test test-all test-core core-tests lint format type check bench speed parity bank leaderboard docs clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+install: $(VENV)/.installed-dev ## create $(VENV) with everything that development needs
+
+test: $(VENV)/.installed-dev ## run the tests, but the slow ones
+	@$(RUN) -m pytest -m "not slow and not gpu and not java"
+
+test-all: $(VENV)/.installed-dev ## run every test
+	@$(RUN) -m pytest
+
+test-core: ## run the core's tests on another Python: make test-core PYTHON=python3.12
+	@$(MAKE) --no-print-directory core-tests PYTHON="$(PYTHON)" \
+		VENV=".venv-core-$$("$(PYTHON)" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
+
+core-tests: $(VENV)/.installed-test
+	@$(RUN) -m pytest -m "not slow and not gpu and not java and not peer" $(NOT_CORE:%=--ignore=%)
+
+lint: $(VENV)/.installed-dev ## check style, formatting and layers
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/lint-imports
+
+format: $(VENV)/.installed-dev ## format the code and mend what ruff can mend
+	@$(VENV)/bin/ruff check --fix .
+	@$(VENV)/bin/ruff format .
+
+type: $(VENV)/.installed-dev ## check types
+	@$(VENV)/bin/mypy
+
+check: lint type test ## lint, type and test
+
+bench: $(VENV)/.installed-core ## run, verify and rank a suite: make bench SUITE=quick
+	@$(VENV)/bin/agentgym bench benchmarks/suites/$(SUITE).toml --out benchmarks/results \
+		--verify --leaderboard benchmarks/LEADERBOARD.md
+
+speed: $(VENV)/.installed-bench ## measure speed side by side with gym-sokoban and SyncVectorEnv
+	@$(RUN) -m benchmarks.speed.sokoban
+
+parity: $(VENV)/.installed-bench ## compare Sokoban with gym-sokoban on 100,000 random steps
+	@$(RUN) -m benchmarks.parity.sokoban
+
+bank: $(VENV)/.installed-core ## generate Sokoban's level bank anew
+	@$(RUN) -m agentgym.envs.sokoban.bank
+
+leaderboard: $(VENV)/.installed-core ## rank the runs under benchmarks/results
+	@$(VENV)/bin/agentgym leaderboard build benchmarks/results --out benchmarks/LEADERBOARD.md
+
+docs: $(VENV)/.installed-dev ## run the examples in README.md, docs/ and the docstrings
+	@$(RUN) -m pytest README.md docs agentgym
+
+clean: ## remove virtual environments, builds and caches
+	rm -rf $(VENV) .venv-core-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find agentgym benchmarks tests -name __pycache__ -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "agentgym needs Python >= 3.11, found $(or $(PYTHON),none): pass PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@echo "creating $(VENV) with $$("$(PYTHON)" --version)"
+	@"$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+EXTRAS = [$*]
+$(VENV)/.installed-core: EXTRAS =
+$(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "installing agentgym-suite$(EXTRAS) into $(VENV)"
+	@PIP_CONSTRAINT=constraints.txt $(RUN) -m pip install --quiet --disable-pip-version-check -e '.$(EXTRAS)'
+	@touch $@

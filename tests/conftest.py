@@ -1,0 +1,57 @@
+"""What every test runs under: deterministic examples, and no silent skip where nothing may be skipped."""
+
+import os
+from collections.abc import Generator
+
+import pytest
+from hypothesis import settings
+
+IN_CI = os.environ.get("CI") == "true"
+HAS_ASSETS = "AGENTGYM_DATA" in os.environ
+
+# One thread for each process: the tests start worker processes, and share two cores with them.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# No deadline: how long an example takes says more about the machine than about the code.
+settings.register_profile("local", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile("ci" if IN_CI else "local")
+
+
+def pytest_report_header() -> list[str]:
+    """Say where the official data is, or that the tests that need it are left out."""
+    if HAS_ASSETS:
+        return [f"official data: {os.environ['AGENTGYM_DATA']}"]
+    return ["official data: AGENTGYM_DATA is not set, so tests marked `assets` are deselected"]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that need the official data where there is none."""
+    if HAS_ASSETS:
+        return
+    deselected = [item for item in items if item.get_closest_marker("assets")]
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = [item for item in items if not item.get_closest_marker("assets")]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turn a skipped `assets` or `peer` test into a failed one in CI, where both are at hand."""
+    report = yield
+    if IN_CI and report.skipped:
+        required = [name for name in ("assets", "peer") if item.get_closest_marker(name)]
+        if required:
+            report.outcome = "failed"
+            report.longrepr = f"skipped in CI, where `{required[0]}` tests must run: {report.longrepr}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Turn a module that skips itself into a failure in CI: its tests' markers are never seen."""
+    report = yield
+    if IN_CI and report.skipped:
+        report.outcome = "failed"
+        report.longrepr = f"skipped in CI: {report.longrepr}"
+    return report

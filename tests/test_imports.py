@@ -1,0 +1,59 @@
+"""`import agentgym` is light: little slower than gymnasium, and nothing heavy comes along."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+
+HEAVY = {"faiss", "java", "jnius", "jpype", "matplotlib", "pandas", "rich", "scipy", "torch", "transformers"}
+
+
+def run_python(code: str, env: dict[str, str] | None = None) -> str:
+    """Run ``code`` in a fresh interpreter and return what it printed."""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def loaded_modules(code: str) -> set[str]:
+    """Return the names in ``sys.modules`` after a fresh interpreter ran ``code``."""
+    return set(json.loads(run_python(f"{code}\nimport json, sys\nprint(json.dumps(list(sys.modules)))")))
+
+
+def test_import_loads_nothing_heavy():
+    assert {name.partition(".")[0] for name in loaded_modules("import agentgym")} & HEAVY == set()
+
+
+def test_import_loads_no_environment():
+    loaded = loaded_modules("import agentgym")
+    assert {name for name in loaded if name.startswith("agentgym.envs.")} == set()
+
+
+def test_environments_need_nothing_heavy():
+    code = """
+import agentgym, gymnasium
+for env_id in [env_id for env_id in gymnasium.registry if env_id.startswith("agentgym/")]:
+    gymnasium.make(env_id).reset(seed=0)
+"""
+    loaded = {name.partition(".")[0] for name in loaded_modules(code)}
+    assert loaded & (HEAVY - {"rich"}) == set()
+
+
+def import_seconds(module: str, env: dict[str, str]) -> float:
+    """Return the processor time that a fresh interpreter takes to import ``module``.
+
+    Processor time, since the clock on the wall also counts what else the machine is doing.
+    """
+    code = f"import time; start = time.process_time(); import {module}; print(time.process_time() - start)"
+    return float(run_python(code, env))
+
+
+def test_import_is_little_slower_than_gymnasium(tmp_path: Path):
+    env = os.environ | {"PYTHONPYCACHEPREFIX": str(tmp_path)}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    run_python("import agentgym", env)  # writes the bytecode of both
+    pairs = [(import_seconds("agentgym", env), import_seconds("gymnasium", env)) for _ in range(5)]
+    ours, theirs = (median(column) for column in zip(*pairs, strict=True))
+    assert ours <= 1.5 * theirs, f"agentgym {ours:.3f} s, gymnasium {theirs:.3f} s"
