@@ -17,7 +17,7 @@ NOT_CORE = tests/test_layers.py tests/test_packaging.py
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
-install: $(VENV)/.installed-dev ## create $(VENV) with everything that development needs
+install: $(VENV)/.installed-dev ## create .venv with everything that development needs
 
 test: $(VENV)/.installed-dev ## run the tests, but the slow ones
 	@$(RUN) -m pytest -m "not slow and not gpu and not java"
