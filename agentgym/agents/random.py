@@ -1,0 +1,110 @@
+"""Two floors: uniform over what is admissible, and strings nobody expects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from agentgym.agents.draws import Draws
+from agentgym.types import Completion, Observation, Policy, Request
+from agentgym.vector.core import AgentVectorEnv
+
+LONGEST = 4096
+"""Length of the longest string that `RandomStringPolicy` says, in characters."""
+
+_SLOT = re.compile(r"<[^<>]*>")
+_WORD = re.compile(r"\w+")
+_SURROGATES = range(0xD800, 0xE000)
+_CODE_POINTS = 0x110000 - len(_SURROGATES)
+
+
+def make_random(envs: AgentVectorEnv) -> Policy:
+    """Make the agent ``random``."""
+    return RandomPolicy(envs.prototype.action_kind)
+
+
+def make_random_strings(envs: AgentVectorEnv) -> Policy:
+    """Make the agent ``random-strings``."""
+    return RandomStringPolicy()
+
+
+class RandomPolicy:
+    """Uniform over the admissible actions.
+
+    The action is a function of the request's seed and turn, so an episode is the same in any batch.
+    Where actions are templates, each slot is filled with one to three words of the observation.
+    """
+
+    def __init__(self, action_kind: Literal["enumerated", "template"] = "enumerated"):
+        """Know whether angle brackets mark slots."""
+        self._templates = action_kind == "template"
+
+    def act(self, requests: Sequence[Request]) -> list[Completion]:
+        """Draw one action per request."""
+        return [Completion(self._draw(request)) for request in requests]
+
+    def _draw(self, request: Request) -> str:
+        draws = Draws(request.seed, request.turn)
+        actions = request.admissible_actions
+        if not actions:  # stuck but not over: every answer is rejected until the step limit
+            return ""
+        action = actions[draws.below(len(actions))]
+        return _fill(action, request.observation, draws) if self._templates else action
+
+
+class RandomStringPolicy:
+    """Strings nobody expects: empty, of any script, very long, or nearly admissible.
+
+    A floor for environments, which must reject each without an exception. Lone surrogates are left
+    out, since no model's decoded output contains them.
+    """
+
+    def act(self, requests: Sequence[Request]) -> list[Completion]:
+        """Draw one string per request."""
+        return [Completion(_any_string(request, Draws(request.seed, request.turn))) for request in requests]
+
+
+def _fill(template: str, observation: Observation, draws: Draws) -> str:
+    """Put one to three words of the observation, or of the slot's own name, into each slot."""
+    slots = _SLOT.findall(template)
+    if not slots:
+        return template
+    text = observation if isinstance(observation, str) else observation["text"]
+    words = _WORD.findall(text)
+
+    def phrase(slot: re.Match[str]) -> str:
+        known = words or [slot[0].strip("<>")]
+        return " ".join(known[draws.below(len(known))] for _ in range(1 + draws.below(3)))
+
+    return _SLOT.sub(phrase, template)
+
+
+def _any_string(request: Request, draws: Draws) -> str:
+    kind = draws.below(16)
+    if kind == 0:
+        return ""
+    if kind == 1:
+        return " \t\n\u00a0\u2028"[: 1 + draws.below(5)]
+    if kind < 6:
+        return _near_miss(request.admissible_actions, draws)
+    text = "".join(_character(draws) for _ in range(1 + draws.below(24)))
+    if kind == 15:
+        return (text * LONGEST)[:LONGEST]
+    return text
+
+
+def _near_miss(actions: tuple[str, ...], draws: Draws) -> str:
+    """Return an admissible action changed a little."""
+    if not actions:
+        return "?"
+    action = actions[draws.below(len(actions))]
+    other = actions[draws.below(len(actions))]
+    changed = (action.upper(), f" {action}", f"{action}\n", action[:-1], action + other, f"{action}\0")
+    return changed[draws.below(len(changed))]
+
+
+def _character(draws: Draws) -> str:
+    """Draw from ASCII, the basic plane or all of Unicode, each with probability 1/3."""
+    code = draws.below((0x80, 0x10000 - len(_SURROGATES), _CODE_POINTS)[draws.below(3)])
+    return chr(code if code < _SURROGATES.start else code + len(_SURROGATES))
