@@ -172,7 +172,7 @@ class RolloutWorker:
                 free = free[len(taken) :]
             if not running:
                 return
-            slots = list(running)
+            slots = sorted(running)
             completions = self._ask([running[slot] for slot in slots], slots)
             for slot, trajectory in self._advance(running, slots, completions):
                 position = running.pop(slot).position

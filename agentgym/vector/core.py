@@ -311,7 +311,7 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
         for action in actions:
             if not isinstance(action, str):
                 raise TypeError(f"actions are strings, got {type(action).__name__}: pass admissible actions")
-        whole = len(slots) == self.num_envs
+        whole = slots == self._every_slot  # not merely as many: `step_at` takes them in any order
         if not (self._begun if whole else self._begun[slots]).all():
             raise ResetNeeded("a slot plays no task yet: call reset() before step()")
         over = self._over if whole else self._over[slots]

@@ -1,0 +1,36 @@
+import pytest
+
+from agentgym.agents import AGENTS, make_agent
+from agentgym.types import Policy, UsageError
+from tests.corridor import CorridorVectorEnv, RightPolicy
+
+
+@pytest.fixture
+def envs():
+    return CorridorVectorEnv(2, autoreset_mode="Disabled")
+
+
+@pytest.mark.parametrize("kind", AGENTS)
+def test_every_agent_can_be_made(kind, envs, tmp_path):
+    script = tmp_path / "script.txt"
+    script.write_text("right\n")
+    options = {"path": str(script)} if kind == "scripted" else {}
+    assert isinstance(make_agent(kind, envs, **options), Policy)
+
+
+def test_the_oracle_is_the_environments(envs):
+    assert isinstance(make_agent("oracle", envs), RightPolicy)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("oracel", {}, r"unknown agent 'oracel' \(did you mean 'oracle'\?\); choose one of random, "),
+        ("random", {"seed": 1}, "agent 'random' has no option 'seed'; it takes none"),
+        ("scripted", {"pth": "x"}, r"no option 'pth' \(did you mean 'path'\?\); it takes path"),
+        ("scripted", {}, "agent 'scripted' needs the option 'path'"),
+    ],
+)
+def test_bad_agents(envs, kind, options, message):
+    with pytest.raises(UsageError, match=message):
+        make_agent(kind, envs, **options)
