@@ -1,0 +1,235 @@
+"""Running a suite: every agent plays every task of every environment, and finished episodes last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentgym.agents import make_agent
+from agentgym.evaluation.durable import Journal, make_folder, replace_file, sole_writer
+from agentgym.evaluation.provenance import here_and_now
+from agentgym.evaluation.results import (
+    EPISODES_FILE,
+    RETRIED,
+    RUN_FILE,
+    EpisodeRecord,
+    LeftOut,
+    RunRecord,
+    file_sha256,
+    new_run,
+    read_episodes,
+    read_run,
+    record_of,
+    result_id,
+    write_run,
+)
+from agentgym.evaluation.suite import Suite, SuiteAgent, SuiteEnv, load_suite
+from agentgym.evaluation.worlds import PlannedEpisode, open_vector, planned_episodes
+from agentgym.hashing import sha256_json
+from agentgym.rollout import EpisodeSpec, RolloutWorker
+from agentgym.types import MissingDataError, Policy, UsageError
+from agentgym.vector.core import AgentVectorEnv
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+DEFAULT_NUM_ENVS = 64
+"""Episodes played side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """An environment of the suite, opened, with the episodes the suite asks for."""
+
+    env: SuiteEnv
+    slots: AgentVectorEnv
+    plan: list[PlannedEpisode]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An agent about to run: its record and its policy in each arena."""
+
+    run: RunRecord
+    policies: list[Policy]
+
+
+def run_bench(
+    suite_path: Path,
+    out_dir: Path,
+    *,
+    agents: Iterable[str] | None = None,
+    num_envs: int = DEFAULT_NUM_ENVS,
+    console: Console | None = None,
+) -> list[Path]:
+    """Run a suite, or go on with it: only episodes that are missing or failed by error are played.
+
+    Results do not depend on ``num_envs`` or on how often the run was interrupted.
+
+    Args:
+        suite_path: the suite file.
+        out_dir: results go to ``out_dir/SUITE/AGENT-REQUEST/``.
+        agents: names of agents of the suite; None for all.
+        num_envs: episodes played side by side.
+        console: where progress is shown; None for nowhere.
+
+    Returns:
+        The folder of each agent's run.
+
+    Raises:
+        UsageError: bad suite, agent or option, or the disk is full.
+        MissingDataError: no environment of the suite has its data.
+    """
+    if num_envs < 1:
+        raise UsageError(f"num_envs must be at least 1, got {num_envs}")
+    suite = load_suite(suite_path)
+    chosen = suite.select(agents)
+    with ExitStack() as stack:
+        arenas, left_out = _open_arenas(suite, num_envs, stack)
+        if console is not None:
+            for gap in left_out:
+                console.print(f"[yellow]left out:[/] {gap.label}: {gap.reason}", soft_wrap=True)
+        entries = [_enter(suite, agent, arenas, left_out) for agent in chosen]
+        bars = stack.enter_context(_progress(console))
+        folders = []
+        for entry in entries:
+            folder = out_dir / suite.name / entry.run.folder_name
+            _run(folder, entry, arenas, bars)
+            folders.append(folder)
+    return folders
+
+
+def play(arena: Arena, policy: Policy, episodes: Sequence[PlannedEpisode]) -> Iterator[EpisodeRecord]:
+    """Play episodes in an arena; yield the record of each as it ends."""
+    worker = RolloutWorker(arena.slots, policy, env_id=arena.env.id)
+    specs = (EpisodeSpec(episode.task.id, episode.seed, episode.rollout) for episode in episodes)
+    for trajectory in worker.run(specs):
+        yield record_of(trajectory, arena.env)
+
+
+def open_arena(suite: Suite, env: SuiteEnv, num_envs: int) -> Arena:
+    """Open an environment of a suite; errors as `open_vector`."""
+    slots = open_vector(env, min(num_envs, env.tasks * suite.attempts))
+    return Arena(env, slots, planned_episodes(suite, env, slots.tasks))
+
+
+def _open_arenas(suite: Suite, num_envs: int, stack: ExitStack) -> tuple[list[Arena], list[LeftOut]]:
+    arenas, left_out = [], []
+    for env in suite.env:
+        try:
+            arena = open_arena(suite, env, num_envs)
+        except MissingDataError as error:
+            left_out.append(LeftOut(env.label, str(error)))
+        else:
+            stack.callback(arena.slots.close)
+            arenas.append(arena)
+    if not arenas:
+        reasons = "; ".join(dict.fromkeys(gap.reason for gap in left_out))
+        raise MissingDataError(f"suite {suite.name}: no environment has its data: {reasons}")
+    return arenas, left_out
+
+
+def _enter(suite: Suite, agent: SuiteAgent, arenas: list[Arena], left_out: list[LeftOut]) -> _Entry:
+    # policies first: an agent that cannot be made leaves no folder behind
+    policies = [make_agent(agent.kind, arena.slots, **agent.options) for arena in arenas]
+    found = [(arena.env, arena.slots.tasks.manifest_sha256) for arena in arenas]
+    return _Entry(new_run(suite, agent, found, left_out, (here_and_now(),)), policies)
+
+
+def _run(folder: Path, entry: _Entry, arenas: list[Arena], bars: Progress) -> None:
+    """Bring one agent's run to its end."""
+    make_folder(folder)
+    with sole_writer(folder):
+        run = _adopt(folder, entry.run)
+        with Journal(folder / EPISODES_FILE):
+            pass  # opening it cut off half a line
+        done = _keep_results(folder, run, arenas)
+        if run.result_id is not None and len(done) == sum(len(arena.plan) for arena in arenas):
+            return
+        run = replace(run, result_id=None, episodes_sha256=None)
+        write_run(folder, run)
+        with Journal(folder / EPISODES_FILE) as journal:
+            for arena, policy in zip(arenas, entry.policies, strict=True):
+                missing = [
+                    episode
+                    for episode in arena.plan
+                    if (arena.env.label, episode.task.id, episode.rollout) not in done
+                ]
+                _play_into(journal, arena, policy, missing, bars, run.agent.display_name)
+        episodes = read_episodes(folder)
+        closed = replace(
+            run,
+            result_id=result_id(run.request_id, episodes),
+            episodes_sha256=file_sha256(folder / EPISODES_FILE),
+        )
+        write_run(folder, closed)
+
+
+def _adopt(folder: Path, fresh: RunRecord) -> RunRecord:
+    """Return the record to go on with: the folder's own where it holds this very request."""
+    if not (folder / RUN_FILE).exists():
+        write_run(folder, fresh)
+        return fresh
+    stored = read_run(folder)
+    if not stored.request_id == sha256_json(stored.request) == fresh.request_id:
+        raise UsageError(
+            f"{folder} holds the run of another request ({stored.request_id[:12]}, "
+            f"not {fresh.request_id[:12]}); remove the folder or choose another --out"
+        )
+    provenance = stored.provenance
+    if not provenance[-1].same_place(fresh.provenance[-1]):
+        provenance = (*provenance, *fresh.provenance)
+    return replace(stored, provenance=provenance, left_out=fresh.left_out)
+
+
+def _keep_results(folder: Path, run: RunRecord, arenas: list[Arena]) -> set[tuple[str, str, int]]:
+    """Drop episodes that a machine's fault ended; return the keys of the others."""
+    episodes = read_episodes(folder)
+    kept = [episode for episode in episodes if episode.end_reason not in RETRIED]
+    if len(kept) < len(episodes):
+        replace_file(folder / EPISODES_FILE, "".join(f"{episode.line}\n" for episode in kept))
+    done = {episode.key for episode in kept}
+    planned = {
+        (arena.env.label, episode.task.id, episode.rollout) for arena in arenas for episode in arena.plan
+    }
+    if len(done) < len(kept) or not done <= planned:
+        raise UsageError(
+            f"{folder / EPISODES_FILE} holds episodes that request {run.request_id[:12]} does not ask for, "
+            "or holds some twice; remove the folder and run again"
+        )
+    return done
+
+
+def _play_into(
+    journal: Journal,
+    arena: Arena,
+    policy: Policy,
+    missing: Sequence[PlannedEpisode],
+    bars: Progress,
+    agent: str,
+) -> None:
+    finished = len(arena.plan) - len(missing)
+    bar = bars.add_task(f"{agent} · {arena.env.label}", total=len(arena.plan), completed=finished, note="")
+    won = 0
+    for count, record in enumerate(play(arena, policy, missing), start=1):
+        journal.append(record.line)
+        won += record.won
+        bars.update(bar, advance=1, note=f"{100 * won / count:.0f} % won")
+
+
+def _progress(console: Console | None) -> Progress:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        console=console,
+        disable=console is None,
+    )

@@ -1,0 +1,355 @@
+"""The files of a run: ``run.json`` says what was asked, ``episodes.jsonl`` what happened."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agentgym.evaluation.durable import replace_file
+from agentgym.evaluation.provenance import Provenance
+from agentgym.evaluation.schema import parse
+from agentgym.evaluation.suite import Suite, SuiteAgent, SuiteEnv
+from agentgym.hashing import HashChain, canonical_json, sha256_json
+from agentgym.tasks import nearest
+from agentgym.types import EndReason, Trajectory, UsageError
+
+SCHEMA = 1
+"""Version of the two files' format."""
+
+RUN_FILE = "run.json"
+EPISODES_FILE = "episodes.jsonl"
+VERIFY_FILE = "verify.json"
+
+ABORTED: tuple[EndReason, ...] = ("context_limit", "parse_error", "agent_error", "env_error")
+"""Ends without a result: the episode stays in the denominator with score 0."""
+
+RETRIED: tuple[EndReason, ...] = ("agent_error", "env_error")
+"""Ends that are a machine's fault: a resumed run plays these episodes again."""
+
+_UNREPEATABLE = ("env_seconds", "model_seconds")
+"""Keys of an episode that differ between equal runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeRecord:
+    """One episode: enough to play it again and to see that it comes out the same."""
+
+    env: str
+    """Label of the environment in the suite."""
+    task_id: str
+    task_type: str
+    seed: int
+    rollout: int
+    actions: tuple[str, ...]
+    """The T actions sent to the environment."""
+    rewards: tuple[float, ...]
+    """The T rewards."""
+    hash_chain: tuple[str, ...]
+    """T + 1 links, see `agentgym.hashing.HashChain`."""
+    episode_return: float
+    score: float
+    won: bool
+    progress: float
+    length: int
+    """T."""
+    invalid_count: int
+    end_reason: EndReason
+    prompt_tokens: int
+    completion_tokens: int
+    env_seconds: float
+    model_seconds: float
+    cost: float
+    """US dollars."""
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Environment, task and rollout: unique within a run."""
+        return self.env, self.task_id, self.rollout
+
+    @property
+    def id(self) -> str:
+        """The key as one word, for the command line."""
+        return f"{self.env}/{self.task_id}/{self.rollout}"
+
+    @property
+    def repeatable(self) -> dict[str, Any]:
+        """JSON of what an equal run would repeat: all but timings."""
+        table = asdict(self)
+        for key in _UNREPEATABLE:
+            del table[key]
+        return table
+
+    @property
+    def line(self) -> str:
+        """JSON on one line."""
+        return canonical_json(asdict(self))
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnv:
+    """An environment as it was found when the run began."""
+
+    env: SuiteEnv
+    spec: str
+    """`SuiteEnv.spec`: id and options as JSON."""
+    manifest_sha256: str
+    """Pins the task ids of the split."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """An environment of the suite that could not be played."""
+
+    label: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunHeader:
+    """The suite's own settings, as in `Suite.header`."""
+
+    name: str
+    version: str
+    seed: int
+    attempts: int
+    floor: str
+    oracle: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """What ``run.json`` holds: one agent over a whole suite."""
+
+    schema: int
+    request_id: str
+    """sha256 of the request: suite, environments, manifests, agent. Names the folder."""
+    result_id: str | None
+    """sha256 of the request id and all episodes without timings; None until the run is complete."""
+    episodes_sha256: str | None
+    """sha256 of the complete ``episodes.jsonl``."""
+    suite: RunHeader
+    suite_sha256: str
+    envs: tuple[RunEnv, ...]
+    left_out: tuple[LeftOut, ...]
+    agent: SuiteAgent
+    provenance: tuple[Provenance, ...]
+    """Every machine and version that played a part of it, in order."""
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """JSON that `request_id` is the sha256 of."""
+        return {**self.arena, "agent": self.agent.identity}
+
+    @property
+    def arena(self) -> dict[str, Any]:
+        """JSON of what runs must share to be compared: suite, environments, tasks and seeds."""
+        return {
+            "schema": self.schema,
+            "suite": asdict(self.suite),
+            "suite_sha256": self.suite_sha256,
+            "envs": [asdict(env) for env in self.envs],
+        }
+
+    @property
+    def folder_name(self) -> str:
+        """Where it lives within the results of its suite."""
+        return f"{self.agent.display_name}-{self.request_id[:12]}"
+
+    @property
+    def text(self) -> str:
+        """The file's content."""
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def new_run(
+    suite: Suite,
+    agent: SuiteAgent,
+    envs: Iterable[tuple[SuiteEnv, str]],
+    left_out: Iterable[LeftOut] = (),
+    provenance: tuple[Provenance, ...] = (),
+) -> RunRecord:
+    """Return the record of a run that begins now.
+
+    Args:
+        suite: what is played.
+        agent: who plays.
+        envs: the environments at hand, each with the sha256 of its split's manifest.
+        left_out: the others.
+        provenance: where it is played.
+    """
+    found = tuple(RunEnv(env, env.spec, manifest) for env, manifest in envs)
+    draft = RunRecord(
+        schema=SCHEMA,
+        request_id="",
+        result_id=None,
+        episodes_sha256=None,
+        suite=RunHeader(**suite.header),
+        suite_sha256=suite.sha256,
+        envs=found,
+        left_out=tuple(left_out),
+        agent=agent,
+        provenance=provenance,
+    )
+    return replace(draft, request_id=sha256_json(draft.request))
+
+
+def record_of(trajectory: Trajectory, env: SuiteEnv) -> EpisodeRecord:
+    """Return the record of a trajectory played in an environment of a suite."""
+    chain = HashChain(
+        env.spec, trajectory.task_id, trajectory.seed, trajectory.rollout, trajectory.initial_hash
+    )
+    for step in trajectory.steps:
+        chain.extend(step.next_state_hash, step.action, step.reward, step.terminated, step.truncated)
+    aborted = trajectory.end_reason in ABORTED
+    completions = [step.completion for step in trajectory.steps]
+    return EpisodeRecord(
+        env=env.label,
+        task_id=trajectory.task_id,
+        task_type=trajectory.task_type,
+        seed=trajectory.seed,
+        rollout=trajectory.rollout,
+        actions=tuple(step.action for step in trajectory.steps),
+        rewards=tuple(float(step.reward) for step in trajectory.steps),
+        hash_chain=tuple(chain.links),
+        episode_return=float(trajectory.episode_return),
+        score=0.0 if aborted else float(trajectory.score),
+        won=not aborted and bool(trajectory.won),
+        progress=0.0 if aborted else float(trajectory.progress),
+        length=len(trajectory.steps),
+        invalid_count=trajectory.invalid_count,
+        end_reason=trajectory.end_reason,
+        prompt_tokens=sum(c.prompt_tokens for c in completions),
+        completion_tokens=sum(c.completion_tokens for c in completions),
+        env_seconds=trajectory.env_seconds,
+        model_seconds=trajectory.model_seconds,
+        cost=float(sum(c.cost for c in completions)),
+    )
+
+
+def result_id(request_id: str, episodes: Iterable[EpisodeRecord]) -> str:
+    """Return the sha256 of a request and its episodes in order of their keys, without timings."""
+    ordered = sorted(episodes, key=lambda episode: episode.key)
+    return sha256_json([request_id, [episode.repeatable for episode in ordered]])
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        UsageError: it is missing or malformed.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}; name the folder of a run") from error
+    except ValueError as error:
+        raise UsageError(f"{path} is damaged: {error}") from error
+
+
+def read_run(folder: Path) -> RunRecord:
+    """Read a run's ``run.json``.
+
+    Raises:
+        UsageError: it is missing, malformed or of another schema.
+    """
+    table = read_json(folder / RUN_FILE)
+    if isinstance(table, dict) and table.get("schema") != SCHEMA:
+        raise UsageError(f"{folder / RUN_FILE}: schema {table.get('schema')!r} is not {SCHEMA}; run it anew")
+    return parse(RunRecord, table, str(folder / RUN_FILE))
+
+
+def write_run(folder: Path, run: RunRecord) -> None:
+    """Write a run's ``run.json`` at once."""
+    replace_file(folder / RUN_FILE, run.text)
+
+
+def read_episodes(folder: Path) -> list[EpisodeRecord]:
+    """Read a run's episodes in the order in which they ended.
+
+    Raises:
+        UsageError: the file is missing, or a line is malformed or cut off; the message has its number.
+    """
+    episodes = []
+    for number, outcome in parse_episodes(read_bytes(folder / EPISODES_FILE)):
+        if isinstance(outcome, str):
+            raise UsageError(f"{folder / EPISODES_FILE}, line {number}: {outcome}")
+        episodes.append(outcome)
+    return episodes
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read a file whole.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}; name the folder of a run") from error
+
+
+def parse_episodes(data: bytes) -> Iterator[tuple[int, EpisodeRecord | str]]:
+    """Yield for each line of ``episodes.jsonl`` its number and its record, or what is wrong with it."""
+    lines = data.split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        last = number == len(lines)
+        if last and not line:
+            return
+        if last:
+            yield number, "the line is cut off"
+            return
+        try:
+            table = json.loads(line, parse_constant=_refuse_constant)
+            yield number, parse(EpisodeRecord, table, "episode")
+        except ValueError as error:
+            yield number, f"malformed: {error}"
+
+
+def file_sha256(path: Path) -> str:
+    """Return the sha256 of a file's bytes."""
+    return hashlib.sha256(read_bytes(path)).hexdigest()
+
+
+def find_episode(episodes: Iterable[EpisodeRecord], key: str) -> EpisodeRecord:
+    """Return the episode with an id, or a unique part of one.
+
+    Args:
+        episodes: where to look.
+        key: ``LABEL/TASK/ROLLOUT``, or any part of it that only one episode has.
+
+    Raises:
+        UsageError: no episode matches, or several do.
+    """
+    by_id: Mapping[str, EpisodeRecord] = {episode.id: episode for episode in episodes}
+    if key in by_id:
+        return by_id[key]
+    matches = [name for name in by_id if key in name]
+    if len(matches) == 1:
+        return by_id[matches[0]]
+    if matches:
+        raise UsageError(f"{len(matches)} episodes match {key!r}; name one, for example {matches[0]!r}")
+    example = nearest(key, by_id) or f"; for example {next(iter(by_id), 'none has been played')!r}"
+    raise UsageError(f"no episode {key!r}{example}")
+
+
+def load_episode(folder: Path, key: str) -> tuple[RunRecord, SuiteEnv, EpisodeRecord]:
+    """Return a run, one of its episodes, and the environment it was played in.
+
+    Raises:
+        UsageError: the run is unreadable, or has no such episode.
+    """
+    run = read_run(folder)
+    episode = find_episode(read_episodes(folder), key)
+    for found in run.envs:
+        if found.env.label == episode.env:
+            return run, found.env, episode
+    raise UsageError(f"episode {episode.id} is of an environment that {folder / RUN_FILE} does not name")
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number")

@@ -1,0 +1,217 @@
+"""Suites: which environments, tasks, seeds and agents a benchmark consists of, read from TOML."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from agentgym.evaluation.schema import parse
+from agentgym.hashing import canonical_json, content_id, sha256_json
+from agentgym.tasks import nearest
+from agentgym.types import UsageError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteEnv:
+    """One environment of a suite: a column of the table."""
+
+    id: str
+    """Gymnasium id."""
+    label: str
+    """Heading of the column; also part of every episode seed."""
+    split: str
+    tasks: int
+    """How many tasks are played: the first ones of the split's manifest."""
+    metric: Literal["success", "score"] = "success"
+    """What is ranked: the share of episodes won, or the benchmark's own score."""
+    bounds: tuple[float, float] = (0.0, 1.0)
+    """Least and greatest possible score."""
+    by_type: bool = False
+    """Whether tables also break the environment down by task type."""
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """Further options of the environment's constructor."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All options of the constructor."""
+        return {**self.kwargs, "split": self.split}
+
+    @property
+    def spec(self) -> str:
+        """JSON that says which environment this is; the start of every hash chain."""
+        return canonical_json({"id": self.id, "kwargs": self.options})
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """How an agent's weights came about; empty for agents without any."""
+
+    algorithm: str = ""
+    base_model: str = ""
+    weights_sha256: str = ""
+    training_run: str = ""
+    training_seed: int | None = None
+    training_episodes: int = 0
+    training_tokens: int = 0
+    training_gpu_seconds: float = 0.0
+    checkpoint: str = "last"
+    """The rule that chose the checkpoint: ``last`` or a name fixed beforehand, never the best."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """Who answers for an agent. No part of a run's identity."""
+
+    contact: str = ""
+    licence: str = ""
+    training_data: str = ""
+    """What the agent has been trained on, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteAgent:
+    """One agent of a suite: a row of the table."""
+
+    name: str
+    kind: str
+    """What `agentgym.agents.make_agent` is asked for."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    parser: str = ""
+    prompt_sha256: str = ""
+    """sha256 of the prompt template."""
+    model: Model = Model()
+    card: Card = Card()
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """JSON of everything that may change what the agent does."""
+        table = asdict(self)
+        del table["card"]
+        return table
+
+    @property
+    def display_name(self) -> str:
+        """The name, with the training seed where there is one."""
+        seed = self.model.training_seed
+        return self.name if seed is None else f"{self.name}-seed{seed}"
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A benchmark: environments, tasks and seeds, and the agents it runs by itself.
+
+    Example:
+        >>> Suite("demo", "1", seed=0).episode_seed("Sokoban", task_index=0, rollout=1)
+        2519834567  # doctest: +SKIP
+    """
+
+    name: str
+    version: str
+    seed: int
+    attempts: int = 1
+    """Episodes per task."""
+    floor: str = "random"
+    """Name of the agent whose score counts as 0 when scores are normalised."""
+    oracle: str = "oracle"
+    """Name of the agent whose score counts as 1."""
+    env: tuple[SuiteEnv, ...] = ()
+    agent: tuple[SuiteAgent, ...] = ()
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """JSON of everything but the environments and agents."""
+        table = asdict(self)
+        del table["env"], table["agent"]
+        return table
+
+    @property
+    def sha256(self) -> str:
+        """64 hex digits over what is played; agents come and go without changing it."""
+        return sha256_json({**self.header, "env": [asdict(env) for env in self.env]})
+
+    def episode_seed(self, label: str, task_index: int, rollout: int) -> int:
+        """Return an episode's seed, from the suite's and the episode's place in it.
+
+        The environment enters by its label, so that adding one leaves the others' seeds alone.
+        """
+        key = (int(content_id(label)[:8], 16), task_index, rollout)
+        return int(np.random.SeedSequence(self.seed, spawn_key=key).generate_state(1)[0])
+
+    def select(self, names: Iterable[str] | None) -> tuple[SuiteAgent, ...]:
+        """Return the agents named, all for None.
+
+        Raises:
+            UsageError: the suite has no such agent.
+        """
+        if names is None:
+            return self.agent
+        wanted, known = list(names), {agent.name for agent in self.agent}
+        for name in wanted:
+            if name not in known:
+                raise UsageError(
+                    f"suite {self.name}: no agent {name!r}{nearest(name, known)}; "
+                    f"choose from {', '.join(sorted(known))}"
+                )
+        return tuple(agent for agent in self.agent if agent.name in wanted)
+
+
+def load_suite(path: Path) -> Suite:
+    """Read a suite file.
+
+    Raises:
+        UsageError: the file is unreadable, or something in it is unknown, missing or out of range.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read suite {path}: {error.strerror}; name a suite file") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"suite {path} is no TOML: {error}") from error
+    suite = parse(Suite, table, str(path))
+    _check(suite, str(path))
+    return suite
+
+
+def _check(suite: Suite, where: str) -> None:
+    for kind, name in [("suite", suite.name), *(("agent", agent.name) for agent in suite.agent)]:
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"{where}: {kind} name {name!r} must be letters, digits, '.', '_' and '-'")
+    if suite.seed < 0 or suite.attempts < 1:
+        raise UsageError(f"{where}: seed must be at least 0 and attempts at least 1")
+    if not suite.env:
+        raise UsageError(f"{where}: no environment; add an [[env]] table")
+    _unique((env.label for env in suite.env), f"{where}: two environments are labelled")
+    _unique((agent.display_name for agent in suite.agent), f"{where}: two agents are named")
+    for name in (suite.floor, suite.oracle):
+        if name not in {agent.name for agent in suite.agent}:
+            raise UsageError(f"{where}: no agent {name!r} to normalise scores with; add an [[agent]] table")
+    for env in suite.env:
+        _check_env(env, f"{where}: environment {env.label!r}")
+
+
+def _check_env(env: SuiteEnv, where: str) -> None:
+    if not env.label or any(character in env.label for character in "|/\n"):
+        raise UsageError(f"{where}: a label is one line without '|' and '/'")
+    if env.tasks < 1:
+        raise UsageError(f"{where}: tasks must be at least 1, got {env.tasks}")
+    if not env.bounds[0] < env.bounds[1]:
+        raise UsageError(f"{where}: bounds must be [least, greatest], got {list(env.bounds)}")
+    if "split" in env.kwargs:
+        raise UsageError(f"{where}: give split beside kwargs, not in it")
+
+
+def _unique(names: Iterable[str], complaint: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise UsageError(f"{complaint} {name!r}; give each its own")
+        seen.add(name)
