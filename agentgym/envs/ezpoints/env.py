@@ -1,0 +1,170 @@
+"""The EZPoints environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+
+from agentgym.env import AgentEnv, Outcome, Status
+from agentgym.envs.ezpoints.cards import Deal, deals, pair_of
+from agentgym.envs.ezpoints.oracle import EZPointsOracle
+from agentgym.envs.ezpoints.picture import HEIGHT, NO_TILE, TILES_PER_ROW, WIDTH, Pixels, card_index, paint
+from agentgym.envs.ezpoints.rules import TOKENS, Pair, Tokens, accepted, over, wins
+from agentgym.spaces import UnicodeText
+from agentgym.tasks import Task, nearest
+from agentgym.types import Observation, UsageError
+
+
+class Rewards(NamedTuple):
+    """What an action pays."""
+
+    won: float
+    lost: float
+    """For ``=`` after anything but a formula of both cards that comes to 12."""
+    rejected: float
+
+
+REWARDS = {
+    "verl-agent": Rewards(won=10.0, lost=0.0, rejected=0.0),
+    "gym-cards": Rewards(won=10.0, lost=-1.0, rejected=-1.0),
+}
+"""By name: as verl-agent ships the game, on which its 100.0 is published; as Gym Cards first had it."""
+
+OBSERVATIONS = ("text", "image")
+
+
+class EZPointsEnv(AgentEnv[Observation]):
+    """Make 12 from two cards, one token at a time.
+
+    **Task**: two cards, of ranks 2 to 10, J, Q and K, the last three counting 10. Their values always
+    add or multiply to 12 (`agentgym.envs.ezpoints.cards` has the dealing and the splits).
+
+    **Actions**: ``1`` to ``10``, ``+``, ``*`` and ``=``. A number or operator is appended to the
+    formula, ``=`` ends the game. A number that is not on an unused card is rejected, and so is a sixth
+    token: the formula stays, the step counts.
+
+    **Reward**: 10 for ``=`` after a formula of both cards that comes to 12. Otherwise 0; with
+    ``rewards="gym-cards"`` -1 for ``=`` after anything else and -1 for every rejected action.
+
+    **Score and progress**: 1 when won, else 0. **Step limit**: 15.
+    """
+
+    suite: ClassVar[str] = "ezpoints"
+    state_schema: ClassVar[int] = 1
+    default_max_steps: ClassVar[int] = 15
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012
+
+    def __init__(
+        self,
+        *,
+        split: str = "train",
+        dataset: str = "builtin",
+        max_steps: int | None = None,
+        render_mode: str | None = None,
+        rewards: str = "verl-agent",
+        observation: str = "text",
+    ):
+        """Choose the tasks and the form of the game.
+
+        Args:
+            split: ``train``, ``valid``, ``test`` or ``unseen_pairs``.
+            dataset: ``builtin``, which holds every deal there is.
+            max_steps: step limit; None for 15.
+            render_mode: ``ansi`` (the observation's text) or ``rgb_array``, uint8[196, 224, 3].
+            rewards: ``verl-agent`` or ``gym-cards``.
+            observation: ``text``, or ``image`` for ``{"text": str, "image": uint8[196, 224, 3]}``.
+                The text is the same in both and names the cards; a prompt for a vision model leaves
+                it out.
+
+        Raises:
+            UsageError: an unknown value of any argument.
+        """
+        _check("dataset", dataset, ["builtin"])
+        _check("rewards", rewards, REWARDS)
+        _check("observation", observation, OBSERVATIONS)
+        super().__init__(deals(split), data_key=dataset, max_steps=max_steps, render_mode=render_mode)
+        self.rewards = REWARDS[rewards]
+        self.shows_image = observation == "image"
+        if self.shows_image:
+            image = spaces.Box(0, 255, (HEIGHT, WIDTH, 3), np.uint8)
+            self.observation_space = spaces.Dict({"text": UnicodeText(), "image": image})
+
+    def _load(self, task: Task) -> None:
+        self._deal: Deal = task.content
+        self._pair: Pair = pair_of(self._deal)
+        self._title = title(self._deal)
+        self._tokens: Tokens = ()
+
+    def _apply(self, action: str) -> Outcome:
+        if action not in accepted(self._pair, self._tokens):
+            return Outcome(self.rewards.rejected, valid=False)
+        self._tokens += (action,)
+        if not over(self._tokens):
+            return Outcome(0.0)
+        return Outcome(self.rewards.won if wins(self._pair, self._tokens) else self.rewards.lost, True, True)
+
+    def _admissible(self) -> tuple[str, ...]:
+        return accepted(self._pair, self._tokens)
+
+    def _status(self) -> Status:
+        won = wins(self._pair, self._tokens)
+        return Status(won, float(won), float(won))
+
+    def _state(self) -> Tokens:
+        return self._tokens
+
+    def _set_state(self, state: Tokens) -> None:
+        self._tokens = state
+
+    def _identity(self) -> str:
+        return " ".join(self._tokens)
+
+    def _observe(self) -> Observation:
+        text = self._title + body(self._tokens, self._valid)
+        return {"text": text, "image": self._frame()} if self.shows_image else text
+
+    def _frame(self) -> Pixels:
+        left, right = (np.array([card_index(card)]) for card in self._deal)
+        (frame,) = paint(left, right, np.array([tiles(self._tokens)]))
+        return frame
+
+    def render(self) -> str | Pixels | None:
+        """Return the text in mode ``ansi``, the frame in mode ``rgb_array``, None without a mode."""
+        if self.render_mode is None:
+            return None
+        self.task  # noqa: B018 (raises before the first reset)
+        return (
+            self._frame()
+            if self.render_mode == "rgb_array"
+            else self._title + body(self._tokens, self._valid)
+        )
+
+    def oracle(self) -> EZPointsOracle:
+        """Return the policy that always wins."""
+        return EZPointsOracle()
+
+
+def title(deal: Deal) -> str:
+    """Return the lines of an observation that stay the same throughout an episode."""
+    left, right = deal
+    return f"Make 12 from both cards; J, Q and K count 10.\nCards: {left}, {right}\n"
+
+
+def body(tokens: Tokens, valid: bool) -> str:
+    """Return the lines of an observation that change."""
+    formula = "Formula: " + (" ".join(tokens) or "(empty)")
+    return formula if valid else formula + "\nThe last action was not accepted."
+
+
+def tiles(tokens: Tokens) -> list[int]:
+    """Return the tile of each place of the formula: indices into `TOKENS`, then `NO_TILE`."""
+    return [TOKENS.index(token) for token in tokens] + [NO_TILE] * (TILES_PER_ROW - len(tokens))
+
+
+def _check(name: str, value: str, known: Iterable[str]) -> None:
+    if value not in list(known):
+        raise UsageError(f"unknown {name} {value!r}{nearest(value, known)}; choose one of {', '.join(known)}")

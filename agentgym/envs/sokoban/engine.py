@@ -1,0 +1,135 @@
+"""The rules: what an action does to one board.
+
+Rules and numbers are those of gym-sokoban's ``SokobanEnv`` (``gym_sokoban/envs/sokoban_env.py``).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias
+
+from agentgym.envs.sokoban.level import (
+    BOX,
+    BOX_ON_TARGET,
+    FLOOR,
+    PLAYER,
+    PLAYER_ON_TARGET,
+    TARGET,
+    WALL,
+)
+from agentgym.tasks import nearest
+from agentgym.types import UsageError
+
+ActionSet: TypeAlias = Literal["agent", "full"]
+RewardRule: TypeAlias = Literal["native", "sparse"]
+
+
+class Action(NamedTuple):
+    """An action as arithmetic: the player steps ``rows * stride + columns`` along the board."""
+
+    name: str
+    rows: int
+    columns: int
+    pushes: bool
+    """Whether it may push a box; without a box to push, a push moves the player."""
+
+
+_DIRECTIONS = (("up", -1, 0), ("down", 1, 0), ("left", 0, -1), ("right", 0, 1))
+
+ACTIONS: dict[ActionSet, tuple[Action, ...]] = {
+    "agent": tuple(Action(name, r, c, True) for name, r, c in _DIRECTIONS),
+    "full": (
+        Action("no operation", 0, 0, False),
+        *(Action(f"push {name}", r, c, True) for name, r, c in _DIRECTIONS),
+        *(Action(f"move {name}", r, c, False) for name, r, c in _DIRECTIONS),
+    ),
+}
+"""By action set. ``agent`` is push-or-move in four directions; ``full`` is gym-sokoban's nine, in order."""
+
+_STEP, _ON, _OFF, _ALL = -0.1, 1.0, -1.0, 10.0
+
+REWARDS: dict[RewardRule, tuple[float, ...]] = {
+    "native": (
+        _STEP + _OFF,
+        _STEP + _OFF + _ALL,
+        _STEP,
+        _STEP + _ALL,
+        _STEP + _ON,
+        _STEP + _ON + _ALL,
+    ),
+    "sparse": (0.0, 10.0, 0.0, 10.0, 0.0, 10.0),
+}
+"""Reward at index ``2 * (change + 1) + won``, change = sign of the change of boxes on targets.
+
+Sums are written in gym-sokoban's order of addition, so that they are equal to the last bit.
+"""
+
+ENTER = {FLOOR: PLAYER, TARGET: PLAYER_ON_TARGET, BOX: PLAYER, BOX_ON_TARGET: PLAYER_ON_TARGET}
+"""What a cell becomes when the player steps on it, pushing away what stood there."""
+
+LEAVE = {PLAYER: FLOOR, PLAYER_ON_TARGET: TARGET}
+"""What a cell becomes when the player leaves it."""
+
+RECEIVE = {FLOOR: BOX, TARGET: BOX_ON_TARGET}
+"""What a free cell becomes when a box is pushed onto it."""
+
+
+class Move(NamedTuple):
+    """What an action did to a board."""
+
+    player: int
+    """Where the player is now."""
+    moved: bool
+    pushed: bool
+    gain: int
+    """Change of the number of boxes on targets: -1, 0 or 1."""
+
+
+def play(board: bytearray, player: int, delta: int, pushes: bool) -> Move:
+    """Play one action on ``board``, in place.
+
+    Args:
+        board: the board's text; the room must be closed.
+        player: index of the player.
+        delta: the action's step along the board; 0 stays.
+        pushes: whether the action may push.
+    """
+    ahead = player + delta
+    cell = board[ahead]
+    if cell in RECEIVE:
+        board[player] = LEAVE[board[player]]
+        board[ahead] = ENTER[cell]
+        return Move(ahead, True, False, 0)
+    if not pushes or cell == WALL or delta == 0:
+        return Move(player, False, False, 0)
+    beyond = board[ahead + delta]
+    if beyond not in RECEIVE:
+        return Move(player, False, False, 0)
+    board[ahead + delta] = RECEIVE[beyond]
+    board[player] = LEAVE[board[player]]
+    board[ahead] = ENTER[cell]
+    return Move(ahead, True, True, (beyond == TARGET) - (cell == BOX_ON_TARGET))
+
+
+def actions_of(name: str) -> tuple[Action, ...]:
+    """Return an action set by name.
+
+    Raises:
+        UsageError: unknown name.
+    """
+    return ACTIONS[_known(name, ACTIONS, "actions")]  # type: ignore[index]
+
+
+def rewards_of(name: str) -> tuple[float, ...]:
+    """Return a reward table by name.
+
+    Raises:
+        UsageError: unknown name.
+    """
+    return REWARDS[_known(name, REWARDS, "reward")]  # type: ignore[index]
+
+
+def _known(name: str, table: dict[str, object] | object, option: str) -> str:
+    names = [str(key) for key in table]  # type: ignore[attr-defined]
+    if name not in names:
+        raise UsageError(f"unknown {option} {name!r}{nearest(name, names)}; choose one of {', '.join(names)}")
+    return name

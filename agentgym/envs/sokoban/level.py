@@ -1,0 +1,170 @@
+"""A level: the text of a board, checked once.
+
+The text is the state. Symbols are those of .xsb files, rows have one length and are joined by
+newlines, so a cell is an index into the text and a step up or down is a stride of width + 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentgym.types import UsageError
+
+WALL, FLOOR, TARGET, BOX, BOX_ON_TARGET, PLAYER, PLAYER_ON_TARGET = b"# .$*@+"
+"""Byte values of the seven symbols."""
+
+SYMBOLS = "# .$*@+"
+"""All symbols, in the order of the constants above."""
+
+
+def _selector(symbols: str) -> bytes:
+    return bytes(ord("1") if chr(i) in symbols else ord("0") for i in range(256))
+
+
+_WALLS, _BOXES, _TARGETS, _LOOSE = (_selector(s) for s in ("#", "$*", ".*+", "$"))
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """An initial board.
+
+    Example:
+        >>> level = Level.parse(["#####", "#@$.#", "#####"])
+        >>> level.height, level.width, level.boxes, level.text.splitlines()[1]
+        (3, 5, 1, '#@$.#')
+    """
+
+    board: bytes
+    """The text in ASCII: ``height`` rows of ``width`` symbols, joined by newlines."""
+    width: int
+    player: int
+    """Index of the player in ``board``."""
+    boxes: int
+    """Number of boxes, and of targets."""
+    on_target: int
+    """Number of boxes that start on a target."""
+
+    @classmethod
+    def of_board(cls, board: bytes) -> Level:
+        """Wrap a board that is known to be valid."""
+        on_target = board.count(BOX_ON_TARGET)
+        player = board.find(PLAYER)
+        return cls(
+            board,
+            board.find(b"\n"),
+            player if player >= 0 else board.find(PLAYER_ON_TARGET),
+            board.count(BOX) + on_target,
+            on_target,
+        )
+
+    @classmethod
+    def parse(cls, rows: Sequence[str]) -> Level:
+        """Read and check a level.
+
+        Args:
+            rows: lines of .xsb symbols; short ones are filled up with floor.
+
+        Raises:
+            UsageError: it is not a playable level; the message says why.
+        """
+        if len(rows) < 3:
+            raise UsageError(f"a level has at least 3 rows, this has {len(rows)}")
+        width = max(map(len, rows))
+        text = "\n".join(row.ljust(width) for row in rows)
+        unknown = set(text) - set(SYMBOLS) - {"\n"}
+        if unknown:
+            raise UsageError(f"unknown symbol {min(unknown)!r}: levels are written with {SYMBOLS!r}")
+        players = text.count("@") + text.count("+")
+        if players != 1:
+            raise UsageError(f"a level has one player (@ or +), this has {players}")
+        level = cls.of_board(text.encode("ascii"))
+        _check_playable(level)
+        return level
+
+    @property
+    def text(self) -> str:
+        """The board as a string."""
+        return self.board.decode("ascii")
+
+    @property
+    def stride(self) -> int:
+        """Distance in ``board`` between a cell and the one below it."""
+        return self.width + 1
+
+    @property
+    def height(self) -> int:
+        """Number of rows."""
+        return (len(self.board) + 1) // (self.width + 1)
+
+
+def walls(board: bytes) -> int:
+    """Return the walls as a bit mask: bit i is cell i of the board."""
+    return int(board.translate(_WALLS)[::-1], 2)
+
+
+def boxes(board: bytes) -> int:
+    """Return the boxes as a bit mask."""
+    return int(board.translate(_BOXES)[::-1], 2)
+
+
+def targets(board: bytes) -> int:
+    """Return the targets as a bit mask, whatever stands on them."""
+    return int(board.translate(_TARGETS)[::-1], 2)
+
+
+def loose_boxes(board: bytes) -> int:
+    """Return the boxes that are not on a target as a bit mask."""
+    return int(board.translate(_LOOSE)[::-1], 2)
+
+
+def cells(mask: int) -> list[int]:
+    """Return the indices of a mask's bits, ascending."""
+    found = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found
+
+
+def flood(start: int, free: int, stride: int) -> int:
+    """Return the cells of the mask ``free`` connected with the cells of the mask ``start``."""
+    reached, before = start, 0
+    while reached != before:
+        before = reached
+        reached |= (reached << 1 | reached >> 1 | reached << stride | reached >> stride) & free
+    return reached
+
+
+def _check_playable(level: Level) -> None:
+    board, stride = level.board, level.stride
+    goals = targets(board)
+    if not level.boxes or level.boxes != goals.bit_count():
+        raise UsageError(
+            f"a level has as many boxes as targets, at least one: this has {level.boxes} and {goals.bit_count()}"
+        )
+    if level.on_target == level.boxes:
+        raise UsageError("all boxes are on targets: nothing is left to do")
+    # a box outside of the player's reach must be walled in as well: no step may leave the board
+    bricks = walls(board)
+    inside = 1 << level.player | boxes(board) | goals
+    room = flood(inside, (1 << len(board)) - 1 & ~bricks, stride)
+    if room & _border(level):
+        raise UsageError("the room is not closed: walls (#) must surround the player, boxes and targets")
+    player, blocks = level.player, bricks | boxes(board)
+    for delta in (-stride, stride, -1, 1):
+        if not bricks >> player + delta & 1 and not (
+            blocks >> player + delta & 1 and blocks >> player + 2 * delta & 1
+        ):
+            return
+    raise UsageError("the player can neither move nor push")
+
+
+def _border(level: Level) -> int:
+    stride, last = level.stride, (level.height - 1) * level.stride
+    border = (1 << level.width) - 1
+    border |= border << last
+    for row in range(level.height):
+        border |= (1 | 1 << level.width - 1) << row * stride
+    return border

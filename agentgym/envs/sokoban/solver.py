@@ -1,0 +1,178 @@
+"""A* over pushes: a solution of a board, of fewest moves if asked.
+
+A node is a box layout and the player's cell after a push; an edge walks to a box and pushes it, and
+costs the moves of both. The bound is the cheapest assignment of boxes to targets in pushes on an
+otherwise empty board (Hungarian problem, solved by dynamic programming over subsets); boxes that
+cannot reach a target, or are frozen off target, are cut.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import NamedTuple
+
+from agentgym.envs.sokoban.deadlock import frozen
+from agentgym.envs.sokoban.level import PLAYER, PLAYER_ON_TARGET, boxes, cells, targets, walls
+
+DIRECTIONS = ("up", "down", "left", "right")
+MAX_NODES = 1_000_000
+"""Nodes expanded before a search gives up."""
+
+_NEVER = 1 << 30
+
+
+class _Node(NamedTuple):
+    boxes: int
+    player: int
+
+
+class _Push(NamedTuple):
+    """How a node was reached: from ``parent``, with the player at ``stand``, pushing ``direction``."""
+
+    parent: _Node
+    stand: int
+    direction: int
+
+
+class Room:
+    """The fixed part of a board, with what the search knows about it."""
+
+    def __init__(self, board: bytes):
+        """Read walls and targets of ``board``; boxes and player may stand anywhere."""
+        self.stride = board.find(b"\n") + 1
+        self.deltas = (-self.stride, self.stride, -1, 1)
+        self.walls = walls(board)
+        self.targets = targets(board)
+        self.open = ~self.walls & ((1 << len(board)) - 1)
+        newlines = sum(1 << i for i in range(self.stride - 1, len(board), self.stride))
+        self.open &= ~newlines
+        self._distances = [self._pushes_to(target) for target in cells(self.targets)]
+        self._bounds: dict[int, int] = {}
+
+    def _pushes_to(self, target: int) -> dict[int, int]:
+        """Return, for each cell from which a lone box can be pushed to ``target``, in how many pushes."""
+        distance = {target: 0}
+        queue = [target]
+        for cell in queue:
+            for delta in self.deltas:
+                origin, stand = cell - delta, cell - 2 * delta
+                if stand >= 0 and origin not in distance and self.open >> origin & self.open >> stand & 1:
+                    distance[origin] = distance[cell] + 1
+                    queue.append(origin)
+        return distance
+
+    def bound(self, boxes: int) -> int:
+        """Return a lower bound on the pushes that bring all boxes to targets, or a huge number."""
+        known = self._bounds.get(boxes)
+        if known is None:
+            known = self._bounds[boxes] = self._assignment(boxes)
+        return known
+
+    def _assignment(self, boxes: int) -> int:
+        if frozen(boxes, self.walls, self.stride) & ~self.targets:
+            return _NEVER
+        best = {0: 0}  # cheapest assignment of the boxes so far, by the set of targets taken
+        for box in cells(boxes):
+            costs = [(1 << t, distance[box]) for t, distance in enumerate(self._distances) if box in distance]
+            extended: dict[int, int] = {}
+            for taken, total in best.items():
+                for bit, cost in costs:
+                    if not taken & bit and total + cost < extended.get(taken | bit, _NEVER):
+                        extended[taken | bit] = total + cost
+            best = extended
+        return min(best.values(), default=_NEVER)
+
+    def pushes(self, node: _Node) -> list[tuple[int, int, int]]:
+        """Return (walked, stand, direction) for each push that the player can do from a node."""
+        free = self.open & ~node.boxes
+        wanted: dict[int, list[int]] = {}
+        for box in cells(node.boxes):
+            for direction, delta in enumerate(self.deltas):
+                if free >> box + delta & free >> box - delta & 1:
+                    wanted.setdefault(1 << box - delta, []).append(direction)
+        missing = sum(wanted)
+        layer = reached = 1 << node.player
+        found = []
+        walked = 0
+        while layer and missing:
+            hits = layer & missing
+            missing ^= hits
+            while hits:
+                low = hits & -hits
+                hits ^= low
+                stand = low.bit_length() - 1
+                found.extend((walked, stand, direction) for direction in wanted[low])
+            stride = self.stride
+            layer = (layer << 1 | layer >> 1 | layer << stride | layer >> stride) & free & ~reached
+            reached |= layer
+            walked += 1
+        return found
+
+    def walk(self, boxes: int, start: int, goal: int) -> list[str]:
+        """Return the directions of a shortest walk that touches no box."""
+        free = self.open & ~boxes
+        came: dict[int, int] = {goal: -1}
+        queue = [goal]
+        for cell in queue:
+            for direction, delta in enumerate(self.deltas):
+                if cell - delta not in came and free >> cell - delta & 1:
+                    came[cell - delta] = direction
+                    queue.append(cell - delta)
+        path = []
+        while start != goal:
+            path.append(DIRECTIONS[came[start]])
+            start += self.deltas[came[start]]
+        return path
+
+
+def solve(board: bytes, *, weight: float = 1.0, max_nodes: int = MAX_NODES) -> tuple[str, ...] | None:
+    """Return moves that solve a board, or None if there are none or too many nodes were needed.
+
+    Args:
+        board: text of a closed room.
+        weight: of the bound; 1 gives a solution of fewest moves, more is faster and gives one at most
+            ``weight`` times as long.
+        max_nodes: nodes to expand before giving up.
+
+    Example:
+        >>> solve(b"######\\n#@ $.#\\n######")
+        ('right', 'right')
+    """
+    room = Room(board)
+    player = board.find(PLAYER)
+    start = _Node(boxes(board), player if player >= 0 else board.find(PLAYER_ON_TARGET))
+    if room.bound(start.boxes) >= _NEVER:
+        return None
+    costs = {start: 0}
+    came: dict[_Node, _Push] = {}
+    queue: list[tuple[float, int, _Node]] = [(0.0, 0, start)]
+    closed: set[_Node] = set()
+    while queue and len(closed) < max_nodes:
+        _, _, node = heapq.heappop(queue)
+        if node.boxes == room.targets:
+            return _moves(room, came, node)
+        if node in closed:
+            continue
+        closed.add(node)
+        cost = costs[node]
+        for walked, stand, direction in room.pushes(node):
+            box = stand + room.deltas[direction]
+            child = _Node(node.boxes ^ 1 << box | 1 << box + room.deltas[direction], box)
+            total = cost + walked + 1
+            if total < costs.get(child, _NEVER):
+                bound = room.bound(child.boxes)
+                if bound < _NEVER:
+                    costs[child] = total
+                    came[child] = _Push(node, stand, direction)
+                    # ties: deeper first
+                    heapq.heappush(queue, (total + weight * bound, -total, child))
+    return None
+
+
+def _moves(room: Room, came: dict[_Node, _Push], node: _Node) -> tuple[str, ...]:
+    pieces: list[list[str]] = []
+    while node in came:
+        parent, stand, direction = came[node]
+        pieces.append([*room.walk(parent.boxes, parent.player, stand), DIRECTIONS[direction]])
+        node = parent
+    return tuple(move for piece in reversed(pieces) for move in piece)
