@@ -129,7 +129,7 @@ class EZPointsEnv(AgentEnv[Observation]):
 
     def _frame(self) -> Pixels:
         left, right = (np.array([card_index(card)]) for card in self._deal)
-        (frame,) = paint(left, right, np.array([tiles(self._tokens)]))
+        frame: Pixels = paint(left, right, np.array([tiles(self._tokens)]))[0]
         return frame
 
     def render(self) -> str | Pixels | None:
