@@ -52,9 +52,6 @@ Key = tuple[str, str, int]
 Badge = Literal["self-reported", "replayed", "re-run"]
 """How far a run has been checked: not at all, its actions, or the agent itself."""
 
-_REPORTED = ("prompt_tokens", "completion_tokens", "cost")
-"""Keys of an episode that only the agent knows; a replay cannot recompute them."""
-
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -273,18 +270,16 @@ def _replay_all(
 ) -> Iterator[Problem]:
     from rich.progress import track
 
-    for episode in track(
-        episodes, "replaying", console=console, disable=console is None, show_speed=False
-    ):
+    for episode in track(episodes, "replaying", console=console, disable=console is None, show_speed=False):
         world = worlds.get(episode.env)
         if world is None or episode.key not in world.plan:
             continue  # reported as unknown
         replayed = _replay(episode, world, world.plan[episode.key].seed)
         if isinstance(replayed, str):
             yield Problem("replay", episode.id, replayed)
-        elif differing := [
-            key for key, value in replayed.repeatable.items() if value != episode.repeatable[key]
-        ]:
+        elif replayed != episode:
+            theirs = asdict(episode)
+            differing = [key for key, value in asdict(replayed).items() if value != theirs[key]]
             yield Problem("replay", episode.id, f"comes out otherwise: {', '.join(differing)}")
 
 

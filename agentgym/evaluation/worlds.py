@@ -34,9 +34,7 @@ def open_vector(env: SuiteEnv, num_envs: int) -> AgentVectorEnv:
         MissingDataError: its data is not on this machine.
     """
     _check(env)
-    made = gymnasium.make_vec(
-        env.id, num_envs=num_envs, autoreset_mode=AutoresetMode.DISABLED, **env.options
-    )
+    made = gymnasium.make_vec(env.id, num_envs=num_envs, autoreset_mode=AutoresetMode.DISABLED, **env.options)
     return cast(AgentVectorEnv, made)
 
 

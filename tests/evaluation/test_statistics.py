@@ -28,7 +28,9 @@ from agentgym.evaluation.statistics import (
 @pytest.mark.parametrize("dof", [1, 2, 3, 5.5, 10, 29, 133, 499, 5000])
 @pytest.mark.parametrize("probability", [0.001, 0.025, 0.2, 0.5, 0.8, 0.975, 0.99999])
 def test_t_quantile_equals_scipy(dof: float, probability: float) -> None:
-    assert t_quantile(probability, dof) == pytest.approx(scipy.stats.t.ppf(probability, dof), rel=1e-9, abs=1e-12)
+    assert t_quantile(probability, dof) == pytest.approx(
+        scipy.stats.t.ppf(probability, dof), rel=1e-9, abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("t", [-40.0, -2.0, -0.1, 0.0, 0.3, 1.0, 5.0, 100.0])
@@ -80,7 +82,9 @@ def test_mean_score_chooses_its_interval() -> None:
     assert near_the_edge.high == 1.0
 
 
-@pytest.mark.parametrize("scores", [np.zeros((0, 1)), np.zeros(4), np.full((3, 1), 2.0), np.full((3, 1), -1.0)])
+@pytest.mark.parametrize(
+    "scores", [np.zeros((0, 1)), np.zeros(4), np.full((3, 1), 2.0), np.full((3, 1), -1.0)]
+)
 def test_mean_score_refuses_bad_arrays(scores: np.ndarray) -> None:
     with pytest.raises(ValueError, match="scores must"):
         mean_score(scores)

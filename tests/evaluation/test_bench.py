@@ -1,0 +1,314 @@
+"""Runs: resume, crashes, full disks and bad input."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import agentgym.evaluation.bench as bench
+from agentgym.evaluation.bench import run_bench
+from agentgym.evaluation.durable import Journal, sole_writer
+from agentgym.evaluation.results import (
+    EPISODES_FILE,
+    RUN_FILE,
+    load_episode,
+    read_episodes,
+    read_run,
+    write_run,
+)
+from agentgym.evaluation.verify import verify_run
+from agentgym.types import Completion, MissingDataError, Policy, Request, UsageError
+
+SUBPROCESS = """\
+import sys
+from pathlib import Path
+from agentgym.evaluation.bench import run_bench
+from agentgym.types import UsageError
+from tests.evaluation import corridor
+
+corridor.register()
+try:
+    run_bench(Path(sys.argv[1]), Path(sys.argv[2]), agents=["oracle"], num_envs=3)
+except UsageError as error:
+    print(error, file=sys.stderr)
+    sys.exit(2)
+"""
+
+
+def start(suite: Path, out: Path, *, limit_bytes: int | None = None) -> subprocess.Popen[str]:
+    prelude = ""
+    if limit_bytes is not None:
+        prelude = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit_bytes},) * 2)\n"
+    return subprocess.Popen(
+        [sys.executable, "-c", prelude + SUBPROCESS, str(suite), str(out)],
+        cwd=Path(__file__).parents[2],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def oracle_folder(finished: Path) -> Path:
+    (folder,) = (finished / "results" / "small").glob("oracle-*")
+    return folder
+
+
+def test_results_do_not_depend_on_the_number_of_slots(
+    finished: Path, suite_file: Path, tmp_path: Path
+) -> None:
+    folders = run_bench(suite_file, tmp_path / "out", num_envs=64)
+    for folder in folders:
+        twin = finished / "results" / "small" / folder.name
+        assert read_run(folder).result_id == read_run(twin).result_id
+
+
+def test_a_finished_run_is_left_alone(finished: Path, run_folder: Path) -> None:
+    before = {path.name: path.stat().st_mtime_ns for path in run_folder.iterdir()}
+    suite = run_folder.parents[2] / "suites" / "small.toml"
+    assert run_bench(suite, run_folder.parents[1], agents=["oracle"]) == [run_folder]
+    assert {path.name: path.stat().st_mtime_ns for path in run_folder.iterdir()} == before
+
+
+def test_resume_plays_only_what_is_missing(finished: Path, run_folder: Path) -> None:
+    lines = (run_folder / EPISODES_FILE).read_bytes().splitlines(keepends=True)
+    (run_folder / EPISODES_FILE).write_bytes(b"".join(lines[:30]) + lines[30][:50])
+    suite = run_folder.parents[2] / "suites" / "small.toml"
+    run_bench(suite, run_folder.parents[1], agents=["oracle"])
+    again = (run_folder / EPISODES_FILE).read_bytes().splitlines(keepends=True)
+    assert again[:30] == lines[:30]
+    assert len(again) == len(lines)
+    assert read_run(run_folder).result_id == read_run(oracle_folder(finished)).result_id
+    assert verify_run(run_folder).ok
+
+
+def test_resume_from_another_place_adds_to_the_provenance(run_folder: Path) -> None:
+    run = read_run(run_folder)
+    write_run(run_folder, replace(run, provenance=(replace(run.provenance[0], commit="0" * 40),)))
+    data = (run_folder / EPISODES_FILE).read_bytes()
+    (run_folder / EPISODES_FILE).write_bytes(data[:-10])
+    suite = run_folder.parents[2] / "suites" / "small.toml"
+    run_bench(suite, run_folder.parents[1], agents=["oracle"])
+    commits = [stretch.commit for stretch in read_run(run_folder).provenance]
+    assert len(commits) == 2
+    assert commits[0] == "0" * 40
+
+
+def test_resume_refuses_another_request(run_folder: Path) -> None:
+    suite = run_folder.parents[2] / "suites" / "small.toml"
+    run = read_run(run_folder)
+    for other in (
+        replace(run, request_id="0" * 64),
+        replace(run, suite_sha256="0" * 64),
+        replace(run, agent=replace(run.agent, options={"x": 1})),
+    ):
+        write_run(run_folder, other)
+        with pytest.raises(UsageError, match="holds the run of another request"):
+            run_bench(suite, run_folder.parents[1], agents=["oracle"])
+
+
+def test_resume_refuses_episodes_that_nobody_asked_for(run_folder: Path) -> None:
+    suite = run_folder.parents[2] / "suites" / "small.toml"
+    episodes = read_episodes(run_folder)
+    for extra in (episodes[0], replace(episodes[0], rollout=9)):
+        (run_folder / EPISODES_FILE).write_text("".join(f"{e.line}\n" for e in [*episodes, extra]))
+        with pytest.raises(UsageError, match="does not ask for"):
+            run_bench(suite, run_folder.parents[1], agents=["oracle"])
+
+
+class Flaky:
+    """Fails on some tasks, as an endpoint does."""
+
+    def __init__(self, fails: bool):
+        self.fails = fails
+
+    def act(self, requests: Sequence[Request]) -> list[Completion]:
+        return [
+            Completion("right", error="agent_error" if self.fails and int(r.task_id, 16) % 3 == 0 else None)
+            for r in requests
+        ]
+
+
+def test_errors_count_as_zero_and_are_retried(
+    suite_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flaky: list[Policy] = [Flaky(True)]
+    monkeypatch.setattr(bench, "make_agent", lambda kind, envs, **options: flaky[0])
+    (folder,) = run_bench(suite_file, tmp_path / "out", agents=["oracle"])
+    first = read_episodes(folder)
+    failed = [episode for episode in first if episode.end_reason == "agent_error"]
+    assert len(failed) == 16
+    assert len(first) == 44
+    assert all((episode.score, episode.won, episode.progress) == (0.0, False, 0.0) for episode in failed)
+    assert verify_run(folder).ok
+    flaky[0] = Flaky(False)
+    run_bench(suite_file, tmp_path / "out", agents=["oracle"])
+    second = read_episodes(folder)
+    assert len(second) == 44
+    assert not any(episode.end_reason == "agent_error" for episode in second)
+    assert [e for e in first if e not in failed] == second[:28]
+    assert verify_run(folder).ok
+
+
+def test_kill_loses_no_finished_episode(finished: Path, suite_file: Path, tmp_path: Path) -> None:
+    """Kill -9 at random moments until the run completes; what was finished stays, byte for byte."""
+    suite_file.write_text(suite_file.read_text().replace("max_steps = 6 }", "max_steps = 6, delay = 0.01 }"))
+    out, kept, kills = tmp_path / "out", b"", 0
+    moments = random.Random(0)
+    while True:
+        process = start(suite_file, out)
+        deadline = time.monotonic() + 120
+        while process.poll() is None and len(_episodes(out)) <= len(kept):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        time.sleep(moments.random() * 0.3)
+        process.kill()
+        process.communicate()
+        data = _episodes(out)
+        whole = data[: data.rfind(b"\n") + 1]
+        assert whole.startswith(kept)
+        kept = whole
+        if process.returncode != -signal.SIGKILL:
+            break
+        kills += 1
+    assert process.returncode == 0
+    assert kills >= 2
+    (folder,) = (out / "small").iterdir()
+    whole_run = run_bench(suite_file, tmp_path / "uninterrupted", agents=["oracle"])[0]
+    assert read_run(folder).result_id == read_run(whole_run).result_id
+    assert verify_run(folder).ok
+
+
+def _episodes(out: Path) -> bytes:
+    paths = list(out.glob("small/*/episodes.jsonl"))
+    return paths[0].read_bytes() if paths else b""
+
+
+@pytest.mark.parametrize("limit", [0, 1500, 5000, 9001])
+def test_full_disk(finished: Path, suite_file: Path, tmp_path: Path, limit: int) -> None:
+    """No file may grow past a limit: as ENOSPC, one line, exit 2, and no half line or half file."""
+    out = tmp_path / "out"
+    process = start(suite_file, out, limit_bytes=limit)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert len(errors.splitlines()) == 1
+    assert "cannot write" in errors
+    assert "free" in errors
+    for path in out.rglob("*"):
+        assert path.is_dir() or path.name in (RUN_FILE, EPISODES_FILE)
+        if path.name == EPISODES_FILE:
+            data = path.read_bytes()
+            assert not data or data.endswith(b"\n")
+            assert all(json.loads(line) for line in data.splitlines())
+        if path.name == RUN_FILE:
+            read_run(path.parent)
+    if limit == 9001:
+        assert _episodes(out)
+    (folder,) = run_bench(suite_file, out, agents=["oracle"])
+    assert read_run(folder).result_id == read_run(oracle_folder(finished)).result_id
+
+
+def test_one_writer_at_a_time(run_folder: Path) -> None:
+    suite = run_folder.parents[2] / "suites" / "small.toml"
+    with sole_writer(run_folder), pytest.raises(UsageError, match="another process is writing"):
+        run_bench(suite, run_folder.parents[1], agents=["oracle"])
+
+
+def test_journal_trims_half_a_line_however_long(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    for whole in (b"", b"one\n", b"one\ntwo\n"):
+        path.write_bytes(whole + b"x" * 200_000)
+        with Journal(path) as journal:
+            journal.append("next")
+        assert path.read_bytes() == whole + b"next\n"
+
+
+def test_journal_syncs_within_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[float] = []
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(time.monotonic()), fsync(fd))[1])
+    with Journal(tmp_path / "lines") as journal:
+        began = time.monotonic()
+        for _ in range(100):
+            journal.append("line")
+        while not synced and time.monotonic() < began + 30:
+            time.sleep(0.01)
+        assert synced[0] - began < 1.0
+        assert len(synced) == 1
+
+
+def test_journal_reports_a_failing_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    journal = Journal(tmp_path / "lines")
+    journal.append("line")
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(UsageError, match="No space left on device"):
+        journal.close()
+
+
+@pytest.fixture
+def bad_suite(suite_file: Path) -> Iterator[Path]:
+    yield suite_file
+    assert not (suite_file.parents[1] / "out").exists(), "bad input must leave nothing behind"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("tests/Corridor-v0", "agentgym/Sokobn-v0", "did you mean 'agentgym/Sokoban-v0'"),
+        ("slip = 0.6", "slipp = 0.6", "unknown option 'slipp' .did you mean 'slip'"),
+        ('kind = "oracle"', 'kind = "orcale"', "did you mean 'oracle'"),
+        ('kind = "oracle"', 'kind = "oracle"\noptions = { depth = 3 }', "no option 'depth'"),
+        ("tasks = 12", "tasks = 1200", "has 40 tasks, the suite asks for 1200"),
+        ("max_steps = 6", "max_steps = 0", "max_steps must be at least 1"),
+    ],
+)
+def test_bad_suites_are_usage_errors(bad_suite: Path, old: str, new: str, message: str) -> None:
+    bad_suite.write_text(bad_suite.read_text().replace(old, new))
+    with pytest.raises(UsageError, match=message):
+        run_bench(bad_suite, bad_suite.parents[1] / "out")
+
+
+def test_an_unknown_agent_is_a_usage_error(bad_suite: Path) -> None:
+    with pytest.raises(UsageError, match=r"no agent 'orakle' \(did you mean 'oracle'"):
+        run_bench(bad_suite, bad_suite.parents[1] / "out", agents=["orakle"])
+    with pytest.raises(UsageError, match="num_envs must be at least 1"):
+        run_bench(bad_suite, bad_suite.parents[1] / "out", num_envs=0)
+
+
+def test_missing_data_is_left_out_and_said(suite_file: Path, tmp_path: Path) -> None:
+    text = suite_file.read_text()
+    suite_file.write_text(text.replace("slip = 0.6", 'dataset = "official"'))
+    (folder,) = run_bench(suite_file, tmp_path / "out", agents=["oracle"])
+    run = read_run(folder)
+    assert [(gap.label, "agentgym data import" in gap.reason) for gap in run.left_out] == [("Ice", True)]
+    assert verify_run(folder, suite=suite_file).ok
+
+
+def test_no_data_at_all_is_an_error(bad_suite: Path) -> None:
+    text = bad_suite.read_text().replace("slip = 0.6", 'dataset = "official"')
+    bad_suite.write_text(text.replace("by_type = true", 'kwargs = { dataset = "official" }'))
+    with pytest.raises(MissingDataError, match="no environment has its data: no data 'official': run"):
+        run_bench(bad_suite, bad_suite.parents[1] / "out")
+
+
+def test_load_episode(run_folder: Path) -> None:
+    episodes = read_episodes(run_folder)
+    run, env, episode = load_episode(run_folder, episodes[4].id)
+    assert episode == episodes[4]
+    assert env.label == episode.env
+    assert run == read_run(run_folder)
+    assert load_episode(run_folder, f"Corridor/{3:032x}/1")[2].key == ("Corridor", f"{3:032x}", 1)
+    assert load_episode(run_folder, f"{11:x}/1")[2].key == ("Corridor", f"{11:032x}", 1)
+    with pytest.raises(UsageError, match="episodes match '/1'; name one"):
+        load_episode(run_folder, "/1")
+    with pytest.raises(UsageError, match="no episode 'Corridor/x'"):
+        load_episode(run_folder, "Corridor/x")
