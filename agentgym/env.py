@@ -12,7 +12,7 @@ from gymnasium.error import ResetNeeded
 
 from agentgym.hashing import StateHasher, canonical
 from agentgym.spaces import UnicodeText
-from agentgym.tasks import Task, TaskSet
+from agentgym.tasks import DEFAULT_SIZES, Task, TaskSet
 from agentgym.types import Policy, Snapshot, UsageError
 
 ObsT = TypeVar("ObsT")
@@ -64,6 +64,8 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
     """Version of the state's encoding; part of every state hash."""
     action_kind: ClassVar[Literal["enumerated", "template"]] = "enumerated"
     """Whether admissible actions are complete, or templates with slots in angle brackets."""
+    splits: ClassVar[tuple[str, ...]] = tuple(DEFAULT_SIZES)
+    """Splits of the built-in data set."""
     default_max_steps: ClassVar[int]
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 (gymnasium's)
@@ -87,8 +89,9 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
         Raises:
             UsageError: a step limit below 1, or an unknown render mode.
         """
-        if max_steps is not None and max_steps < 1:
-            raise UsageError(f"max_steps must be at least 1, got {max_steps}")
+        limit: object = max_steps  # suites and the command line pass what they were given
+        if limit is not None and not (isinstance(limit, int) and limit >= 1):
+            raise UsageError(f"max_steps must be at least 1 and whole, got {limit!r}")
         modes = self.metadata["render_modes"]
         if render_mode is not None and render_mode not in modes:
             raise UsageError(f"unknown render_mode {render_mode!r}; choose one of {', '.join(modes)}")
