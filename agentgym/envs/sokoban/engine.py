@@ -14,7 +14,6 @@ from agentgym.envs.sokoban.level import (
     PLAYER,
     PLAYER_ON_TARGET,
     TARGET,
-    WALL,
 )
 from agentgym.tasks import nearest
 from agentgym.types import UsageError
@@ -99,7 +98,7 @@ def play(board: bytearray, player: int, delta: int, pushes: bool) -> Move:
         board[player] = LEAVE[board[player]]
         board[ahead] = ENTER[cell]
         return Move(ahead, True, False, 0)
-    if not pushes or cell == WALL or delta == 0:
+    if not pushes or cell not in ENTER:
         return Move(player, False, False, 0)
     beyond = board[ahead + delta]
     if beyond not in RECEIVE:
