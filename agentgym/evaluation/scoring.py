@@ -1,0 +1,143 @@
+"""From episodes to numbers: one row of the table in one environment."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agentgym.evaluation.aggregates import hierarchical_bootstrap
+from agentgym.evaluation.results import EpisodeRecord
+from agentgym.evaluation.statistics import (
+    Array,
+    Estimate,
+    mean_score,
+    percentile_interval,
+    ratio_of_sums,
+    t_interval,
+    wilson,
+)
+from agentgym.evaluation.suite import SuiteEnv
+
+Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class EnvResult:
+    """What an agent did in one environment."""
+
+    score: Estimate
+    """What is ranked: `SuiteEnv.metric`."""
+    success: Estimate
+    """Share of episodes won."""
+    invalid: Estimate
+    """Share of an episode's actions that were rejected."""
+    steps: Estimate
+    """Length of an episode."""
+    tokens_per_success: Estimate | None
+    """Prompt and completion tokens of all episodes over episodes won; None without tokens or success."""
+    cost_per_success: Estimate | None
+    """US dollars of all episodes over episodes won; None without cost or success."""
+    ends: Mapping[str, int]
+    """How many episodes ended for each reason."""
+    by_type: Mapping[str, Estimate]
+    """The score by task type; empty unless the suite asks for it."""
+
+
+class EnvEpisodes:
+    """An agent's episodes in one environment as arrays over seeds, tasks and attempts."""
+
+    def __init__(self, env: SuiteEnv, attempts: int, runs: Sequence[Sequence[EpisodeRecord]]):
+        """Arrange complete runs.
+
+        Args:
+            env: the environment.
+            attempts: episodes per task, k.
+            runs: the episodes of each of S training seeds in this environment, all T x k of them.
+
+        Raises:
+            ValueError: a run is not complete.
+        """
+        self.env = env
+        ordered = [sorted(episodes, key=lambda episode: episode.key) for episodes in runs]
+        for episodes in ordered:
+            keys = {episode.key for episode in episodes}
+            if not len(keys) == len(episodes) == env.tasks * attempts:
+                raise ValueError(f"{env.label}: {len(episodes)} episodes are not {env.tasks} x {attempts}")
+        self._ordered = ordered
+        self._shape = (len(runs), env.tasks, attempts)
+        self.types = tuple(episode.task_type for episode in ordered[0][::attempts])
+
+    def values(self, number: Callable[[EpisodeRecord], float]) -> Array:
+        """Return a number of every episode as float64[S, T, k]."""
+        flat = [number(episode) for episodes in self._ordered for episode in episodes]
+        return np.array(flat, dtype=np.float64).reshape(self._shape)
+
+    @property
+    def scores(self) -> Array:
+        """The ranked number of every episode as float64[S, T, k]."""
+        if self.env.metric == "success":
+            return self.values(lambda episode: float(episode.won))
+        return self.values(lambda episode: episode.score)
+
+    @property
+    def bounds(self) -> Bounds:
+        """Least and greatest possible value of `scores`."""
+        return (0.0, 1.0) if self.env.metric == "success" else self.env.bounds
+
+    def result(self, rng: np.random.Generator) -> EnvResult:
+        """Return everything the tables say about these episodes.
+
+        Args:
+            rng: draws the resamples.
+        """
+        scores = self.scores
+        won = self.values(lambda episode: float(episode.won))
+        tokens = self.values(lambda episode: float(episode.prompt_tokens + episode.completion_tokens))
+        cost = self.values(lambda episode: episode.cost)
+        rejected = self.values(lambda episode: episode.invalid_count / max(1, episode.length))
+        steps = self.values(lambda episode: float(episode.length))
+        ends = Counter(episode.end_reason for episodes in self._ordered for episode in episodes)
+        return EnvResult(
+            score=mean_over_seeds(scores, self.bounds, rng),
+            success=mean_over_seeds(won, (0.0, 1.0), rng),
+            invalid=mean_over_seeds(rejected, (0.0, 1.0), rng),
+            steps=t_interval(steps.mean(axis=(0, 2)), (0.0, np.inf)),
+            tokens_per_success=_per_success(tokens, won, rng),
+            cost_per_success=_per_success(cost, won, rng),
+            ends=dict(sorted(ends.items())),
+            by_type=self._by_type(scores, rng) if self.env.by_type else {},
+        )
+
+    def _by_type(self, scores: Array, rng: np.random.Generator) -> dict[str, Estimate]:
+        types = np.array(self.types)
+        return {
+            str(kind): mean_over_seeds(scores[:, types == kind], self.bounds, rng)
+            for kind in np.unique(types)
+        }
+
+
+def mean_over_seeds(scores: Array, bounds: Bounds, rng: np.random.Generator) -> Estimate:
+    """Mean score with its interval, over one training seed or several.
+
+    Args:
+        scores: float64[S, T, k].
+        bounds: least and greatest possible score.
+        rng: draws the resamples of seeds and tasks where there are several seeds.
+    """
+    if len(scores) == 1:
+        return mean_score(scores[0], bounds)
+    means = scores.mean(axis=2)
+    value = float(means.mean())
+    if np.ptp(means) == 0.0:
+        return wilson(min(bounds[1], max(bounds[0], value)), scores.shape[1], bounds)
+    return percentile_interval(value, hierarchical_bootstrap([means], rng)[:, :, 0].mean(axis=1))
+
+
+def _per_success(spent: Array, won: Array, rng: np.random.Generator) -> Estimate | None:
+    """What was spent on all episodes over the number won, tasks resampled; None where nothing was."""
+    if spent.sum() == 0.0:
+        return None
+    return ratio_of_sums(spent.sum(axis=(0, 2)), won.sum(axis=(0, 2)), rng)
