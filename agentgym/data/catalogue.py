@@ -13,12 +13,14 @@ class DataSource:
     name: str
     """What ``agentgym data import NAME PATH`` calls it."""
     folder: str
-    """Its folder inside the data directory; one folder belongs to one source."""
+    """Its folder inside the data directory: the name of the suite that reads it."""
     about: str
     """One line for tables."""
     upstream: str
     """Where a copy can be had."""
     licence: str
+    sets: Mapping[str, tuple[str, ...]]
+    """Its parts, sub-folders of ``folder``, and the splits each is divided into, if any."""
 
 
 DATA_SOURCES: Mapping[str, DataSource] = {
@@ -27,13 +29,14 @@ DATA_SOURCES: Mapping[str, DataSource] = {
         DataSource(
             name="boxoban",
             folder="sokoban",
-            about="Sokoban levels, 10x10 with 4 boxes: unfiltered, medium and hard",
+            about="Sokoban levels, 10x10 with 4 boxes",
             upstream="https://github.com/google-deepmind/boxoban-levels",
             licence="Apache-2.0",
+            sets={"unfiltered": ("train", "valid", "test"), "medium": ("train", "valid"), "hard": ()},
         ),
     )
 }
-"""By name. A new official data set adds its line here and its importer to `agentgym.data.importers`."""
+"""By name. A new official data set adds its line here and its reader to `agentgym.data.importing`."""
 
 
 def source_of(path: str) -> DataSource | None:

@@ -1,0 +1,7 @@
+"""``python -m agentgym`` is ``agentgym``."""
+
+import sys
+
+from agentgym.cli import main
+
+sys.exit(main())

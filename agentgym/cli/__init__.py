@@ -1,0 +1,62 @@
+"""The command line: ``agentgym COMMAND``.
+
+Each command is a module with `add_to`, which declares its arguments, and a function that runs it and
+returns the exit code. Commands import what they need when they run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from gymnasium.error import Error as GymnasiumError
+
+from agentgym.cli.parser import make_parser
+from agentgym.types import UsageError
+
+USAGE_ERROR = 2
+"""Exit code for bad input."""
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        argv: its words; None for the program's own.
+
+    Returns:
+        The exit code: 0; 1 when a check did not pass; 2 for bad input, after one line on stderr
+        (``--debug`` adds the traceback); 130 when interrupted. Other exceptions are defects and
+        propagate.
+    """
+    words = sys.argv[1:] if argv is None else list(argv)
+    try:
+        arguments = make_parser().parse_args(words)
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except SystemExit as stop:  # --help, --version, and rich when nobody reads on
+        return stop.code if isinstance(stop.code, int) else 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # nobody reads on; give the interpreter's last flush somewhere to go
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (UsageError, GymnasiumError, OSError) as error:
+        if "--debug" in words:
+            traceback.print_exc()
+        sys.stderr.write(f"agentgym: {_one_line(error)}\n")
+        return USAGE_ERROR
+    return code
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}{error.strerror}; free space, or check the path and its permissions"
+    return " ".join(str(error).split())

@@ -1,0 +1,61 @@
+"""``agentgym bench SUITE.toml``: run a suite."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from agentgym.cli.parser import Commands, Parser, add_command
+from agentgym.cli.terminal import open_console, open_progress_console
+from agentgym.cli.verify import report
+
+ABOUT = "Run a benchmark suite, or go on with it where it was stopped."
+
+
+def add_to(commands: Commands[Parser]) -> None:
+    """Declare the command."""
+    parser = add_command(
+        commands,
+        "bench",
+        run,
+        about=ABOUT,
+        example="agentgym bench benchmarks/suites/quick.toml --agent random --verify",
+    )
+    parser.add_argument("suite", type=Path, metavar="SUITE.toml")
+    parser.add_argument(
+        "--out", type=Path, default=Path("results"), metavar="FOLDER", help="of the runs (default: results)"
+    )
+    parser.add_argument(
+        "--agent", action="append", metavar="NAME", help="of the suite; repeat for several (default: all)"
+    )
+    parser.add_argument(
+        "--num-envs", type=int, default=64, metavar="N", help="episodes played side by side (default: 64)"
+    )
+    parser.add_argument("--verify", action="store_true", help="verify the runs afterwards")
+    parser.add_argument("--leaderboard", type=Path, metavar="FILE.md", help="rank the runs afterwards")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run, then verify and rank as asked; 1 when a run does not verify."""
+    from agentgym.evaluation.bench import run_bench
+    from agentgym.evaluation.verify import verify_run
+
+    console, progress = open_console(), open_progress_console()
+    folders = run_bench(
+        arguments.suite,
+        arguments.out,
+        agents=arguments.agent,
+        num_envs=arguments.num_envs,
+        console=progress,
+    )
+    sound = True
+    for folder in folders:
+        if arguments.verify:
+            sound &= report(folder, verify_run(folder, suite=arguments.suite, console=progress), console)
+        else:
+            console.print(str(folder), markup=False, soft_wrap=True)
+    if arguments.leaderboard is not None:
+        from agentgym.cli.leaderboard import build
+
+        build(arguments.out, arguments.leaderboard, console)
+    return 0 if sound else 1

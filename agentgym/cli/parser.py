@@ -1,0 +1,120 @@
+"""Declaring commands: one-line errors, global flags that work in any place, values as TOML."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn
+
+from agentgym.types import UsageError
+
+Run = Callable[[argparse.Namespace], int]
+"""A command: takes its arguments, returns the exit code."""
+
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_BARE_WORD = re.compile(r"(?!(?:true|false|inf|nan)$)[A-Za-z_][A-Za-z0-9_./:-]*")
+
+
+class Parser(argparse.ArgumentParser):
+    """An `argparse.ArgumentParser` that raises instead of printing its usage."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise a UsageError that points to the command's help."""
+        raise UsageError(f"{message}; see `{self.prog} --help`")
+
+
+Commands = argparse._SubParsersAction  # the type argparse gives no public name
+
+
+def make_parser() -> Parser:
+    """Return the parser of the whole command line."""
+    from agentgym import __version__
+    from agentgym.cli import bench, data, envs, leaderboard, play, verify, view
+
+    parser = Parser(
+        prog="agentgym",
+        description="Environments and a re-executable leaderboard for language agents.",
+        epilog="example: agentgym play agentgym/Sokoban-v0",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"agentgym {__version__}")
+    _add_debug(parser, default=False)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for module in (envs, play, bench, verify, leaderboard, view, data):
+        module.add_to(commands)
+    return parser
+
+
+def add_command(
+    commands: Commands[Parser], name: str, run: Run | None, *, about: str, example: str
+) -> Parser:
+    """Add a command, or with ``run`` None a group of commands.
+
+    Args:
+        commands: where it belongs.
+        name: the word that calls it.
+        run: what it does.
+        about: one sentence for ``--help``.
+        example: a full command line.
+
+    Returns:
+        Its parser, for its arguments.
+    """
+    parser = commands.add_parser(
+        name,
+        help=about,
+        description=about,
+        epilog=f"example: {example}",
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_debug(parser, default=argparse.SUPPRESS)
+    if run is not None:
+        parser.set_defaults(run=run)
+    return parser
+
+
+def add_groups(parser: Parser) -> Commands[Parser]:
+    """Let a command have commands of its own."""
+    return parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+
+def parse_options(pairs: Iterable[str], taken: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Read ``key=value`` pairs; values are TOML, where a single word needs no quotes.
+
+    Args:
+        pairs: for example ``["boxes=2", "reward=sparse", "size=[7, 7]"]``.
+        taken: keys that have a flag of their own, with its name.
+
+    Raises:
+        UsageError: a pair is malformed, or a key comes twice or has its own flag.
+    """
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not _KEY.fullmatch(key):
+            raise UsageError(f"options are key=value, got {pair!r}")
+        if key in options:
+            raise UsageError(f"option {key!r} comes twice: keep one")
+        if taken and key in taken:
+            raise UsageError(f"option {key!r} has its own flag: use {taken[key]}")
+        options[key] = _parse_value(key, text)
+    return options
+
+
+def _parse_value(key: str, text: str) -> Any:
+    if _BARE_WORD.fullmatch(text):
+        return text
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        parsed = {}
+    if parsed.keys() != {"value"}:
+        raise UsageError(f"the value of option {key!r} is not TOML: {text!r}; write texts as '{key}=\"...\"'")
+    return parsed["value"]
+
+
+def _add_debug(parser: Parser, *, default: Any) -> None:
+    parser.add_argument("--debug", action="store_true", default=default, help="show tracebacks of errors")

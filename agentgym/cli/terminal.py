@@ -1,0 +1,31 @@
+"""The consoles that commands write to."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDTH_OF_FILES = 160
+"""Columns of tables that no terminal limits."""
+
+
+def open_console() -> Console:
+    """Return the console of a command's results: standard output."""
+    from rich.console import Console
+
+    return Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
+
+
+def open_progress_console() -> Console:
+    """Return the console of progress bars and remarks: standard error."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
+
+
+def is_interactive() -> bool:
+    """Return whether a person is at both ends."""
+    return sys.stdin.isatty() and sys.stdout.isatty()

@@ -1,0 +1,123 @@
+"""``agentgym view RUN --episode ID``: replay a saved episode in the terminal."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from time import sleep
+from typing import TYPE_CHECKING
+
+from agentgym.agents.screen import printable, show_state, show_step
+from agentgym.cli.parser import Commands, Parser, add_command
+from agentgym.cli.terminal import is_interactive, open_console
+from agentgym.types import Completion, Observation, Step, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from agentgym.evaluation.results import EpisodeRecord
+    from agentgym.evaluation.suite import SuiteEnv
+
+ABOUT = "Replay a saved episode in the terminal, step by step."
+
+
+def add_to(commands: Commands[Parser]) -> None:
+    """Declare the command."""
+    parser = add_command(
+        commands,
+        "view",
+        run,
+        about=ABOUT,
+        example="agentgym view results/quick/oracle-1a2b3c4d5e6f --episode Sokoban/00c4 --delay 0.2",
+    )
+    parser.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a run")
+    parser.add_argument(
+        "--episode", required=True, metavar="ID", help="LABEL/TASK/ROLLOUT, or a part only one episode has"
+    )
+    parser.add_argument("--delay", type=float, metavar="SECONDS", help="between steps, instead of Enter")
+    parser.add_argument("--step", type=int, metavar="N", help="show only the state after step N and stop")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replay; 1 when the replay differs from the record."""
+    from agentgym.evaluation.results import load_episode
+
+    record, env, episode = load_episode(arguments.run_folder, arguments.episode)
+    if arguments.step is not None and not 0 <= arguments.step <= episode.length:
+        raise UsageError(f"the episode has steps 0 to {episode.length}, asked for {arguments.step}")
+    console = open_console()
+    waits = is_interactive() and arguments.delay is None and arguments.step is None
+    title = printable(f"{record.agent.display_name}, {episode.id}")
+    for turn, frame in enumerate(_replay(env, episode)):
+        if turn and waits and not _wait():
+            return 0
+        if turn and arguments.delay:
+            sleep(arguments.delay)
+        if arguments.step in (None, turn):
+            _show(console, f"{title}, turn {turn} of {episode.length}", frame)
+        if frame.link != episode.hash_chain[turn]:
+            console.print(f"the replay differs from the record at step {turn}", style="bold red")
+            return 1
+    outcome = episode.end_reason.replace("_", " ")
+    console.print(
+        f"{outcome} after {episode.length} steps: score {episode.score:g}, return {episode.episode_return:g}",
+        style="bold green" if episode.won else "bold yellow",
+    )
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """A state of the episode, and the step that led there."""
+
+    step: Step | None
+    observation: Observation
+    admissible_actions: tuple[str, ...]
+    state_hash: str
+    link: str
+    """Of the hash chain, computed anew."""
+
+
+def _replay(env: SuiteEnv, episode: EpisodeRecord) -> Iterator[_Frame]:
+    """Play the recorded actions again; yield the T + 1 states."""
+    from agentgym.evaluation.worlds import open_single
+    from agentgym.hashing import HashChain
+
+    game = open_single(env)
+    observation, info = game.reset(seed=episode.seed, options={"task": episode.task_id})
+    chain = HashChain(env.spec, episode.task_id, episode.seed, episode.rollout, info["state_hash"])
+    frame = _Frame(None, observation, info["admissible_actions"], info["state_hash"], chain.links[0])
+    yield frame
+    for action in episode.actions:
+        observation, reward, terminated, truncated, info = game.step(action)
+        step = Step(
+            observation=frame.observation,
+            state_hash=frame.state_hash,
+            admissible_actions=frame.admissible_actions,
+            completion=Completion(action),
+            reward=float(reward),
+            next_state_hash=info["state_hash"],
+            valid=info["action_is_valid"],
+            terminated=terminated,
+            truncated=truncated,
+        )
+        link = chain.extend(info["state_hash"], action, step.reward, terminated, truncated)
+        frame = _Frame(step, observation, info["admissible_actions"], info["state_hash"], link)
+        yield frame
+    game.close()
+
+
+def _show(console: Console, title: str, frame: _Frame) -> None:
+    if frame.step is not None:
+        show_step(console, frame.step)
+    show_state(console, title, frame.observation, frame.admissible_actions, frame.state_hash)
+
+
+def _wait() -> bool:
+    """Wait for Enter; False when the person has seen enough."""
+    try:
+        return input("Enter: next step, q: quit > ").strip().lower() != "q"
+    except EOFError:
+        return False

@@ -1,0 +1,203 @@
+"""Bringing official data into the data directory, whole or not at all, and checking it later."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from agentgym.data import boxoban
+from agentgym.data.catalogue import DATA_SOURCES, DataSource
+from agentgym.data.directory import data_directory, find
+from agentgym.tasks import nearest
+from agentgym.types import UsageError
+
+MANIFEST = "manifest.json"
+"""Written beside imported files: what they are and their sha256."""
+
+SCHEMA = 1
+"""Version of the manifest's format."""
+
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How a copy of one source is read."""
+
+    find_files: Callable[[Path], Iterable[Path]]
+    """Yields the files that belong to the source under a folder."""
+    check_file: Callable[[Path], int]
+    """Returns how many records a file holds; raises UsageError if it is not of the source."""
+
+
+READERS: Mapping[str, Reader] = {
+    "boxoban": Reader(boxoban.find_files, boxoban.check_file),
+}
+"""By source; every name of `agentgym.data.catalogue.DATA_SOURCES` has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """One file of a manifest."""
+
+    sha256: str
+    size: int
+    """Bytes."""
+    records: int
+
+
+def get_source(name: str) -> DataSource:
+    """Return a source by name; UsageError with the nearest name when there is none."""
+    if name not in DATA_SOURCES:
+        raise UsageError(
+            f"unknown data set {name!r}{nearest(name, DATA_SOURCES)}; choose one of {', '.join(DATA_SOURCES)}"
+        )
+    return DATA_SOURCES[name]
+
+
+def import_data(name: str, origin: Path, *, progress: Callable[[int, int], None]) -> dict[str, FileEntry]:
+    """Copy a source's files into the data directory, checked, with a manifest.
+
+    The files appear at once when all are there, in place of what an earlier import put there.
+
+    Args:
+        name: of the source.
+        origin: folder with a copy of the upstream data.
+        progress: called with the numbers of files done and in all.
+
+    Returns:
+        The manifest's entries, by path relative to the source's folder.
+
+    Raises:
+        UsageError: unknown source, nothing of it in ``origin``, a file is not what it should be, or
+            the folder holds data that no import put there.
+    """
+    source = get_source(name)
+    reader = READERS[name]
+    files = list(reader.find_files(origin))
+    if not files:
+        expected = ", ".join(f"{part}/" for part in source.sets)
+        raise UsageError(f"{origin} holds none of {expected}: name a copy of {source.upstream}")
+    target = data_directory() / source.folder
+    if target.exists() and not (target / MANIFEST).exists():
+        raise UsageError(
+            f"{target} was not imported by agentgym: move it away, or set AGENTGYM_DATA elsewhere"
+        )
+    draft = target.with_name(f".{source.folder}.{os.getpid()}.tmp")
+    draft.mkdir(parents=True)
+    try:
+        entries = {}
+        for done, file in enumerate(files, start=1):
+            path = file.relative_to(origin)
+            records = reader.check_file(file)
+            sha256, size = _copy(file, draft / path)
+            entries[path.as_posix()] = FileEntry(sha256, size, records)
+            progress(done, len(files))
+        _write_manifest(draft / MANIFEST, source, entries)
+        _put_in_place(draft, target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return entries
+
+
+def read_manifest(name: str) -> dict[str, FileEntry] | None:
+    """Return the manifest's entries of a source that is on this machine; None if it was not imported.
+
+    Raises:
+        MissingDataError: the source is not on this machine.
+        UsageError: the manifest is damaged.
+    """
+    source = get_source(name)
+    path = find(source.folder) / MANIFEST
+    if not path.exists():
+        return None
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+        schema = table["schema"]
+        entries = {key: FileEntry(**entry) for key, entry in table["files"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{path} is damaged ({error}): import the data again") from error
+    if schema != SCHEMA:
+        raise UsageError(f"{path} has schema {schema}, expected {SCHEMA}: import the data again")
+    return entries
+
+
+def find_damage(name: str, *, progress: Callable[[int, int], None]) -> Iterator[str]:
+    """Yield what is wrong with a source on this machine.
+
+    Imported files are compared with their manifest; others, which nothing vouches for, are only
+    checked for their format.
+
+    Raises:
+        MissingDataError: the source is not on this machine.
+    """
+    folder = find(get_source(name).folder)
+    entries = read_manifest(name)
+    present = {file.relative_to(folder).as_posix(): file for file in READERS[name].find_files(folder)}
+    known = present if entries is None else entries
+    for done, key in enumerate(known, start=1):
+        if key not in present:
+            yield f"{folder / key} is missing"
+        elif entries is None:
+            try:
+                READERS[name].check_file(present[key])
+            except UsageError as error:
+                yield str(error)
+        elif _sha256(present[key]) != entries[key].sha256:
+            yield f"{folder / key} is not what was imported"
+        progress(done, len(known))
+    for key in sorted(present.keys() - known.keys()):
+        yield f"{folder / key} was not imported"
+
+
+def _copy(origin: Path, target: Path) -> tuple[str, int]:
+    """Copy a file block by block; return its sha256 and size."""
+    digest = hashlib.sha256()
+    size = 0
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with origin.open("rb") as source, target.open("wb") as copy:
+        while block := source.read(_BLOCK):
+            digest.update(block)
+            size += len(block)
+            copy.write(block)
+        copy.flush()
+        os.fsync(copy.fileno())
+    return digest.hexdigest(), size
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _write_manifest(path: Path, source: DataSource, entries: Mapping[str, FileEntry]) -> None:
+    table = {
+        "schema": SCHEMA,
+        "source": source.name,
+        "upstream": source.upstream,
+        "licence": source.licence,
+        "files": {key: asdict(entry) for key, entry in entries.items()},
+    }
+    with path.open("w", encoding="utf-8") as file:
+        json.dump(table, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _put_in_place(draft: Path, target: Path) -> None:
+    """Rename the finished folder to its name; an older one goes only when the new one is there."""
+    old = target.with_name(f"{draft.name}.old")
+    if target.exists():
+        target.rename(old)
+    try:
+        draft.rename(target)
+    except OSError:
+        if old.exists():
+            old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
