@@ -26,7 +26,7 @@ def frozen(boxes: int, walls: int, stride: int) -> int:
     return held
 
 
-def is_deadlocked(board: bytes, walls: int, stride: int) -> bool:
+def is_deadlocked(board: bytes | bytearray, walls: int, stride: int) -> bool:
     """Return whether a frozen box stands off its targets; ``walls`` is `level.walls` of the board."""
     loose = loose_boxes(board)
     return loose != 0 and frozen(boxes(board), walls, stride) & loose != 0

@@ -98,22 +98,22 @@ class Level:
         return (len(self.board) + 1) // (self.width + 1)
 
 
-def walls(board: bytes) -> int:
+def walls(board: bytes | bytearray) -> int:
     """Return the walls as a bit mask: bit i is cell i of the board."""
     return int(board.translate(_WALLS)[::-1], 2)
 
 
-def boxes(board: bytes) -> int:
+def boxes(board: bytes | bytearray) -> int:
     """Return the boxes as a bit mask."""
     return int(board.translate(_BOXES)[::-1], 2)
 
 
-def targets(board: bytes) -> int:
+def targets(board: bytes | bytearray) -> int:
     """Return the targets as a bit mask, whatever stands on them."""
     return int(board.translate(_TARGETS)[::-1], 2)
 
 
-def loose_boxes(board: bytes) -> int:
+def loose_boxes(board: bytes | bytearray) -> int:
     """Return the boxes that are not on a target as a bit mask."""
     return int(board.translate(_LOOSE)[::-1], 2)
 

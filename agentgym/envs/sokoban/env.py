@@ -1,0 +1,257 @@
+"""Sokoban as an environment: text, or text with a picture."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from agentgym.env import AgentEnv, Outcome, Status
+from agentgym.envs.sokoban.deadlock import is_deadlocked
+from agentgym.envs.sokoban.engine import ActionSet, RewardRule, actions_of, play, rewards_of
+from agentgym.envs.sokoban.generator import Config
+from agentgym.envs.sokoban.level import Level, walls
+from agentgym.envs.sokoban.oracle import SokobanOracle
+from agentgym.envs.sokoban.tasks import SUITE, builtin_tasks, extent_of, file_tasks
+from agentgym.envs.sokoban.tiles import TileSize, draw, grid, pixels_of
+from agentgym.spaces import UnicodeText
+from agentgym.tasks import Task, TaskSet
+from agentgym.types import UsageError
+
+ObsT = TypeVar("ObsT")
+
+Parity: TypeAlias = Literal["gym-sokoban"]
+
+REJECTED = "Nothing happened: this action is not possible here.\n"
+"""Precedes the board after an action that was not accepted."""
+
+
+class State(NamedTuple):
+    """What a snapshot holds of a board."""
+
+    board: bytes
+    player: int
+    on_target: int
+    """Boxes on targets."""
+    counted: int
+    """Boxes on targets as the reward rule knows."""
+    deadlock: bool
+
+
+class _Sokoban(AgentEnv[ObsT]):
+    """What the text and the image form share: everything but the observation."""
+
+    suite: ClassVar[str] = SUITE
+    state_schema: ClassVar[int] = 1
+    default_max_steps: ClassVar[int] = 120
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array", "human"], "render_fps": 4}  # noqa: RUF012
+
+    def __init__(
+        self,
+        *,
+        split: str = "train",
+        dataset: str = "builtin",
+        dim_room: tuple[int, int] = (6, 6),
+        num_boxes: int = 1,
+        max_steps: int | None = None,
+        actions: ActionSet = "agent",
+        reward: RewardRule = "native",
+        parity: Parity | None = None,
+        effective_only: bool = False,
+        stream: bool = False,
+        tile_size: TileSize = 16,
+        render_mode: str | None = None,
+    ):
+        """Make the environment.
+
+        Args:
+            split: train, valid or test; a sub-folder where ``dataset`` has some.
+            dataset: ``"builtin"``; or a level file or a folder of them, as a path or as a name such as
+                ``"boxoban/unfiltered"`` in the data directory.
+            dim_room: height and width of built-in levels, walls included.
+            num_boxes: boxes of built-in levels.
+            max_steps: step limit; None for 120.
+            actions: ``"agent"``: up, down, left, right, each push-or-move; ``"full"``: gym-sokoban's
+                nine: no operation, four pushes (that move where there is nothing to push) and four
+                moves (that never push).
+            reward: ``"native"``: -0.1 a step, +1 / -1 for a box on / off a target, +10 for all;
+                ``"sparse"``: 10 for all, else 0.
+            parity: ``"gym-sokoban"`` counts boxes on targets from 0 at the start of every episode, so
+                that where a level starts with some, the first step pays +1 for them; that count is
+                then part of the state.
+            effective_only: accept only actions that change the board.
+            stream: draw built-in levels without end instead of the split's first ones.
+            tile_size: pixels a cell in pictures: 16, or ``"tiny"`` for one.
+            render_mode: ``"ansi"`` (text), ``"rgb_array"`` (picture), ``"human"`` (writes the text to
+                the terminal at every reset and step), or None.
+
+        Raises:
+            UsageError: an option has no such value, or the data set no such split.
+            MissingDataError: the data set is not there.
+        """
+        self._actions = actions_of(actions)
+        self._number = {action.name: i for i, action in enumerate(self._actions)}
+        self._names = tuple(self._number)
+        self._rewards = rewards_of(reward)
+        if parity not in (None, "gym-sokoban"):
+            raise UsageError(f"unknown parity {parity!r}; choose 'gym-sokoban' or None")
+        self.upstream_count = parity is not None
+        self.effective_only = effective_only
+        self.tile_size: TileSize = tile_size
+        self.pixels = pixels_of(tile_size)
+        if dataset == "builtin":
+            tasks: TaskSet = builtin_tasks(split, _config(dim_room, num_boxes), stream=stream)
+        elif stream:
+            raise UsageError("stream=True goes with dataset='builtin': files have no end to go past")
+        else:
+            tasks = file_tasks(split, dataset)
+        self.extent = extent_of(tasks)
+        data_key = f"{tasks.manifest['dataset']}:{self.extent.height}x{self.extent.width}"
+        super().__init__(tasks, data_key=data_key, max_steps=max_steps, render_mode=render_mode)
+
+    # ---- hooks -----------------------------------------------------------------------------
+
+    def _load(self, task: Task) -> None:
+        level: Level = task.content
+        self._board = bytearray(level.board)
+        self._player = level.player
+        self._boxes = level.boxes
+        self._on_target = level.on_target
+        self._counted = 0 if self.upstream_count else level.on_target
+        self._walls = walls(level.board)
+        self._stride = level.stride
+        self._deadlock = is_deadlocked(level.board, self._walls, level.stride)
+
+    def _apply(self, action: str) -> Outcome:
+        number = self._number.get(action)
+        if number is None:
+            return self._settle(0, valid=False)
+        _, rows, columns, pushes = self._actions[number]
+        move = play(self._board, self._player, rows * self._stride + columns, pushes)
+        self._player = move.player
+        if move.pushed and not self._deadlock:
+            self._deadlock = is_deadlocked(self._board, self._walls, self._stride)
+        return self._settle(move.gain, valid=move.moved or not self.effective_only)
+
+    def _settle(self, gain: int, *, valid: bool) -> Outcome:
+        """Pay for a step, by the sign of the change of the count of boxes on targets."""
+        now = self._on_target + gain
+        change = (now > self._counted) - (now < self._counted)
+        self._on_target = self._counted = now
+        won = now == self._boxes
+        return Outcome(self._rewards[2 * (change + 1) + won], valid, won)
+
+    def _admissible(self) -> tuple[str, ...]:
+        if not self.effective_only:
+            return self._names
+        return tuple(
+            name
+            for name, rows, columns, pushes in self._actions
+            if play(self._board.copy(), self._player, rows * self._stride + columns, pushes).moved
+        )
+
+    def _status(self) -> Status:
+        won = self._on_target == self._boxes
+        return Status(won, float(won), self._on_target / self._boxes)
+
+    def _state(self) -> State:
+        return State(bytes(self._board), self._player, self._on_target, self._counted, self._deadlock)
+
+    def _set_state(self, state: State) -> None:
+        self._board = bytearray(state.board)
+        self._player = state.player
+        self._on_target = state.on_target
+        self._counted = state.counted
+        self._deadlock = state.deadlock
+
+    def _identity(self) -> Any:
+        board = bytes(self._board)
+        return (board, self._counted) if self.upstream_count else board
+
+    def _extra_info(self) -> dict[str, Any]:
+        return {"deadlock": self._deadlock}
+
+    # ---- views -----------------------------------------------------------------------------
+
+    def _text(self) -> str:
+        """Return the text observation."""
+        if self.render_mode == "human":
+            sys.stdout.write(f"{self._board.decode('ascii')}\n\n")
+        return self._board.decode("ascii") if self._valid else REJECTED + self._board.decode("ascii")
+
+    def _picture(self) -> npt.NDArray[np.uint8]:
+        return draw(grid(bytes(self._board), self._stride - 1, self.extent)[None], self.tile_size)[0]
+
+    def render(self) -> Any:
+        """Return the board as text (``ansi``) or as a picture (``rgb_array``), else None."""
+        self.task  # noqa: B018 (raises before the first reset)
+        if self.render_mode == "ansi":
+            return self._board.decode("ascii")
+        return self._picture() if self.render_mode == "rgb_array" else None
+
+    def state_text(self) -> str:
+        """Return what `state_hash` covers, readable: the board, and what else decides the future."""
+        text = f"{self.suite} {self.task.id}{' (ended)' if self._terminated else ''}\n{self._board.decode('ascii')}"
+        return f"{text}\nboxes counted on targets: {self._counted}" if self.upstream_count else text
+
+    def oracle(self) -> SokobanOracle:
+        """Return a solver's policy: it wins every level that can be won within its limits."""
+        return SokobanOracle(self._names)
+
+
+class SokobanEnv(_Sokoban[str]):
+    """Push every box onto a target.
+
+    **Task**: a level. Built-in ones are generated; level files are read.
+    **Observation**: the board in the symbols of .xsb files: ``#`` wall, space floor, ``.`` target,
+    ``$`` box, ``*`` box on target, ``@`` player, ``+`` player on target.
+    **Actions**: see ``actions``. Any other string changes nothing and costs a step.
+    **Reward**: see ``reward``.
+    **Termination**: all boxes are on targets.
+    **Info**: ``deadlock`` says that a box is frozen off its target: the level is lost.
+
+    Example:
+        >>> env = SokobanEnv(split="test")
+        >>> observation, info = env.reset(options={"task": "6x6-1#21"})
+        >>> info["admissible_actions"]
+        ('up', 'down', 'left', 'right')
+    """
+
+    def _observe(self) -> str:
+        return self._text()
+
+
+class VisualSokobanEnv(_Sokoban[dict[str, Any]]):
+    """`SokobanEnv` with a picture: ``{"text": str, "image": uint8[height, width, 3]}``.
+
+    States, hashes and tasks are those of `SokobanEnv`. Levels smaller than the set's largest are
+    drawn at the top left; the rest of the picture is wall.
+    """
+
+    def __init__(self, **options: Any):
+        """Make the environment.
+
+        Args:
+            **options: those of `SokobanEnv`; ``tile_size`` sets the size of the picture.
+        """
+        super().__init__(**options)
+        shape = (self.extent.height * self.pixels, self.extent.width * self.pixels, 3)
+        self.observation_space = spaces.Dict(
+            {"text": UnicodeText(), "image": spaces.Box(0, 255, shape, dtype=np.uint8)}
+        )
+
+    def _observe(self) -> dict[str, Any]:
+        return {"text": self._text(), "image": self._picture()}
+
+
+def _config(dim_room: Any, num_boxes: Any) -> Config:
+    sizes = tuple(dim_room) if isinstance(dim_room, Sequence) else ()
+    if len(sizes) != 2 or not all(isinstance(number, int) for number in (*sizes, num_boxes)):
+        raise UsageError(
+            f"dim_room is (height, width) and num_boxes a number, got {dim_room!r} and {num_boxes!r}"
+        )
+    return Config(sizes[0], sizes[1], num_boxes)

@@ -1,0 +1,63 @@
+"""The policy that solves levels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentgym.envs.sokoban.engine import ACTIONS, play
+from agentgym.envs.sokoban.level import PLAYER, PLAYER_ON_TARGET, Level
+from agentgym.envs.sokoban.solver import solve
+from agentgym.types import Completion, Request, UsageError
+
+EXACT_BOXES = 2
+"""Up to so many boxes, solutions have fewest moves; beyond, at most `HURRY` times as many."""
+
+HURRY = 2.0
+
+MAX_NODES = 200_000
+"""Nodes the search expands before it takes a board for unsolvable."""
+
+REMEMBERED = 200_000
+"""Boards whose next move is kept."""
+
+
+class SokobanOracle:
+    """Plays a solution of the board it is shown; moves about where there is none."""
+
+    def __init__(self, names: tuple[str, ...]):
+        """Take the names of the environment's actions."""
+        self._push = {d: d if d in names else f"push {d}" for d in ("up", "down", "left", "right")}
+        self._next: dict[bytes, str] = {}
+
+    def act(self, requests: Sequence[Request]) -> list[Completion]:
+        """Answer each request from its snapshot.
+
+        Raises:
+            UsageError: a request carries no snapshot.
+        """
+        return [Completion(self._action(request)) for request in requests]
+
+    def _action(self, request: Request) -> str:
+        if request.snapshot is None:
+            raise UsageError("the oracle reads Request.snapshot: build requests with one")
+        board: bytes = request.snapshot().state.board
+        if board not in self._next:
+            self._plan(board, lost=request.admissible_actions[0])
+        return self._next[board]
+
+    def _plan(self, board: bytes, lost: str) -> None:
+        """Note the next move of every board on the way to the solution; ``lost`` if there is none."""
+        if len(self._next) > REMEMBERED:
+            self._next.clear()
+        exact = Level.of_board(board).boxes <= EXACT_BOXES
+        moves = solve(board, weight=1.0 if exact else HURRY, max_nodes=MAX_NODES)
+        if moves is None:
+            self._next[board] = lost
+            return
+        stride = board.find(b"\n") + 1
+        steps = {a.name: a.rows * stride + a.columns for a in ACTIONS["agent"]}
+        now = bytearray(board)
+        player = max(now.find(PLAYER), now.find(PLAYER_ON_TARGET))
+        for move in moves:
+            self._next[bytes(now)] = self._push[move]
+            player = play(now, player, steps[move], pushes=True).player
