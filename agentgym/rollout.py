@@ -87,8 +87,12 @@ class RolloutWorker:
     `Completion.error`, and only that episode ends.
 
     Example:
-        >>> worker = RolloutWorker(envs, policy, env_id="agentgym/Sokoban-v0")  # doctest: +SKIP
-        >>> groups = worker.collect(envs.tasks.ids[:16], group_size=8, seed=0)  # doctest: +SKIP
+        >>> import gymnasium, agentgym
+        >>> envs = gymnasium.make_vec("agentgym/EZPoints-v0", num_envs=4, autoreset_mode="Disabled")
+        >>> worker = RolloutWorker(envs, envs.prototype.oracle(), env_id="agentgym/EZPoints-v0")
+        >>> groups = worker.collect(envs.tasks.ids[:2], group_size=3, seed=0)
+        >>> [len(group.trajectories) for group in groups]
+        [3, 3]
     """
 
     def __init__(self, envs: AgentVectorEnv, policy: Policy, *, env_id: str):

@@ -111,7 +111,7 @@ class Suite:
 
     Example:
         >>> Suite("demo", "1", seed=0).episode_seed("Sokoban", task_index=0, rollout=1)
-        2519834567  # doctest: +SKIP
+        272587319
     """
 
     name: str

@@ -61,15 +61,18 @@ def info_column(values: Sequence[Any]) -> npt.NDArray[Any]:
 
 
 def info_columns(rows: Sequence[Mapping[str, Any]]) -> Infos:
+    """Turn n infos with the same keys into columns."""
     return {key: info_column([row[key] for row in rows]) for key in rows[0]}
 
 
 def info_rows(infos: Infos, n: int) -> list[dict[str, Any]]:
+    """Inverse of `info_columns`: n fresh dicts of Python values."""
     lists = {key: column.tolist() for key, column in infos.items()}
     return [{key: values[i] for key, values in lists.items()} for i in range(n)]
 
 
 def with_masks(infos: Infos, n: int) -> dict[str, Any]:
+    """Add to every column of n rows the mask ``_key`` that Gymnasium keeps beside it, all True."""
     masked: dict[str, Any] = {}
     for key, column in infos.items():
         masked[key] = column
@@ -85,10 +88,12 @@ def spread(column: npt.NDArray[Any], where: Sequence[int], n: int) -> npt.NDArra
 
 
 def as_objects(observations: Any, n: int) -> npt.NDArray[np.object_]:
+    """Return a batch of n observations as an object array of single ones."""
     return object_array(unbatch_observations(observations, n))
 
 
 def take(observations: Any, where: Rows) -> Any:
+    """Return the rows ``where`` of a batch of observations, as a batch."""
     if isinstance(observations, Mapping):
         return {key: take(part, where) for key, part in observations.items()}
     if isinstance(observations, tuple):
@@ -97,6 +102,7 @@ def take(observations: Any, where: Rows) -> Any:
 
 
 def merge_columns(parts: Sequence[tuple[Rows, npt.NDArray[Any]]], n: int) -> npt.NDArray[Any]:
+    """Put the parts of a column, each with the rows it fills, together to one of n rows."""
     first = parts[0][1]
     full = np.empty((n, *first.shape[1:]), dtype=first.dtype)
     for where, rows in parts:
@@ -105,6 +111,7 @@ def merge_columns(parts: Sequence[tuple[Rows, npt.NDArray[Any]]], n: int) -> npt
 
 
 def merge_observations(parts: Sequence[tuple[Rows, Any]], n: int) -> Any:
+    """Put the parts of a batch of observations, each with the rows it fills, together to one of n."""
     first = parts[0][1]
     if isinstance(first, Mapping):
         return {key: merge_observations([(at, obs[key]) for at, obs in parts], n) for key in first}

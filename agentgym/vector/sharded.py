@@ -30,7 +30,11 @@ class ShardedVectorEnv(AgentVectorEnv):
     ``if __name__ == "__main__":`` guard.
 
     Example:
-        >>> with_two = ShardedVectorEnv("agentgym/Sokoban-v0", 8, num_workers=2)  # doctest: +SKIP
+        >>> import agentgym
+        >>> envs = ShardedVectorEnv("agentgym/EZPoints-v0", 4, num_workers=2)
+        >>> envs.reset(seed=0)[1]["turn"].tolist()
+        [0, 0, 0, 0]
+        >>> envs.close()
     """
 
     def __init__(
@@ -183,7 +187,7 @@ def _serve(pipe: Connection, env_id: str, num_envs: int, options: dict[str, Any]
     def answer(call: Callable[[], Any]) -> None:
         try:
             result = call()
-        except Exception as error:  # sent to the parent, which raises it
+        except Exception as error:  # noqa: BLE001 (sent to the parent, which raises it)
             result = error
         pipe.send(result)
 
