@@ -1,0 +1,280 @@
+"""Boards and tables: who is ranked, with what interval, and what is said about the others."""
+
+import csv
+import io
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agentgym.evaluation.aggregates import Scale
+from agentgym.evaluation.boards import load_boards
+from agentgym.evaluation.leaderboard import build_leaderboard
+from agentgym.evaluation.results import (
+    EPISODES_FILE,
+    EpisodeRecord,
+    RunRecord,
+    file_sha256,
+    read_episodes,
+    read_run,
+    result_id,
+    write_run,
+)
+from agentgym.evaluation.scoring import EnvEpisodes, mean_over_seeds
+from agentgym.evaluation.statistics import mean_score, wilson
+from agentgym.evaluation.suite import Model, SuiteEnv
+from agentgym.evaluation.tables import latex, markdown
+from agentgym.evaluation.verify import verify_run
+from agentgym.hashing import sha256_json
+from agentgym.types import UsageError
+
+
+@pytest.fixture
+def results(finished: Path, tmp_path: Path) -> Path:
+    shutil.copytree(finished, tmp_path / "copy")
+    return tmp_path / "copy" / "results"
+
+
+def folder_of(results: Path, name: str) -> Path:
+    (folder,) = results.glob(f"small/{name}-*")
+    return folder
+
+
+def add_run(results: Path, source: str, name: str, model: Model, episodes: list[EpisodeRecord]) -> RunRecord:
+    """Add a finished run of another agent with the given episodes."""
+    run = read_run(folder_of(results, source))
+    run = replace(run, agent=replace(run.agent, name=name, model=model))
+    run = replace(run, request_id=sha256_json(run.request))
+    folder = results / "small" / run.folder_name
+    folder.mkdir()
+    (folder / EPISODES_FILE).write_text("".join(f"{episode.line}\n" for episode in episodes))
+    run = replace(
+        run,
+        result_id=result_id(run.request_id, episodes),
+        episodes_sha256=file_sha256(folder / EPISODES_FILE),
+    )
+    write_run(folder, run)
+    return run
+
+
+def mixed(results: Path, share: float, seed: int = 0) -> list[EpisodeRecord]:
+    """Take each task's episodes from the oracle with the given probability, else from the random agent."""
+    rng = np.random.default_rng(seed)
+    oracle = {e.key: e for e in read_episodes(folder_of(results, "oracle"))}
+    random = {e.key: e for e in read_episodes(folder_of(results, "random"))}
+    better = {key[:2]: rng.random() < share for key in sorted(oracle)}
+    return [(oracle if better[key[:2]] else random)[key] for key in oracle]
+
+
+def test_floor_and_oracle_define_the_scale(results: Path) -> None:
+    (board,) = load_boards(results)
+    assert [(row.name, row.role, row.rank) for row in board.rows] == [
+        ("oracle", "oracle", 1),
+        ("random", "floor", 2),
+    ]
+    oracle, random = board.rows
+    assert oracle.aggregate is not None
+    assert random.aggregate is not None
+    assert oracle.aggregate.mean.value == pytest.approx(1.0)
+    assert random.aggregate.mean.value == pytest.approx(0.0)
+    assert board.scales["Corridor"] == Scale(random.envs["Corridor"].score.value, 1.0)
+    assert [row.badge for row in board.rows] == ["self-reported", "self-reported"]
+
+
+def test_numbers_are_those_of_the_episodes(results: Path) -> None:
+    (board,) = load_boards(results)
+    episodes = [e for e in read_episodes(folder_of(results, "random")) if e.env == "Corridor"]
+    result = next(row for row in board.rows if row.name == "random").envs["Corridor"]
+    won = np.array([[e.won for e in episodes if e.task_id == f"{t:032x}"] for t in range(12)], float)
+    assert result.success == mean_score(won)
+    assert result.score == result.success
+    assert result.steps.value == pytest.approx(np.mean([e.length for e in episodes]))
+    assert sum(result.ends.values()) == 24
+    assert set(result.by_type) == {"short", "long"}
+    short = [e.won for e in episodes if e.task_type == "short"]
+    assert result.by_type["short"].value == pytest.approx(np.mean(short))
+    oracle = next(row for row in board.rows if row.name == "oracle").envs["Corridor"]
+    assert oracle.tokens_per_success is not None
+    played = [e for e in read_episodes(folder_of(results, "oracle")) if e.env == "Corridor"]
+    assert oracle.tokens_per_success.value == pytest.approx(sum(12 * e.length for e in played) / 24)
+    assert result.tokens_per_success is None
+
+
+def test_rows_that_cannot_be_told_apart_share_a_rank(results: Path) -> None:
+    add_run(results, "oracle", "half", Model(), mixed(results, 0.5, seed=1))
+    add_run(results, "oracle", "halves", Model(), mixed(results, 0.5, seed=2))
+    (board,) = load_boards(results)
+    by_name = {row.name: row for row in board.rows}
+    assert by_name["half"].rank == by_name["halves"].rank
+    assert by_name["oracle"].rank == 1
+    page = markdown([board])
+    assert f"| {by_name['half'].rank}= | half |" in page
+    p_values = [pair.p_holm for pair in board.comparisons]
+    assert len(p_values) == 6
+    assert all(pair.p <= pair.p_holm <= 1.0 for pair in board.comparisons)
+
+
+def test_badges_follow_verification(results: Path) -> None:
+    for name in ("oracle", "random"):
+        assert verify_run(folder_of(results, name), rerun=name == "oracle").ok
+    (board,) = load_boards(results)
+    assert [(row.name, row.badge) for row in board.rows] == [("oracle", "re-run"), ("random", "replayed")]
+    # new files, old verdict
+    run = read_run(folder_of(results, "random"))
+    write_run(folder_of(results, "random"), replace(run, left_out=()))
+    run_text = (folder_of(results, "random") / "run.json").read_text()
+    (folder_of(results, "random") / "run.json").write_text(run_text + "\n")
+    (board,) = load_boards(results)
+    assert {row.name: row.badge for row in board.rows}["random"] == "self-reported"
+
+
+def test_rejected_and_partial_runs_have_no_numbers(results: Path) -> None:
+    episodes = mixed(results, 0.5)
+    forged = [replace(e, won=True, score=1.0, progress=1.0, end_reason="success") for e in episodes]
+    run = add_run(results, "oracle", "liar", Model(), forged)
+    assert not verify_run(results / "small" / run.folder_name).ok
+    add_run(results, "oracle", "lazy", Model(), episodes[:-1])
+    unfinished = add_run(results, "oracle", "slow", Model(), episodes[:10])
+    write_run(results / "small" / unfinished.folder_name, replace(unfinished, result_id=None))
+    edited = add_run(results, "oracle", "editor", Model(), episodes)
+    with (results / "small" / edited.folder_name / EPISODES_FILE).open("a") as file:
+        file.write("x")
+    (board,) = load_boards(results)
+    assert {row.name for row in board.rows} == {"oracle", "random"}
+    reasons = {run.name: run.reason for run in board.unranked}
+    assert reasons["lazy"] == "partial: 43 of 44 episodes"
+    assert reasons["slow"] == "partial: 10 of 44 episodes"
+    assert reasons["liar"].startswith("rejected by verification: ")
+    assert reasons["editor"].startswith("episodes.jsonl is not the file")
+    page = markdown([board])
+    for name in reasons:
+        assert f"Not ranked: `{name}`" in page
+
+
+def test_without_floor_or_oracle_nothing_is_ranked(results: Path) -> None:
+    shutil.rmtree(folder_of(results, "random"))
+    (board,) = load_boards(results)
+    assert board.scales == {}
+    assert [(row.rank, row.aggregate) for row in board.rows] == [(None, None)]
+    assert "Nothing is normalised or ranked" in markdown([board])
+
+
+def test_an_oracle_no_better_than_chance_is_not_a_scale(results: Path) -> None:
+    episodes = [
+        replace(e, won=False) if e.env == "Ice" else e for e in read_episodes(folder_of(results, "oracle"))
+    ]
+    shutil.rmtree(folder_of(results, "oracle"))
+    add_run(results, "random", "oracle", Model(), episodes)
+    (board,) = load_boards(results)
+    assert not board.scales["Ice"].usable
+    assert board.rows[0].aggregate is not None
+    assert board.rows[0].aggregate.mean.value == pytest.approx(1.0)
+    assert "**Ice** is not normalised (n/a)" in markdown([board])
+
+
+def test_training_seeds_make_one_row(results: Path) -> None:
+    for seed in range(3):
+        model = Model(algorithm="GRPO", base_model="tiny", training_seed=seed, weights_sha256=f"{seed:064}")
+        add_run(results, "oracle", "trained", model, mixed(results, 0.6, seed=seed))
+    add_run(results, "oracle", "once", Model(training_seed=4), mixed(results, 0.6, seed=9))
+    (board,) = load_boards(results)
+    row = next(row for row in board.rows if row.name == "trained")
+    assert (row.seeds, len(row.runs)) == (3, 3)
+    assert row.envs["Corridor"].score.method == "bootstrap"
+    assert row.aggregate is not None
+    assert row.aggregate.mean.method == "bootstrap"
+    page = markdown([board])
+    assert "`trained`: 3 training seeds" in page
+    assert "`once`: one training seed, so no training variance" in page
+    assert "| GRPO | tiny | 3 |" in page
+
+
+def test_a_second_run_of_one_agent_does_not_count(results: Path) -> None:
+    for weights in ("a" * 64, "b" * 64):
+        model = Model(training_seed=0, weights_sha256=weights)
+        add_run(results, "oracle", "lucky", model, mixed(results, 0.6, seed=len(weights)))
+    (board,) = load_boards(results)
+    assert sum(row.name == "lucky" for row in board.rows) == 1
+    assert [run.reason[:12] for run in board.unranked] == ["a second run"]
+
+
+def test_agents_that_share_a_name_are_told_apart(results: Path) -> None:
+    add_run(results, "oracle", "random", Model(algorithm="other"), mixed(results, 0.9))
+    (board,) = load_boards(results)
+    assert sorted(row.name.partition("#")[0] for row in board.rows) == ["oracle", "random", "random"]
+    assert len({row.name for row in board.rows}) == 3
+    assert board.scales == {}, "nobody may pass for the floor"
+
+
+def test_runs_over_other_episodes_are_never_compared(results: Path) -> None:
+    folder = folder_of(results, "oracle")
+    run = read_run(folder)
+    first = replace(run.envs[0], manifest_sha256="0" * 64)
+    write_run(folder, replace(run, envs=(first, run.envs[1])))
+    boards = load_boards(results)
+    assert [[row.name for row in board.rows] for board in boards] == [["oracle"], ["random"]] or [
+        [row.name for row in board.rows] for board in boards
+    ] == [["random"], ["oracle"]]
+
+
+def test_files_are_a_function_of_the_results(results: Path, tmp_path: Path) -> None:
+    names = ("LEADERBOARD.md", "leaderboard.json", "leaderboard.csv", "leaderboard.tex")
+    build_leaderboard(results, tmp_path / "one" / names[0])
+    build_leaderboard(results, tmp_path / "two" / names[0])
+    for name in names:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    assert sorted(path.name for path in (tmp_path / "one").iterdir()) == sorted(names)
+
+
+def test_every_number_has_its_interval(results: Path, tmp_path: Path) -> None:
+    build_leaderboard(results, tmp_path / "LEADERBOARD.md")
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "leaderboard.csv").read_text())))
+    assert {row["agent"] for row in rows} == {"oracle", "random"}
+    for row in rows:
+        assert float(row["low"]) <= float(row["value"]) <= float(row["high"])
+    board = json.loads((tmp_path / "leaderboard.json").read_text())["boards"][0]
+    profile = board["rows"][0]["aggregate"]["profile"]
+    assert len(profile) == 21
+    assert all(point["low"] <= point["value"] <= point["high"] for point in profile)
+    assert board["detectable"]["Corridor"] == pytest.approx(0.628, abs=1e-3)
+
+
+def test_latex_escapes_and_shades(results: Path) -> None:
+    add_run(results, "oracle", "a_b", Model(), mixed(results, 0.5))
+    text = latex(load_boards(results))
+    assert r"a\_b" in text
+    assert text.count(r"\rowcolor{gray!15}") == 2
+    assert text.count(r"\toprule") == text.count(r"\bottomrule") == 1
+
+
+def test_left_out_environments_are_on_the_page(results: Path) -> None:
+    from agentgym.evaluation.results import LeftOut
+
+    for name in ("oracle", "random"):
+        run = read_run(folder_of(results, name))
+        write_run(folder_of(results, name), replace(run, left_out=(LeftOut("Swamp", "no data: run x"),)))
+    assert "Left out: **Swamp**: no data: run x" in markdown(load_boards(results))
+
+
+def test_no_runs_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no run below"):
+        build_leaderboard(tmp_path, tmp_path / "LEADERBOARD.md")
+
+
+def test_incomplete_episodes_cannot_be_arranged(results: Path) -> None:
+    env = SuiteEnv("tests/Corridor-v0", "Corridor", "test", 12)
+    episodes = [e for e in read_episodes(folder_of(results, "oracle")) if e.env == "Corridor"]
+    assert EnvEpisodes(env, 2, [episodes]).scores.shape == (1, 12, 2)
+    with pytest.raises(ValueError, match="23 episodes are not 12 x 2"):
+        EnvEpisodes(env, 2, [episodes[:-1]])
+
+
+def test_several_seeds_without_variance_keep_an_interval() -> None:
+    rng = np.random.default_rng(0)
+    assert mean_over_seeds(np.ones((3, 20, 2)), (0.0, 1.0), rng) == wilson(1.0, 20)
+    estimate = mean_over_seeds(rng.integers(0, 2, (3, 50, 2)).astype(float), (0.0, 1.0), rng)
+    assert estimate.method == "bootstrap"
+    assert estimate.low < estimate.value < estimate.high

@@ -1,0 +1,143 @@
+"""Suite files: strict reading, stable seeds and ids."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from agentgym.evaluation.schema import parse
+from agentgym.evaluation.suite import Suite, load_suite
+from agentgym.types import UsageError
+
+SUITES = Path(__file__).parents[2] / "benchmarks" / "suites"
+
+
+def edited(path: Path, old: str, new: str) -> Path:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("attempts = 2", "atempts = 2", r"unknown key 'atempts' \(did you mean 'attempts'\?\)"),
+        ("label =", "lable =", r"env: unknown key 'lable' \(did you mean 'label'\?\)"),
+        ('kind = "oracle"', 'knd = "oracle"', r"agent: unknown key 'knd' \(did you mean 'kind'\?\)"),
+        ("seed = 7", "", "key 'seed' is missing"),
+        ("seed = 7", "seed = -1", "seed must be at least 0"),
+        ("seed = 7", 'seed = "7"', "seed: expected an integer, got '7'"),
+        ("seed = 7", "seed = true", "seed: expected an integer, got True"),
+        ("attempts = 2", "attempts = 0", "attempts at least 1"),
+        ("tasks = 12", "tasks = 0", "tasks must be at least 1"),
+        ("tasks = 12", "tasks = 1.5", "tasks: expected an integer"),
+        ("by_type = true", 'metric = "sucess"', r"'sucess' \(did you mean 'success'\?\) must be one of"),
+        ("by_type = true", "bounds = [1.0, 0.0]", r"bounds must be \[least, greatest\]"),
+        ("by_type = true", "bounds = [1.0]", "expected a list of 2"),
+        ("by_type = true", "bounds = 1", "expected a list, got 1"),
+        ("by_type = true", "kwargs = 3", "kwargs: expected a table"),
+        ("by_type = true", 'kwargs = { split = "train" }', "give split beside kwargs"),
+        ('label = "Ice"', 'label = "Corridor"', "two environments are labelled 'Corridor'"),
+        ('label = "Ice"', 'label = "a|b"', "a label is one line without"),
+        ('name = "random"', 'name = "oracle"', "two agents are named 'oracle'"),
+        ('name = "random"', 'name = "../x"', "agent name '../x' must be letters"),
+        ('name = "small"', 'name = "a/b"', "suite name 'a/b' must be letters"),
+        ('name = "random"', 'name = "chance"', "no agent 'random' to normalise scores with"),
+        ('version = "1"', "version = ", "is no TOML"),
+    ],
+)
+def test_bad_suite_files_are_usage_errors(suite_file: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        load_suite(edited(suite_file, old, new))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_suite_file_and_an_empty_suite(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot read suite"):
+        load_suite(tmp_path / "none.toml")
+    (tmp_path / "empty.toml").write_text('name = "x"\nversion = "1"\nseed = 0\n')
+    with pytest.raises(UsageError, match=r"add an \[\[env\]\] table"):
+        load_suite(tmp_path / "empty.toml")
+
+
+def test_seeds_are_fixed_and_belong_to_one_episode_each(suite_file: Path) -> None:
+    suite = load_suite(suite_file)
+    assert suite.episode_seed("Corridor", 0, 0) == 2332222453
+    places = [
+        (label, task, rollout) for label in ("Corridor", "Ice") for task in range(50) for rollout in range(4)
+    ]
+    assert len({suite.episode_seed(*place) for place in places}) == len(places)
+    other = dataclasses.replace(suite, seed=8)
+    assert other.episode_seed("Corridor", 0, 0) != suite.episode_seed("Corridor", 0, 0)
+
+
+def test_seeds_do_not_depend_on_other_environments(suite_file: Path) -> None:
+    suite = load_suite(suite_file)
+    alone = dataclasses.replace(suite, env=suite.env[1:])
+    assert alone.episode_seed("Ice", 3, 1) == suite.episode_seed("Ice", 3, 1)
+
+
+def test_the_digest_covers_what_is_played_but_not_who_plays(suite_file: Path) -> None:
+    suite = load_suite(suite_file)
+    assert dataclasses.replace(suite, agent=()).sha256 == suite.sha256
+    for change in ({"seed": 8}, {"attempts": 3}, {"version": "2"}, {"env": suite.env[:1]}):
+        assert dataclasses.replace(suite, **change).sha256 != suite.sha256
+
+
+@pytest.mark.parametrize("name", ["quick", "official"])
+def test_shipped_suites_are_readable(name: str) -> None:
+    suite = load_suite(SUITES / f"{name}.toml")
+    assert suite.name == name
+    assert isinstance(suite, Suite)
+    assert {"random", "oracle"} <= {agent.name for agent in suite.agent}
+
+
+def test_the_quick_suite_has_every_registered_environment() -> None:
+    from agentgym.registration import ENVIRONMENTS
+
+    assert {env.id for env in load_suite(SUITES / "quick.toml").env} == set(ENVIRONMENTS)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Inner:
+    x: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outer:
+    inner: Inner
+    many: tuple[Inner, ...] = ()
+    pair: tuple[float, str] = (0.0, "")
+    word: Literal["a", "b"] = "a"
+    maybe: int | None = None
+    flag: bool = False
+
+
+def test_parse_reads_nested_tables() -> None:
+    table = {
+        "inner": {"x": 1},
+        "many": [{"x": 2}, {"x": 3}],
+        "pair": [1, "s"],
+        "word": "b",
+        "maybe": None,
+        "flag": True,
+    }
+    assert parse(Outer, table, "t") == Outer(Inner(1), (Inner(2), Inner(3)), (1.0, "s"), "b", None, True)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ([], "t: expected a table"),
+        ({"inner": 1}, "t: inner: expected a table"),
+        ({"inner": {"x": 1.0}}, "t: inner: x: expected an integer, got 1.0"),
+        ({"inner": {"x": 1}, "maybe": "1"}, "t: maybe: expected an integer"),
+        ({"inner": {"x": 1}, "flag": 1}, "t: flag: expected true or false"),
+        ({"inner": {"x": 1}, "pair": ["1", "s"]}, "t: pair: expected a number"),
+    ],
+)
+def test_parse_refuses_what_does_not_fit(table: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse(Outer, table, "t")
