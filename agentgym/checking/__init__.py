@@ -1,0 +1,12 @@
+"""The conformance kit: does an environment keep the contract, and its vector form equal it?
+
+For third parties: derive from `agentgym.AgentEnv`, then let one test call `check_agent_env` and
+`check_agent_vector_env`. Each promise is one small function of `agentgym.checking.single` or
+`agentgym.checking.vector`, so those two files read as the contract's checklist.
+"""
+
+from agentgym.checking.evidence import ContractError
+from agentgym.checking.single import check_agent_env
+from agentgym.checking.vector import check_agent_vector_env
+
+__all__ = ["ContractError", "check_agent_env", "check_agent_vector_env"]

@@ -1,0 +1,190 @@
+"""What checks work with: play, transcripts of it, and the first difference between two of them."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import gymnasium
+import numpy as np
+
+from agentgym.env import AgentEnv
+from agentgym.types import Snapshot
+
+STRANGE_ACTIONS = ("", " ", "\n", "no such action", "x" * 10_000, "grüße, 世界 🂡", "\x00", "\ud800", "<slot>")
+"""Strings that hardly any game accepts and every game must survive."""
+
+INVALID_RATE = 0.2
+"""Share of strange actions in random play."""
+
+EPISODES = 4
+"""Episodes played at random by checks that look at many states."""
+
+STEPS = 24
+"""Longest stretch of an episode that they look at."""
+
+Make: TypeAlias = Callable[..., AgentEnv[Any]]
+"""Makes a new environment; takes the constructor's keyword arguments."""
+
+
+class ContractError(AssertionError):
+    """An environment breaks the contract; the message is one line that says which promise, and how."""
+
+
+class Beat(NamedTuple):
+    """What one step (or, with reward 0, one reset) returned."""
+
+    observation: Any
+    reward: float
+    terminated: bool
+    truncated: bool
+    info: dict[str, Any]
+
+
+def require(kept: bool, broken: str) -> None:
+    """Raise `ContractError` with the text ``broken`` unless a promise is kept."""
+    if not kept:
+        raise ContractError(broken)
+
+
+@contextmanager
+def expect(error: type[Exception], occasion: str) -> Iterator[None]:
+    """Demand that the block raises ``error``."""
+    try:
+        yield
+    except error as raised:
+        require(
+            "\n" not in str(raised), f"{occasion} must raise a message of one line, got {str(raised)!r:.200}"
+        )
+        return
+    except Exception as other:
+        raise ContractError(f"{occasion} must raise {error.__name__}, raised {other!r:.200}") from other
+    raise ContractError(f"{occasion} must raise {error.__name__}, raised nothing")
+
+
+@contextmanager
+def untouched_global_generators(occasion: str) -> Iterator[None]:
+    """Demand that the block leaves ``random`` and ``numpy.random`` as they were."""
+    before = (random.getstate(), np.random.get_state(legacy=False))  # noqa: NPY002 (watched, not used)
+    yield
+    after = (random.getstate(), np.random.get_state(legacy=False))  # noqa: NPY002
+    require(before[0] == after[0], f"{occasion} draws from Python's global `random`: use self.np_random")
+    changed = first_difference(before[1], after[1])
+    require(changed is None, f"{occasion} draws from the global `numpy.random`: use self.np_random")
+
+
+def begin(env: AgentEnv[Any], seed: int | None = 0, task: str | None = None) -> Beat:
+    """Reset, and return what came as a beat."""
+    observation, info = env.reset(seed=seed, options=None if task is None else {"task": task})
+    return Beat(observation, 0.0, False, False, info)
+
+
+def fill(action: str) -> str:
+    """Turn a template into an action: every slot in angle brackets gets a word."""
+    return re.sub(r"<[^<>]*>", "word", action)
+
+
+def choose(admissible: Sequence[str], rng: np.random.Generator, invalid_rate: float = INVALID_RATE) -> str:
+    """Draw an admissible action, or with probability ``invalid_rate`` a strange one."""
+    pool = admissible if admissible and rng.random() >= invalid_rate else STRANGE_ACTIONS
+    return fill(pool[int(rng.integers(len(pool)))])
+
+
+def improvise(
+    env: AgentEnv[Any], rng: np.random.Generator, steps: int, invalid_rate: float = INVALID_RATE
+) -> tuple[list[str], list[Beat]]:
+    """Play a running episode at random, for at most ``steps`` steps; return actions and beats."""
+    actions: list[str] = []
+    beats: list[Beat] = []
+    while len(beats) < steps and not (beats and (beats[-1].terminated or beats[-1].truncated)):
+        actions.append(choose(env.admissible_actions(), rng, invalid_rate))
+        beats.append(Beat(*env.step(actions[-1])))
+    return actions, beats
+
+
+def beats_of(env: AgentEnv[Any]) -> Iterator[Beat]:
+    """Play some episodes at random and yield what they return, resets included, as it comes."""
+    for seed in range(EPISODES):
+        rng = generator(seed)
+        yield (beat := begin(env, seed))
+        while not (beat.terminated or beat.truncated) and beat.info["turn"] < STEPS:
+            (beat,) = improvise(env, rng, 1)[1]
+            yield beat
+
+
+def snapshots_of(env: AgentEnv[Any]) -> list[Snapshot]:
+    """Return the states of some episodes played at random."""
+    return [env.snapshot() for _ in beats_of(env)]
+
+
+def perform(env: AgentEnv[Any], actions: Sequence[str]) -> list[Beat]:
+    """Play given actions."""
+    return [Beat(*env.step(action)) for action in actions]
+
+
+def generator(seed: int) -> np.random.Generator:
+    """Return the generator of a check's own choices."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
+
+
+def first_difference(left: Any, right: Any, path: str = "") -> str | None:
+    """Compare two values exactly, types and dtypes included.
+
+    Returns:
+        None if they are equal, else one line that says where they differ first.
+    """
+    where = path or "value"
+    if type(left) is not type(right):
+        return f"{where} is a {type(left).__name__} here and a {type(right).__name__} there"
+    if is_dataclass(left) and not isinstance(left, type):
+        pairs = ((getattr(left, f.name), getattr(right, f.name), f"{path}.{f.name}") for f in fields(left))
+    elif isinstance(left, Mapping):
+        if left.keys() != right.keys():
+            return f"{where} has keys {sorted(left)} here and {sorted(right)} there"
+        pairs = ((left[key], right[key], f"{path}[{key!r}]") for key in left)
+    elif isinstance(left, tuple | list):
+        if len(left) != len(right):
+            return f"{where} has length {len(left)} here and {len(right)} there"
+        pairs = ((a, b, f"{path}[{i}]") for i, (a, b) in enumerate(zip(left, right, strict=True)))
+    elif isinstance(left, np.ndarray):
+        if (left.shape, left.dtype) != (right.shape, right.dtype):
+            return f"{where} is {left.dtype}{left.shape} here and {right.dtype}{right.shape} there"
+        if left.dtype != object:
+            return (
+                None
+                if left.tobytes() == right.tobytes()
+                else f"{where} differs: {left!r:.90} or {right!r:.90}"
+            )
+        pairs = ((a, b, f"{path}[{i}]") for i, (a, b) in enumerate(zip(left.flat, right.flat, strict=True)))
+    else:
+        same = left.hex() == right.hex() if isinstance(left, float) else bool(left == right)
+        return None if same else f"{where} is {left!r:.90} here and {right!r:.90} there"
+    return next((found for a, b, at in pairs if (found := first_difference(a, b, at)) is not None), None)
+
+
+def require_equal(left: Any, right: Any, promise: str) -> None:
+    """Raise `ContractError` with the first difference unless both are exactly equal."""
+    difference = first_difference(left, right)
+    require(difference is None, f"{promise}: {difference}")
+
+
+def factory(subject: str | AgentEnv[Any] | Make) -> Make:
+    """Return what makes new environments like ``subject``: an id, an environment, a class or a function."""
+    if isinstance(subject, str):
+        return lambda **options: unwrap(gymnasium.make(subject, **options))
+    if isinstance(subject, gymnasium.Env):
+        single = unwrap(subject)
+        return lambda **options: type(single)(**options) if options else single.spawn()
+    return lambda **options: unwrap(subject(**options))
+
+
+def unwrap(env: gymnasium.Env[Any, Any]) -> AgentEnv[Any]:
+    """Return the `AgentEnv` below all wrappers."""
+    single = env.unwrapped
+    if not isinstance(single, AgentEnv):
+        raise ContractError(f"{type(single).__name__} is not an AgentEnv: derive it from agentgym.AgentEnv")
+    return single

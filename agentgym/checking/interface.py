@@ -1,0 +1,182 @@
+"""What an environment declares and how it is asked: spaces, tasks, options, rendering, oracle."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.utils.env_checker import check_env
+
+from agentgym.checking.evidence import (
+    EPISODES,
+    Beat,
+    ContractError,
+    Make,
+    begin,
+    expect,
+    require,
+    require_equal,
+)
+from agentgym.env import AgentEnv
+from agentgym.tasks import Task
+from agentgym.types import Request, UsageError
+
+TASK_ID = re.compile(r"[0-9a-f]{32}(-[0-9]+)?")
+TASKS = 200
+"""Tasks of a split that are looked at, from its beginning."""
+
+
+def check_declarations(make: Make) -> None:
+    """Suite, schema, kind of actions, step limit and spaces are of the types promised."""
+    env = make()
+    require(bool(env.suite) and isinstance(env.suite, str), "the class attribute `suite` must be a name")
+    require(type(env.state_schema) is int, "the class attribute `state_schema` must be an int")
+    require(
+        env.action_kind in ("enumerated", "template"),
+        f"the class attribute `action_kind` must be 'enumerated' or 'template', is {env.action_kind!r}",
+    )
+    require(type(env.max_steps) is int and env.max_steps > 0, "`max_steps` must be an int above 0")
+    require("render_fps" in env.metadata, "metadata must declare 'render_fps'")
+    require(env.action_space.contains("grüße"), "the action space must contain every string: use UnicodeText")
+
+
+def check_tasks(make: Make) -> None:
+    """The task set is ordered, pinned by its manifest and the same in every environment."""
+    tasks, others = make().tasks, make().tasks
+    require(len(tasks) > 0, "`tasks` must hold at least one task")
+    require(
+        re.fullmatch("[0-9a-f]{64}", tasks.manifest_sha256) is not None,
+        "manifest_sha256 must be 64 hex digits",
+    )
+    require(
+        tasks.manifest_sha256 == others.manifest_sha256,
+        "two environments' task sets have different manifests",
+    )
+    some = list(itertools.islice(tasks, TASKS))
+    ids = [task.id for task in some]
+    require(
+        ids == [task.id for task in itertools.islice(others, TASKS)],
+        "two environments' tasks differ in order",
+    )
+    require(
+        len(set(ids)) == len(ids),
+        "task ids must be unique within a split: number duplicates with a suffix -n",
+    )
+    for task in some:
+        require(
+            TASK_ID.fullmatch(task.id) is not None,
+            f"task id {task.id!r} must be 32 hex digits, -n if repeated",
+        )
+        require(tasks.find(task.id).id == task.id, f"tasks.find({task.id!r}) returns another task")
+        require(pickle.loads(pickle.dumps(task)) == task, f"task {task.id} changes when pickled")
+
+
+def check_splits_are_disjoint(make: Make, splits: Sequence[str]) -> None:
+    """No content is in two splits."""
+    owner: dict[str, str] = {}
+    for split in splits:
+        for task in itertools.islice(make(split=split).tasks, TASKS):
+            content = task.id.partition("-")[0]
+            other = owner.setdefault(content, split)
+            require(other == split, f"task {task.id} is in split {split!r} and in split {other!r}")
+
+
+def check_gymnasium(make: Make) -> None:
+    """Gymnasium's own checker passes."""
+    env = make()
+    try:
+        check_env(env, skip_render_check=env.spec is None, skip_close_check=env.spec is None)
+    except Exception as error:
+        message = str(error).partition("\n")[0]
+        raise ContractError(f"gymnasium's check_env: {type(error).__name__}: {message}") from error
+
+
+def check_step_limit_is_an_option(make: Make) -> None:
+    """``max_steps`` truncates, at the step it names; a limit below 1 is a UsageError."""
+    env = make(max_steps=2)
+    for seed in range(EPISODES):
+        begin(env, seed)
+        first = Beat(*env.step("no such action"))
+        require(not first.truncated, "max_steps=2 truncates after 1 step")
+        if not first.terminated:
+            second = Beat(*env.step("no such action"))
+            require(second.truncated or second.terminated, "max_steps=2 does not truncate after 2 steps")
+    with expect(UsageError, "max_steps=0"):
+        make(max_steps=0)
+
+
+def check_bad_options(make: Make) -> None:
+    """An unknown option, task or constructor value is a one-line UsageError."""
+    env = make()
+    with expect(UsageError, "an unknown reset option"):
+        env.reset(options={"no such option": 1})
+    with expect(UsageError, "an unknown task"):
+        env.reset(options={"task": "no such task"})
+    for option in ("split", "dataset"):
+        with expect(UsageError, f"{option}='no such value'"):
+            make(**{option: "no such value"})
+
+
+def check_rendering(make: Make) -> None:
+    """``ansi`` renders a string, ``rgb_array`` uint8[H, W, 3]; rendering changes nothing."""
+    modes = make().metadata["render_modes"]
+    require("ansi" in modes, "metadata['render_modes'] must offer 'ansi'")
+    for mode in set(modes) & {"ansi", "rgb_array"}:
+        env = make(render_mode=mode)
+        begin(env)
+        before = env.snapshot()
+        frame = env.render()
+        if mode == "ansi":
+            require(
+                isinstance(frame, str), f"render_mode 'ansi' must render a string, is {type(frame).__name__}"
+            )
+        else:
+            picture = isinstance(frame, np.ndarray) and frame.dtype == np.uint8 and frame.shape[2:] == (3,)
+            require(picture, "render_mode 'rgb_array' must render uint8[H, W, 3]")
+        require_equal(env.snapshot(), before, "rendering changes the episode")
+    begin(plain := make())
+    require(plain.render() is None, "render() without a render mode must return None")
+
+
+def check_oracle_wins(make: Make) -> None:
+    """The oracle wins at least one of the first tasks."""
+    env = make()
+    require(
+        any(_oracle_wins(env, number, task) for number, task in enumerate(itertools.islice(env.tasks, 8))),
+        "oracle() wins none of the first 8 tasks",
+    )
+
+
+def _oracle_wins(env: AgentEnv[Any], number: int, task: Task) -> bool:
+    oracle = env.oracle()
+    beat = begin(env, number, task.id)
+    while not (beat.terminated or beat.truncated):
+        request = Request(
+            episode=number,
+            task_id=task.id,
+            task_type=task.type,
+            turn=beat.info["turn"],
+            observation=beat.observation,
+            admissible_actions=beat.info["admissible_actions"],
+            state_hash=beat.info["state_hash"],
+            seed=number,
+            snapshot=env.snapshot,
+        )
+        (completion,) = oracle.act([request])
+        beat = Beat(*env.step(completion.action))
+    return bool(beat.info["won"])
+
+
+CHECKS: tuple[Callable[[Make], None], ...] = (
+    check_declarations,
+    check_tasks,
+    check_gymnasium,
+    check_step_limit_is_an_option,
+    check_bad_options,
+    check_rendering,
+    check_oracle_wins,
+)

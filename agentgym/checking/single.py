@@ -1,0 +1,27 @@
+"""The checklist of a single environment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agentgym.checking import interface, states, steps
+from agentgym.checking.evidence import Make, factory
+from agentgym.env import AgentEnv
+
+
+def check_agent_env(subject: str | AgentEnv[Any] | Make, *, splits: Sequence[str] = ()) -> None:
+    """Check every promise of the environment contract.
+
+    Args:
+        subject: a registered id, an environment, or a class or function that takes the constructor's
+            keyword arguments and returns one.
+        splits: names of splits whose tasks must be disjoint.
+
+    Raises:
+        ContractError: a promise is broken; the message is one line that says which, and how.
+    """
+    make = factory(subject)
+    for check in (*interface.CHECKS, *steps.CHECKS, *states.CHECKS):
+        check(make)
+    interface.check_splits_are_disjoint(make, splits)
