@@ -291,6 +291,9 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
     # ---- inside ----------------------------------------------------------------------------
 
     def _start(self, slots: list[int], tasks: Sequence[str | None], seeds: Sequence[int | None]) -> Starts:
+        for key in tasks:
+            if key is not None:
+                self.tasks.find(key)  # raises before any slot has changed
         starts = self._reset_slots(slots, tasks, seeds)
         self._over[slots] = False
         self._begun[slots] = True
