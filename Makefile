@@ -71,7 +71,8 @@ clean: ## remove virtual environments, builds and caches
 
 $(VENV)/bin/python:
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-		echo "agentgym needs Python >= 3.11, found $(or $(PYTHON),none): pass PYTHON=/path/to/python3.11" >&2; exit 1; }
+		echo "agentgym needs Python >= 3.11, and $(or $(PYTHON),nothing on the PATH) is not: pass PYTHON=/path/to/it" >&2; \
+		exit 1; }
 	@echo "creating $(VENV) with $$("$(PYTHON)" --version)"
 	@"$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
