@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, cast
@@ -35,6 +35,25 @@ AGENTS: Mapping[str, AgentEntry] = {
 """By name. An agent is imported when it is made."""
 
 
+def check_agent(kind: str, options: Mapping[str, Any]) -> None:
+    """Check that an agent exists and takes these options.
+
+    Raises:
+        UsageError: unknown agent or option, or a missing option.
+    """
+    if kind not in AGENTS:
+        raise UsageError(f"unknown agent {kind!r}{nearest(kind, AGENTS)}; choose one of {', '.join(AGENTS)}")
+    _, *parameters = inspect.signature(_factory(kind)).parameters.values()
+    known = [parameter.name for parameter in parameters]
+    for option in options:
+        if option not in known:
+            takes = f"it takes {', '.join(known)}" if known else "it takes none"
+            raise UsageError(f"agent {kind!r} has no option {option!r}{nearest(option, known)}; {takes}")
+    for parameter in parameters:
+        if parameter.default is inspect.Parameter.empty and parameter.name not in options:
+            raise UsageError(f"agent {kind!r} needs the option {parameter.name!r}: {AGENTS[kind].about}")
+
+
 def make_agent(kind: str, envs: AgentVectorEnv, **options: Any) -> Policy:
     """Make an agent for an environment.
 
@@ -46,16 +65,10 @@ def make_agent(kind: str, envs: AgentVectorEnv, **options: Any) -> Policy:
     Raises:
         UsageError: unknown agent or option, or a missing option.
     """
-    if kind not in AGENTS:
-        raise UsageError(f"unknown agent {kind!r}{nearest(kind, AGENTS)}; choose one of {', '.join(AGENTS)}")
+    check_agent(kind, options)
+    return _factory(kind)(envs, **options)
+
+
+def _factory(kind: str) -> Callable[..., Policy]:
     module, _, name = AGENTS[kind].factory.partition(":")
-    factory = getattr(import_module(module), name)
-    known = list(inspect.signature(factory).parameters)[1:]
-    for option in options:
-        if option not in known:
-            takes = f"it takes {', '.join(known)}" if known else "it takes none"
-            raise UsageError(f"agent {kind!r} has no option {option!r}{nearest(option, known)}; {takes}")
-    for option, parameter in list(inspect.signature(factory).parameters.items())[1:]:
-        if parameter.default is inspect.Parameter.empty and option not in options:
-            raise UsageError(f"agent {kind!r} needs the option {option!r}: {AGENTS[kind].about}")
-    return cast(Policy, factory(envs, **options))
+    return cast(Callable[..., Policy], getattr(import_module(module), name))

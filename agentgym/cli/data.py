@@ -142,6 +142,7 @@ def _progress(title: str) -> Iterator[Callable[[int, int], None]]:
     """Show a bar; yield what moves it, given how much is done and how much there is."""
     from rich.progress import Progress
 
-    with Progress(console=open_progress_console(), transient=True) as bars:
+    console = open_progress_console()
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:
         bar = bars.add_task(title, total=None)
         yield lambda done, total: bars.update(bar, completed=done, total=total)

@@ -11,7 +11,7 @@ from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from agentgym.agents.screen import show_end, show_state, show_step
-from agentgym.agents.table import AGENTS, make_agent
+from agentgym.agents.table import AGENTS, check_agent, make_agent
 from agentgym.cli.parser import Commands, Parser, add_command, parse_options
 from agentgym.cli.session import Session
 from agentgym.cli.slots import open_slots
@@ -63,14 +63,20 @@ def add_to(commands: Commands[Parser]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Play."""
     options = parse_options(arguments.option, FLAGS)
+    agent_options = parse_options(arguments.agent_option)
+    check_agent(arguments.agent, agent_options)
     if arguments.dataset is not None:
         options["dataset"] = arguments.dataset
     if arguments.seed < 0:
         raise UsageError(f"--seed must be at least 0, got {arguments.seed}")
+    if arguments.delay is not None and arguments.delay < 0:
+        raise UsageError(f"--delay must be at least 0, got {arguments.delay:g}")
     if arguments.record is not None:
         _check_record(arguments.record)
     with open_slots(arguments.env, split=arguments.split, options=options) as envs:
-        records = _play(envs, arguments) if arguments.agent == "human" else [_watch(envs, arguments)]
+        records = (
+            _play(envs, arguments) if arguments.agent == "human" else [_watch(envs, arguments, agent_options)]
+        )
     if arguments.record is not None:
         from agentgym.evaluation.durable import replace_file
 
@@ -86,12 +92,14 @@ def _play(envs: AgentVectorEnv, arguments: argparse.Namespace) -> list[dict[str,
     return session.records
 
 
-def _watch(envs: AgentVectorEnv, arguments: argparse.Namespace) -> dict[str, Any]:
+def _watch(
+    envs: AgentVectorEnv, arguments: argparse.Namespace, agent_options: dict[str, Any]
+) -> dict[str, Any]:
     """Let an agent play one episode and show each step."""
     from agentgym.rollout import EpisodeSpec, RolloutWorker
 
     console = open_console()
-    agent = make_agent(arguments.agent, envs, **parse_options(arguments.agent_option))
+    agent = make_agent(arguments.agent, envs, **agent_options)
     _, infos = envs.reset_at([0], [arguments.task], [arguments.seed])  # draws the task
     task = infos["task_id"][0]
     delay = arguments.delay

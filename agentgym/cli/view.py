@@ -47,6 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
     record, env, episode = load_episode(arguments.run_folder, arguments.episode)
     if arguments.step is not None and not 0 <= arguments.step <= episode.length:
         raise UsageError(f"the episode has steps 0 to {episode.length}, asked for {arguments.step}")
+    if arguments.delay is not None and arguments.delay < 0:
+        raise UsageError(f"--delay must be at least 0, got {arguments.delay:g}")
     console = open_console()
     waits = is_interactive() and arguments.delay is None and arguments.step is None
     title = printable(f"{record.agent.display_name}, {episode.id}")

@@ -1,0 +1,139 @@
+"""What holds for every command: help, exit codes, and one line for bad input."""
+
+import errno
+import os
+import subprocess
+import sys
+
+import pytest
+
+import agentgym
+from agentgym.cli import main
+from agentgym.types import UsageError
+
+COMMANDS = [
+    ("envs",),
+    ("play",),
+    ("bench",),
+    ("verify",),
+    ("leaderboard",),
+    ("leaderboard", "build"),
+    ("view",),
+    ("data",),
+    ("data", "list"),
+    ("data", "path"),
+    ("data", "import"),
+    ("data", "verify"),
+]
+
+
+def run_program(*words, **options):
+    command = [sys.executable, "-m", "agentgym", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
+
+
+@pytest.mark.parametrize("words", [(), *COMMANDS])
+def test_help_has_an_example(cli, words):
+    code, out, _ = cli(*words, "--help")
+    assert code == 0
+    assert f"example: agentgym {' '.join(words)}".strip() in " ".join(out.split())
+
+
+def test_help_names_only_what_exists(cli):
+    _, out, _ = cli("--help")
+    for word in ("serve", "train", "index", "plot", "site"):
+        assert word not in out.split()
+
+
+def test_version(cli):
+    assert cli("--version") == (0, f"agentgym {agentgym.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ((), "required: COMMAND; see `agentgym --help`"),
+        (("pla",), "invalid choice: 'pla'"),
+        (("data",), "required: COMMAND; see `agentgym data --help`"),
+        (("play",), "required: ENV; see `agentgym play --help`"),
+        (("play", "x", "--sed", "3"), "unrecognized arguments: --sed 3"),
+        (("play", "x", "--seed", "three"), "argument --seed: invalid int value: 'three'"),
+        (("view", "x"), "required: --episode"),
+        (("leaderboard", "build", "x"), "required: --out"),
+    ],
+)
+def test_malformed_commands(refused, words, complaint):
+    assert complaint in refused(*words)
+
+
+def test_debug_adds_the_traceback(cli):
+    for words in (["--debug", "play", "nope"], ["play", "nope", "--debug"]):
+        code, _, err = cli(*words)
+        assert code == 2
+        assert "Traceback (most recent call last)" in err
+        assert err.splitlines()[-1].startswith("agentgym: ")
+
+
+def failing_with(error, monkeypatch):
+    def fail(arguments):
+        raise error
+
+    monkeypatch.setattr("agentgym.cli.envs.run", fail)
+
+
+@pytest.mark.parametrize(
+    ("error", "complaint"),
+    [
+        (UsageError("two\nlines"), "agentgym: two lines\n"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/x/run.json"),
+            "/x/run.json: No space left on device",
+        ),
+        (PermissionError(errno.EACCES, "Permission denied", "/x"), "/x: Permission denied"),
+    ],
+)
+def test_bad_input_is_one_line(refused, monkeypatch, error, complaint):
+    failing_with(error, monkeypatch)
+    assert complaint in refused("envs")
+
+
+def test_interruption(cli, monkeypatch):
+    failing_with(KeyboardInterrupt(), monkeypatch)
+    assert cli("envs") == (130, "", "")
+
+
+def test_defects_are_not_hidden(monkeypatch):
+    failing_with(ZeroDivisionError("a defect"), monkeypatch)
+    with pytest.raises(ZeroDivisionError):
+        main(["envs"])
+
+
+def test_the_program_exits_with_the_code():
+    refused = run_program("play", "agentgym/EZPonts-v0")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("agentgym: ")
+    assert "did you mean 'agentgym/EZPoints-v0'?" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    reading, writing = os.pipe()
+    os.close(reading)
+    program = subprocess.Popen(
+        [sys.executable, "-m", "agentgym", "play", "agentgym/EZPoints-v0", "--agent", "random"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(writing)
+    _, err = program.communicate(timeout=60)
+    assert program.returncode == 1
+    assert err == ""
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys; from agentgym.cli import main; main(['--help']);"
+        "sys.exit(any(name.split('.')[0] in ('rich', 'torch') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60).returncode == 0

@@ -1,0 +1,145 @@
+"""Running, verifying, ranking and viewing through the command line."""
+
+import json
+
+import pytest
+
+from agentgym.evaluation.results import read_episodes
+from tests.cli.conftest import ENV
+
+SUITE = f"""\
+name = "toys"
+version = "1"
+seed = 3
+attempts = 2
+
+[[env]]
+id = "{ENV}"
+label = "Corridor"
+split = "train"
+tasks = 7
+
+[[agent]]
+name = "random"
+kind = "random"
+
+[[agent]]
+name = "oracle"
+kind = "oracle"
+"""
+
+
+@pytest.fixture
+def suite(tmp_path):
+    path = tmp_path / "toys.toml"
+    path.write_text(SUITE)
+    return path
+
+
+@pytest.fixture
+def run_folder(cli, suite, tmp_path):
+    """Return the folder of a finished run of the random agent."""
+    code, out, _ = cli("bench", suite, "--out", tmp_path / "runs", "--agent", "random")
+    assert code == 0
+    (folder,) = (tmp_path / "runs" / "toys").iterdir()
+    assert out == f"{folder}\n"
+    return folder
+
+
+def test_bench_verifies_and_ranks(cli, suite, tmp_path):
+    page = tmp_path / "LEADERBOARD.md"
+    words = ("bench", suite, "--out", tmp_path / "runs", "--num-envs", 3, "--verify", "--leaderboard", page)
+    code, out, _ = cli(*words)
+    assert code == 0
+    assert out.count("replayed: ") == 2
+    assert "14 episodes" in out
+    assert page.read_text() in out
+    assert "oracle" in page.read_text()
+    again, _, _ = cli(*words)
+    assert again == 0
+
+
+def test_a_wrong_run_is_not_verified(cli, suite, run_folder):
+    path = run_folder / "episodes.jsonl"
+    lines = path.read_text().splitlines()
+    episode = json.loads(lines[0])
+    episode["rewards"][0] += 0.25
+    path.write_text("\n".join([json.dumps(episode), *lines[1:]]) + "\n")
+    code, out, _ = cli("verify", run_folder, "--suite", suite)
+    assert code == 1
+    assert out.startswith("not verified: ")
+    assert "replay" in out
+
+
+def test_verify(cli, suite, run_folder):
+    code, out, _ = cli("verify", run_folder, "--suite", suite)
+    assert (code, out.split(":")[0]) == (0, "replayed")
+    code, out, _ = cli("verify", run_folder, "--suite", suite, "--rerun")
+    assert (code, out.split(":")[0]) == (0, "re-run")
+
+
+def test_leaderboard_build(cli, run_folder, tmp_path):
+    page = tmp_path / "page.md"
+    code, out, _ = cli("leaderboard", "build", run_folder.parent, "--out", page)
+    assert code == 0
+    assert page.read_text() in out
+
+
+def test_view_replays_an_episode(cli, run_folder):
+    episode = max(read_episodes(run_folder), key=lambda e: e.length)
+    code, out, err = cli("view", run_folder, "--episode", episode.id)
+    assert (code, err) == (0, "")
+    for action, reward in zip(episode.actions, episode.rewards, strict=True):
+        assert f"> {action}  reward {reward:g}" in out
+    assert out.count("state ") == episode.length + 1
+    assert f"after {episode.length} steps: score {episode.score:g}" in out
+
+
+def test_view_shows_one_step(cli, run_folder):
+    episode = max(read_episodes(run_folder), key=lambda e: e.length)
+    _, out, _ = cli("view", run_folder, "--episode", episode.id, "--step", 1)
+    assert f"turn 1 of {episode.length}" in out
+    assert out.count("state ") == 1
+
+
+def test_view_says_where_a_replay_differs(cli, run_folder):
+    path = run_folder / "episodes.jsonl"
+    episode = json.loads(path.read_text().splitlines()[0])
+    episode["hash_chain"][1] = "0" * 32
+    path.write_text(json.dumps(episode) + "\n")
+    code, out, _ = cli("view", run_folder, "--episode", "Corridor/")
+    assert code == 1
+    assert out.splitlines()[-1] == "the replay differs from the record at step 1"
+
+
+def test_bad_input(refused, suite, run_folder, tmp_path):
+    assert "cannot read suite" in refused("bench", tmp_path / "none.toml")
+    assert "did you mean 'oracle'?" in refused("bench", suite, "--agent", "oracel")
+    assert "num_envs must be at least 1" in refused("bench", suite, "--num-envs", 0)
+    assert "none" in refused("verify", tmp_path / "none")
+    assert "no episode 'zzz'" in refused("view", run_folder, "--episode", "zzz")
+    assert "14 episodes match 'Corridor'" in refused("view", run_folder, "--episode", "Corridor")
+    one = read_episodes(run_folder)[0]
+    assert "asked for 99" in refused("view", run_folder, "--episode", one.id, "--step", 99)
+    assert "--delay must be at least 0" in refused("view", run_folder, "--episode", one.id, "--delay", -1)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    refused("leaderboard", "build", empty, "--out", tmp_path / "page.md")
+    assert not (tmp_path / "page.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        (ENV, "agentgym/Sokobn-v0", "did you mean 'agentgym/Sokoban-v0'?"),
+        ('split = "train"', 'split = "trian"', "unknown split 'trian' (did you mean 'train'?)"),
+        ('kind = "oracle"', 'kind = "oracel"', "unknown agent 'oracel'"),
+        ("tasks = 7", "tusks = 7", "tusks"),
+        ("attempts = 2", 'attempts = "2"', "attempts"),
+        ("tasks = 7", "tasks = 8", "has 7 tasks"),
+    ],
+)
+def test_bad_suites_leave_nothing_behind(refused, suite, tmp_path, old, new, complaint):
+    suite.write_text(SUITE.replace(old, new))
+    assert complaint in refused("bench", suite, "--out", tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
