@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from agentgym.env import AgentEnv, Outcome, Status
-from agentgym.envs.ezpoints.cards import Deal, deals, pair_of
+from agentgym.envs.ezpoints.cards import SPLITS, Deal, deals, pair_of
 from agentgym.envs.ezpoints.oracle import EZPointsOracle
 from agentgym.envs.ezpoints.picture import HEIGHT, NO_TILE, TILES_PER_ROW, WIDTH, Pixels, card_index, paint
 from agentgym.envs.ezpoints.rules import TOKENS, Pair, Tokens, accepted, over, wins
@@ -54,6 +54,7 @@ class EZPointsEnv(AgentEnv[Observation]):
 
     suite: ClassVar[str] = "ezpoints"
     state_schema: ClassVar[int] = 1
+    splits: ClassVar[tuple[str, ...]] = SPLITS
     default_max_steps: ClassVar[int] = 15
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012
