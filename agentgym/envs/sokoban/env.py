@@ -93,10 +93,10 @@ class _Sokoban(AgentEnv[ObsT]):
             UsageError: an option has no such value, or the data set no such split.
             MissingDataError: the data set is not there.
         """
-        self._actions = actions_of(actions)
-        self._number = {action.name: i for i, action in enumerate(self._actions)}
-        self._names = tuple(self._number)
-        self._rewards = rewards_of(reward)
+        self.actions = actions_of(actions)
+        self._number = {action.name: i for i, action in enumerate(self.actions)}
+        self.names = tuple(self._number)
+        self.rewards = rewards_of(reward)
         if parity not in (None, "gym-sokoban"):
             raise UsageError(f"unknown parity {parity!r}; choose 'gym-sokoban' or None")
         self.upstream_count = parity is not None
@@ -130,7 +130,7 @@ class _Sokoban(AgentEnv[ObsT]):
         number = self._number.get(action)
         if number is None:
             return self._settle(0, valid=False)
-        _, rows, columns, pushes = self._actions[number]
+        _, rows, columns, pushes = self.actions[number]
         move = play(self._board, self._player, rows * self._stride + columns, pushes)
         self._player = move.player
         if move.pushed and not self._deadlock:
@@ -143,14 +143,14 @@ class _Sokoban(AgentEnv[ObsT]):
         change = (now > self._counted) - (now < self._counted)
         self._on_target = self._counted = now
         won = now == self._boxes
-        return Outcome(self._rewards[2 * (change + 1) + won], valid, won)
+        return Outcome(self.rewards[2 * (change + 1) + won], valid, won)
 
     def _admissible(self) -> tuple[str, ...]:
         if not self.effective_only:
-            return self._names
+            return self.names
         return tuple(
             name
-            for name, rows, columns, pushes in self._actions
+            for name, rows, columns, pushes in self.actions
             if play(self._board.copy(), self._player, rows * self._stride + columns, pushes).moved
         )
 
@@ -200,7 +200,7 @@ class _Sokoban(AgentEnv[ObsT]):
 
     def oracle(self) -> SokobanOracle:
         """Return a solver's policy: it wins every level that can be won within its limits."""
-        return SokobanOracle(self._names)
+        return SokobanOracle(self.names)
 
 
 class SokobanEnv(_Sokoban[str]):
