@@ -71,7 +71,7 @@ clean: ## remove virtual environments, builds and caches
 
 $(VENV)/bin/python:
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-		echo "agentgym needs Python >= 3.11, and $(or $(PYTHON),nothing on the PATH) is not: pass PYTHON=/path/to/it" >&2; \
+		echo "agentgym needs Python >= 3.11: $(if $(PYTHON),$(PYTHON) is not,none is on the PATH); pass PYTHON=/path/to/it" >&2; \
 		exit 1; }
 	@echo "creating $(VENV) with $$("$(PYTHON)" --version)"
 	@"$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
