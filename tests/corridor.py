@@ -41,7 +41,8 @@ class CorridorEnv(AgentEnv[str]):
         return Outcome(float(self.np_random.random()), terminated=self._cell == self.task.content)
 
     def _observe(self) -> str:
-        return f"cell {self._cell} of {self.task.content}"
+        text = f"cell {self._cell} of {self.task.content}"
+        return text if self._valid else f"{text}; not accepted"
 
     def _admissible(self) -> tuple[str, ...]:
         return ("right", "left", "fall") if self._cell else ("right", "fall")
