@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import gymnasium
 import numpy as np
@@ -20,6 +20,8 @@ STRANGE_ACTIONS = ("", " ", "\n", "no such action", "x" * 10_000, "grüße, 世�
 
 INVALID_RATE = 0.2
 """Share of strange actions in random play."""
+
+T = TypeVar("T")
 
 EPISODES = 4
 """Episodes played at random by checks that look at many states."""
@@ -49,6 +51,19 @@ def require(kept: bool, broken: str) -> None:
     """Raise `ContractError` with the text ``broken`` unless a promise is kept."""
     if not kept:
         raise ContractError(broken)
+
+
+def run(checks: Iterable[Callable[[T], None]], make: T) -> None:
+    """Run checks in order; an error that no promise allows breaks the promise being checked."""
+    for check in checks:
+        try:
+            check(make)
+        except ContractError:
+            raise
+        except Exception as error:
+            promise = (check.__doc__ or check.__name__).partition("\n")[0]
+            cause = f"{type(error).__name__}: {error}".partition("\n")[0]
+            raise ContractError(f"{cause} (while checking: {promise})") from error
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentgym.checking import interface, states, steps
-from agentgym.checking.evidence import Make, factory
+from agentgym.checking.evidence import Make, factory, run
 from agentgym.env import AgentEnv
 
 
@@ -22,6 +22,5 @@ def check_agent_env(subject: str | AgentEnv[Any] | Make, *, splits: Sequence[str
         ContractError: a promise is broken; the message is one line that says which, and how.
     """
     make = factory(subject)
-    for check in (*interface.CHECKS, *steps.CHECKS, *states.CHECKS):
-        check(make)
+    run((*interface.CHECKS, *steps.CHECKS, *states.CHECKS), make)
     interface.check_splits_are_disjoint(make, splits)

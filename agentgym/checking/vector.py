@@ -21,6 +21,7 @@ from agentgym.checking.evidence import (
     generator,
     require,
     require_equal,
+    run,
     untouched_global_generators,
 )
 from agentgym.env import AgentEnv
@@ -57,8 +58,7 @@ def check_agent_vector_env(subject: str | Callable[..., Any]) -> None:
             raise ContractError(f"{type(envs).__name__} is not an AgentVectorEnv")
         return envs
 
-    for check in CHECKS:
-        check(make)
+    run(CHECKS, make)
 
 
 # ---- equality with single environments -------------------------------------------------------
