@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 MANY = 60
 """Admissible actions shown; beyond it their number is."""
 
+LONG = 400
+"""Characters of an action shown; beyond it their number is."""
+
 
 def show_state(
     console: Console,
@@ -52,9 +55,12 @@ def show_step(console: Console, step: Step) -> None:
     """Show what was done and what it earned."""
     from rich.text import Text
 
+    action = printable(step.action[:LONG])
+    if len(step.action) > LONG:
+        action += f"... ({len(step.action):,} characters)"
     rejected = "" if step.valid else "  rejected"
     style = "bold" if step.valid else "bold red"
-    console.print(Text(f"> {printable(step.action)}  reward {step.reward:g}{rejected}", style=style))
+    console.print(Text(f"played {action}  reward {step.reward:g}{rejected}", style=style), soft_wrap=True)
 
 
 def show_end(console: Console, trajectory: Trajectory) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -79,6 +80,24 @@ def add_command(
 def add_groups(parser: Parser) -> Commands[Parser]:
     """Let a command have commands of its own."""
     return parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+
+def seed(text: str) -> int:
+    """Read a seed, for ``type=``."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"a seed is a whole number of at least 0, got {text!r}")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """Read a duration, for ``type=``."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"a duration is a number of at least 0, got {text!r}")
+    return value
 
 
 def parse_options(pairs: Iterable[str], taken: Mapping[str, str] | None = None) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.agents.screen import show_end, show_state, show_step
 from agentgym.agents.table import AGENTS, check_agent, make_agent
-from agentgym.cli.parser import Commands, Parser, add_command, parse_options
-from agentgym.cli.session import Session
+from agentgym.cli.parser import Commands, Parser, add_command, parse_options, seconds, seed
+from agentgym.cli.session import Session, script_line
 from agentgym.cli.slots import open_slots
 from agentgym.cli.terminal import is_interactive, open_console
 from agentgym.types import Completion, Policy, Request, UsageError
@@ -41,7 +41,7 @@ def add_to(commands: Commands[Parser]) -> None:
     parser.add_argument("--split", default="train", help="whose tasks to play (default: train)")
     parser.add_argument("--dataset", help="a data set's name, or a path (default: the built-in one)")
     parser.add_argument("--task", metavar="ID", help="the task, by id or source id (default: one is drawn)")
-    parser.add_argument("--seed", type=int, default=0, help="draws the task and later chance (default: 0)")
+    parser.add_argument("--seed", type=seed, default=0, help="draws the task and later chance (default: 0)")
     parser.add_argument(
         "--option", action="append", default=[], metavar="KEY=VALUE", help="of the environment; TOML values"
     )
@@ -54,7 +54,7 @@ def add_to(commands: Commands[Parser]) -> None:
     parser.add_argument(
         "--agent-option", action="append", default=[], metavar="KEY=VALUE", help="of the agent; TOML values"
     )
-    parser.add_argument("--delay", type=float, metavar="SECONDS", help="between the steps of an agent")
+    parser.add_argument("--delay", type=seconds, metavar="SECONDS", help="between the steps of an agent")
     parser.add_argument(
         "--record", type=Path, metavar="FILE", help="write the actions to FILE (.jsonl), for --agent scripted"
     )
@@ -67,34 +67,27 @@ def run(arguments: argparse.Namespace) -> int:
     check_agent(arguments.agent, agent_options)
     if arguments.dataset is not None:
         options["dataset"] = arguments.dataset
-    if arguments.seed < 0:
-        raise UsageError(f"--seed must be at least 0, got {arguments.seed}")
-    if arguments.delay is not None and arguments.delay < 0:
-        raise UsageError(f"--delay must be at least 0, got {arguments.delay:g}")
     if arguments.record is not None:
         _check_record(arguments.record)
     with open_slots(arguments.env, split=arguments.split, options=options) as envs:
-        records = (
-            _play(envs, arguments) if arguments.agent == "human" else [_watch(envs, arguments, agent_options)]
-        )
-    if arguments.record is not None:
-        from agentgym.evaluation.durable import replace_file
-
-        replace_file(arguments.record, "".join(json.dumps(record) + "\n" for record in records))
+        if arguments.agent == "human":
+            _play(envs, arguments)
+        else:
+            _watch(envs, arguments, agent_options)
     return 0
 
 
-def _play(envs: AgentVectorEnv, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+def _play(envs: AgentVectorEnv, arguments: argparse.Namespace) -> None:
     if is_interactive():
         import readline  # noqa: F401 (importing it gives input() line editing and history)
     session = Session(envs, open_console(), _read_line, env_id=arguments.env, seed=arguments.seed)
-    session.play(arguments.task)
-    return session.records
+    try:
+        session.play(arguments.task)
+    finally:  # what was played before Ctrl-C counts
+        _write(arguments.record, session.records)
 
 
-def _watch(
-    envs: AgentVectorEnv, arguments: argparse.Namespace, agent_options: dict[str, Any]
-) -> dict[str, Any]:
+def _watch(envs: AgentVectorEnv, arguments: argparse.Namespace, agent_options: dict[str, Any]) -> None:
     """Let an agent play one episode and show each step."""
     from agentgym.rollout import EpisodeSpec, RolloutWorker
 
@@ -113,12 +106,8 @@ def _watch(
     last_hash = trajectory.state_hashes[-1]
     show_state(console, "the end", trajectory.final_observation, (), last_hash)
     show_end(console, trajectory)
-    return {
-        "env_id": arguments.env,
-        "task_id": task,
-        "seed": arguments.seed,
-        "actions": [step.action for step in trajectory.steps],
-    }
+    actions = [step.action for step in trajectory.steps]
+    _write(arguments.record, [script_line(arguments.env, task, arguments.seed, actions)])
 
 
 class _Shown:
@@ -149,6 +138,13 @@ def _check_record(path: Path) -> None:
         raise UsageError(f"--record would overwrite {path}: name a new file")
     if not path.resolve().parent.is_dir():
         raise UsageError(f"--record: there is no folder {path.resolve().parent}")
+
+
+def _write(path: Path | None, records: Sequence[dict[str, Any]]) -> None:
+    if path is not None and records:
+        from agentgym.evaluation.durable import replace_file
+
+        replace_file(path, "".join(json.dumps(record) + "\n" for record in records))
 
 
 def _read_line() -> str:

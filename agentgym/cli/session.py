@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentgym.agents.human import choose, has_numbers
@@ -52,12 +52,7 @@ class Session:
     def records(self) -> list[dict[str, Any]]:
         """The actions of each task, as the agent ``scripted`` reads them; a task's last episode counts."""
         by_task = {
-            task: {
-                "env_id": self._env_id,
-                "task_id": task,
-                "seed": self._seed,
-                "actions": [step.action for step in steps],
-            }
+            task: script_line(self._env_id, task, self._seed, [step.action for step in steps])
             for task, steps in self._episodes
         }
         return list(by_task.values())
@@ -153,6 +148,11 @@ class Session:
             outcome = "won" if self._won else "not won"
             style = "bold green" if self._won else "bold yellow"
             self._console.print(f"the episode is over: {outcome}, score {self._score:g}", style=style)
+
+
+def script_line(env_id: str, task_id: str, seed: int, actions: Sequence[str]) -> dict[str, Any]:
+    """Return one line of a file that the agent ``scripted`` plays, before it becomes JSON."""
+    return {"env_id": env_id, "task_id": task_id, "seed": seed, "actions": list(actions)}
 
 
 def _only(observations: Any) -> Any:

@@ -10,7 +10,7 @@ from time import sleep
 from typing import TYPE_CHECKING
 
 from agentgym.agents.screen import printable, show_state, show_step
-from agentgym.cli.parser import Commands, Parser, add_command
+from agentgym.cli.parser import Commands, Parser, add_command, seconds
 from agentgym.cli.terminal import is_interactive, open_console
 from agentgym.types import Completion, Observation, Step, UsageError
 
@@ -36,7 +36,7 @@ def add_to(commands: Commands[Parser]) -> None:
     parser.add_argument(
         "--episode", required=True, metavar="ID", help="LABEL/TASK/ROLLOUT, or a part only one episode has"
     )
-    parser.add_argument("--delay", type=float, metavar="SECONDS", help="between steps, instead of Enter")
+    parser.add_argument("--delay", type=seconds, metavar="SECONDS", help="between steps, instead of Enter")
     parser.add_argument("--step", type=int, metavar="N", help="show only the state after step N and stop")
 
 
@@ -47,8 +47,6 @@ def run(arguments: argparse.Namespace) -> int:
     record, env, episode = load_episode(arguments.run_folder, arguments.episode)
     if arguments.step is not None and not 0 <= arguments.step <= episode.length:
         raise UsageError(f"the episode has steps 0 to {episode.length}, asked for {arguments.step}")
-    if arguments.delay is not None and arguments.delay < 0:
-        raise UsageError(f"--delay must be at least 0, got {arguments.delay:g}")
     console = open_console()
     waits = is_interactive() and arguments.delay is None and arguments.step is None
     title = printable(f"{record.agent.display_name}, {episode.id}")

@@ -49,7 +49,7 @@ def test_human_plays(capsys):
     assert "cell 0 of 2" in shown
     assert "actions  1 right  2 left  3 fall" in shown
     assert episode.initial_hash in shown
-    assert "> jump  reward -0.5  rejected" in shown
+    assert "played jump  reward -0.5  rejected" in shown
 
 
 def test_the_end_of_input_ends_the_episode(capsys):

@@ -57,7 +57,10 @@ def test_version(cli):
         (("data",), "required: COMMAND; see `agentgym data --help`"),
         (("play",), "required: ENV; see `agentgym play --help`"),
         (("play", "x", "--sed", "3"), "unrecognized arguments: --sed 3"),
-        (("play", "x", "--seed", "three"), "argument --seed: invalid int value: 'three'"),
+        (
+            ("play", "x", "--seed", "three"),
+            "argument --seed: a seed is a whole number of at least 0, got 'three'",
+        ),
         (("view", "x"), "required: --episode"),
         (("leaderboard", "build", "x"), "required: --out"),
     ],

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from agentgym.cli import session
 from tests.cli.conftest import ENV
 from tests.corridor import CorridorEnv
 
@@ -59,7 +60,7 @@ def test_undo_at_the_beginning(cli):
         ("", "type an action, or ? for help"),
         (":nope", "unknown command :nope; ? lists them"),
         (":task corridor99", "no task 'corridor99' in split 'train' (7 tasks)"),
-        ("jump", "> jump  reward -0.5  rejected"),
+        ("jump", "played jump  reward -0.5  rejected"),
         ("fall\nright", "the episode is over: :undo, :task ID or :quit"),
     ],
 )
@@ -92,7 +93,7 @@ def test_options_split_and_limit(cli):
 def test_watching_the_oracle(cli):
     code, out, err = cli("play", ENV, "--task", "corridor3", "--agent", "oracle")
     assert (code, err) == (0, "")
-    assert out.count("> right  reward ") == 3
+    assert out.count("played right  reward ") == 3
     assert "success after 3 steps: score 1, progress 1, return " in out
     assert f"state {hash_after('corridor3', 'right', 'right', 'right')}\n" in out
 
@@ -110,6 +111,21 @@ def test_what_a_person_played_can_be_played_again(cli, tmp_path):
     code, out, _ = cli("play", ENV, "--task", "corridor5", *watched)
     assert code == 0
     assert "agent error after 4 steps: score 0" in out
+
+
+def test_interrupted_play_is_recorded(cli, monkeypatch, tmp_path):
+    record = tmp_path / "mine.jsonl"
+    choose = session.choose
+
+    def interrupted(line, actions):
+        if line == "left":
+            raise KeyboardInterrupt
+        return choose(line, actions)
+
+    monkeypatch.setattr(session, "choose", interrupted)
+    code, _, _ = cli("play", ENV, "--task", "corridor5", "--record", record, stdin="right\nleft\n")
+    assert code == 130
+    assert json.loads(record.read_text())["actions"] == ["right"]
 
 
 def test_an_agents_play_can_be_recorded(cli, tmp_path):
@@ -134,8 +150,9 @@ def test_an_agents_play_can_be_recorded(cli, tmp_path):
         ((ENV, "--option", "max_steps=0"), "max_steps must be at least 1"),
         ((ENV, "--option", "max_steps=many"), "max_steps must be at least 1 and whole, got 'many'"),
         ((ENV, "--option", "split=test"), "use --split"),
-        ((ENV, "--seed", "-1"), "--seed must be at least 0, got -1"),
-        ((ENV, "--delay", "-1"), "--delay must be at least 0, got -1"),
+        ((ENV, "--seed", "-1"), "argument --seed: a seed is a whole number of at least 0, got '-1'"),
+        ((ENV, "--delay", "-1"), "argument --delay: a duration is a number of at least 0, got '-1'"),
+        ((ENV, "--delay", "nan"), "a duration is a number of at least 0, got 'nan'"),
         ((ENV, "--record", "x.txt"), "name a file that ends in .jsonl"),
         ((ENV, "--record", "/nowhere/x.jsonl"), "there is no folder /nowhere"),
     ],

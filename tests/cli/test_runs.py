@@ -90,7 +90,7 @@ def test_view_replays_an_episode(cli, run_folder):
     code, out, err = cli("view", run_folder, "--episode", episode.id)
     assert (code, err) == (0, "")
     for action, reward in zip(episode.actions, episode.rewards, strict=True):
-        assert f"> {action}  reward {reward:g}" in out
+        assert f"played {action}  reward {reward:g}" in out
     assert out.count("state ") == episode.length + 1
     assert f"after {episode.length} steps: score {episode.score:g}" in out
 
@@ -121,7 +121,7 @@ def test_bad_input(refused, suite, run_folder, tmp_path):
     assert "14 episodes match 'Corridor'" in refused("view", run_folder, "--episode", "Corridor")
     one = read_episodes(run_folder)[0]
     assert "asked for 99" in refused("view", run_folder, "--episode", one.id, "--step", 99)
-    assert "--delay must be at least 0" in refused("view", run_folder, "--episode", one.id, "--delay", -1)
+    assert "a duration is a number" in refused("view", run_folder, "--episode", one.id, "--delay", -1)
     empty = tmp_path / "empty"
     empty.mkdir()
     refused("leaderboard", "build", empty, "--out", tmp_path / "page.md")
