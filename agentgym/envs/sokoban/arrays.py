@@ -88,7 +88,7 @@ _TABLES = _make_tables()
 
 
 class BoardBatch:
-    """N boards of any sizes, stepped together.
+    r"""N boards of any sizes, stepped together.
 
     Actions are integers: positions in the action set, or ``len(actions)`` for one that does nothing
     but take a step.
@@ -101,7 +101,7 @@ class BoardBatch:
         >>> batch.step(np.array([3, 0])).moved.tolist()
         [True, False]
         >>> batch.step(np.array([3, 0])).terminated.tolist(), batch.text(0)
-        ([True, False], '######\\n#  @*#\\n######')
+        ([True, False], '######\n#  @*#\n######')
     """
 
     def __init__(

@@ -195,7 +195,8 @@ class _Sokoban(AgentEnv[ObsT]):
 
     def state_text(self) -> str:
         """Return what `state_hash` covers, readable: the board, and what else decides the future."""
-        text = f"{self.suite} {self.task.id}{' (ended)' if self._terminated else ''}\n{self._board.decode('ascii')}"
+        ended = " (ended)" if self._terminated else ""
+        text = f"{self.suite} {self.task.id}{ended}\n{self._board.decode('ascii')}"
         return f"{text}\nboxes counted on targets: {self._counted}" if self.upstream_count else text
 
     def oracle(self) -> SokobanOracle:

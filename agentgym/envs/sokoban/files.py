@@ -103,7 +103,7 @@ def _slc_blocks(file: Path, text: str) -> Iterator[tuple[str, list[str]]]:
         if "<!" in text.replace("<!--", ""):
             raise UsageError(f"{file}: document types with entities are not read, remove the <!DOCTYPE ...>")
     try:
-        root = ElementTree.fromstring(text.encode())  # noqa: S314 (entities are refused above)
+        root = ElementTree.fromstring(text.encode())  # entities are refused above
     except ElementTree.ParseError as error:
         raise UsageError(f"{file}, line {error.position[0]}: not well-formed XML ({error})") from error
     for number, node in enumerate(root.iter("Level"), start=1):

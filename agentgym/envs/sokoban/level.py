@@ -142,7 +142,8 @@ def _check_playable(level: Level) -> None:
     goals = targets(board)
     if not level.boxes or level.boxes != goals.bit_count():
         raise UsageError(
-            f"a level has as many boxes as targets, at least one: this has {level.boxes} and {goals.bit_count()}"
+            "a level has as many boxes as targets, at least one: "
+            f"this has {level.boxes} and {goals.bit_count()}"
         )
     if level.on_target == level.boxes:
         raise UsageError("all boxes are on targets: nothing is left to do")

@@ -126,7 +126,7 @@ class Room:
 
 
 def solve(board: bytes, *, weight: float = 1.0, max_nodes: int = MAX_NODES) -> tuple[str, ...] | None:
-    """Return moves that solve a board, or None if there are none or too many nodes were needed.
+    r"""Return moves that solve a board, or None if there are none or too many nodes were needed.
 
     Args:
         board: text of a closed room.
@@ -135,7 +135,7 @@ def solve(board: bytes, *, weight: float = 1.0, max_nodes: int = MAX_NODES) -> t
         max_nodes: nodes to expand before giving up.
 
     Example:
-        >>> solve(b"######\\n#@ $.#\\n######")
+        >>> solve(b"######\n#@ $.#\n######")
         ('right', 'right')
     """
     room = Room(board)

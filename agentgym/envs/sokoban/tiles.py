@@ -69,7 +69,7 @@ def draw(boards: npt.NDArray[np.uint8], tile_size: TileSize) -> Image:
 
 
 def grid(board: bytes, width: int, extent: tuple[int, int]) -> npt.NDArray[np.uint8]:
-    """Return a board's symbols as an array of shape ``extent``, filled up with wall on the right and below."""
+    """Return a board's symbols as an array of shape ``extent``, with wall added on the right and below."""
     rows = np.frombuffer(board + b"\n", dtype=np.uint8).reshape(-1, width + 1)[:, :-1]
     if rows.shape == extent:
         return rows

@@ -1,0 +1,1 @@
+"""Benchmarks of the checkout: suites, speed, parity. Never imported by the package."""

@@ -1,0 +1,1 @@
+"""Comparisons with the original implementations, step for step."""
