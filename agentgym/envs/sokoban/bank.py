@@ -210,9 +210,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m agentgym.envs.sokoban.bank", description=main.__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the file differs")
     options = parser.parse_args()
-    columns = {
-        f"{config.name}/{key}": column for config in SHIPPED for key, column in make(config).items()
-    }
+    columns = {f"{config.name}/{key}": column for config in SHIPPED for key, column in make(config).items()}
     if not options.check:
         _write(PACKAGE_FILE, columns)
         return 0

@@ -217,7 +217,7 @@ class SokobanEnv(_Sokoban[str]):
 
     Example:
         >>> env = SokobanEnv(split="test")
-        >>> observation, info = env.reset(options={"task": "6x6-1#21"})
+        >>> observation, info = env.reset(options={"task": "6x6-1#6"})
         >>> info["admissible_actions"]
         ('up', 'down', 'left', 'right')
     """
