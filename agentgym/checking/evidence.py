@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import gymnasium
 import numpy as np
+import numpy.typing as npt
 
 from agentgym.env import AgentEnv
 from agentgym.types import Snapshot
@@ -121,14 +122,20 @@ def improvise(
     return actions, beats
 
 
+def episode(env: AgentEnv[Any], seed: int) -> Iterator[Beat]:
+    """Play an episode at random, for at most `STEPS` steps, and yield what reset and step return."""
+    rng = generator(seed)
+    yield (beat := begin(env, seed))
+    for _ in range(STEPS):
+        if beat.terminated or beat.truncated:
+            return
+        (beat,) = improvise(env, rng, 1)[1]
+        yield beat
+
+
 def beats_of(env: AgentEnv[Any]) -> Iterator[Beat]:
-    """Play some episodes at random and yield what they return, resets included, as it comes."""
-    for seed in range(EPISODES):
-        rng = generator(seed)
-        yield (beat := begin(env, seed))
-        while not (beat.terminated or beat.truncated) and beat.info["turn"] < STEPS:
-            (beat,) = improvise(env, rng, 1)[1]
-            yield beat
+    """Play `EPISODES` episodes at random and yield what they return, as it comes."""
+    return (beat for seed in range(EPISODES) for beat in episode(env, seed))
 
 
 def snapshots_of(env: AgentEnv[Any]) -> list[Snapshot]:
@@ -169,16 +176,22 @@ def first_difference(left: Any, right: Any, path: str = "") -> str | None:
         if (left.shape, left.dtype) != (right.shape, right.dtype):
             return f"{where} is {left.dtype}{left.shape} here and {right.dtype}{right.shape} there"
         if left.dtype != object:
-            return (
-                None
-                if left.tobytes() == right.tobytes()
-                else f"{where} differs: {left!r:.90} or {right!r:.90}"
-            )
+            return None if left.tobytes() == right.tobytes() else _first_unlike(left, right, where)
         pairs = ((a, b, f"{path}[{i}]") for i, (a, b) in enumerate(zip(left.flat, right.flat, strict=True)))
     else:
         same = left.hex() == right.hex() if isinstance(left, float) else bool(left == right)
-        return None if same else f"{where} is {left!r:.90} here and {right!r:.90} there"
+        return None if same else f"{where} is {_short(left)} here and {_short(right)} there"
     return next((found for a, b, at in pairs if (found := first_difference(a, b, at)) is not None), None)
+
+
+def _first_unlike(left: npt.NDArray[Any], right: npt.NDArray[Any], where: str) -> str:
+    index = np.unravel_index(int(np.argmax(left != right)), left.shape)
+    at = "".join(f"[{i}]" for i in index)
+    return f"{where}{at} is {left[index].item()!r} here and {right[index].item()!r} there"
+
+
+def _short(value: Any) -> str:
+    return " ".join(repr(value).split())[:90]
 
 
 def require_equal(left: Any, right: Any, promise: str) -> None:

@@ -174,9 +174,9 @@ def _oracle_wins(env: AgentEnv[Any], number: int, task: Task) -> bool:
 CHECKS: tuple[Callable[[Make], None], ...] = (
     check_declarations,
     check_tasks,
-    check_gymnasium,
     check_step_limit_is_an_option,
     check_bad_options,
     check_rendering,
     check_oracle_wins,
+    check_gymnasium,
 )

@@ -22,5 +22,5 @@ def check_agent_env(subject: str | AgentEnv[Any] | Make, *, splits: Sequence[str
         ContractError: a promise is broken; the message is one line that says which, and how.
     """
     make = factory(subject)
-    run((*interface.CHECKS, *steps.CHECKS, *states.CHECKS), make)
+    run((*steps.CHECKS, *states.CHECKS, *interface.CHECKS), make)
     interface.check_splits_are_disjoint(make, splits)

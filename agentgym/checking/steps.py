@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ from gymnasium.error import ResetNeeded
 
 from agentgym.checking.evidence import (
     EPISODES,
+    INVALID_RATE,
     STEPS,
     STRANGE_ACTIONS,
     Beat,
@@ -19,6 +21,7 @@ from agentgym.checking.evidence import (
     Make,
     beats_of,
     begin,
+    episode,
     expect,
     fill,
     first_difference,
@@ -88,21 +91,21 @@ def _check_info_types(info: dict[str, Any], types: dict[str, type]) -> None:
 def check_info_values(make: Make) -> None:
     """Info agrees with the environment: task, turn, hash, actions; progress lies in [0, 1]."""
     env = make()
-    turn = -1
-    for beat in beats_of(env):
-        info = beat.info
-        turn = 0 if info["turn"] == 0 else turn + 1
-        require(info["turn"] == turn, f"info['turn'] must count steps: expected {turn}, is {info['turn']}")
-        require(info["task_id"] == env.task.id, "info['task_id'] must be the id of env.task")
-        require(info["task_type"] == env.task.type, "info['task_type'] must be the type of env.task")
-        require(info["state_hash"] == env.state_hash(), "info['state_hash'] must equal env.state_hash()")
-        require(
-            info["admissible_actions"] == env.admissible_actions(),
-            "info['admissible_actions'] must equal env.admissible_actions()",
-        )
-        require(0.0 <= info["progress"] <= 1.0, f"info['progress'] must be in [0, 1], is {info['progress']}")
-        require(bool(np.isfinite(info["score"])), f"info['score'] must be finite, is {info['score']}")
-        require(bool(np.isfinite(beat.reward)), f"a reward must be finite, is {beat.reward}")
+    for seed in range(EPISODES):
+        for turn, beat in enumerate(episode(env, seed)):
+            expected = {
+                "task_id": env.task.id,
+                "task_type": env.task.type,
+                "turn": turn,
+                "state_hash": env.state_hash(),
+                "admissible_actions": env.admissible_actions(),
+            }
+            given = {key: beat.info[key] for key in expected}
+            require_equal(given, expected, "info (here) must agree with the environment (there)")
+            progress, score = beat.info["progress"], beat.info["score"]
+            require(0.0 <= progress <= 1.0, f"info['progress'] must be in [0, 1], is {progress}")
+            require(math.isfinite(score), f"info['score'] must be finite, is {score}")
+            require(math.isfinite(beat.reward), f"a reward must be finite, is {beat.reward}")
 
 
 def check_returned_values_are_fresh(make: Make) -> None:
@@ -189,8 +192,8 @@ def check_ends(make: Make) -> None:
     with expect(ResetNeeded, "step before the first reset"):
         env.step("")
     for seed in range(EPISODES):
-        start = begin(env, seed)
-        beats = [start, *improvise(env, generator(seed), env.max_steps)[1]]
+        start, rate = begin(env, seed), 1.0 if seed % 2 else INVALID_RATE  # rejected actions reach the limit
+        beats = [start, *improvise(env, generator(seed), env.max_steps, rate)[1]]
         last = beats[-1]
         require(
             last.terminated or last.truncated, f"an episode must be truncated after {env.max_steps} steps"
