@@ -1,4 +1,4 @@
-"""The leaderboard's files, made from the result files and nothing else."""
+"""The leaderboard's files, made from the result files and what papers report."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from pathlib import Path
 
 from agentgym.evaluation.boards import Board, load_boards
 from agentgym.evaluation.durable import make_folder, replace_file
+from agentgym.evaluation.published import Published
+from agentgym.evaluation.schema import read_toml
 from agentgym.evaluation.tables import as_csv, as_json, latex, markdown
 
 
@@ -14,18 +16,21 @@ def build_leaderboard(results_dir: Path, out_path: Path) -> list[Board]:
 
     Args:
         results_dir: a folder with runs anywhere below it.
-        out_path: the Markdown page; ``leaderboard.json``, ``.csv`` and ``.tex`` go beside it.
+        out_path: the Markdown page; ``leaderboard.json``, ``.csv`` and ``.tex`` go beside it. A
+            ``published.toml`` beside it, results of papers, gets a section of its own.
 
     Returns:
         The boards written.
 
     Raises:
-        UsageError: there is no run, a run's files cannot be read, or a table cannot be written.
+        UsageError: there is no run, a file cannot be read, or a table cannot be written.
     """
     boards = load_boards(results_dir)
+    papers = out_path.with_name("published.toml")
+    published = read_toml(Published, papers) if papers.exists() else Published()
     make_folder(out_path.parent)
-    replace_file(out_path, markdown(boards))
-    replace_file(out_path.with_name("leaderboard.json"), as_json(boards))
+    replace_file(out_path, markdown(boards, published))
+    replace_file(out_path.with_name("leaderboard.json"), as_json(boards, published))
     replace_file(out_path.with_name("leaderboard.csv"), as_csv(boards))
     replace_file(out_path.with_name("leaderboard.tex"), latex(boards))
     return boards

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tomllib
 import types
 from collections.abc import Hashable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from agentgym.tasks import nearest
@@ -14,6 +16,21 @@ from agentgym.types import UsageError
 RecordT = TypeVar("RecordT")
 
 _NAMES = {str: "a string", int: "an integer", float: "a number", bool: "true or false", type(None): "null"}
+
+
+def read_toml(record: type[RecordT], path: Path) -> RecordT:
+    """Read a TOML file into a dataclass.
+
+    Raises:
+        UsageError: the file is unreadable, or does not fit.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}; name a TOML file") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is no TOML: {error}") from error
+    return parse(record, table, str(path))
 
 
 def parse(record: type[RecordT], table: Any, where: str) -> RecordT:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym.evaluation.schema import parse
+from agentgym.evaluation.schema import read_toml
 from agentgym.hashing import canonical_json, content_id, sha256_json
 from agentgym.tasks import nearest
 from agentgym.types import UsageError
@@ -170,13 +169,7 @@ def load_suite(path: Path) -> Suite:
     Raises:
         UsageError: the file is unreadable, or something in it is unknown, missing or out of range.
     """
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read suite {path}: {error.strerror}; name a suite file") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"suite {path} is no TOML: {error}") from error
-    suite = parse(Suite, table, str(path))
+    suite = read_toml(Suite, path)
     _check(suite, str(path))
     return suite
 

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from agentgym.evaluation.boards import Board, Row
+from agentgym.evaluation.published import Published
 from agentgym.evaluation.results import RunEnv
 from agentgym.evaluation.scoring import EnvResult
 from agentgym.evaluation.statistics import Estimate
@@ -38,9 +39,10 @@ played again and did the same. *self-reported*: neither.
 """
 
 
-def markdown(boards: Iterable[Board]) -> str:
+def markdown(boards: Iterable[Board], published: Published) -> str:
     """Return the page."""
-    return "\n".join([_INTRODUCTION, *(_board_markdown(board) for board in boards)])
+    parts = [_INTRODUCTION, *(_board_markdown(board) for board in boards)]
+    return "\n".join([*parts, _published_section(published)] if published.paper else parts)
 
 
 def _board_markdown(board: Board) -> str:
@@ -177,6 +179,25 @@ def _run_table(board: Board) -> str:
         for row in board.rows
     ]
     return _table(head, lines, left=4)
+
+
+def _published_section(published: Published) -> str:
+    head = ["Environment", "Paper", "Model", "Method", "Success %"]
+    lines = []
+    for paper in published.paper:
+        for result in paper.result:
+            success = f"{result.success:.1f}"
+            spread = "" if result.spread is None else f" ± {result.spread:.1f}"
+            source = f"{paper.name}, Table {paper.table}"
+            lines.append(
+                [result.environment, source, result.model or paper.model, result.method, success + spread]
+            )
+    notes = "".join(f"- {paper.name}: {paper.protocol}.\n" for paper in published.paper)
+    return (
+        "## Published, not ranked\n\nNumbers as papers print them, ± what they print there; other prompts, "
+        "budgets, tasks and seeds than above, and not re-executable here.\n\n"
+        f"{_table(head, sorted(lines, key=lambda line: line[0]), left=4)}\n{notes}"
+    )
 
 
 # --- cells ------------------------------------------------------------------------------------------
@@ -318,9 +339,9 @@ def _measures(row: Row) -> Iterable[tuple[str, str, str, Estimate]]:
             yield "", "", f"normalised_{measure}", getattr(row.aggregate, measure)
 
 
-def as_json(boards: Iterable[Board]) -> str:
+def as_json(boards: Iterable[Board], published: Published) -> str:
     """Return everything as JSON; infinite ends of intervals are null."""
-    table = {"schema": SCHEMA, "boards": [asdict(board) for board in boards]}
+    table = {"schema": SCHEMA, "boards": [asdict(board) for board in boards], "published": asdict(published)}
     return json.dumps(_finite(table), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -71,11 +72,23 @@ def _check(env: SuiteEnv) -> None:
         raise UsageError(
             f"{where}: unknown id {env.id!r}{nearest(env.id, known)}; known: {', '.join(sorted(known))}"
         )
-    assert spec.entry_point is not None  # every registered environment of ours has one
+    assert spec.entry_point is not None  # a vector entry point alone cannot be verified
     creator = load_env_creator(spec.entry_point) if isinstance(spec.entry_point, str) else spec.entry_point
-    known = list(inspect.signature(creator).parameters)
+    known = _options_of(creator)
     for option in env.options:
         if option not in known:
             raise UsageError(
                 f"{where}: unknown option {option!r}{nearest(option, known)}; known: {', '.join(known)}"
             )
+
+
+def _options_of(creator: Callable[..., Any]) -> list[str]:
+    """Return the arguments of a constructor, with those it passes on to its base classes."""
+    names: list[str] = []
+    for made_by in inspect.getmro(creator) if inspect.isclass(creator) else [creator]:
+        parameters = inspect.signature(made_by).parameters.values()
+        named = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        names += named
+        if len(named) == len(parameters):
+            break  # it passes nothing on
+    return names

@@ -158,7 +158,7 @@ def test_errors_count_as_zero_and_are_retried(
 
 def test_kill_loses_no_finished_episode(finished: Path, suite_file: Path, tmp_path: Path) -> None:
     """Kill -9 at random moments until the run completes; what was finished stays, byte for byte."""
-    suite_file.write_text(suite_file.read_text().replace("max_steps = 6 }", "max_steps = 6, delay = 0.01 }"))
+    suite_file.write_text(suite_file.read_text().replace("max_steps = 6 }", "max_steps = 6, delay = 0.02 }"))
     out, kept, kills = tmp_path / "out", b"", 0
     moments = random.Random(0)
     while True:
@@ -167,7 +167,7 @@ def test_kill_loses_no_finished_episode(finished: Path, suite_file: Path, tmp_pa
         while process.poll() is None and len(_episodes(out)) <= len(kept):
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        time.sleep(moments.random() * 0.3)
+        time.sleep(moments.random() * 0.6)
         process.kill()
         process.communicate()
         data = _episodes(out)

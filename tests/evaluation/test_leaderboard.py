@@ -13,6 +13,7 @@ import pytest
 from agentgym.evaluation.aggregates import Scale
 from agentgym.evaluation.boards import load_boards
 from agentgym.evaluation.leaderboard import build_leaderboard
+from agentgym.evaluation.published import Paper, Published, PublishedResult
 from agentgym.evaluation.results import (
     EPISODES_FILE,
     EpisodeRecord,
@@ -23,6 +24,7 @@ from agentgym.evaluation.results import (
     result_id,
     write_run,
 )
+from agentgym.evaluation.schema import read_toml
 from agentgym.evaluation.scoring import EnvEpisodes, mean_over_seeds
 from agentgym.evaluation.statistics import mean_score, wilson
 from agentgym.evaluation.suite import Model, SuiteEnv
@@ -110,7 +112,7 @@ def test_rows_that_cannot_be_told_apart_share_a_rank(results: Path) -> None:
     by_name = {row.name: row for row in board.rows}
     assert by_name["half"].rank == by_name["halves"].rank
     assert by_name["oracle"].rank == 1
-    page = markdown([board])
+    page = markdown([board], Published())
     assert f"| {by_name['half'].rank}= | half |" in page
     p_values = [pair.p_holm for pair in board.comparisons]
     assert len(p_values) == 6
@@ -149,7 +151,7 @@ def test_rejected_and_partial_runs_have_no_numbers(results: Path) -> None:
     assert reasons["slow"] == "partial: 10 of 44 episodes"
     assert reasons["liar"].startswith("rejected by verification: ")
     assert reasons["editor"].startswith("episodes.jsonl is not the file")
-    page = markdown([board])
+    page = markdown([board], Published())
     for name in reasons:
         assert f"Not ranked: `{name}`" in page
 
@@ -159,7 +161,7 @@ def test_without_floor_or_oracle_nothing_is_ranked(results: Path) -> None:
     (board,) = load_boards(results)
     assert board.scales == {}
     assert [(row.rank, row.aggregate) for row in board.rows] == [(None, None)]
-    assert "Nothing is normalised or ranked" in markdown([board])
+    assert "Nothing is normalised or ranked" in markdown([board], Published())
 
 
 def test_an_oracle_no_better_than_chance_is_not_a_scale(results: Path) -> None:
@@ -172,7 +174,7 @@ def test_an_oracle_no_better_than_chance_is_not_a_scale(results: Path) -> None:
     assert not board.scales["Ice"].usable
     assert board.rows[0].aggregate is not None
     assert board.rows[0].aggregate.mean.value == pytest.approx(1.0)
-    assert "**Ice** is not normalised (n/a)" in markdown([board])
+    assert "**Ice** is not normalised (n/a)" in markdown([board], Published())
 
 
 def test_training_seeds_make_one_row(results: Path) -> None:
@@ -186,7 +188,7 @@ def test_training_seeds_make_one_row(results: Path) -> None:
     assert row.envs["Corridor"].score.method == "bootstrap"
     assert row.aggregate is not None
     assert row.aggregate.mean.method == "bootstrap"
-    page = markdown([board])
+    page = markdown([board], Published())
     assert "`trained`: 3 training seeds" in page
     assert "`once`: one training seed, so no training variance" in page
     assert "| GRPO | tiny | 3 |" in page
@@ -256,7 +258,32 @@ def test_left_out_environments_are_on_the_page(results: Path) -> None:
     for name in ("oracle", "random"):
         run = read_run(folder_of(results, name))
         write_run(folder_of(results, name), replace(run, left_out=(LeftOut("Swamp", "no data: run x"),)))
-    assert "Left out: **Swamp**: no data: run x" in markdown(load_boards(results))
+    assert "Left out: **Swamp**: no data: run x" in markdown(load_boards(results), Published())
+
+
+def test_published_results_are_shown_apart(results: Path, tmp_path: Path) -> None:
+    (tmp_path / "published.toml").write_text(
+        '[[paper]]\nname = "P"\ntable = "2"\nmodel = "m"\nprotocol = "one seed"\n'
+        'result = [{ environment = "Corridor", method = "GRPO", success = 67.12, spread = 4.7 }]\n'
+    )
+    build_leaderboard(results, tmp_path / "LEADERBOARD.md")
+    page = (tmp_path / "LEADERBOARD.md").read_text()
+    ranked, _, apart = page.partition("## Published, not ranked")
+    assert "| Corridor | P, Table 2 | m | GRPO | 67.1 ± 4.7 |" in apart
+    assert "- P: one seed." in apart
+    assert "GRPO" not in ranked
+    published = json.loads((tmp_path / "leaderboard.json").read_text())["published"]
+    assert published["paper"][0]["result"][0]["success"] == 67.12
+
+
+def test_the_shipped_published_results_are_readable() -> None:
+    published = read_toml(Published, Path(__file__).parents[2] / "benchmarks" / "published.toml")
+    assert {paper.name for paper in published.paper} == {"GiGPO", "GraphGPO", "iStar"}
+    for paper in published.paper:
+        assert isinstance(paper, Paper)
+        for result in paper.result:
+            assert isinstance(result, PublishedResult)
+            assert 0.0 <= result.success <= 100.0
 
 
 def test_no_runs_is_a_usage_error(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_bad_suite_files_are_usage_errors(suite_file: Path, old: str, new: str, 
 
 
 def test_a_missing_suite_file_and_an_empty_suite(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot read suite"):
+    with pytest.raises(UsageError, match=r"cannot read .*none\.toml"):
         load_suite(tmp_path / "none.toml")
     (tmp_path / "empty.toml").write_text('name = "x"\nversion = "1"\nseed = 0\n')
     with pytest.raises(UsageError, match=r"add an \[\[env\]\] table"):

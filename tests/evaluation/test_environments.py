@@ -1,0 +1,75 @@
+"""The shipped suites on the real environments, with fewer tasks."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentgym.evaluation.bench import run_bench
+from agentgym.evaluation.boards import load_boards
+from agentgym.evaluation.results import (
+    EPISODES_FILE,
+    file_sha256,
+    read_episodes,
+    read_run,
+    result_id,
+    write_run,
+)
+from agentgym.evaluation.verify import verify_run
+
+SUITES = Path(__file__).parents[2] / "benchmarks" / "suites"
+
+
+def shortened(name: str, tasks: int, folder: Path) -> Path:
+    """Write a suite with fewer tasks per environment."""
+    path = folder / "suites" / f"{name}.toml"
+    path.parent.mkdir()
+    path.write_text(re.sub(r"tasks = \d+", f"tasks = {tasks}", (SUITES / f"{name}.toml").read_text()))
+    return path
+
+
+def test_the_quick_suite_is_run_replayed_and_ranked(tmp_path: Path) -> None:
+    suite = shortened("quick", 6, tmp_path)
+    for folder in run_bench(suite, tmp_path / "results", num_envs=7):
+        assert verify_run(folder, rerun=True).problems == ()
+    (board,) = load_boards(tmp_path / "results")
+    assert [(row.name, row.rank, row.badge) for row in board.rows] == [
+        ("oracle", 1, "re-run"),
+        ("random", 2, "re-run"),
+    ]
+    for result in board.rows[0].envs.values():
+        assert result.score.value == 1.0
+        assert result.score.low < 1.0
+
+
+def test_a_sokoban_episode_cannot_be_edited(tmp_path: Path) -> None:
+    suite = shortened("quick", 2, tmp_path)
+    (folder,) = run_bench(suite, tmp_path / "results", agents=["random"])
+    episodes = read_episodes(folder)
+    index, lost = next((i, e) for i, e in enumerate(episodes) if e.env == "Sokoban 1 box" and not e.won)
+    winner = replace(lost, won=True, score=1.0, progress=1.0, end_reason="success")
+    episodes[index] = winner
+    (folder / EPISODES_FILE).write_text("".join(f"{episode.line}\n" for episode in episodes))
+    run = read_run(folder)
+    write_run(
+        folder,
+        replace(
+            run,
+            result_id=result_id(run.request_id, episodes),
+            episodes_sha256=file_sha256(folder / EPISODES_FILE),
+        ),
+    )
+    problems = verify_run(folder).problems
+    assert [(problem.kind, problem.where) for problem in problems] == [("replay", winner.id)]
+    assert "score" in problems[0].detail
+
+
+@pytest.mark.assets
+def test_the_official_suite_is_run_replayed_and_ranked(tmp_path: Path) -> None:
+    suite = shortened("official", 10, tmp_path)
+    for folder in run_bench(suite, tmp_path / "results"):
+        assert read_run(folder).left_out == ()
+        assert verify_run(folder).problems == ()
+    (board,) = load_boards(tmp_path / "results")
+    assert [(row.name, row.rank) for row in board.rows] == [("oracle", 1), ("random", 2)]
