@@ -3,9 +3,13 @@
 import dataclasses
 import pickle
 
+import gymnasium
+import numpy as np
 import pytest
 
+from agentgym.agents import make_agent
 from agentgym.agents.random import RandomPolicy
+from agentgym.registration import ENVIRONMENTS
 from agentgym.rollout import EpisodeSpec, RolloutWorker
 from agentgym.types import Completion, Step, UsageError
 from tests.corridor import LENGTHS, CorridorVectorEnv, RightPolicy
@@ -283,3 +287,38 @@ def test_an_exception_of_the_environment_propagates_after_what_was_finished():
 def test_unknown_task():
     with pytest.raises(UsageError, match="no task 'corridor9'"):
         list(worker(RightPolicy()).run([EpisodeSpec("corridor9", 0, 0)]))
+
+
+def played(env_id, kind, num_envs, count=12):
+    """Return what `kind` does in the first test tasks, by task."""
+    envs = gymnasium.make_vec(env_id, num_envs=num_envs, autoreset_mode="Disabled", split="test")
+    agent = RolloutWorker(envs, make_agent(kind, envs), env_id=env_id)
+    specs = [EpisodeSpec(task.id, seed, 0) for seed, task in enumerate(envs.tasks[:count])]
+    episodes = {episode.task_id: episode for episode in agent.run(specs)}
+    envs.close()
+    return [episodes[spec.task_id] for spec in specs]
+
+
+@pytest.mark.parametrize("kind", ["random", "random-strings", "oracle"])
+@pytest.mark.parametrize("env_id", ENVIRONMENTS)
+def test_real_environments_give_the_same_episodes_in_any_batch(env_id, kind):
+    def essence(episode):
+        rewards = [step.reward.hex() for step in episode.steps]
+        return [step.action for step in episode.steps], rewards, episode.state_hashes, episode.end_reason
+
+    one, many = played(env_id, kind, 1), played(env_id, kind, 5)
+    assert list(map(essence, one)) == list(map(essence, many))
+    for episode in one:
+        assert episode.won == (episode.end_reason == "success")
+        assert episode.won or kind != "oracle"
+
+
+def test_images_of_earlier_steps_stay_what_they_were():
+    (episode, *_) = played("agentgym/VisualSokoban-v0", "oracle", 4)
+    env = gymnasium.make("agentgym/VisualSokoban-v0", split="test")
+    seen, _ = env.reset(options={"task": episode.task_id})
+    for step in episode.steps:
+        assert np.array_equal(step.observation["image"], seen["image"])
+        assert step.observation["text"] == seen["text"]
+        seen, *_ = env.step(step.action)
+    assert np.array_equal(episode.final_observation["image"], seen["image"])

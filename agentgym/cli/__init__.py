@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from gymnasium.error import Error as GymnasiumError
 
-from agentgym.cli.parser import make_parser
+from agentgym.cli.commands import make_parser
 from agentgym.types import UsageError
 
 USAGE_ERROR = 2

@@ -29,25 +29,6 @@ class Parser(argparse.ArgumentParser):
 Commands = argparse._SubParsersAction  # the type argparse gives no public name
 
 
-def make_parser() -> Parser:
-    """Return the parser of the whole command line."""
-    from agentgym import __version__
-    from agentgym.cli import bench, data, envs, leaderboard, play, verify, view
-
-    parser = Parser(
-        prog="agentgym",
-        description="Environments and a re-executable leaderboard for language agents.",
-        epilog="example: agentgym play agentgym/Sokoban-v0",
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"agentgym {__version__}")
-    _add_debug(parser, default=False)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (envs, play, bench, verify, leaderboard, view, data):
-        module.add_to(commands)
-    return parser
-
-
 def add_command(
     commands: Commands[Parser], name: str, run: Run | None, *, about: str, example: str
 ) -> Parser:
@@ -71,7 +52,7 @@ def add_command(
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _add_debug(parser, default=argparse.SUPPRESS)
+    add_debug(parser, default=argparse.SUPPRESS)
     if run is not None:
         parser.set_defaults(run=run)
     return parser
@@ -135,5 +116,6 @@ def _parse_value(key: str, text: str) -> Any:
     return parsed["value"]
 
 
-def _add_debug(parser: Parser, *, default: Any) -> None:
+def add_debug(parser: Parser, *, default: Any) -> None:
+    """Add ``--debug``, which every command understands in any place."""
     parser.add_argument("--debug", action="store_true", default=default, help="show tracebacks of errors")

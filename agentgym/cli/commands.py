@@ -1,0 +1,26 @@
+"""The commands there are, as one parser."""
+
+from __future__ import annotations
+
+from agentgym import __version__
+from agentgym.cli import bench, data, envs, leaderboard, play, verify, view
+from agentgym.cli.parser import Parser, add_debug
+
+COMMANDS = (envs, play, bench, verify, leaderboard, view, data)
+"""In the order of ``--help``. A new command is a module, and its name here."""
+
+
+def make_parser() -> Parser:
+    """Return the parser of the whole command line."""
+    parser = Parser(
+        prog="agentgym",
+        description="Environments and a re-executable leaderboard for language agents.",
+        epilog="example: agentgym play agentgym/Sokoban-v0",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"agentgym {__version__}")
+    add_debug(parser, default=False)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        command.add_to(commands)
+    return parser
