@@ -1,0 +1,178 @@
+"""Defects of vector environments."""
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from agentgym import Snapshot
+from agentgym.checking import (
+    vector,
+)
+from agentgym.vector.core import Moves
+from agentgym.vector.serial import SerialVectorEnv
+from tests.corridor import CorridorVectorEnv
+from tests.defective import breaks
+from tests.defective.states import PythonsGenerator, StartsAnywhere
+
+
+@breaks(vector.check_returned_types, "rewards must be ndarray float64")
+class SmallRewards(CorridorVectorEnv):
+    def _step_slots(self, slots, actions):
+        moves = super()._step_slots(slots, actions)
+        return moves._replace(rewards=moves.rewards.astype(np.float32))
+
+
+@breaks(vector.check_returned_types, "must be a tuple of N strings")
+class ListOfTexts(CorridorVectorEnv):
+    def _observe_slots(self, slots):
+        return list(super()._observe_slots(slots))
+
+
+@breaks(vector.check_equals_sync_vector_env, "differs from SyncVectorEnv")
+class OwnSeeds(CorridorVectorEnv):
+    def _reset_slots(self, slots, tasks, seeds):
+        return super()._reset_slots(slots, tasks, [None if seed is None else seed + 1 for seed in seeds])
+
+
+@breaks(vector.check_equals_sync_vector_env, "differs from SyncVectorEnv")
+class WideTurns(CorridorVectorEnv):
+    def _step_slots(self, slots, actions):
+        moves = super()._step_slots(slots, actions)
+        return moves._replace(infos=moves.infos | {"turn": moves.infos["turn"].astype(object)})
+
+
+@breaks(vector.check_equals_sync_vector_env, "differs from SyncVectorEnv")
+class RoundedRewards(CorridorVectorEnv):
+    def _step_slots(self, slots, actions):
+        moves = super()._step_slots(slots, actions)
+        return moves._replace(rewards=np.round(moves.rewards, 12))
+
+
+@breaks(vector.check_equals_sync_vector_env, "differs from SyncVectorEnv")
+class OneEnvironmentForAll(CorridorVectorEnv):
+    def _make_slots(self):
+        super()._make_slots()
+        self.envs = self.envs[:1] * self.num_envs
+
+
+@breaks(vector.check_partial_steps_equal_single_environments, "differs from a single environment")
+class SortsSlots(CorridorVectorEnv):
+    def _step_slots(self, slots, actions):
+        return super()._step_slots(sorted(slots), actions)
+
+
+@breaks(vector.check_partial_steps_equal_single_environments, "differs from a single environment")
+class ReseedsAlways(CorridorVectorEnv):
+    def _reset_slots(self, slots, tasks, seeds):
+        masked = len(slots) < self.num_envs and self.autoreset_mode is AutoresetMode.DISABLED
+        if masked and any(tasks):
+            seeds = [3] * len(slots)
+        return super()._reset_slots(slots, tasks, seeds)
+
+
+@breaks(vector.check_returned_values_are_fresh, "a later step changed what an earlier one returned")
+class OneBuffer(CorridorVectorEnv):
+    def _make_slots(self):
+        super()._make_slots()
+        self._rewards = np.zeros(self.num_envs)
+
+    def _step_slots(self, slots, actions):
+        moves = super()._step_slots(slots, actions)
+        if len(slots) < self.num_envs:
+            return moves
+        self._rewards[:] = moves.rewards
+        return Moves(moves.observations, self._rewards, *moves[2:])
+
+
+@breaks(vector.check_tasks_and_groups, "starts other tasks")
+class DropsTasks(CorridorVectorEnv):
+    def _reset_slots(self, slots, tasks, seeds):
+        if len(slots) == self.num_envs:
+            tasks = tasks[:1] * len(slots)
+        return super()._reset_slots(slots, tasks, seeds)
+
+
+@breaks(vector.check_tasks_and_groups, "start from different states")
+class StartsAnywhereVectorEnv(SerialVectorEnv):
+    env_class = StartsAnywhere
+
+
+@breaks(
+    vector.check_reset_mask_leaves_others_alone,
+    "reset_mask leaves out slot 0, yet it changed",
+)
+class ResetsAll(CorridorVectorEnv):
+    def reset(self, *, seed=None, options=None):
+        answer = super().reset(seed=seed, options=options)
+        if options and "reset_mask" in options:
+            self.reset_at([0])
+        return answer
+
+
+@breaks(vector.check_snapshots_travel, "a slot's snapshot differs")
+class SnapshotWithoutChance(CorridorVectorEnv):
+    def _snapshot_slot(self, slot):
+        taken = super()._snapshot_slot(slot)
+        return Snapshot(taken.suite, taken.schema, taken.data, taken.task, taken.state, *_of(taken), None)
+
+
+def _of(snapshot):
+    return snapshot.turn, snapshot.valid, snapshot.terminated, snapshot.truncated
+
+
+@breaks(vector.check_snapshots_travel, "into another slot returns something else")
+class RestoresToTheStart(CorridorVectorEnv):
+    def _restore_slot(self, slot, snapshot):
+        self.envs[slot].restore(snapshot)
+        self._seen[slot], info = self.envs[slot].reset(options={"task": snapshot.task.id})
+        return self._seen[slot], info
+
+
+@breaks(vector.check_snapshots_travel, "does not hold the episode")
+class RestoresTheChanceOfTheSlot(CorridorVectorEnv):
+    def _restore_slot(self, slot, snapshot):
+        answer = super()._restore_slot(slot, snapshot)
+        self.envs[slot].np_random.random()
+        return answer
+
+
+@breaks(
+    vector.check_finished_slots_wait,
+    "stepping a finished slot under DISABLED must raise",
+)
+class RevivesFinishedSlots(CorridorVectorEnv):
+    def step(self, actions):
+        if self.autoreset_mode is AutoresetMode.DISABLED and self._over.any():
+            self.reset_at(np.flatnonzero(self._over).tolist())
+        return super().step(actions)
+
+
+@breaks(vector.check_bad_use, "a slot named twice must raise UsageError, raised nothing")
+class AnySlots(CorridorVectorEnv):
+    def _check_slots(self, slots):
+        chosen = [int(i) for i in slots]
+        return chosen if max(chosen) < self.num_envs else super()._check_slots(slots)
+
+
+@breaks(vector.check_bad_use, "an unknown task changed slot 0")
+class HalfReset(CorridorVectorEnv):
+    def _start(self, slots, tasks, seeds):
+        for i, task in zip(slots, tasks, strict=True):
+            self._reset_slots([i], [task], [None])
+        return super()._start(slots, tasks, seeds)
+
+
+@breaks(vector.check_step_limit_has_two_names, "max_episode_steps=3 must set max_steps to 3")
+class OneNameOnly(CorridorVectorEnv):
+    def __init__(self, num_envs=1, *, max_episode_steps=None, **options):
+        super().__init__(num_envs, **options)
+
+
+@breaks(vector.check_metadata, "default mode must be NEXT_STEP")
+class OtherDefault(CorridorVectorEnv):
+    def __init__(self, num_envs=1, *, autoreset_mode=AutoresetMode.SAME_STEP, **options):
+        super().__init__(num_envs, autoreset_mode=autoreset_mode, **options)
+
+
+@breaks(vector.check_global_generators, "global `random`")
+class GlobalChanceVectorEnv(SerialVectorEnv):
+    env_class = PythonsGenerator
