@@ -7,6 +7,7 @@ pipes, never through shared memory.
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import signal
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import load_env_creator
 from gymnasium.vector import AutoresetMode
 
 from agentgym.tasks import nearest
@@ -209,10 +211,14 @@ def _serve(pipe: Connection, env_id: str, num_envs: int, options: dict[str, Any]
 def _make_slots(env_id: str, num_envs: int, options: dict[str, Any]) -> AgentVectorEnv:
     if env_id.rpartition(":")[2] not in gymnasium.registry and ":" not in env_id:
         raise UsageError(f"unknown environment {env_id!r}{nearest(env_id, gymnasium.registry)}")
-    envs = gymnasium.make_vec(env_id, num_envs=num_envs, autoreset_mode=AutoresetMode.DISABLED, **options)
-    if not isinstance(envs, AgentVectorEnv):
+    module, _, name = env_id.rpartition(":")
+    if module:
+        importlib.import_module(module)
+    entry = gymnasium.spec(name).vector_entry_point
+    form: Any = load_env_creator(entry) if isinstance(entry, str) else entry
+    if not (isinstance(form, type) and issubclass(form, AgentVectorEnv)):
         raise UsageError(f"the vector form of {env_id} is not an AgentVectorEnv: it cannot be sharded")
-    return envs
+    return form(num_envs=num_envs, autoreset_mode=AutoresetMode.DISABLED, **options)
 
 
 def _merge_infos(parts: Sequence[tuple[Rows, dict[str, Any]]], n: int) -> dict[str, Any]:
