@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentgym.agents.screen import printable
 from agentgym.cli.parser import Commands, Parser, add_command, add_groups
 from agentgym.cli.terminal import open_console
 
@@ -42,8 +43,24 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def build(results: Path, out: Path, console: Console) -> None:
-    """Write the leaderboard and print its table."""
-    from agentgym.evaluation.leaderboard import build_leaderboard
+    """Write the leaderboard and print its main tables."""
+    from rich.table import Table
+    from rich.text import Text
 
-    build_leaderboard(results, out)
-    console.print(out.read_text(encoding="utf-8"), markup=False, soft_wrap=True)
+    from agentgym.evaluation.leaderboard import build_leaderboard
+    from agentgym.evaluation.tables import main_cells
+
+    for board in build_leaderboard(results, out):
+        head, lines = main_cells(board)
+        table = Table(title=f"{board.suite.name}, version {board.suite.version}", title_justify="left")
+        # turned, an agent a column: terminals are narrow, and agents fewer than environments
+        for cell in (head[1], *(line[1] for line in lines)):
+            table.add_column(Text(printable(cell.strip("*"))))
+        for number, name in enumerate(head):
+            if name != head[1]:
+                table.add_row(*(Text(printable(cell)) for cell in (name, *(line[number] for line in lines))))
+        console.print(table)
+        for run in board.unranked:
+            remark = f"not ranked: {run.name} ({run.run[:12]}): {run.reason}"
+            console.print(printable(remark), style="yellow", markup=False, soft_wrap=True)
+    console.print(f"written to {out}", markup=False, soft_wrap=True)
