@@ -17,6 +17,7 @@ from agentgym.evaluation.statistics import (
     Estimate,
     combine,
     percentile_interval,
+    resampling_counts,
 )
 
 PROFILE_AT = tuple(round(0.05 * i, 2) for i in range(21))
@@ -109,7 +110,7 @@ def hierarchical_bootstrap(
         tasks = env_scores.shape[1]
         for start in range(0, resamples, 1_000):  # bounds memory at 1,000 x tasks counts
             rows = slice(start, min(start + 1_000, resamples))
-            counts = rng.multinomial(tasks, np.full(tasks, 1.0 / tasks), size=rows.stop - start)
+            counts = resampling_counts(tasks, rows.stop - start, rng)
             means[rows, :, e] = np.take_along_axis(counts @ env_scores.T / tasks, drawn[rows], axis=1)
     return means
 

@@ -148,9 +148,11 @@ def _load(folder: Path, run: RunRecord) -> _Loaded | Unranked:
     def unranked(reason: str) -> Unranked:
         return Unranked(name, run.request_id, reason)
 
+    asked = sum(found.env.tasks for found in run.envs) * run.suite.attempts
+    if not (folder / EPISODES_FILE).exists():
+        return unranked(f"partial: 0 of {asked} episodes")
     if run.result_id is None:
-        lines = (folder / EPISODES_FILE).read_bytes().count(b"\n") if (folder / EPISODES_FILE).exists() else 0
-        asked = sum(found.env.tasks for found in run.envs) * run.suite.attempts
+        lines = (folder / EPISODES_FILE).read_bytes().count(b"\n")
         return unranked(f"partial: {lines} of {asked} episodes")
     if run.episodes_sha256 != file_sha256(folder / EPISODES_FILE):
         return unranked(f"{EPISODES_FILE} is not the file that {RUN_FILE} names")
@@ -160,7 +162,6 @@ def _load(folder: Path, run: RunRecord) -> _Loaded | Unranked:
     episodes = read_episodes(folder)
     if run.result_id != result_id(run.request_id, episodes):
         return unranked("result_id does not follow from the episodes")
-    asked = sum(found.env.tasks for found in run.envs) * run.suite.attempts
     if len({episode.key for episode in episodes}) != asked:
         return unranked(f"partial: {len(episodes)} of {asked} episodes")
     return _Loaded(run, episodes, "self-reported" if verdict is None else verdict.badge)

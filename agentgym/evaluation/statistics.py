@@ -228,12 +228,26 @@ def ratio_of_sums(numerators: Array, denominators: Array, rng: np.random.Generat
     """
     if denominators.sum() == 0.0:
         return None
-    counts = rng.multinomial(len(numerators), np.full(len(numerators), 1.0 / len(numerators)), size=2_000)
+    counts = resampling_counts(len(numerators), 2_000, rng)
     below = counts @ denominators
     ratios = np.where(below > 0.0, counts @ numerators / np.where(below > 0.0, below, 1.0), np.inf)
     # order statistics, not np.quantile: interpolating towards an infinite ratio gives nan
     low, high = np.sort(ratios)[[round(q * (len(ratios) - 1)) for q in _tails()]]
     return Estimate(float(numerators.sum() / denominators.sum()), float(low), float(high), "bootstrap")
+
+
+def resampling_counts(items: int, resamples: int, rng: np.random.Generator) -> Array:
+    """Draw ``items`` out of as many with replacement; count how often each came.
+
+    Several times faster than multinomial draws, and it turns resampled sums into a matrix product.
+
+    Returns:
+        float64[resamples, items], rows adding up to ``items``.
+    """
+    drawn = rng.integers(items, size=(resamples, items), dtype=np.int32)
+    cells = drawn + np.arange(resamples, dtype=np.int64)[:, None] * items
+    counts = np.bincount(cells.ravel(), minlength=resamples * items)
+    return counts.reshape(resamples, items).astype(np.float64)
 
 
 def percentile_interval(value: float, resampled: Array) -> Estimate:

@@ -46,7 +46,7 @@ def markdown(boards: Iterable[Board], published: Published) -> str:
 
 
 def _board_markdown(board: Board) -> str:
-    parts = [f"## {board.suite.name}, version {board.suite.version}\n", _main_table(board)]
+    parts = [f"## {board.suite.name}, version {board.suite.version}\n", _table(*main_cells(board), left=2)]
     notes = _notes(board)
     if notes:
         parts.append("\n".join(f"- {note}" for note in notes) + "\n")
@@ -60,8 +60,9 @@ def _board_markdown(board: Board) -> str:
     return "\n".join(parts)
 
 
-def _main_table(board: Board) -> str:
-    head = ["Rank", "Agent", *(f"{env.env.label}<br>{_unit(env)}" for env in board.envs)]
+def main_cells(board: Board) -> tuple[list[str], list[list[str]]]:
+    """Return the head and the lines of a board's main table as text, best row first."""
+    head = ["Rank", "Agent", *(f"{env.env.label} ({_unit(env)})" for env in board.envs)]
     head += ["Mean", "IQM", "Gap", "Badge"]
     lines = []
     for row in board.rows:
@@ -70,7 +71,7 @@ def _main_table(board: Board) -> str:
         aggregate = row.aggregate
         numbers = (aggregate.mean, aggregate.iqm, aggregate.optimality_gap) if aggregate else (None,) * 3
         lines.append([*cells, *map(_plain, numbers), row.badge])
-    return _table(head, lines, left=2)
+    return head, lines
 
 
 def _notes(board: Board) -> list[str]:
@@ -186,8 +187,8 @@ def _published_section(published: Published) -> str:
     lines = []
     for paper in published.paper:
         for result in paper.result:
-            success = f"{result.success:.1f}"
-            spread = "" if result.spread is None else f" ± {result.spread:.1f}"
+            success = str(result.success)
+            spread = "" if result.spread is None else f" ± {result.spread}"
             source = f"{paper.name}, Table {paper.table}"
             lines.append(
                 [result.environment, source, result.model or paper.model, result.method, success + spread]
@@ -205,9 +206,22 @@ def _published_section(published: Published) -> str:
 
 def _table(head: Sequence[str], lines: Iterable[Sequence[str]], left: int) -> str:
     """Lay out a Markdown table whose first ``left`` columns are aligned left, the others right."""
-    rule = [":--" if i < left else "--:" for i in range(len(head))]
-    escaped = [[cell.replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in [head, rule, *escaped])
+    rows = [list(head), *([_escape(cell) for cell in line] for line in lines)]
+    widths = [max(3, *(len(row[i]) for row in rows)) for i in range(len(head))]
+    rule = [f":{'-' * (w - 1)}" if i < left else f"{'-' * (w - 1)}:" for i, w in enumerate(widths)]
+
+    def pad(row: Sequence[str]) -> str:
+        cells = (
+            c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))
+        )
+        return f"| {' | '.join(cells)} |\n"
+
+    return "".join(pad(row) for row in [rows[0], rule, *rows[1:]])
+
+
+def _escape(cell: str) -> str:
+    """Keep a cell in its place, whatever an agent is called or an option holds."""
+    return cell.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|").replace("\n", " ")
 
 
 def _unit(env: RunEnv) -> str:

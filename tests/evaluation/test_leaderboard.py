@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +39,11 @@ from agentgym.types import UsageError
 def results(finished: Path, tmp_path: Path) -> Path:
     shutil.copytree(finished, tmp_path / "copy")
     return tmp_path / "copy" / "results"
+
+
+def squeezed(page: str) -> str:
+    """Return a page without the spaces that align its tables."""
+    return re.sub(" +", " ", page)
 
 
 def folder_of(results: Path, name: str) -> Path:
@@ -113,7 +119,7 @@ def test_rows_that_cannot_be_told_apart_share_a_rank(results: Path) -> None:
     assert by_name["half"].rank == by_name["halves"].rank
     assert by_name["oracle"].rank == 1
     page = markdown([board], Published())
-    assert f"| {by_name['half'].rank}= | half |" in page
+    assert f"| {by_name['half'].rank}= | half |" in squeezed(page)
     p_values = [pair.p_holm for pair in board.comparisons]
     assert len(p_values) == 6
     assert all(pair.p <= pair.p_holm <= 1.0 for pair in board.comparisons)
@@ -191,7 +197,7 @@ def test_training_seeds_make_one_row(results: Path) -> None:
     page = markdown([board], Published())
     assert "`trained`: 3 training seeds" in page
     assert "`once`: one training seed, so no training variance" in page
-    assert "| GRPO | tiny | 3 |" in page
+    assert "| GRPO | tiny | 3 |" in squeezed(page)
 
 
 def test_a_second_run_of_one_agent_does_not_count(results: Path) -> None:
@@ -252,6 +258,14 @@ def test_latex_escapes_and_shades(results: Path) -> None:
     assert text.count(r"\toprule") == text.count(r"\bottomrule") == 1
 
 
+def test_no_name_breaks_a_table(results: Path) -> None:
+    board = load_boards(results)[0]
+    row = replace(board.rows[0], name="a|b\n<script>", role="agent")
+    page = markdown([replace(board, rows=(row, board.rows[1]))], Published())
+    assert "a\\|b &lt;script>" in page
+    assert "<script>" not in page
+
+
 def test_left_out_environments_are_on_the_page(results: Path) -> None:
     from agentgym.evaluation.results import LeftOut
 
@@ -269,7 +283,7 @@ def test_published_results_are_shown_apart(results: Path, tmp_path: Path) -> Non
     build_leaderboard(results, tmp_path / "LEADERBOARD.md")
     page = (tmp_path / "LEADERBOARD.md").read_text()
     ranked, _, apart = page.partition("## Published, not ranked")
-    assert "| Corridor | P, Table 2 | m | GRPO | 67.1 ± 4.7 |" in apart
+    assert "| Corridor | P, Table 2 | m | GRPO | 67.12 ± 4.7 |" in squeezed(apart)
     assert "- P: one seed." in apart
     assert "GRPO" not in ranked
     published = json.loads((tmp_path / "leaderboard.json").read_text())["published"]

@@ -16,6 +16,7 @@ from agentgym.evaluation.statistics import (
     percentile_interval,
     ranks,
     ratio_of_sums,
+    resampling_counts,
     sign_flip_p,
     standard_error,
     t_cdf,
@@ -209,6 +210,13 @@ def test_ratio_of_sums() -> None:
     rare = ratio_of_sums(np.ones(50), np.eye(50)[0], rng)
     assert rare is not None
     assert math.isinf(rare.high)
+
+
+def test_resampling_counts_are_multinomial() -> None:
+    counts = resampling_counts(20, 5000, np.random.default_rng(9))
+    assert (counts.sum(axis=1) == 20).all()
+    assert counts.mean(axis=0) == pytest.approx(np.ones(20), abs=0.1)
+    assert counts.var(axis=0) == pytest.approx(np.full(20, 1 - 1 / 20), abs=0.15)
 
 
 def test_percentile_interval_and_standard_error() -> None:
