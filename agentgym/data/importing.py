@@ -74,8 +74,8 @@ def import_data(name: str, origin: Path, *, progress: Callable[[int, int], None]
         The manifest's entries, by path relative to the source's folder.
 
     Raises:
-        UsageError: unknown source, nothing of it in ``origin``, a file is not what it should be, or
-            the folder holds data that no import put there.
+        UsageError: unknown source, nothing of it in ``origin``, a file is not what it should be, the
+            folder holds data that no import put there, or it cannot be written.
     """
     source = get_source(name)
     reader = READERS[name]
@@ -89,7 +89,6 @@ def import_data(name: str, origin: Path, *, progress: Callable[[int, int], None]
             f"{target} was not imported by agentgym: move it away, or set AGENTGYM_DATA elsewhere"
         )
     draft = target.with_name(f".{source.folder}.{os.getpid()}.tmp")
-    draft.mkdir(parents=True)
     try:
         entries = {}
         for done, file in enumerate(files, start=1):
@@ -100,6 +99,11 @@ def import_data(name: str, origin: Path, *, progress: Callable[[int, int], None]
             progress(done, len(files))
         _write_manifest(draft / MANIFEST, source, entries)
         _put_in_place(draft, target)
+    except OSError as error:
+        place = error.filename or target
+        raise UsageError(
+            f"cannot import {name}: {place}: {error.strerror}; free space or mend the permissions"
+        ) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return entries

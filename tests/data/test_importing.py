@@ -103,7 +103,7 @@ def test_a_full_disk_leaves_nothing(upstream, folder, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(importing.os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(UsageError, match="cannot import boxoban: .*sokoban: No space left on device; free"):
         import_data("boxoban", upstream, progress=quiet)
     assert os.listdir(folder.parent) == []
 
@@ -119,7 +119,7 @@ def test_a_failed_swap_puts_the_old_folder_back(upstream, folder, monkeypatch):
         return rename(self, target)
 
     monkeypatch.setattr(type(folder), "rename", fail_on_draft)
-    with pytest.raises(OSError, match="broken"):
+    with pytest.raises(UsageError, match="broken"):
         import_data("boxoban", upstream, progress=quiet)
     assert contents(folder) == before
     assert os.listdir(folder.parent) == ["sokoban"]
