@@ -175,13 +175,16 @@ def _play_peer(path: str, height: int, width: int, boxes: int, steps: int, seed:
                 peer.num_env_steps = peer.boxes_on_target = 0  # as reset leaves them
                 played += _play_episode(peer, rng, rows, guided=bool(episode % 2))
     names = ("first", "room", "fixed", "action", "reward", "done", "flags", "picture")
-    np.savez(path, **{name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)})
+    columns = {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+    np.savez(path, allow_pickle=False, **columns)
 
 
 def _play_episode(peer: Any, rng: np.random.Generator, rows: list[tuple[Any, ...]], *, guided: bool) -> int:
     """Play one episode from the room as it is; return its number of steps."""
 
-    def note(first: bool, action: int, reward: float, done: bool, flags: tuple[bool, ...], picture: Any) -> None:
+    def note(
+        first: bool, action: int, reward: float, done: bool, flags: tuple[bool, ...], picture: Any
+    ) -> None:
         room, fixed = peer.room_state.astype(np.uint8), peer.room_fixed.astype(np.uint8)
         rows.append((first, room, fixed, action, reward, done, flags, picture))
 
@@ -199,7 +202,9 @@ def _play_episode(peer: Any, rng: np.random.Generator, rows: list[tuple[Any, ...
             plan = []  # it may no longer fit; the rest is random
         picture, reward, done, info = peer.step(action, observation_mode="tiny_rgb_array")
         won = bool(info.get("all_boxes_on_target", False))
-        note(False, action, reward, done, (info["action.moved_player"], info["action.moved_box"], won), picture)
+        note(
+            False, action, reward, done, (info["action.moved_player"], info["action.moved_box"], won), picture
+        )
         steps += 1
     return steps
 
@@ -237,7 +242,9 @@ def main() -> int:
         _play_peer(path, *map(int, numbers))
         return 0
     report = compare(options.steps, options.seed)
-    versions = f"gym-sokoban {version('gym-sokoban')}, numpy {np.__version__}, Python {platform.python_version()}"
+    versions = (
+        f"gym-sokoban {version('gym-sokoban')}, numpy {np.__version__}, Python {platform.python_version()}"
+    )
     record = {
         "steps": report.steps,
         "episodes": report.episodes,

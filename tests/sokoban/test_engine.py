@@ -57,5 +57,5 @@ def test_rewards_are_gym_sokobans_to_the_last_bit():
 
 @pytest.mark.parametrize("look_up", [actions_of, rewards_of])
 def test_unknown_names_are_refused_by_name(look_up):
-    with pytest.raises(UsageError, match="unknown .* 'natve'.*choose one of"):
+    with pytest.raises(UsageError, match=r"unknown .* 'natve'.*choose one of"):
         look_up("natve")

@@ -33,7 +33,9 @@ def test_a_candidate_depends_on_its_number_alone():
         "random.seed(1); numpy.random.seed(2);"
         "print(json.dumps([getattr(generate(Config(6, 6, 2), c), 'text', None) for c in range(20, 0, -1)]))"
     )
-    output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
     here = [getattr(generate(Config(6, 6, 2), c), "text", None) for c in range(1, 21)]
     assert json.loads(output) == here[::-1]
 

@@ -257,7 +257,7 @@ class BoardBatch:
         """Return the signs by which the count of boxes on targets differs from the one kept."""
         where = slice(None) if slots is None else slots
         now = self.boxes[where] - missing
-        changes = np.sign(now - self.counted[where])
+        changes: Ints = np.sign(now - self.counted[where])
         self.counted[where] = now
         return changes
 

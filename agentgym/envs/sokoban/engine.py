@@ -5,7 +5,8 @@ Rules and numbers are those of gym-sokoban's ``SokobanEnv`` (``gym_sokoban/envs/
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from agentgym.envs.sokoban.level import (
     BOX,
@@ -17,6 +18,8 @@ from agentgym.envs.sokoban.level import (
 )
 from agentgym.tasks import nearest
 from agentgym.types import UsageError
+
+T = TypeVar("T")
 
 ActionSet: TypeAlias = Literal["agent", "full"]
 RewardRule: TypeAlias = Literal["native", "sparse"]
@@ -34,7 +37,7 @@ class Action(NamedTuple):
 
 _DIRECTIONS = (("up", -1, 0), ("down", 1, 0), ("left", 0, -1), ("right", 0, 1))
 
-ACTIONS: dict[ActionSet, tuple[Action, ...]] = {
+ACTIONS: Mapping[str, tuple[Action, ...]] = {
     "agent": tuple(Action(name, r, c, True) for name, r, c in _DIRECTIONS),
     "full": (
         Action("no operation", 0, 0, False),
@@ -46,7 +49,7 @@ ACTIONS: dict[ActionSet, tuple[Action, ...]] = {
 
 _STEP, _ON, _OFF, _ALL = -0.1, 1.0, -1.0, 10.0
 
-REWARDS: dict[RewardRule, tuple[float, ...]] = {
+REWARDS: Mapping[str, tuple[float, ...]] = {
     "native": (
         _STEP + _OFF,
         _STEP + _OFF + _ALL,
@@ -115,7 +118,7 @@ def actions_of(name: str) -> tuple[Action, ...]:
     Raises:
         UsageError: unknown name.
     """
-    return ACTIONS[_known(name, ACTIONS, "actions")]  # type: ignore[index]
+    return _look_up(ACTIONS, name, "actions")
 
 
 def rewards_of(name: str) -> tuple[float, ...]:
@@ -124,11 +127,11 @@ def rewards_of(name: str) -> tuple[float, ...]:
     Raises:
         UsageError: unknown name.
     """
-    return REWARDS[_known(name, REWARDS, "reward")]  # type: ignore[index]
+    return _look_up(REWARDS, name, "reward")
 
 
-def _known(name: str, table: dict[str, object] | object, option: str) -> str:
-    names = [str(key) for key in table]  # type: ignore[attr-defined]
-    if name not in names:
-        raise UsageError(f"unknown {option} {name!r}{nearest(name, names)}; choose one of {', '.join(names)}")
-    return name
+def _look_up(table: Mapping[str, T], name: str, option: str) -> T:
+    if name not in table:
+        known = ", ".join(table)
+        raise UsageError(f"unknown {option} {name!r}{nearest(name, table)}; choose one of {known}")
+    return table[name]

@@ -184,7 +184,9 @@ class _Sokoban(AgentEnv[ObsT]):
         return self._board.decode("ascii") if self._valid else REJECTED + self._board.decode("ascii")
 
     def _picture(self) -> npt.NDArray[np.uint8]:
-        return draw(grid(bytes(self._board), self._stride - 1, self.extent)[None], self.tile_size)[0]
+        symbols = grid(bytes(self._board), self._stride - 1, self.extent)
+        picture: npt.NDArray[np.uint8] = draw(symbols[None], self.tile_size)[0]
+        return picture
 
     def render(self) -> Any:
         """Return the board as text (``ansi``) or as a picture (``rgb_array``), else None."""

@@ -92,7 +92,7 @@ class Room:
                     wanted.setdefault(1 << box - delta, []).append(direction)
         missing = sum(wanted)
         layer = reached = 1 << node.player
-        found = []
+        found: list[tuple[int, int, int]] = []
         walked = 0
         while layer and missing:
             hits = layer & missing

@@ -161,10 +161,11 @@ class SokobanVectorEnv(AgentVectorEnv):
         self._valid[slot] = snapshot.valid
         self._truncated[slot] = snapshot.truncated
         self._deadlocks[slot] = state.deadlock
-        self._generators[slot] = None
+        generator = None
         if snapshot.rng is not None:
-            self._generators[slot] = np.random.Generator(np.random.PCG64(0))
-            self._generators[slot].bit_generator.state = snapshot.rng
+            generator = np.random.Generator(np.random.PCG64(0))
+            generator.bit_generator.state = snapshot.rng
+        self._generators[slot] = generator
         self._refresh([slot])
         (observation,) = unbatch_observations(self._observe_slots([slot]), 1)
         (info,) = info_rows(self._infos(np.array([slot])), 1)

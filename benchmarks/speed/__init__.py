@@ -1,0 +1,1 @@
+"""Speed, measured side by side with other implementations in the same run."""

@@ -1,0 +1,491 @@
+"""Sokoban's speed beside gym-sokoban and SyncVectorEnv: ``python -m benchmarks.speed.sokoban``.
+
+All contestants play 6x6 rooms with one box and random valid actions in one process, one after the
+other, in several rounds; a ratio compares two contestants within a round, so that whatever else the
+machine does hits both. Ended episodes are reset, and the resets are part of the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import copy
+import io
+import json
+import os
+import platform
+import time
+import tracemalloc
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+import agentgym  # noqa: F401 (registers the environments)
+from agentgym.envs.sokoban.arrays import BoardBatch
+from agentgym.envs.sokoban.bank import load
+from agentgym.envs.sokoban.engine import ACTIONS, REWARDS
+from agentgym.envs.sokoban.env import SokobanEnv, VisualSokobanEnv
+from agentgym.envs.sokoban.generator import Config
+from agentgym.envs.sokoban.tiles import TileSize, draw
+from agentgym.envs.sokoban.vector import SokobanVectorEnv, VisualSokobanVectorEnv
+
+NAMES = [action.name for action in ACTIONS["agent"]]
+MAX_STEPS = 120
+ROOM = Config(6, 6, 1)
+
+Run = Callable[[float], float]
+"""Plays for about so many seconds; returns how many times a second it did its thing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One contestant's result in one discipline."""
+
+    discipline: str
+    contestant: str
+    unit: str
+    median: float
+    quartiles: tuple[float, float]
+    """25 % and 75 % of the rounds."""
+    ratio: float | None
+    """Median over rounds of this project's figure by the contestant's; None for the project itself."""
+    ratio_quartiles: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Discipline:
+    """What is measured: the project's contestant first, then those it is compared with."""
+
+    name: str
+    unit: str
+    contestants: dict[str, Callable[[], Run]]
+
+
+def timed(once: Callable[[], int]) -> Run:
+    """Make a run of ``once``, which returns how many steps it played."""
+
+    def run(seconds: float) -> float:
+        done = 0
+        began = time.perf_counter()
+        while (took := time.perf_counter() - began) < seconds:
+            done += once()
+        return done / took
+
+    return run
+
+
+# ---- this project ----------------------------------------------------------------------------
+
+
+def single(make: Callable[[], gymnasium.Env[Any, str]]) -> Run:
+    """Step a single environment."""
+    env = make()
+    env.reset(seed=0)
+    actions = [NAMES[k] for k in np.random.default_rng(0).integers(4, size=256)]
+
+    def once() -> int:
+        for action in actions:
+            _, _, terminated, truncated, _ = env.step(action)
+            if terminated or truncated:
+                env.reset()
+        return len(actions)
+
+    return timed(once)
+
+
+def batched(envs: gymnasium.vector.VectorEnv[Any, Any, Any]) -> Run:
+    """Step a vector environment that resets itself."""
+    envs.reset(seed=0)
+    rng = np.random.default_rng(0)
+    plan = [tuple(NAMES[k] for k in row) for row in rng.integers(4, size=(32, envs.num_envs))]
+
+    def once() -> int:
+        for actions in plan:
+            envs.step(actions)
+        return len(plan) * envs.num_envs
+
+    return timed(once)
+
+
+def arrays(num: int, tile_size: TileSize | None = None) -> Run:
+    """Step the array form; rewards, both masks and resets from the bank included, pictures if asked."""
+    bank = load(ROOM, "train")
+    rng = np.random.default_rng(0)
+    shape = (num, ROOM.height, ROOM.width + 1)
+    batch = BoardBatch(num, shape[1] * shape[2], ACTIONS["agent"], REWARDS["native"], max_steps=MAX_STEPS)
+    batch.load_from(bank, np.arange(num), rng.integers(len(bank.boards), size=num))
+    plan = rng.integers(4, size=(32, num))
+
+    def once() -> int:
+        for actions in plan:
+            steps = batch.step(actions)
+            ended = np.flatnonzero(steps.terminated | steps.truncated)
+            if ended.size:
+                batch.load_from(bank, ended, rng.integers(len(bank.boards), size=ended.size))
+            if tile_size is not None:
+                draw(batch.boards.reshape(shape)[:, :, :-1], tile_size)
+        return plan.size
+
+    return timed(once)
+
+
+def seeded_resets() -> Run:
+    """Reset with a new seed each time, so that every level is drawn afresh."""
+    env = SokobanEnv()
+    seeds = iter(range(1 << 40))
+
+    def once() -> int:
+        for _ in range(64):
+            env.reset(seed=next(seeds))
+        return 64
+
+    return timed(once)
+
+
+def snapshots() -> Run:
+    """Take a snapshot and restore it."""
+    env = SokobanEnv()
+    env.reset(seed=0)
+
+    def once() -> int:
+        for _ in range(64):
+            env.restore(env.snapshot())
+        return 64
+
+    return timed(once)
+
+
+def sync(env_id: str, num: int, **options: Any) -> Run:
+    """Step Gymnasium's SyncVectorEnv over this project's single environment."""
+    envs = gymnasium.make_vec(
+        env_id,
+        num_envs=num,
+        vectorization_mode="sync",
+        vector_kwargs={"autoreset_mode": AutoresetMode.NEXT_STEP},
+        **options,
+    )
+    return batched(envs)
+
+
+# ---- gym-sokoban -----------------------------------------------------------------------------
+
+
+def peer_class() -> Any:
+    """Import gym-sokoban's environment, which warns and prints while it is imported."""
+    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        from gym_sokoban.envs.sokoban_env import SokobanEnv as Peer
+    return Peer
+
+
+def make_peer(picture: str | None) -> Any:
+    """Make gym-sokoban's 6x6 room with one box; without a picture mode it does not render."""
+
+    class Unrendered(peer_class()):  # type: ignore[misc]
+        def render(self, mode: str = "human", close: Any = None, scale: int = 1) -> None:
+            return None
+
+    made = (Unrendered if picture is None else peer_class())(
+        dim_room=(6, 6), num_boxes=1, max_steps=MAX_STEPS
+    )
+    quiet_reset(made)
+    return made
+
+
+def quiet_reset(peer: Any) -> None:
+    """Reset without the lines it prints when a room fails."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        peer.reset(render_mode="tiny_rgb_array")
+
+
+def peer_steps(picture: str | None) -> Run:
+    """Step gym-sokoban; the rooms it must make for resets are part of the time."""
+    env = make_peer(picture)
+    actions = np.random.default_rng(0).integers(1, 5, size=64).tolist()
+
+    def once() -> int:
+        for action in actions:
+            *_, done, _ = env.step(action, observation_mode=picture or "rgb_array")
+            if done:
+                quiet_reset(env)
+        return len(actions)
+
+    return timed(once)
+
+
+def peer_resets() -> Run:
+    """Make rooms with gym-sokoban."""
+    env = make_peer(None)
+
+    def once() -> int:
+        quiet_reset(env)
+        return 1
+
+    return timed(once)
+
+
+def peer_copies() -> Run:
+    """Copy gym-sokoban's environment deeply, which is the only way to hold its state."""
+    env = make_peer(None)
+
+    def once() -> int:
+        copy.deepcopy(env)
+        return 1
+
+    return timed(once)
+
+
+class PeerAdapter(gymnasium.Env[Any, int]):
+    """gym-sokoban without rendering, as Gymnasium wants it."""
+
+    observation_space = gymnasium.spaces.Box(0, 5, (6, 6), dtype=np.int64)
+    action_space = gymnasium.spaces.Discrete(9)
+
+    def __init__(self) -> None:
+        self._peer = make_peer(None)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        quiet_reset(self._peer)
+        return self._peer.room_state.copy(), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        _, reward, done, info = self._peer.step(int(action))
+        won = bool(info.get("all_boxes_on_target", False))
+        return self._peer.room_state.copy(), reward, won, done and not won, {}
+
+
+def peer_batched(num: int) -> Run:
+    """Step SyncVectorEnv over gym-sokoban."""
+    envs = gymnasium.vector.SyncVectorEnv([PeerAdapter] * num)
+    envs.reset()
+    plan = np.random.default_rng(0).integers(1, 5, size=(8, num))
+
+    def once() -> int:
+        for actions in plan:
+            envs.step(actions)
+        return plan.size
+
+    return timed(once)
+
+
+# ---- what is compared ------------------------------------------------------------------------
+
+
+def disciplines() -> list[Discipline]:
+    """Return everything that is measured in rounds."""
+    sokoban, visual = "agentgym/Sokoban-v0", "agentgym/VisualSokoban-v0"
+    found = [
+        Discipline(
+            "single environment",
+            "steps/s",
+            {
+                "agentgym": lambda: single(SokobanEnv),
+                "gym-sokoban, unrendered": lambda: peer_steps(None),
+            },
+        )
+    ]
+    for num in (1, 64, 1024):
+        rivals: dict[str, Callable[[], Run]] = {
+            "agentgym": lambda num=num: batched(SokobanVectorEnv(num)),
+            "agentgym under SyncVectorEnv": lambda num=num: sync(sokoban, num),
+        }
+        if num < 1024:
+            rivals["gym-sokoban under SyncVectorEnv, unrendered"] = lambda num=num: peer_batched(num)
+        found.append(Discipline(f"full contract, N = {num}", "board-steps/s", rivals))
+        rivals = {
+            "agentgym": lambda num=num: arrays(num),
+            "gym-sokoban, unrendered": lambda: peer_steps(None),
+        }
+        found.append(Discipline(f"arrays, N = {num}", "board-steps/s", rivals))
+    for size, mode in ((16, "rgb_array"), ("tiny", "tiny_rgb_array")):
+        label = "16 px" if size == 16 else "tiny"
+        for num in (1, 64):
+            rivals = {
+                "agentgym": lambda num=num, size=size: arrays(num, size),
+                "gym-sokoban": lambda mode=mode: peer_steps(mode),
+            }
+            found.append(Discipline(f"arrays and pictures {label}, N = {num}", "board-steps/s", rivals))
+            rivals = {
+                "agentgym": lambda num=num, size=size: batched(VisualSokobanVectorEnv(num, tile_size=size)),
+                "agentgym under SyncVectorEnv": lambda num=num, size=size: sync(visual, num, tile_size=size),
+                "gym-sokoban": lambda mode=mode: peer_steps(mode),
+            }
+            found.append(
+                Discipline(f"full contract and pictures {label}, N = {num}", "board-steps/s", rivals)
+            )
+        rivals = {
+            "agentgym": lambda size=size: single(lambda: VisualSokobanEnv(tile_size=size)),
+            "gym-sokoban": lambda mode=mode: peer_steps(mode),
+        }
+        found.append(Discipline(f"single environment and pictures {label}", "steps/s", rivals))
+    found += [
+        Discipline(
+            "seeded reset from the bank", "resets/s", {"agentgym": seeded_resets, "gym-sokoban": peer_resets}
+        ),
+        Discipline(
+            "snapshot and restore",
+            "pairs/s",
+            {"agentgym": snapshots, "gym-sokoban, deepcopy without going back": peer_copies},
+        ),
+    ]
+    return found
+
+
+def measure(discipline: Discipline, rounds: int, seconds: float) -> list[Row]:
+    """Run all contestants in turn, round by round."""
+    runs = {name: make() for name, make in discipline.contestants.items()}
+    figures: dict[str, list[float]] = {name: [] for name in runs}
+    for run in runs.values():
+        run(seconds / 4)  # warm caches
+    for _ in range(rounds):
+        for name, run in runs.items():
+            figures[name].append(run(seconds))
+    ours = np.array(figures["agentgym"])
+    rows = []
+    for name, values in figures.items():
+        ratios = None if name == "agentgym" else ours / values
+        rows.append(
+            Row(
+                discipline.name,
+                name,
+                discipline.unit,
+                float(np.median(values)),
+                _quartiles(values),
+                None if ratios is None else float(np.median(ratios)),
+                None if ratios is None else _quartiles(ratios),
+            )
+        )
+    return rows
+
+
+def _quartiles(values: Any) -> tuple[float, float]:
+    low, high = np.quantile(values, [0.25, 0.75]).tolist()
+    return low, high
+
+
+def memory_per_environment() -> dict[str, float]:
+    """Return the bytes that Python and numpy hold for each environment beyond the first."""
+
+    def extra(make: Callable[[int], Any], more: int) -> float:
+        make(1)  # what all share: the bank, tables, imports
+        tracemalloc.start()
+        one = make(1)
+        small = tracemalloc.get_traced_memory()[0]
+        many = make(1 + more)
+        large = tracemalloc.get_traced_memory()[0] - small
+        tracemalloc.stop()
+        del one, many
+        return (large - small) / more
+
+    def native(num: int) -> Any:
+        envs = SokobanVectorEnv(num)
+        envs.reset(seed=0)
+        return envs
+
+    def under_sync(num: int) -> Any:
+        envs = gymnasium.vector.SyncVectorEnv([SokobanEnv] * num)
+        envs.reset(seed=0)
+        return envs
+
+    return {
+        "agentgym": extra(native, 1023),
+        "agentgym under SyncVectorEnv": extra(under_sync, 1023),
+        "gym-sokoban": extra(lambda num: [make_peer(None) for _ in range(num)], 31),
+    }
+
+
+# ---- report ----------------------------------------------------------------------------------
+
+
+def machine() -> dict[str, str]:
+    """Say what the figures were measured on."""
+    cpu = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        cpu = next((line.partition(": ")[2] for line in lines if line.startswith("model name")), cpu)
+    packages = ("gymnasium", "numpy", "gym-sokoban", "agentgym-suite")
+    return {
+        "cpu": f"{cpu}, {os.cpu_count()} cores, one used",
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        **{name: version(name) for name in packages},
+    }
+
+
+def markdown(rows: list[Row], memory: dict[str, float], about: dict[str, str], command: str) -> str:
+    """Write the tables."""
+    lines = [
+        "# Speed of Sokoban",
+        "",
+        f"`{command}` on {about['cpu']}; "
+        + ", ".join(f"{name} {value}" for name, value in about.items() if name not in ("cpu", "system"))
+        + ".",
+        "",
+        "6x6 rooms with one box, random valid actions, at most 120 steps; resets are part of the time. Median",
+        "and quartiles over rounds; a ratio compares contestants within a round.",
+        "",
+        "| discipline | contestant | median | quartiles | agentgym is faster by |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        low, high = row.quartiles
+        ratio = (
+            ""
+            if row.ratio is None or row.ratio_quartiles is None
+            else (f"{row.ratio:,.3g} ({row.ratio_quartiles[0]:,.3g} to {row.ratio_quartiles[1]:,.3g})")
+        )
+        lines.append(
+            f"| {row.discipline} | {row.contestant} | {row.median:,.0f} {row.unit} | {low:,.0f} to {high:,.0f} | {ratio} |"
+        )
+    lines += [
+        "",
+        "| memory for each further environment | bytes |",
+        "|---|---|",
+        *(f"| {name} | {size:,.0f} |" for name, size in memory.items()),
+        "",
+        "The array form hands out rewards, both masks and boards, the full contract strings, infos and state",
+        "hashes as well. gym-sokoban makes a new room at every reset; agentgym draws one from its bank.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Measure everything and write results.json and results.md beside this file."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.sokoban", description=main.__doc__)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=0.2, help="of each contestant in a round")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder of the results")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")  # gym-sokoban's
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    rows = []
+    for discipline in track(disciplines(), "measuring", console=console, disable=not console.is_terminal):
+        rows += measure(discipline, options.rounds, options.seconds)
+    memory = memory_per_environment()
+    about = machine()
+    command = f"python -m benchmarks.speed.sokoban --rounds {options.rounds} --seconds {options.seconds}"
+    record = {
+        "command": command,
+        "machine": about,
+        "rows": [asdict(row) for row in rows],
+        "memory_bytes": memory,
+    }
+    text = markdown(rows, memory, about, command)
+    (options.out / "results.json").write_text(json.dumps(record, indent=2) + "\n")
+    (options.out / "results.md").write_text(text)
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
