@@ -74,9 +74,10 @@ def info_rows(infos: Infos, n: int) -> list[dict[str, Any]]:
 def with_masks(infos: Infos, n: int) -> dict[str, Any]:
     """Add to every column of n rows the mask ``_key`` that Gymnasium keeps beside it, all True."""
     masked: dict[str, Any] = {}
-    for key, column in infos.items():
+    masks = np.ones((len(infos), n), dtype=np.bool_)  # one allocation: this is on every step's way
+    for mask, (key, column) in zip(masks, infos.items(), strict=True):
         masked[key] = column
-        masked["_" + key] = np.ones(n, dtype=np.bool_)
+        masked["_" + key] = mask
     return masked
 
 
