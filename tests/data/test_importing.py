@@ -103,7 +103,7 @@ def test_a_full_disk_leaves_nothing(upstream, folder, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(importing.os, "fsync", full)
-    with pytest.raises(UsageError, match="cannot import boxoban: .*sokoban: No space left on device; free"):
+    with pytest.raises(UsageError, match="sokoban: No space left on device; free space"):
         import_data("boxoban", upstream, progress=quiet)
     assert os.listdir(folder.parent) == []
 
