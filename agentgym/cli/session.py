@@ -79,7 +79,9 @@ class Session:
         elif word == ":undo":
             self._undo()
         elif word == ":task":
-            self._start(rest.strip() or None)
+            if not rest.strip():
+                raise UsageError("name a task: :task ID")
+            self._start(rest.strip())
         elif word.startswith(":"):
             raise UsageError(f"unknown command {word}; ? lists them")
         elif not line:
