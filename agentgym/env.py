@@ -168,16 +168,16 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
         Raises:
             UsageError: unknown option or task.
         """
+        options = options or {}
+        unknown = set(options) - set(RESET_OPTIONS)
+        if unknown:
+            raise UsageError(
+                f"unknown reset option {sorted(unknown)[0]!r}; known: {', '.join(RESET_OPTIONS)}"
+            )
+        key = options.get("task")
+        named = None if key is None else self.tasks.find(key)
         super().reset(seed=seed)
-        key = None
-        if options:
-            unknown = set(options) - set(RESET_OPTIONS)
-            if unknown:
-                raise UsageError(
-                    f"unknown reset option {sorted(unknown)[0]!r}; known: {', '.join(RESET_OPTIONS)}"
-                )
-            key = options.get("task")
-        self._begin(self.tasks.draw(self.np_random) if key is None else self.tasks.find(key))
+        self._begin(self.tasks.draw(self.np_random) if named is None else named)
         return self._observe(), self._info()
 
     @final

@@ -110,7 +110,8 @@ class TaskSet(Sequence[Task], ABC):
         Raises:
             UsageError: the split has no such task.
         """
-        index = self._index(key)
+        given: object = key  # options of reset pass what they were given
+        index = self._index(key) if isinstance(given, str) else None
         if index is None:
             raise UsageError(
                 f"no task {key!r} in split {self.split!r} ({len(self)} tasks); "
@@ -123,10 +124,12 @@ class TaskSet(Sequence[Task], ABC):
         return self._make(int(rng.integers(len(self))))
 
     def verify(self) -> None:
-        """Re-derive every id from its task's content.
+        """Go through all tasks and check that each is found under its own id.
+
+        Sets that are stored, rather than made anew from their content, also derive the ids again.
 
         Raises:
-            UsageError: an id does not follow from the content.
+            UsageError: an id leads to another task, or does not follow from the content.
         """
         for i, task in enumerate(self):
             if self._index(task.id) != i:

@@ -15,6 +15,7 @@ class CorridorEnv(AgentEnv[str]):
     """Reach the last of n cells; ``fall`` ends the episode, a step to the right pays at random."""
 
     suite = "corridor"
+    splits = ("train", "test")
     default_max_steps = 12
 
     def __init__(self, *, split="train", dataset="builtin", max_steps=None, render_mode=None):

@@ -19,7 +19,7 @@ from agentgym.checking import (
 )
 from agentgym.checking.evidence import factory, first_difference, run
 from tests.corridor import CorridorEnv, CorridorVectorEnv
-from tests.defective import defects, splits_are_disjoint
+from tests.defective import defects
 
 DEFECTS = [
     defect
@@ -35,7 +35,7 @@ DEFECTS = [
 
 @pytest.mark.parametrize("subject", [CorridorEnv, CorridorEnv(), lambda **options: CorridorEnv(**options)])
 def test_a_sound_environment_passes(subject):
-    check_agent_env(subject, splits=("train", "test"))
+    check_agent_env(subject)
 
 
 def test_a_sound_vector_environment_passes():
@@ -67,12 +67,12 @@ def test_a_defect_is_caught(check, broken, message):
         run((check,), factory(broken) if single else broken)
     assert "\n" not in str(caught.value)
     with pytest.raises(ContractError):
-        check_agent_env(broken, splits=("train", "test")) if single else check_agent_vector_env(broken)
+        check_agent_env(broken) if single else check_agent_vector_env(broken)
 
 
 def test_every_check_can_fail():
     refused = {check for check, _, _ in DEFECTS}
-    checks = {*interface.CHECKS, *steps.CHECKS, *states.CHECKS, *vector.CHECKS, splits_are_disjoint}
+    checks = {*interface.CHECKS, *steps.CHECKS, *states.CHECKS, *vector.CHECKS}
     assert checks - refused == {interface.check_gymnasium}, "the one left out is tested below"
 
 

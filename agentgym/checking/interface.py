@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -75,10 +75,10 @@ def check_tasks(make: Make) -> None:
         require(pickle.loads(pickle.dumps(task)) == task, f"task {task.id} changes when pickled")
 
 
-def check_splits_are_disjoint(make: Make, splits: Sequence[str]) -> None:
-    """No content is in two splits."""
+def check_splits_are_disjoint(make: Make) -> None:
+    """No content is in two of the splits that the class names."""
     owner: dict[str, str] = {}
-    for split in splits:
+    for split in make().splits:
         for task in itertools.islice(make(split=split).tasks, TASKS):
             content = task.id.partition("-")[0]
             other = owner.setdefault(content, split)
@@ -112,10 +112,15 @@ def check_step_limit_is_an_option(make: Make) -> None:
 def check_bad_options(make: Make) -> None:
     """An unknown option, task or constructor value is a one-line UsageError."""
     env = make()
+    begin(env)
+    before = env.snapshot()
     with expect(UsageError, "an unknown reset option"):
-        env.reset(options={"no such option": 1})
+        env.reset(seed=1, options={"no such option": 1})
     with expect(UsageError, "an unknown task"):
-        env.reset(options={"task": "no such task"})
+        env.reset(seed=1, options={"task": "no such task"})
+    with expect(UsageError, "a task that is no string"):
+        env.reset(seed=1, options={"task": ["no such task"]})
+    require_equal(env.snapshot(), before, "a refused reset changed the episode")
     for option in ("split", "dataset"):
         with expect(UsageError, f"{option}='no such value'"):
             make(**{option: "no such value"})
@@ -174,6 +179,7 @@ def _oracle_wins(env: AgentEnv[Any], number: int, task: Task) -> bool:
 CHECKS: tuple[Callable[[Make], None], ...] = (
     check_declarations,
     check_tasks,
+    check_splits_are_disjoint,
     check_step_limit_is_an_option,
     check_bad_options,
     check_rendering,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from agentgym.checking import interface, states, steps
@@ -10,17 +9,14 @@ from agentgym.checking.evidence import Make, factory, run
 from agentgym.env import AgentEnv
 
 
-def check_agent_env(subject: str | AgentEnv[Any] | Make, *, splits: Sequence[str] = ()) -> None:
+def check_agent_env(subject: str | AgentEnv[Any] | Make) -> None:
     """Check every promise of the environment contract.
 
     Args:
         subject: a registered id, an environment, or a class or function that takes the constructor's
             keyword arguments and returns one.
-        splits: names of splits whose tasks must be disjoint.
 
     Raises:
         ContractError: a promise is broken; the message is one line that says which, and how.
     """
-    make = factory(subject)
-    run((*steps.CHECKS, *states.CHECKS, *interface.CHECKS), make)
-    interface.check_splits_are_disjoint(make, splits)
+    run((*steps.CHECKS, *states.CHECKS, *interface.CHECKS), factory(subject))

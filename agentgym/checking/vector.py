@@ -275,6 +275,7 @@ def check_bad_use(make: MakeVector) -> None:
         mistakes: dict[str, Callable[[], Any]] = {
             "too few actions": lambda: envs.step(("",)),
             "one string for all actions": lambda: envs.step("a" * SLOTS),
+            "no slot": lambda: envs.step_at([], []),
             "a slot named twice": lambda: envs.step_at([0, 0], ["", ""]),
             "a slot that does not exist": lambda: envs.step_at([SLOTS], [""]),
             "an unknown reset option": lambda: envs.reset(options={"no such option": 1}),

@@ -387,6 +387,8 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _check_slots(self, slots: Sequence[int]) -> list[int]:
         chosen = [int(i) for i in slots]
+        if not chosen:
+            raise UsageError("no slot is named: give at least one")
         if len(set(chosen)) != len(chosen):
             raise UsageError(f"slots must be different, got {chosen}")
         for i in chosen:

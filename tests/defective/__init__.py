@@ -1,7 +1,5 @@
 """Environments with one defect each, and the check that must refuse each."""
 
-from agentgym.checking.interface import check_splits_are_disjoint
-
 
 def breaks(check, message):
     """Note on a broken class which check must refuse it, and what that check must say."""
@@ -21,8 +19,3 @@ def defects(module):
         for each in classes
         if each.__module__ == module.__name__
     ]
-
-
-def splits_are_disjoint(make):
-    """Check the splits of the test corridor."""
-    check_splits_are_disjoint(make, ("train", "test"))

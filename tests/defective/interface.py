@@ -11,7 +11,7 @@ from agentgym.checking import (
 from agentgym.tasks import ListTaskSet, Task
 from agentgym.types import Completion
 from tests.corridor import CorridorEnv
-from tests.defective import breaks, splits_are_disjoint
+from tests.defective import breaks
 
 
 @breaks(interface.check_declarations, "`suite` must be a name")
@@ -85,7 +85,7 @@ class FreeIds(OwnTasks):
         return ListTaskSet("train", [Task("one", 1, "first")], dataset="builtin", suite="corridor")
 
 
-@breaks(splits_are_disjoint, "is in split 'test' and in split 'train'")
+@breaks(interface.check_splits_are_disjoint, "is in split 'test' and in split 'train'")
 class OverlappingSplits(CorridorEnv):
     def __init__(self, *, split="train", **options):
         super().__init__(split="train" if split == "test" else split, **options)
