@@ -12,14 +12,12 @@ import contextlib
 import copy
 import io
 import json
-import os
-import platform
 import time
 import tracemalloc
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +33,7 @@ from agentgym.envs.sokoban.env import SokobanEnv, VisualSokobanEnv
 from agentgym.envs.sokoban.generator import Config
 from agentgym.envs.sokoban.tiles import TileSize, draw
 from agentgym.envs.sokoban.vector import SokobanVectorEnv, VisualSokobanVectorEnv
+from benchmarks.speed.report import Row, machine, markdown
 
 NAMES = [action.name for action in ACTIONS["agent"]]
 MAX_STEPS = 120
@@ -45,27 +44,12 @@ Run = Callable[[float], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One contestant's result in one discipline."""
-
-    discipline: str
-    contestant: str
-    unit: str
-    median: float
-    quartiles: tuple[float, float]
-    """25 % and 75 % of the rounds."""
-    ratio: float | None
-    """Median over rounds of this project's figure by the contestant's; None for the project itself."""
-    ratio_quartiles: tuple[float, float] | None
-
-
-@dataclass(frozen=True, slots=True)
 class Discipline:
     """What is measured: the project's contestant first, then those it is compared with."""
 
     name: str
     unit: str
-    contestants: dict[str, Callable[[], Run]]
+    contestants: Mapping[str, Callable[[], Run]]
 
 
 def timed(once: Callable[[], int]) -> Run:
@@ -112,6 +96,11 @@ def batched(envs: gymnasium.vector.VectorEnv[Any, Any, Any]) -> Run:
         return len(plan) * envs.num_envs
 
     return timed(once)
+
+
+def native(form: type[SokobanVectorEnv], num: int, **options: Any) -> Run:
+    """Step this project's vector environment."""
+    return batched(form(num, **options))
 
 
 def arrays(num: int, tile_size: TileSize | None = None) -> Run:
@@ -242,20 +231,23 @@ def peer_copies() -> Run:
     return timed(once)
 
 
-class PeerAdapter(gymnasium.Env[Any, int]):
+class PeerAdapter(gymnasium.Env[Any, Any]):
     """gym-sokoban without rendering, as Gymnasium wants it."""
 
     observation_space = gymnasium.spaces.Box(0, 5, (6, 6), dtype=np.int64)
     action_space = gymnasium.spaces.Discrete(9)
 
     def __init__(self) -> None:
+        """Make a room."""
         self._peer = make_peer(None)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Make a new room; the peer takes no seed."""
         quiet_reset(self._peer)
         return self._peer.room_state.copy(), {}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Play one of its nine actions."""
         _, reward, done, info = self._peer.step(int(action))
         won = bool(info.get("all_boxes_on_target", False))
         return self._peer.room_state.copy(), reward, won, done and not won, {}
@@ -280,52 +272,27 @@ def peer_batched(num: int) -> Run:
 
 def disciplines() -> list[Discipline]:
     """Return everything that is measured in rounds."""
-    sokoban, visual = "agentgym/Sokoban-v0", "agentgym/VisualSokoban-v0"
+    unrendered = partial(peer_steps, None)
     found = [
         Discipline(
             "single environment",
             "steps/s",
-            {
-                "agentgym": lambda: single(SokobanEnv),
-                "gym-sokoban, unrendered": lambda: peer_steps(None),
-            },
+            {"agentgym": partial(single, SokobanEnv), "gym-sokoban, unrendered": unrendered},
         )
     ]
     for num in (1, 64, 1024):
-        rivals: dict[str, Callable[[], Run]] = {
-            "agentgym": lambda num=num: batched(SokobanVectorEnv(num)),
-            "agentgym under SyncVectorEnv": lambda num=num: sync(sokoban, num),
+        full: dict[str, Callable[[], Run]] = {
+            "agentgym": partial(native, SokobanVectorEnv, num),
+            "agentgym under SyncVectorEnv": partial(sync, "agentgym/Sokoban-v0", num),
         }
-        if num < 1024:
-            rivals["gym-sokoban under SyncVectorEnv, unrendered"] = lambda num=num: peer_batched(num)
-        found.append(Discipline(f"full contract, N = {num}", "board-steps/s", rivals))
-        rivals = {
-            "agentgym": lambda num=num: arrays(num),
-            "gym-sokoban, unrendered": lambda: peer_steps(None),
-        }
-        found.append(Discipline(f"arrays, N = {num}", "board-steps/s", rivals))
-    for size, mode in ((16, "rgb_array"), ("tiny", "tiny_rgb_array")):
-        label = "16 px" if size == 16 else "tiny"
-        for num in (1, 64):
-            rivals = {
-                "agentgym": lambda num=num, size=size: arrays(num, size),
-                "gym-sokoban": lambda mode=mode: peer_steps(mode),
-            }
-            found.append(Discipline(f"arrays and pictures {label}, N = {num}", "board-steps/s", rivals))
-            rivals = {
-                "agentgym": lambda num=num, size=size: batched(VisualSokobanVectorEnv(num, tile_size=size)),
-                "agentgym under SyncVectorEnv": lambda num=num, size=size: sync(visual, num, tile_size=size),
-                "gym-sokoban": lambda mode=mode: peer_steps(mode),
-            }
-            found.append(
-                Discipline(f"full contract and pictures {label}, N = {num}", "board-steps/s", rivals)
-            )
-        rivals = {
-            "agentgym": lambda size=size: single(lambda: VisualSokobanEnv(tile_size=size)),
-            "gym-sokoban": lambda mode=mode: peer_steps(mode),
-        }
-        found.append(Discipline(f"single environment and pictures {label}", "steps/s", rivals))
-    found += [
+        if num < 1024:  # a thousand of its resets take seconds
+            full["gym-sokoban under SyncVectorEnv, unrendered"] = partial(peer_batched, num)
+        found.append(Discipline(f"full contract, N = {num}", "board-steps/s", full))
+        plain = {"agentgym": partial(arrays, num), "gym-sokoban, unrendered": unrendered}
+        found.append(Discipline(f"arrays, N = {num}", "board-steps/s", plain))
+    found += [*pictures(16, "rgb_array"), *pictures("tiny", "tiny_rgb_array")]
+    return [
+        *found,
         Discipline(
             "seeded reset from the bank", "resets/s", {"agentgym": seeded_resets, "gym-sokoban": peer_resets}
         ),
@@ -335,7 +302,29 @@ def disciplines() -> list[Discipline]:
             {"agentgym": snapshots, "gym-sokoban, deepcopy without going back": peer_copies},
         ),
     ]
-    return found
+
+
+def pictures(size: TileSize, mode: str) -> list[Discipline]:
+    """Return what is measured with pictures of one tile size; ``mode`` is gym-sokoban's name for it."""
+    label = size if size == "tiny" else f"{size} px"
+    peer = partial(peer_steps, mode)
+    found = []
+    for num in (1, 64):
+        forms: dict[str, dict[str, Callable[[], Run]]] = {
+            "arrays": {"agentgym": partial(arrays, num, size)},
+            "full contract": {
+                "agentgym": partial(native, VisualSokobanVectorEnv, num, tile_size=size),
+                "agentgym under SyncVectorEnv": partial(
+                    sync, "agentgym/VisualSokoban-v0", num, tile_size=size
+                ),
+            },
+        }
+        for form, ours in forms.items():
+            name = f"{form} and pictures {label}, N = {num}"
+            found.append(Discipline(name, "board-steps/s", {**ours, "gym-sokoban": peer}))
+    alone = partial(single, partial(VisualSokobanEnv, tile_size=size))
+    name = f"single environment and pictures {label}"
+    return [*found, Discipline(name, "steps/s", {"agentgym": alone, "gym-sokoban": peer})]
 
 
 def measure(discipline: Discipline, rounds: int, seconds: float) -> list[Row]:
@@ -384,7 +373,7 @@ def memory_per_environment() -> dict[str, float]:
         del one, many
         return (large - small) / more
 
-    def native(num: int) -> Any:
+    def slots(num: int) -> Any:
         envs = SokobanVectorEnv(num)
         envs.reset(seed=0)
         return envs
@@ -395,65 +384,10 @@ def memory_per_environment() -> dict[str, float]:
         return envs
 
     return {
-        "agentgym": extra(native, 1023),
+        "agentgym": extra(slots, 1023),
         "agentgym under SyncVectorEnv": extra(under_sync, 1023),
         "gym-sokoban": extra(lambda num: [make_peer(None) for _ in range(num)], 31),
     }
-
-
-# ---- report ----------------------------------------------------------------------------------
-
-
-def machine() -> dict[str, str]:
-    """Say what the figures were measured on."""
-    cpu = platform.processor() or platform.machine()
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        cpu = next((line.partition(": ")[2] for line in lines if line.startswith("model name")), cpu)
-    packages = ("gymnasium", "numpy", "gym-sokoban", "agentgym-suite")
-    return {
-        "cpu": f"{cpu}, {os.cpu_count()} cores, one used",
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        **{name: version(name) for name in packages},
-    }
-
-
-def markdown(rows: list[Row], memory: dict[str, float], about: dict[str, str], command: str) -> str:
-    """Write the tables."""
-    lines = [
-        "# Speed of Sokoban",
-        "",
-        f"`{command}` on {about['cpu']}; "
-        + ", ".join(f"{name} {value}" for name, value in about.items() if name not in ("cpu", "system"))
-        + ".",
-        "",
-        "6x6 rooms with one box, random valid actions, at most 120 steps; resets are part of the time. Median",
-        "and quartiles over rounds; a ratio compares contestants within a round.",
-        "",
-        "| discipline | contestant | median | quartiles | agentgym is faster by |",
-        "|---|---|---|---|---|",
-    ]
-    for row in rows:
-        low, high = row.quartiles
-        ratio = (
-            ""
-            if row.ratio is None or row.ratio_quartiles is None
-            else (f"{row.ratio:,.3g} ({row.ratio_quartiles[0]:,.3g} to {row.ratio_quartiles[1]:,.3g})")
-        )
-        lines.append(
-            f"| {row.discipline} | {row.contestant} | {row.median:,.0f} {row.unit} | {low:,.0f} to {high:,.0f} | {ratio} |"
-        )
-    lines += [
-        "",
-        "| memory for each further environment | bytes |",
-        "|---|---|",
-        *(f"| {name} | {size:,.0f} |" for name, size in memory.items()),
-        "",
-        "The array form hands out rewards, both masks and boards, the full contract strings, infos and state",
-        "hashes as well. gym-sokoban makes a new room at every reset; agentgym draws one from its bank.",
-    ]
-    return "\n".join(lines) + "\n"
 
 
 def main() -> int:

@@ -1,0 +1,75 @@
+"""How speed results are written down: one record for machines and people."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+PACKAGES = ("gymnasium", "numpy", "gym-sokoban", "agentgym-suite")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One contestant's result in one discipline."""
+
+    discipline: str
+    contestant: str
+    unit: str
+    median: float
+    quartiles: tuple[float, float]
+    """25 % and 75 % of the rounds."""
+    ratio: float | None
+    """Median over rounds of this project's figure by the contestant's; None for the project itself."""
+    ratio_quartiles: tuple[float, float] | None
+
+
+def machine() -> dict[str, str]:
+    """Say what the figures were measured on."""
+    cpu = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        cpu = next((line.partition(": ")[2] for line in lines if line.startswith("model name")), cpu)
+    return {
+        "cpu": f"{cpu}, {os.cpu_count()} cores, one used",
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        **{name: version(name) for name in PACKAGES},
+    }
+
+
+def markdown(rows: list[Row], memory: dict[str, float], about: dict[str, str], command: str) -> str:
+    """Write the tables."""
+    versions = ", ".join(f"{name} {about[name]}" for name in ("python", *PACKAGES))
+    lines = [
+        "# Speed of Sokoban",
+        "",
+        f"`{command}` on {about['cpu']}; {versions}.",
+        "",
+        "6x6 rooms with one box, random valid actions, at most 120 steps; resets are part of the time.",
+        "Median and quartiles over rounds; a ratio compares contestants within a round.",
+        "",
+        "| discipline | contestant | median | quartiles | agentgym is faster by |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        low, high = row.quartiles
+        ratio = ""
+        if row.ratio is not None and row.ratio_quartiles is not None:
+            least, most = row.ratio_quartiles
+            ratio = f"{row.ratio:,.3g} ({least:,.3g} to {most:,.3g})"
+        figure = f"{row.median:,.0f} {row.unit} | {low:,.0f} to {high:,.0f}"
+        lines.append(f"| {row.discipline} | {row.contestant} | {figure} | {ratio} |")
+    lines += [
+        "",
+        "| memory for each further environment | bytes |",
+        "|---|---|",
+        *(f"| {name} | {size:,.0f} |" for name, size in memory.items()),
+        "",
+        "The array form hands out rewards, both masks and boards, the full contract strings, infos and state",
+        "hashes as well. gym-sokoban makes a new room at every reset; agentgym draws one from its bank.",
+    ]
+    return "\n".join(lines) + "\n"
