@@ -1,0 +1,193 @@
+"""One ALFWorld game, compiled: states are integers, actions are a few operations on their bits."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from agentgym.envs.alfworld.goal import compile_goal
+from agentgym.envs.alfworld.grammar import parse_grammar
+from agentgym.envs.alfworld.grounding import Grounding, Objects, Test, ground
+from agentgym.envs.alfworld.operations import Operation, OperationCompiler, selector
+from agentgym.envs.alfworld.pddl import Domain, Fact, parse_domain, parse_problem
+from agentgym.envs.alfworld.planes import Planes, union
+from agentgym.envs.alfworld.sentences import Text, TextCompiler, support, write
+from agentgym.envs.alfworld.vocabulary import Vocabulary
+from agentgym.types import UsageError
+
+HISTORY = frozenset({"checked", "examined", "wasinreceptacle"})
+"""Predicates that record what an agent has done; they are no part of the physical state."""
+
+MEMO_LIMIT = 4096
+"""Entries kept of what can be done, per place; then the memory starts afresh."""
+
+
+class Choices(NamedTuple):
+    """What can be done in a state."""
+
+    commands: tuple[str, ...]
+    """Sorted."""
+    operations: Mapping[str, Operation]
+    """By command."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The operations of one value of the selector, and what is remembered of them."""
+
+    operations: tuple[Operation, ...]
+    relevant: int
+    """Bits any of their tests looks at, but for the selector's."""
+    memo: dict[int, Choices]
+
+
+_Operator: TypeAlias = tuple[str, tuple[str, ...], list[Test]]
+
+
+class Game:
+    """A compiled game; shared by all its episodes and never changed by them."""
+
+    def __init__(self, domain_text: str, grammar_text: str, problem_text: str):
+        """Compile a game.
+
+        Raises:
+            UsageError: a construct outside the language, named.
+        """
+        domain = parse_domain(domain_text)
+        problem = parse_problem(problem_text)
+        self.objects = Objects(domain, problem)
+        self.grammar = parse_grammar(grammar_text)
+        grounding = ground(domain, problem, self.objects)
+        self.planes = Planes(domain, grounding)
+        self.initial = self.planes.start(problem.init)
+        self.vocabulary = Vocabulary(self.planes, self.objects, problem.init)
+        self._goal = compile_goal(problem.goal, self.planes, self.vocabulary, self.objects)
+        self._physical = self.planes.mask(f for f in self.planes.fluents if f[0] not in HISTORY)
+        self._physical_bytes = (self.planes.width + 7) // 8
+        self._compiler = TextCompiler(self.grammar, self.vocabulary)
+        self._operations = OperationCompiler(domain, self.planes, self.objects)
+        self._feedbacks: dict[tuple[str, tuple[str, ...]], tuple[Text, int, dict[int, str]]] = {}
+        self._parameters = {schema.name: schema.parameters for schema in domain.schemas}
+        self._sort_operators(grounding, domain)
+
+    # ---- play ------------------------------------------------------------------------------
+
+    def choices(self, state: int) -> Choices:
+        """Return what can be done in a state."""
+        at = state & self._selector
+        place = self._places.get(at)
+        if place is None:
+            place = self._places[at] = self._compile_place(at)
+        key = state & place.relevant
+        found = place.memo.get(key)
+        if found is None:
+            if len(place.memo) >= MEMO_LIMIT:
+                place.memo.clear()
+            found = place.memo[key] = _choose(place.operations, state)
+        return found
+
+    def apply(self, state: int, operation: Operation) -> int:
+        """Return the state after an operation that applies."""
+        after = state & operation.keep | operation.set
+        for looked_at, wanted, keep, became in operation.conditional:
+            if state & looked_at == wanted:
+                after = after & keep | became
+        return after
+
+    def feedback(self, operation: Operation, state: int) -> str:
+        """Return the sentence that answers an operation, in the state after it."""
+        key = (operation.schema, operation.objects)
+        known = self._feedbacks.get(key)
+        if known is None:
+            text = self._compile(self.grammar.actions[operation.schema].feedback, *key)
+            known = self._feedbacks[key] = (text, support(text), {})
+        text, looked_at, memo = known
+        seen = state & looked_at
+        sentence = memo.get(seen)
+        if sentence is None:
+            if len(memo) >= MEMO_LIMIT:
+                memo.clear()
+            sentence = memo[seen] = write(text, state)
+        return sentence
+
+    def intro(self) -> str:
+        """Return the first observation."""
+        return write(self._compiler.compile("#intro#", {}), self.initial)
+
+    def won(self, state: int) -> bool:
+        """Return whether the goal holds."""
+        return any(state & (needs | forbids) == needs for needs, forbids in self._goal)
+
+    def progress(self, state: int) -> float:
+        """Return the largest fraction of goal conditions met by any choice of objects, in [0, 1]."""
+        best = 0.0
+        for needs, forbids in self._goal:
+            total = needs.bit_count() + forbids.bit_count()
+            met = (state & needs).bit_count() + (forbids & ~state).bit_count()
+            best = max(best, met / total if total else 1.0)
+        return best
+
+    def physical(self, state: int) -> bytes:
+        """Return the physical state as bytes, for hashing; bits are in the order of `Planes.fluents`."""
+        return (state & self._physical).to_bytes(self._physical_bytes, "little")
+
+    # ---- what the game is made of ------------------------------------------------------------
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Object id -> the name that sentences use."""
+        return self.vocabulary.names
+
+    @property
+    def goal(self) -> tuple[tuple[int, int], ...]:
+        """Alternatives of (bits that must be set, bits that must not); empty when none is reachable."""
+        return self._goal
+
+    def facts(self, state: int) -> set[Fact]:
+        """Return every fact of a state as the real engine lists them."""
+        return self.planes.facts(state)
+
+    # ---- compilation -------------------------------------------------------------------------
+
+    def _compile(self, template: str, schema: str, objects: tuple[str, ...]) -> Text:
+        placeholders = ((name.lstrip("?"), kind) for name, kind in self._parameters[schema])
+        return self._compiler.compile(template, dict(zip(placeholders, objects, strict=True)))
+
+    def _sort_operators(self, grounding: Grounding, domain: Domain) -> None:
+        """Sort operators by the atom of the selector that they need: most apply in one place only."""
+        predicate = selector(domain, self.initial, self.planes.truth)
+        bits = {fact: bit for fact, bit in self.planes.truth.items() if fact[0] == predicate}
+        self._selector = union(bits.values())
+        self._operators: dict[int, list[_Operator]] = defaultdict(list)
+        for (schema, objects), tests in grounding.operators.items():
+            places = {bits[fact] for needs, _ in tests for fact in needs if fact in bits}
+            everywhere = len(places) != 1 or any(bits.keys().isdisjoint(needs) for needs, _ in tests)
+            self._operators[0 if everywhere else places.pop()].append((schema, objects, tests))
+        self._places: dict[int, _Place] = {}
+
+    def _compile_place(self, at: int) -> _Place:
+        operators = [*self._operators.get(at, ()), *(self._operators.get(0, ()) if at else ())]
+        operations = tuple(o for operator in operators if (o := self._operation(*operator)) is not None)
+        looked_at = union(bits for operation in operations for bits, _ in operation.tests)
+        return _Place(operations, looked_at & ~self._selector, {})
+
+    def _operation(self, schema: str, objects: tuple[str, ...], tests: Sequence[Test]) -> Operation | None:
+        action = self.grammar.actions.get(schema)
+        if action is None:
+            return None
+        command = self._compile(action.template, schema, objects)
+        if support(command):
+            raise UsageError(f"unknown construct in a grammar: the command of {schema} depends on the state")
+        return self._operations.compile(write(command, self.initial), schema, objects, tests)
+
+
+def _choose(operations: Sequence[Operation], state: int) -> Choices:
+    found: dict[str, Operation] = {}
+    for operation in operations:
+        for looked_at, wanted in operation.tests:
+            if state & looked_at == wanted:
+                found.setdefault(operation.command, operation)
+                break
+    return Choices(tuple(sorted(found)), found)

@@ -1,0 +1,226 @@
+"""Compile a grammar's texts against one game.
+
+Queries are the only thing in a text that looks at the state, and for one game the atoms that could
+ever answer them are known. So a text is compiled once into alternatives guarded by bit masks: writing
+it in a given state is a few tests, and no fact is searched for.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from agentgym.envs.alfworld.grammar import Call, Grammar, Listing, Part, Value, Words, parse_query, parse_text
+from agentgym.envs.alfworld.pddl import Fact
+from agentgym.envs.alfworld.planes import union
+from agentgym.envs.alfworld.vocabulary import Vocabulary
+from agentgym.types import UsageError
+
+Bindings: TypeAlias = Mapping[tuple[str, str], str]
+"""(placeholder, type) -> object."""
+
+Text: TypeAlias = "str | Joined | Choice | Enumeration"
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Texts one after the other."""
+
+    parts: tuple[Text, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The first text one of whose masks is contained in the state; an empty mask always is."""
+
+    options: tuple[tuple[tuple[int, ...], Text], ...]
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Enumeration:
+    """The texts whose masks are contained in the state, in order."""
+
+    rows: tuple[tuple[int, Text], ...]
+    separators: tuple[Text, Text, Text] | None
+    """For none, between, and before the last; None for plain repetition."""
+
+
+def write(text: Text, state: int) -> str:
+    """Write a compiled text in a state.
+
+    Args:
+        text: the compiled text.
+        state: bit mask of the atoms that hold.
+    """
+    match text:
+        case str():
+            return text
+        case Joined(parts):
+            return "".join([write(part, state) for part in parts])
+        case Choice(options, rule):
+            for masks, option in options:
+                for mask in masks:
+                    if state & mask == mask:
+                        return write(option, state)
+            raise UsageError(f"no production of the grammar's rule {rule!r} applies")
+        case Enumeration(rows, separators):
+            found = [write(row, state) for mask, row in rows if state & mask == mask]
+            if separators is None:
+                return "".join(found)
+            none, between, last = separators
+            if not found:
+                return write(none, state)
+            if len(found) == 1:
+                return found[0]
+            return write(between, state).join(found[:-1]) + write(last, state) + found[-1]
+
+
+def support(text: Text) -> int:
+    """Return the mask of all atoms a compiled text looks at."""
+    match text:
+        case str():
+            return 0
+        case Joined(parts):
+            return union(support(part) for part in parts)
+        case Choice(options, _):
+            return union(union(masks) | support(option) for masks, option in options)
+        case Enumeration(rows, separators):
+            own = union(mask | support(row) for mask, row in rows)
+            return own | union(support(part) for part in separators or ())
+
+
+_MAX_DEPTH = 50
+
+
+class TextCompiler:
+    """Compiles texts against one game."""
+
+    def __init__(self, grammar: Grammar, vocabulary: Vocabulary):
+        """Keep the grammar and the game's vocabulary."""
+        self._grammar, self._vocabulary = grammar, vocabulary
+
+    def compile(self, text: str, bindings: Bindings) -> Text:
+        """Compile a text whose placeholders are bound to objects.
+
+        Raises:
+            UsageError: an unknown rule or construct, or rules that never end.
+        """
+        return self._text(text, bindings, 0)
+
+    def _text(self, text: str, bindings: Bindings, depth: int) -> Text:
+        if depth > _MAX_DEPTH:
+            raise UsageError(f"the grammar's rules never end: {text!r:.60}")
+        return _sequence([self._part(part, bindings, depth) for part in parse_text(text)])
+
+    def _part(self, part: Part, bindings: Bindings, depth: int) -> Text:
+        match part:
+            case Words(words):
+                return words
+            case Value(code):
+                return self._evaluate(code, bindings)
+            case Call(rule):
+                return self._call(rule, bindings, depth)
+            case Listing(inner, query, is_list):
+                answers = self._answers(query, bindings) if query else [(0, bindings)]
+                rows = tuple((mask, self._part(inner, wider, depth)) for mask, wider in answers)
+                if not is_list:
+                    return Enumeration(rows, None)
+                names = ("list_empty", "list_separator", "list_last_separator")
+                none, between, last = (self._call(name, bindings, depth) for name in names)
+                return Enumeration(rows, (none, between, last))
+
+    def _call(self, rule: str, bindings: Bindings, depth: int) -> Text:
+        productions = self._grammar.rules.get(rule)
+        if productions is None:
+            raise UsageError(f"the grammar has no rule {rule!r}")
+        options: list[tuple[tuple[int, ...], Text]] = []
+        for production in productions:
+            masks = self._masks(production.condition, bindings)
+            if masks:
+                options.append((masks, self._text(production.text, bindings, depth + 1)))
+            if masks == (0,):
+                break
+        if len(options) == 1 and options[0][0] == (0,):
+            return options[0][1]
+        return Choice(tuple(options), rule)
+
+    def _masks(self, condition: str, bindings: Bindings) -> tuple[int, ...]:
+        """Return the bits of each answer to a condition; only (0,) when it always holds."""
+        if not condition:
+            return (0,)
+        masks = tuple(dict.fromkeys(mask for mask, _ in self._answers(condition, bindings)))
+        return (0,) if 0 in masks else masks
+
+    def _answers(self, query: str, bindings: Bindings) -> Iterator[tuple[int, Bindings]]:
+        """Yield (mask, wider bindings) for every answer the query could ever have, in order.
+
+        Different placeholders never stand for one object.
+        """
+        atoms = parse_query(query)
+
+        def extend(k: int, mask: int, known: dict[tuple[str, str], str]) -> Iterator[tuple[int, Bindings]]:
+            if k == len(atoms):
+                yield mask, known
+                return
+            predicate, placeholders = atoms[k]
+            bound = tuple(known.get(p) for p in placeholders)
+            for fact, bit in self._vocabulary.candidates(predicate, bound):
+                wider = self._bind(placeholders, fact, known)
+                if wider is not None:
+                    yield from extend(k + 1, mask | bit, wider)
+
+        yield from extend(0, 0, dict(bindings))
+
+    def _bind(
+        self, placeholders: tuple[tuple[str, str], ...], fact: Fact, known: dict[tuple[str, str], str]
+    ) -> dict[tuple[str, str], str] | None:
+        wider = dict(known)
+        for placeholder, value in zip(placeholders, fact[1:], strict=True):
+            existing = wider.get(placeholder)
+            if not self._vocabulary.is_a(value, placeholder[1]):
+                return None
+            if existing is None:
+                if value in wider.values():
+                    return None
+                wider[placeholder] = value
+            elif existing != value:
+                return None
+        return wider
+
+    def _evaluate(self, code: ast.expr, bindings: Bindings) -> str:
+        match code:
+            case ast.Constant(value=str(text)):
+                return text
+            case ast.Name(id=name):
+                return self._vocabulary.attribute(_object(name, bindings), "name")
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute):
+                return self._vocabulary.attribute(_object(name, bindings), attribute)
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return self._evaluate(left, bindings) + self._evaluate(right, bindings)
+            case ast.BoolOp(op=ast.Or(), values=values):
+                return next(filter(None, (self._evaluate(value, bindings) for value in values)), "")
+        raise UsageError(f"unknown construct in a grammar's expression: {ast.unparse(code)!r}")
+
+
+def _object(name: str, bindings: Bindings) -> str:
+    for (placeholder, _), value in reversed(list(bindings.items())):
+        if placeholder == name:
+            return value
+    raise UsageError(f"the grammar names {name!r}, which nothing binds")
+
+
+def _sequence(parts: list[Text]) -> Text:
+    """Join what is constant."""
+    merged: list[Text] = []
+    for part in parts:
+        for piece in part.parts if isinstance(part, Joined) else (part,):
+            if isinstance(piece, str) and merged and isinstance(merged[-1], str):
+                merged[-1] += piece
+            else:
+                merged.append(piece)
+    if not merged:
+        return ""
+    return merged[0] if len(merged) == 1 else Joined(tuple(merged))
