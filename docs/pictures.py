@@ -1,0 +1,82 @@
+"""Draw the pictures of README.md and the pages: ``python docs/pictures.py``, or ``make pictures``."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+import agentgym
+
+HERE = Path(__file__).parent / "images"
+Image = npt.NDArray[np.uint8]
+
+
+def encode_png(image: Image) -> bytes:
+    """Return a picture, uint8[H, W, 3], as the bytes of a PNG file."""
+    height, width, _ = image.shape
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        checksum = zlib.crc32(kind + data)
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", checksum)
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    rows = b"".join(b"\0" + row.tobytes() for row in image)  # filter type 0: none
+    parts = [chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(rows, 9)), chunk(b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def strip(images: list[Image], gap: int = 8) -> Image:
+    """Put pictures side by side on white."""
+    height = max(image.shape[0] for image in images)
+    padded = [
+        np.pad(image, ((0, height - image.shape[0]), (0, gap), (0, 0)), constant_values=255)
+        for image in images
+    ]
+    return np.concatenate(padded, axis=1)[:, :-gap]
+
+
+def frames(env_id: str, count: int, every: int, **options: Any) -> list[Image]:
+    """Return pictures of one episode of the oracle."""
+    env = gymnasium.make(env_id, **options).unwrapped
+    assert isinstance(env, agentgym.AgentEnv)
+    oracle = env.oracle()
+    observation, info = env.reset(options={"task": env.tasks[7].id})
+    images = [observation["image"]]
+    for turn in range((count - 1) * every):
+        request = agentgym.Request(
+            episode=0,
+            task_id=info["task_id"],
+            task_type=info["task_type"],
+            turn=turn,
+            observation=observation,
+            admissible_actions=info["admissible_actions"],
+            state_hash=info["state_hash"],
+            seed=0,
+            snapshot=env.snapshot,
+        )
+        (completion,) = oracle.act([request])
+        observation, _, terminated, _, info = env.step(completion.action)
+        if (turn + 1) % every == 0 or terminated:
+            images.append(observation["image"])
+        if terminated:
+            break
+    return images
+
+
+def main() -> None:
+    """Write every picture."""
+    HERE.mkdir(exist_ok=True)
+    sokoban = frames("agentgym/VisualSokoban-v0", 5, 3, split="test", dim_room=(7, 7), num_boxes=2)
+    (HERE / "visual-sokoban.png").write_bytes(encode_png(strip(sokoban)))
+    ezpoints = frames("agentgym/EZPoints-v0", 3, 2, split="train", observation="image")
+    (HERE / "ezpoints.png").write_bytes(encode_png(strip(ezpoints)))
+
+
+if __name__ == "__main__":
+    main()
