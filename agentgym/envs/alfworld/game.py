@@ -152,8 +152,8 @@ class Game:
     # ---- compilation -------------------------------------------------------------------------
 
     def _compile(self, template: str, schema: str, objects: tuple[str, ...]) -> Text:
-        placeholders = ((name.lstrip("?"), kind) for name, kind in self._parameters[schema])
-        return self._compiler.compile(template, dict(zip(placeholders, objects, strict=True)))
+        variables = ((name.lstrip("?"), kind) for name, kind in self._parameters[schema])
+        return self._compiler.compile(template, dict(zip(variables, objects, strict=True)))
 
     def _sort_operators(self, grounding: Grounding, domain: Domain) -> None:
         """Sort operators by the atom of the selector that they need: most apply in one place only."""

@@ -19,7 +19,7 @@ from typing import TypeAlias
 from agentgym.types import UsageError
 
 Atom: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
-"""A predicate over (placeholder, type) pairs."""
+"""A predicate over (variable, type) pairs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from agentgym.envs.alfworld.vocabulary import Vocabulary
 from agentgym.types import UsageError
 
 Bindings: TypeAlias = Mapping[tuple[str, str], str]
-"""(placeholder, type) -> object."""
+"""(variable, type) -> object."""
 
 Text: TypeAlias = "str | Joined | Choice | Enumeration"
 
@@ -103,7 +103,7 @@ class TextCompiler:
         self._grammar, self._vocabulary = grammar, vocabulary
 
     def compile(self, text: str, bindings: Bindings) -> Text:
-        """Compile a text whose placeholders are bound to objects.
+        """Compile a text whose variables are bound to objects.
 
         Raises:
             UsageError: an unknown rule or construct, or rules that never end.
@@ -157,7 +157,7 @@ class TextCompiler:
     def _answers(self, query: str, bindings: Bindings) -> Iterator[tuple[int, Bindings]]:
         """Yield (mask, wider bindings) for every answer the query could ever have, in order.
 
-        Different placeholders never stand for one object.
+        Different variables never stand for one object.
         """
         atoms = parse_query(query)
 
@@ -165,27 +165,27 @@ class TextCompiler:
             if k == len(atoms):
                 yield mask, known
                 return
-            predicate, placeholders = atoms[k]
-            bound = tuple(known.get(p) for p in placeholders)
+            predicate, variables = atoms[k]
+            bound = tuple(known.get(p) for p in variables)
             for fact, bit in self._vocabulary.candidates(predicate, bound):
-                wider = self._bind(placeholders, fact, known)
+                wider = self._bind(variables, fact, known)
                 if wider is not None:
                     yield from extend(k + 1, mask | bit, wider)
 
         yield from extend(0, 0, dict(bindings))
 
     def _bind(
-        self, placeholders: tuple[tuple[str, str], ...], fact: Fact, known: dict[tuple[str, str], str]
+        self, variables: tuple[tuple[str, str], ...], fact: Fact, known: dict[tuple[str, str], str]
     ) -> dict[tuple[str, str], str] | None:
         wider = dict(known)
-        for placeholder, value in zip(placeholders, fact[1:], strict=True):
-            existing = wider.get(placeholder)
-            if not self._vocabulary.is_a(value, placeholder[1]):
+        for variable, value in zip(variables, fact[1:], strict=True):
+            existing = wider.get(variable)
+            if not self._vocabulary.is_a(value, variable[1]):
                 return None
             if existing is None:
                 if value in wider.values():
                     return None
-                wider[placeholder] = value
+                wider[variable] = value
             elif existing != value:
                 return None
         return wider
@@ -206,8 +206,8 @@ class TextCompiler:
 
 
 def _object(name: str, bindings: Bindings) -> str:
-    for (placeholder, _), value in reversed(list(bindings.items())):
-        if placeholder == name:
+    for (variable, _), value in reversed(list(bindings.items())):
+        if variable == name:
             return value
     raise UsageError(f"the grammar names {name!r}, which nothing binds")
 
