@@ -233,9 +233,9 @@ def check_split(split: str, known: Iterable[str]) -> None:
         raise UsageError(f"unknown split {split!r}{nearest(split, names)}; choose one of {', '.join(names)}")
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: object, known: Iterable[str]) -> str:
     """Return ``" (did you mean 'x'?)"`` for the closest of ``known``, or nothing."""
-    close = difflib.get_close_matches(word, list(known), n=1)
+    close = difflib.get_close_matches(str(word), list(known), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
