@@ -110,6 +110,15 @@ def test_view_shows_one_step(cli, run_folder):
     assert out.count("state ") == 1
 
 
+def test_a_person_views_at_leisure(cli, run_folder, monkeypatch):
+    monkeypatch.setattr("agentgym.cli.view.is_interactive", lambda: True)
+    episode = max(read_episodes(run_folder), key=lambda e: e.length)
+    for typed, states in (("\nq\n", 2), ("", 1), ("\n" * episode.length, episode.length + 1)):
+        code, out, _ = cli("view", run_folder, "--episode", episode.id, stdin=typed)
+        assert code == 0
+        assert out.count("state ") == states
+
+
 def test_view_says_where_a_replay_differs(cli, run_folder):
     path = run_folder / "episodes.jsonl"
     episode = json.loads(path.read_text().splitlines()[0])
