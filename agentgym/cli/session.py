@@ -22,12 +22,7 @@ Type an action, its number, or the beginning of it (w a s d where actions are di
 
 
 class Session:
-    """One slot, played by hand.
-
-    Example:
-        >>> session = Session(envs, console, input, env_id="agentgym/Sokoban-v0", seed=0)  # doctest: +SKIP
-        >>> session.play(task=None)  # doctest: +SKIP
-    """
+    """One slot, played by hand."""
 
     def __init__(
         self, envs: AgentVectorEnv, console: Console, read: Callable[[], str], *, env_id: str, seed: int
