@@ -92,7 +92,8 @@ def run_bench(
         arenas, left_out = _open_arenas(suite, num_envs, stack)
         if console is not None:
             for gap in left_out:
-                console.print(f"[yellow]left out:[/] {gap.label}: {gap.reason}", soft_wrap=True)
+                remark = f"left out: {gap.label}: {gap.reason}"
+                console.print(remark, style="yellow", markup=False, soft_wrap=True)
         entries = [_enter(suite, agent, arenas, left_out) for agent in chosen]
         bars = stack.enter_context(_progress(console))
         folders = []
@@ -225,7 +226,7 @@ def _progress(console: Console | None) -> Progress:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=30),
         MofNCompleteColumn(),
         TextColumn("{task.fields[note]}"),

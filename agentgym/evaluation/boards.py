@@ -189,7 +189,7 @@ def _board(run: RunRecord, loaded: Sequence[_Loaded | Unranked]) -> Board:
     comparisons: list[Comparison] = []
     if usable:
         comparisons = _compare(entrants, scales, usable)
-        rows = _ranked(rows, comparisons)
+        rows = ranked(rows, comparisons)
     return Board(
         suite=run.suite,
         envs=run.envs,
@@ -302,7 +302,13 @@ def _compare(
     ]
 
 
-def _ranked(rows: Sequence[Row], comparisons: Sequence[Comparison]) -> list[Row]:
+def ranked(rows: Sequence[Row], comparisons: Sequence[Comparison]) -> list[Row]:
+    """Give each row its rank.
+
+    Args:
+        rows: R rows.
+        comparisons: of all pairs, in the order of `itertools.combinations`.
+    """
     better = np.zeros((len(rows), len(rows)), dtype=np.bool_)
     for (i, j), comparison in zip(combinations(range(len(rows)), 2), comparisons, strict=True):
         if comparison.p_holm <= 1.0 - CONFIDENCE:

@@ -145,7 +145,7 @@ def verify_run(
         problems += malformed
         problems += _check_files(folder, run, episodes)
         problems += _check_keys(episodes, worlds)
-        problems += _replay_all(episodes, worlds, console)
+        problems += _replay_all(episodes, worlds, f"replaying {run.agent.display_name}", console)
     if rerun and not problems:
         problems += _rerun(run, known, episodes)
     return _conclude(folder, problems, episodes, rerun=rerun)
@@ -266,11 +266,11 @@ def _name(key: Key) -> str:
 
 
 def _replay_all(
-    episodes: Sequence[EpisodeRecord], worlds: Mapping[str, _World], console: Console | None
+    episodes: Sequence[EpisodeRecord], worlds: Mapping[str, _World], title: str, console: Console | None
 ) -> Iterator[Problem]:
     from rich.progress import track
 
-    for episode in track(episodes, "replaying", console=console, disable=console is None, show_speed=False):
+    for episode in track(episodes, title, console=console, disable=console is None, show_speed=False):
         world = worlds.get(episode.env)
         if world is None or episode.key not in world.plan:
             continue  # reported as unknown

@@ -17,15 +17,18 @@ import agentgym.evaluation.bench as bench
 from agentgym.evaluation.bench import run_bench
 from agentgym.evaluation.durable import Journal, sole_writer
 from agentgym.evaluation.results import (
+    ABORTED,
     EPISODES_FILE,
     RUN_FILE,
     load_episode,
     read_episodes,
     read_run,
+    record_of,
     write_run,
 )
+from agentgym.evaluation.suite import load_suite
 from agentgym.evaluation.verify import verify_run
-from agentgym.types import Completion, MissingDataError, Policy, Request, UsageError
+from agentgym.types import Completion, EndReason, MissingDataError, Policy, Request, Trajectory, UsageError
 
 SUBPROCESS = """\
 import sys
@@ -154,6 +157,14 @@ def test_errors_count_as_zero_and_are_retried(
     assert not any(episode.end_reason == "agent_error" for episode in second)
     assert [e for e in first if e not in failed] == second[:28]
     assert verify_run(folder).ok
+
+
+@pytest.mark.parametrize("reason", ABORTED)
+def test_an_error_takes_away_what_was_reached(suite_file: Path, reason: EndReason) -> None:
+    env = load_suite(suite_file).env[0]
+    trajectory = Trajectory(env.id, "t", "", 0, 0, "0" * 32, (), "", True, 0.7, 0.9, reason)
+    record = record_of(trajectory, env)
+    assert (record.score, record.won, record.progress, record.end_reason) == (0.0, False, 0.0, reason)
 
 
 def test_kill_loses_no_finished_episode(finished: Path, suite_file: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from agentgym.evaluation.aggregates import Scale
-from agentgym.evaluation.boards import load_boards
+from agentgym.evaluation.boards import Comparison, load_boards, ranked
 from agentgym.evaluation.leaderboard import build_leaderboard
 from agentgym.evaluation.published import Paper, Published, PublishedResult
 from agentgym.evaluation.results import (
@@ -123,6 +123,14 @@ def test_rows_that_cannot_be_told_apart_share_a_rank(results: Path) -> None:
     p_values = [pair.p_holm for pair in board.comparisons]
     assert len(p_values) == 6
     assert all(pair.p <= pair.p_holm <= 1.0 for pair in board.comparisons)
+
+
+def test_ranks_need_significance_after_adjustment(results: Path) -> None:
+    (board,) = load_boards(results)
+    rows = [replace(row, rank=None) for row in board.rows]
+    for p_holm, expected in ((0.04, [1, 2]), (0.06, [1, 1])):
+        pair = Comparison("oracle", "random", 1.0, 0.1, p=0.01, p_holm=p_holm)
+        assert [row.rank for row in ranked(rows, [pair])] == expected
 
 
 def test_badges_follow_verification(results: Path) -> None:
