@@ -34,6 +34,14 @@ DATA_SOURCES: Mapping[str, DataSource] = {
             licence="Apache-2.0",
             sets={"unfiltered": ("train", "valid", "test"), "medium": ("train", "valid"), "hard": ()},
         ),
+        DataSource(
+            name="alfworld",
+            folder="alfworld",
+            about="household tasks in text: the games of ALFWorld (json_2.1.1)",
+            upstream="https://github.com/alfworld/alfworld (alfworld-download)",
+            licence="MIT",
+            sets={"train": (), "valid_seen": (), "valid_unseen": (), "valid_train": ()},
+        ),
     )
 }
 """By name. A new official data set adds its line here and its reader to `agentgym.data.importing`."""

@@ -6,13 +6,15 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Protocol
 
-from agentgym.data import boxoban
+from agentgym.data import alfworld, boxoban
 from agentgym.data.catalogue import DATA_SOURCES, DataSource
 from agentgym.data.directory import data_directory, find
+from agentgym.data.members import Progress
 from agentgym.tasks import nearest
 from agentgym.types import UsageError
 
@@ -25,6 +27,14 @@ SCHEMA = 1
 _BLOCK = 1 << 20
 
 
+class Converter(Protocol):
+    """Writes a source's files in a form of its own; returns how many records each holds, by name."""
+
+    def __call__(self, files: Sequence[Path], folder: Path, *, progress: Progress) -> dict[str, int]:
+        """Write the files into ``folder``."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Reader:
     """How a copy of one source is read."""
@@ -33,10 +43,14 @@ class Reader:
     """Yields the files that belong to the source under a folder."""
     check_file: Callable[[Path], int]
     """Returns how many records a file holds; raises UsageError if it is not of the source."""
+    convert: Converter | None = None
+    """None for files that are copied as they are. Files in a form of their own are kept from one import
+    to the next unless it brings them anew: parts of the source may come in archives of their own."""
 
 
 READERS: Mapping[str, Reader] = {
     "boxoban": Reader(boxoban.find_files, boxoban.check_file),
+    "alfworld": Reader(alfworld.find_files, alfworld.check_file, alfworld.convert),
 }
 """By source; every name of `agentgym.data.catalogue.DATA_SOURCES` has one."""
 
@@ -60,15 +74,15 @@ def get_source(name: str) -> DataSource:
     return DATA_SOURCES[name]
 
 
-def import_data(name: str, origin: Path, *, progress: Callable[[int, int], None]) -> dict[str, FileEntry]:
-    """Copy a source's files into the data directory, checked, with a manifest.
+def import_data(name: str, origin: Path, *, progress: Progress) -> dict[str, FileEntry]:
+    """Bring a source's files into the data directory, checked, with a manifest.
 
     The files appear at once when all are there, in place of what an earlier import put there.
 
     Args:
         name: of the source.
-        origin: folder with a copy of the upstream data.
-        progress: called with the numbers of files done and in all.
+        origin: folder with a copy of the upstream data, or an archive of a source that has some.
+        progress: called with how much is done and how much there is: files, or bytes of archives.
 
     Returns:
         The manifest's entries, by path relative to the source's folder.
@@ -90,13 +104,11 @@ def import_data(name: str, origin: Path, *, progress: Callable[[int, int], None]
         )
     draft = target.with_name(f".{source.folder}.{os.getpid()}.tmp")
     try:
-        entries = {}
-        for done, file in enumerate(files, start=1):
-            path = file.relative_to(origin)
-            records = reader.check_file(file)
-            sha256, size = _copy(file, draft / path)
-            entries[path.as_posix()] = FileEntry(sha256, size, records)
-            progress(done, len(files))
+        if reader.convert is None:
+            entries = _copy_all(reader, files, origin, draft, progress)
+        else:
+            entries = _describe(draft, reader.convert(files, draft, progress=progress))
+            entries |= _keep(target, draft, read_manifest(name) if target.exists() else None, entries)
         _write_manifest(draft / MANIFEST, source, entries)
         _put_in_place(draft, target)
     except OSError as error:
@@ -131,7 +143,7 @@ def read_manifest(name: str) -> dict[str, FileEntry] | None:
     return entries
 
 
-def find_damage(name: str, *, progress: Callable[[int, int], None]) -> Iterator[str]:
+def find_damage(name: str, *, progress: Progress) -> Iterator[str]:
     """Yield what is wrong with a source on this machine.
 
     Imported files are compared with their manifest; others, which nothing vouches for, are only
@@ -157,6 +169,38 @@ def find_damage(name: str, *, progress: Callable[[int, int], None]) -> Iterator[
         progress(done, len(known))
     for key in sorted(present.keys() - known.keys()):
         yield f"{folder / key} was not imported"
+
+
+def _copy_all(
+    reader: Reader, files: Sequence[Path], origin: Path, draft: Path, progress: Progress
+) -> dict[str, FileEntry]:
+    """Check and copy files as they are."""
+    entries = {}
+    for done, file in enumerate(files, start=1):
+        path = file.relative_to(origin)
+        records = reader.check_file(file)
+        sha256, size = _copy(file, draft / path)
+        entries[path.as_posix()] = FileEntry(sha256, size, records)
+        progress(done, len(files))
+    return entries
+
+
+def _describe(draft: Path, counts: Mapping[str, int]) -> dict[str, FileEntry]:
+    """Return the manifest's entries of converted files."""
+    return {
+        name: FileEntry(_sha256(draft / name), (draft / name).stat().st_size, records)
+        for name, records in counts.items()
+    }
+
+
+def _keep(
+    target: Path, draft: Path, old: Mapping[str, FileEntry] | None, new: Mapping[str, FileEntry]
+) -> dict[str, FileEntry]:
+    """Take over what an earlier import brought and this one does not."""
+    kept = {key: entry for key, entry in (old or {}).items() if key not in new}
+    for key in kept:
+        _copy(target / key, draft / key)
+    return kept
 
 
 def _copy(origin: Path, target: Path) -> tuple[str, int]:
