@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -315,12 +315,13 @@ def file_sha256(path: Path) -> str:
     return hashlib.sha256(read_bytes(path)).hexdigest()
 
 
-def find_episode(episodes: Iterable[EpisodeRecord], key: str) -> EpisodeRecord:
-    """Return the episode with an id, or a unique part of one.
+def find_episode(episodes: Sequence[EpisodeRecord], key: str) -> EpisodeRecord:
+    """Return the episode that a person names.
 
     Args:
-        episodes: where to look.
-        key: ``LABEL/TASK/ROLLOUT``, or any part of it that only one episode has.
+        episodes: where to look, in the order of the file.
+        key: ``LABEL/TASK/ROLLOUT``, the number of its line (from 1), or any part of the id that only
+            one episode has.
 
     Raises:
         UsageError: no episode matches, or several do.
@@ -328,6 +329,8 @@ def find_episode(episodes: Iterable[EpisodeRecord], key: str) -> EpisodeRecord:
     by_id: Mapping[str, EpisodeRecord] = {episode.id: episode for episode in episodes}
     if key in by_id:
         return by_id[key]
+    if key.isascii() and key.isdigit() and 1 <= int(key) <= len(episodes):
+        return episodes[int(key) - 1]
     matches = [name for name in by_id if key in name]
     if len(matches) == 1:
         return by_id[matches[0]]

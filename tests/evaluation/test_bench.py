@@ -319,6 +319,9 @@ def test_load_episode(run_folder: Path) -> None:
     assert run == read_run(run_folder)
     assert load_episode(run_folder, f"Corridor/{3:032x}/1")[2].key == ("Corridor", f"{3:032x}", 1)
     assert load_episode(run_folder, f"{11:x}/1")[2].key == ("Corridor", f"{11:032x}", 1)
+    assert load_episode(run_folder, "5")[2] == episodes[4]
+    with pytest.raises(UsageError, match="no episode '45'"):
+        load_episode(run_folder, "45")
     with pytest.raises(UsageError, match="episodes match '/1'; name one"):
         load_episode(run_folder, "/1")
     with pytest.raises(UsageError, match="no episode 'Corridor/x'"):
