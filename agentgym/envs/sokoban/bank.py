@@ -78,7 +78,7 @@ def load(config: Config, split: str) -> Bank:
         if not path.exists():
             _write(path, {f"{config.name}/{key}": column for key, column in make(config).items()})
     try:
-        with np.load(path) as archive:
+        with path.open("rb") as file, np.load(file) as archive:
             names = ("walls", "pieces", "optimal", "gaps")
             columns = {name: archive[f"{config.name}/{split}/{name}"] for name in names}
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:

@@ -136,7 +136,9 @@ class StreamTaskSet(BankTaskSet):
 
     def find(self, key: str) -> Task:
         """Return a task by source id or by id."""
-        candidate = _candidate_of(key, self.config) if "#" in key else self._drawn.get(key)
+        candidate = None
+        if isinstance(key, str):  # options of reset pass what they were given
+            candidate = _candidate_of(key, self.config) if "#" in key else self._drawn.get(key)
         task = None if candidate is None else self._candidate(candidate)
         return super().find(key) if task is None else task
 
@@ -164,8 +166,8 @@ def file_tasks(split: str, dataset: str) -> ListTaskSet:
     """Return the tasks of level files.
 
     Args:
-        split: sub-folder of a data set that has sub-folders; of no meaning for a single file or a
-            folder of files, whose set is named after it.
+        split: sub-folder of a data set that has sub-folders. A file or a folder of files is one set,
+            named after it: ``train``, the default, stands for it as well.
         dataset: see `agentgym.envs.sokoban.files.locate`.
 
     Raises:
@@ -173,6 +175,8 @@ def file_tasks(split: str, dataset: str) -> ListTaskSet:
     """
     path, split_folder = locate(dataset, split)
     name = path.parent.name if split_folder else path.name
+    if not split_folder and split not in ("train", path.stem):
+        raise UsageError(f"{dataset} is one set of levels and has no split {split!r}: leave split out")
     tasks = (
         Task(content_id(level.text), level, source, f"{level.height}x{level.width}-{level.boxes}")
         for source, level in read(path)
