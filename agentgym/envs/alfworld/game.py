@@ -149,6 +149,17 @@ class Game:
         """Return every fact of a state as the real engine lists them."""
         return self.planes.facts(state)
 
+    def operations(self) -> list[Operation]:
+        """Return every operation there is, whatever the state."""
+        everywhere = [self._operation(*operator) for operator in self._operators.get(0, ())]
+        local = [
+            self._operation(*operator)
+            for at, operators in self._operators.items()
+            if at
+            for operator in operators
+        ]
+        return [operation for operation in (*everywhere, *local) if operation is not None]
+
     # ---- compilation -------------------------------------------------------------------------
 
     def _compile(self, template: str, schema: str, objects: tuple[str, ...]) -> Text:
