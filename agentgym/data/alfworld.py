@@ -11,7 +11,7 @@ from agentgym.data.directory import cache_directory, data_directory, find
 from agentgym.data.gamestore import SUFFIX, GameStore, StoreWriter, game_id, open_store
 from agentgym.data.members import Progress, find_members, is_archive
 from agentgym.data.progress import progress_bar
-from agentgym.data.trials import GAME, RECORDING, SPLITS, Harvest, read_trials, split_of_archive
+from agentgym.data.trials import GAME, RECORDING, SPLITS, Harvest, read_trials, split_of, split_of_archive
 from agentgym.hashing import content_id
 from agentgym.types import MissingDataError, UsageError
 
@@ -129,8 +129,8 @@ def _path(dataset: str) -> Path:
 
 def _files_of(root: Path, split: str) -> list[Path]:
     """Return the files that may hold games of a split, as few as names tell."""
-    if root.is_file():
-        return [root]
+    if not root.is_dir():
+        return [root] if root.exists() else []
     for folder in (root / part / split for part in UPSTREAM_FOLDERS):
         if folder.is_dir():
             return find_members(folder, (GAME, RECORDING))
@@ -138,7 +138,11 @@ def _files_of(root: Path, split: str) -> list[Path]:
     named = [path for path in archives if split_of_archive(path) == split]
     if named:
         return named
-    return [path for path in find_members(root, (GAME, RECORDING)) if not split_of_archive(path)]
+    return [
+        path
+        for path in find_members(root, (GAME, RECORDING))
+        if not (split_of_archive(path) if is_archive(path) else split_of(path.relative_to(root)))
+    ]
 
 
 def _fingerprint(files: Sequence[Path]) -> str:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
 from agentgym.data.gametext import GameText
 from agentgym.envs.alfworld.game import Game
+from agentgym.envs.alfworld.scene import Scene
 from agentgym.types import UsageError
 
-__all__ = ["GameSource", "GameText", "load_game"]
+__all__ = ["Dialect", "GameSource", "GameText", "load_game", "load_scene"]
+
+Dialect: TypeAlias = Literal["game", "current"]
+"""Whose domain and grammar a game is compiled with: its own, or the newest published pair."""
 
 GAMES_KEPT = 256
 """Compiled games kept though no episode plays them; those being played are always shared."""
@@ -29,31 +33,36 @@ class GameSource(Protocol):
         ...
 
 
-_live: WeakValueDictionary[tuple[GameSource, str], Game] = WeakValueDictionary()
-_recent: OrderedDict[tuple[GameSource, str], Game] = OrderedDict()
+_live: WeakValueDictionary[tuple[GameSource, str], Scene] = WeakValueDictionary()
+_recent: OrderedDict[tuple[GameSource, str], Scene] = OrderedDict()
 
 
 def load_game(source: GameSource, dialect: str = "game") -> Game:
-    """Return the compiled game; one object for all episodes of the process that play it.
+    """Return the compiled game of `load_scene`."""
+    return load_scene(source, dialect).game
+
+
+def load_scene(source: GameSource, dialect: str = "game") -> Scene:
+    """Return the compiled game and its tables; one object for all episodes of the process that play it.
 
     Args:
         source: where its text comes from.
-        dialect: whose domain and grammar it is compiled with: ``"game"`` for its own.
+        dialect: see `Dialect`.
 
     Raises:
         UsageError: the game is damaged or has a construct outside the language; names both.
     """
     key = (source, dialect)
-    game = _live.get(key)
-    if game is None:
+    scene = _live.get(key)
+    if scene is None:
         text = source.read()
         try:
-            game = Game(text.domain, text.grammar, text.problem)
+            scene = Scene(Game(text.domain, text.grammar, text.problem))
         except UsageError as error:
             raise UsageError(f"{source.name}: {error}") from error
-        _live[key] = game
-    _recent[key] = game
+        _live[key] = scene
+    _recent[key] = scene
     _recent.move_to_end(key)
     if len(_recent) > GAMES_KEPT:
         _recent.popitem(last=False)
-    return game
+    return scene

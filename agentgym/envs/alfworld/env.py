@@ -1,0 +1,175 @@
+"""ALFWorld as an environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
+
+from agentgym.env import AgentEnv, Outcome, Status
+from agentgym.envs.alfworld.scene import START, Scene, trace
+from agentgym.envs.alfworld.source import Dialect, load_scene
+from agentgym.envs.alfworld.tasks import SUITE, OnError, check_types, game_tasks
+from agentgym.tasks import Task, nearest
+from agentgym.types import UsageError
+
+View: TypeAlias = Literal["plain", "augmented"]
+
+REJECTED = "Nothing happens."
+"""What the real engine answers to a command it does not know."""
+
+HELP = "help"
+
+
+class State(NamedTuple):
+    """What a snapshot holds of a game."""
+
+    bits: int
+    """As `agentgym.envs.alfworld.game.Game` reads them."""
+    text: str
+    """The answer to the last command that was accepted."""
+    place: str
+    """The receptacle gone to last."""
+    moved: tuple[str, ...]
+    """What has been put down, its status, and where; oldest first."""
+
+
+class ALFWorldEnv(AgentEnv[str]):
+    """Do a household task by text commands.
+
+    **Task**: a game: a room, its receptacles and objects, and a goal of one of six families.
+    **Observation**: the room and the goal at first, then the answer to each command.
+    **Actions**: the commands that the game admits now, such as ``go to shelf 1`` or ``take mug 2 from
+    shelf 1``. Any other string answers that nothing happens, changes nothing and costs a step.
+    **Reward**: 1 for reaching the goal, else 0.
+    **Termination**: the goal is reached. **Score**: won as 0 or 1; **progress**: the share of the goal's
+    conditions that are met.
+    **Info**: ``goal`` (the task's sentence), ``location`` (the receptacle gone to last), ``held`` (what is
+    held, with its status) and ``moved`` (what was put down where).
+
+    Example:
+        >>> env = ALFWorldEnv(split="valid_seen")
+        >>> observation, info = env.reset(seed=0)
+        >>> info["location"], info["held"], info["moved"]
+        ('middle of a room', 'nothing', ())
+    """
+
+    suite: ClassVar[str] = SUITE
+    state_schema: ClassVar[int] = 1
+    splits: ClassVar[tuple[str, ...]] = ("train", "valid_seen", "valid_unseen")
+    default_max_steps: ClassVar[int] = 50
+
+    def __init__(
+        self,
+        *,
+        split: str = "train",
+        dataset: str = "builtin",
+        observation: View = "plain",
+        dialect: Dialect = "game",
+        show_help: bool = True,
+        task_types: Iterable[str] | None = None,
+        max_steps: int | None = None,
+        on_error: OnError = "raise",
+        render_mode: str | None = None,
+    ):
+        """Make the environment.
+
+        Args:
+            split: train, valid_seen or valid_unseen; also valid_train of the published data.
+            dataset: ``"builtin"``; ``"official"``, the published games in the data directory; or the path
+                of a folder or archive of games.
+            observation: ``"plain"``, or ``"augmented"``: a line with the location, what is held and what
+                has been moved follows every observation.
+            dialect: ``"game"``: games speak as their own files say; ``"current"``: as the newest
+                published ones.
+            show_help: whether the command ``help`` is accepted where a game has it.
+            task_types: families played: pick, look, clean, heat, cool, pick2; None for all.
+            max_steps: step limit; None for 50.
+            on_error: what becomes of games that cannot be read or compiled: ``"raise"``, or ``"skip"``
+                to play the others; ``env.tasks.failures`` then names them, as does a warning.
+            render_mode: ``"ansi"`` or None.
+
+        Raises:
+            UsageError: an option has no such value, the data set no such split, or a game is no good.
+            MissingDataError: the data set is not there.
+        """
+        _check("observation", observation, get_args(View))
+        _check("dialect", dialect, get_args(Dialect))
+        _check("on_error", on_error, get_args(OnError))
+        self.augmented = observation == "augmented"
+        self.dialect: Dialect = dialect
+        self.show_help = show_help
+        types = check_types(task_types)
+        tasks = game_tasks(split, dataset, types=types, dialect=dialect, on_error=on_error)
+        data_key = f"{tasks.manifest['dataset']}:{dialect}"
+        super().__init__(tasks, data_key=data_key, max_steps=max_steps, render_mode=render_mode)
+
+    # ---- hooks -----------------------------------------------------------------------------
+
+    def _load(self, task: Task) -> None:
+        self._scene: Scene = load_scene(task.content, self.dialect)
+        self._game = self._scene.game
+        self._bits = self._game.initial
+        self._text = self._scene.intro
+        self._place = START
+        self._moved: tuple[str, ...] = ()
+
+    def _apply(self, action: str) -> Outcome:
+        command = action.strip()
+        operation = self._game.choices(self._bits).operations.get(command)
+        if operation is None or (command == HELP and not self.show_help):
+            return Outcome(0.0, valid=False)
+        place, moved = trace(command, self._scene.hands(self._bits))
+        self._bits = self._game.apply(self._bits, operation)
+        self._text = self._game.feedback(operation, self._bits)
+        if place:
+            self._place = place
+        elif moved:
+            self._moved = (*self._moved, moved)
+        won = self._scene.standing(self._bits).won
+        return Outcome(float(won), terminated=won)
+
+    def _observe(self) -> str:
+        text = self._text if self._valid else REJECTED
+        return f"{text}\n{self._account()}" if self.augmented else text
+
+    def _account(self) -> str:
+        """Return the line that the augmented observation adds."""
+        line = f"Location: {self._place}. Items in hand (status): {self._scene.hands(self._bits)}."
+        return f"{line} Moved items: {', '.join(self._moved)}." if self._moved else line
+
+    def _admissible(self) -> tuple[str, ...]:
+        commands = self._game.choices(self._bits).commands
+        if self.show_help or HELP not in commands:
+            return commands
+        return tuple(command for command in commands if command != HELP)
+
+    def is_admissible(self, action: str) -> bool:
+        """Return whether ``action`` would be accepted now; blanks around it do not matter."""
+        return action.strip() in self.admissible_actions()
+
+    def _status(self) -> Status:
+        return self._scene.standing(self._bits)
+
+    def _state(self) -> State:
+        return State(self._bits, self._text, self._place, self._moved)
+
+    def _set_state(self, state: State) -> None:
+        self._bits, self._text, self._place, self._moved = state
+
+    def _identity(self) -> Any:
+        physical = self._game.physical(self._bits)
+        return physical if self.dialect == "game" else (self.dialect, physical)
+
+    def _extra_info(self) -> dict[str, Any]:
+        return {
+            "goal": self._scene.goal,
+            "location": self._place,
+            "held": self._scene.hands(self._bits),
+            "moved": self._moved,
+        }
+
+
+def _check(name: str, value: object, known: tuple[str, ...]) -> None:
+    if value not in known:
+        hint = nearest(str(value), known)
+        raise UsageError(f"unknown {name} {value!r}{hint}; choose one of {', '.join(known)}")
