@@ -7,7 +7,6 @@ import inspect
 import pickle
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
 
