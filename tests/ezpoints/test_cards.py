@@ -12,6 +12,7 @@ from agentgym.envs.ezpoints.cards import (
     SUITS,
     UNSEEN_PAIRS,
     Card,
+    Deals,
     deals,
     every_deal,
     operation_of,
@@ -113,3 +114,10 @@ def test_every_task_is_drawn():
 def test_unknown_split():
     with pytest.raises(UsageError, match=r"did you mean 'unseen_pairs'"):
         deals("unseen_pair")
+
+
+def test_verification_deals_anew():
+    deals("test").verify()
+    swapped = Deals("test", deals("valid")[:17])
+    with pytest.raises(UsageError, match="does not hold the deals it should"):
+        swapped.verify()

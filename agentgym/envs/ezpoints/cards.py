@@ -21,6 +21,7 @@ import numpy as np
 
 from agentgym.hashing import content_id
 from agentgym.tasks import ListTaskSet, Task, check_split, split_of
+from agentgym.types import UsageError
 
 TARGET = 12
 """What the formula must come to."""
@@ -118,6 +119,17 @@ class Deals(ListTaskSet):
         """Draw one task with Gym Cards' probabilities, restricted to this split."""
         index = int(np.searchsorted(self._cumulative, rng.random(), side="right"))
         return self._make(min(index, len(self) - 1))
+
+    def verify(self) -> None:
+        """Deal the split anew and compare ids.
+
+        Raises:
+            UsageError: an id does not follow from its cards, or belongs to another split.
+        """
+        super().verify()
+        dealt = [content_id(deal) for deal in every_deal() if _split(_task(deal)) == self.split]
+        if dealt != list(self.ids):
+            raise UsageError(f"split {self.split!r} of EZPoints does not hold the deals it should")
 
 
 @cache
