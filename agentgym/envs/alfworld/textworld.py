@@ -1,0 +1,127 @@
+"""The real engine: TextWorld with ALFWorld's names, as the extra ``alfworld`` installs them.
+
+It is slow and cannot be copied, and is here to be compared with. Importing it draws from numpy's global
+generator, and loading a game overwrites ``sys.argv``; both are put back.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from agentgym.envs.alfworld.pddl import Fact
+from agentgym.types import UsageError
+
+INSTALL = "pip install 'agentgym-suite[alfworld]' into a Python before 3.13"
+
+
+class TextWorldEngine:
+    """Plays one game at a time in TextWorld."""
+
+    def __init__(self) -> None:
+        """Make TextWorld's environment.
+
+        Raises:
+            UsageError: TextWorld or ALFWorld is not installed.
+        """
+        textworld = _import("textworld")
+        pddl = _import("textworld.envs.pddl")
+        names = _import("alfworld.agents.environment.alfred_tw_env")
+        infos = textworld.EnvInfos(won=True, admissible_commands=True)
+        self._env = names.AlfredDemangler(pddl.PddlEnv(infos))
+        self._state: Any = None
+
+    def start(self, domain: str, grammar: str, problem: str) -> str:
+        """Load a game and return its first observation.
+
+        Raises:
+            UsageError: the goal holds at the start or can never be reached, which TextWorld refuses.
+        """
+        game: Mapping[str, str] = {"pddl_domain": domain, "grammar": grammar, "pddl_problem": problem}
+        with _arguments_kept():
+            try:
+                self._env.load(game)
+            except KeyError as error:
+                if error.args != ("val1",):
+                    raise
+                raise UsageError(
+                    "TextWorld cannot play a game whose goal holds at the start or can never be reached"
+                ) from error
+        return self.restart()
+
+    def restart(self) -> str:
+        """Begin the loaded game again and return its first observation."""
+        with _arguments_kept():
+            self._state = self._env.reset()
+        return str(self._state.feedback)
+
+    def step(self, command: str) -> str:
+        """Send a command and return the answer."""
+        self._state, _, _ = self._env.step(command)
+        return str(self._state.feedback)
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """The admissible commands, sorted."""
+        return tuple(self._state["admissible_commands"])
+
+    @property
+    def won(self) -> bool:
+        """Whether the goal holds."""
+        return bool(self._state["won"])
+
+    @property
+    def score(self) -> int:
+        """1 when the game is won; TextWorld gives none before the first step."""
+        return int(self._state.get("score", 0))
+
+    def facts(self) -> set[Fact]:
+        """Return every fact of the state, but for the planner's own axioms."""
+        return {
+            (fact.name, *(variable.name for variable in fact.arguments))
+            for fact in self._state["_facts"]
+            if not fact.name.startswith("new-axiom@")
+        }
+
+
+def logic_files() -> tuple[str, str]:
+    """Return the domain and the grammar of the installed ALFWorld package.
+
+    Raises:
+        UsageError: ALFWorld is not installed.
+    """
+    found = find_spec("alfworld")  # importing it would make a folder in the user's cache
+    if found is None or found.origin is None:
+        raise UsageError(f"alfworld is not installed: {INSTALL}")
+    folder = Path(found.origin).parent / "data"
+    return (folder / "alfred.pddl").read_text("utf-8"), (folder / "alfred.twl2").read_text("utf-8")
+
+
+def _import(name: str) -> ModuleType:
+    state = np.random.get_state()  # noqa: NPY002 (kept as it was)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return import_module(name)
+    except ImportError as error:
+        raise UsageError(f"{name.partition('.')[0]} is not installed: {INSTALL}") from error
+    finally:
+        np.random.set_state(state)  # noqa: NPY002
+
+
+@contextmanager
+def _arguments_kept() -> Iterator[None]:
+    arguments = sys.argv
+    try:
+        yield
+    finally:
+        sys.argv = arguments
