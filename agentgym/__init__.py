@@ -7,6 +7,8 @@ Importing the package registers its environments with Gymnasium:
     >>> observation, info = env.reset(seed=0)
 """
 
+from typing import TYPE_CHECKING, Any
+
 from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.registration import register_environments
 from agentgym.spaces import UnicodeText
@@ -24,6 +26,9 @@ from agentgym.types import (
 )
 from agentgym.vector.core import AgentVectorEnv
 from agentgym.vector.serial import SerialVectorEnv
+
+if TYPE_CHECKING:
+    from agentgym.checking import check_agent_env, check_agent_vector_env
 
 __version__ = "0.1.0"
 
@@ -45,7 +50,18 @@ __all__ = [
     "Trajectory",
     "UnicodeText",
     "UsageError",
+    "check_agent_env",
+    "check_agent_vector_env",
     "register_environments",
 ]
 
 register_environments()
+
+
+def __getattr__(name: str) -> Any:
+    """Load the conformance kit when it is first asked for: nothing else needs it."""
+    if name in ("check_agent_env", "check_agent_vector_env"):
+        from agentgym import checking
+
+        return getattr(checking, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
