@@ -74,6 +74,8 @@ class _Episode:
     infos: Mapping[str, Any]
     """The batch of infos this episode's last one is row ``row`` of."""
     row: int
+    extra: Mapping[str, Any]
+    """The suite's own keys of that info."""
     steps: tuple[Step, ...] = ()
     env_seconds: float = 0.0
     model_seconds: float = 0.0
@@ -193,6 +195,7 @@ class RolloutWorker:
             infos[key].tolist() for key in ("task_id", "task_type", "state_hash", "admissible_actions")
         ]
         observations = unbatch_observations(batch, len(slots))
+        extras = _suite_rows(infos, len(slots))
         for row, (slot, (position, spec)) in enumerate(zip(slots, taken, strict=True)):
             task_id, task_type, state_hash, admissible = (column[row] for column in columns)
             yield (
@@ -210,6 +213,7 @@ class RolloutWorker:
                     admissible_actions=admissible,
                     infos=infos,
                     row=row,
+                    extra=extras[row],
                     env_seconds=share,
                 ),
             )
@@ -242,6 +246,7 @@ class RolloutWorker:
             seed=episode.sampling_seed,
             history=episode.steps,
             snapshot=partial(self.envs.snapshot, slot),
+            extra=episode.extra,
         )
 
     def _advance(
@@ -273,6 +278,7 @@ class RolloutWorker:
         hashes, admissible, valid = (
             infos[key].tolist() for key in ("state_hash", "admissible_actions", "action_is_valid")
         )
+        extras = _suite_rows(infos, len(slots))
         paid, over, cut = rewards.tolist(), terminations.tolist(), truncations.tolist()
         for row, (episode, completion) in enumerate(zip(episodes, completions, strict=True)):
             step = Step(
@@ -294,6 +300,7 @@ class RolloutWorker:
             episode.admissible_actions = admissible[row]
             episode.infos = infos
             episode.row = row
+            episode.extra = extras[row]
             episode.env_seconds += share
         return [slot for row, slot in enumerate(slots) if over[row] or cut[row]]
 
@@ -309,10 +316,6 @@ class RolloutWorker:
     def _trajectory(
         self, episode: _Episode, won: bool, score: float, progress: float, reason: EndReason
     ) -> Trajectory:
-        row = slice(episode.row, episode.row + 1)
-        extra = {
-            key: column[row].tolist()[0] for key, column in episode.infos.items() if key not in CONTRACT_KEYS
-        }
         return Trajectory(
             env_id=self.env_id,
             task_id=episode.task_id,
@@ -328,8 +331,14 @@ class RolloutWorker:
             end_reason=reason,
             env_seconds=episode.env_seconds,
             model_seconds=episode.model_seconds,
-            extra=extra,
+            extra=episode.extra,
         )
+
+
+def _suite_rows(infos: Mapping[str, Any], n: int) -> list[dict[str, Any]]:
+    """Return the suite's own keys of n infos, as Python values."""
+    columns = {key: column.tolist() for key, column in infos.items() if key not in CONTRACT_KEYS}
+    return [{key: values[row] for key, values in columns.items()} for row in range(n)]
 
 
 def _check_completion(completion: object, policy: str) -> None:

@@ -78,6 +78,8 @@ class Request:
     """The episode's steps so far, oldest first."""
     snapshot: Callable[[], Snapshot] | None = None
     """Takes a snapshot of the episode. Oracles look through it; fair agents do not."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """The suite's own info keys, as they are now."""
 
 
 @dataclass(frozen=True, slots=True)

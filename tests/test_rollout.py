@@ -53,6 +53,17 @@ def timeless(trajectory):
     return dataclasses.replace(trajectory, env_seconds=0.0, model_seconds=0.0)
 
 
+def test_requests_carry_the_suites_own_keys():
+    asked = []
+
+    def answer(request):
+        asked.append((request.turn, dict(request.extra)))
+        return Completion("right")
+
+    list(worker(Says(answer)).run([EpisodeSpec("corridor3", 5, 0)]))
+    assert asked == [(turn, {"cell": turn}) for turn in range(3)]
+
+
 def test_an_episode_is_recorded_step_by_step():
     (episode,) = worker(RightPolicy()).run([EpisodeSpec("corridor3", 5, 2)])
     assert (episode.env_id, episode.seed, episode.rollout, episode.task_type) == (
