@@ -59,7 +59,8 @@ def test_partial_steps_and_snapshots_cross_processes():
     observations, *_ = sharded.step_at([3, 0], ["up", "down"])
     assert len(observations) == 2
     observation, info = sharded.copy(0, 3)  # slots 0 and 3 live in different processes
-    assert info["task_id"] == tasks[0] and observation == observations[1]
+    assert info["task_id"] == tasks[0]
+    assert observation == observations[1]
     assert sharded.snapshot(0) == sharded.snapshot(3)
     sharded.close()
 
