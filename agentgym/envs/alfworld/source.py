@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 from agentgym.data.gametext import GameText
+from agentgym.envs.alfworld.dialects import Dialect, in_dialect
 from agentgym.envs.alfworld.game import Game
 from agentgym.envs.alfworld.scene import Scene
 from agentgym.types import UsageError
 
 __all__ = ["Dialect", "GameSource", "GameText", "load_game", "load_scene"]
-
-Dialect: TypeAlias = Literal["game", "current"]
-"""Whose domain and grammar a game is compiled with: its own, or the newest published pair."""
 
 GAMES_KEPT = 256
 """Compiled games kept though no episode plays them; those being played are always shared."""
@@ -57,9 +55,10 @@ def load_scene(source: GameSource, dialect: str = "game") -> Scene:
     if scene is None:
         text = source.read()
         try:
+            text = in_dialect(text, dialect)
             scene = Scene(Game(text.domain, text.grammar, text.problem))
         except UsageError as error:
-            raise UsageError(f"{source.name}: {error}") from error
+            raise type(error)(f"{source.name}: {error}") from error
         _live[key] = scene
     _recent[key] = scene
     _recent.move_to_end(key)

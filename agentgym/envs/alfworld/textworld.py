@@ -93,17 +93,10 @@ class TextWorldEngine:
         }
 
 
-def logic_files() -> tuple[str, str]:
-    """Return the domain and the grammar of the installed ALFWorld package.
-
-    Raises:
-        UsageError: ALFWorld is not installed.
-    """
+def installed_logic() -> Path | None:
+    """Return the folder of the domain and the grammar in the installed ALFWorld package, if there is one."""
     found = find_spec("alfworld")  # importing it would make a folder in the user's cache
-    if found is None or found.origin is None:
-        raise UsageError(f"alfworld is not installed: {INSTALL}")
-    folder = Path(found.origin).parent / "data"
-    return (folder / "alfred.pddl").read_text("utf-8"), (folder / "alfred.twl2").read_text("utf-8")
+    return None if found is None or found.origin is None else Path(found.origin).parent / "data"
 
 
 def _import(name: str) -> ModuleType:
