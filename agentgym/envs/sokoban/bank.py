@@ -24,7 +24,8 @@ import numpy.typing as npt
 
 from agentgym.data.directory import CACHE_VARIABLE, cache_directory
 from agentgym.envs.sokoban.generator import VERSION, Config, generate
-from agentgym.envs.sokoban.level import FLOOR, TARGET, WALL, Level, boxes, cells, targets
+from agentgym.envs.sokoban.level import FLOOR, TARGET, WALL, Level
+from agentgym.envs.sokoban.masks import boxes, cells, targets
 from agentgym.envs.sokoban.solver import solve
 from agentgym.hashing import content_id
 from agentgym.tasks import DEFAULT_SIZES, split_of

@@ -7,7 +7,7 @@ lost boards have no frozen box.
 
 from __future__ import annotations
 
-from agentgym.envs.sokoban.level import boxes, loose_boxes
+from agentgym.envs.sokoban.masks import boxes, loose_boxes, walls
 
 
 def frozen(boxes: int, walls: int, stride: int) -> int:
@@ -26,7 +26,7 @@ def frozen(boxes: int, walls: int, stride: int) -> int:
     return held
 
 
-def is_deadlocked(board: bytes | bytearray, walls: int, stride: int) -> bool:
-    """Return whether a frozen box stands off its targets; ``walls`` is `level.walls` of the board."""
+def is_deadlocked(board: bytes | bytearray, stride: int) -> bool:
+    """Return whether a frozen box stands off its targets."""
     loose = loose_boxes(board)
-    return loose != 0 and frozen(boxes(board), walls, stride) & loose != 0
+    return loose != 0 and frozen(boxes(board), walls(board), stride) & loose != 0

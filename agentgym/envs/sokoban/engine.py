@@ -8,14 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
-from agentgym.envs.sokoban.level import (
-    BOX,
-    BOX_ON_TARGET,
-    FLOOR,
-    PLAYER,
-    PLAYER_ON_TARGET,
-    TARGET,
-)
+from agentgym.envs.sokoban.level import BOX, BOX_ON_TARGET, FLOOR, PLAYER, PLAYER_ON_TARGET, TARGET
 from agentgym.tasks import nearest
 from agentgym.types import UsageError
 

@@ -14,7 +14,7 @@ from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.envs.sokoban.deadlock import is_deadlocked
 from agentgym.envs.sokoban.engine import ActionSet, RewardRule, actions_of, play, rewards_of
 from agentgym.envs.sokoban.generator import Config
-from agentgym.envs.sokoban.level import Level, walls
+from agentgym.envs.sokoban.level import Level
 from agentgym.envs.sokoban.oracle import SokobanOracle
 from agentgym.envs.sokoban.tasks import SUITE, builtin_tasks, extent_of, file_tasks
 from agentgym.envs.sokoban.tiles import TileSize, draw, grid, pixels_of
@@ -122,9 +122,8 @@ class _Sokoban(AgentEnv[ObsT]):
         self._boxes = level.boxes
         self._on_target = level.on_target
         self._counted = 0 if self.upstream_count else level.on_target
-        self._walls = walls(level.board)
         self._stride = level.stride
-        self._deadlock = is_deadlocked(level.board, self._walls, level.stride)
+        self._deadlock = level.deadlock
 
     def _apply(self, action: str) -> Outcome:
         number = self._number.get(action)
@@ -134,7 +133,7 @@ class _Sokoban(AgentEnv[ObsT]):
         move = play(self._board, self._player, rows * self._stride + columns, pushes)
         self._player = move.player
         if move.pushed and not self._deadlock:
-            self._deadlock = is_deadlocked(self._board, self._walls, self._stride)
+            self._deadlock = is_deadlocked(self._board, self._stride)
         return self._settle(move.gain, valid=move.moved or not self.effective_only)
 
     def _settle(self, gain: int, *, valid: bool) -> Outcome:

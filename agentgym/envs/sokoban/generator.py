@@ -10,17 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agentgym.envs.sokoban.level import (
-    BOX,
-    FLOOR,
-    PLAYER,
-    PLAYER_ON_TARGET,
-    TARGET,
-    WALL,
-    Level,
-    cells,
-    flood,
-)
+from agentgym.envs.sokoban.level import BOX, FLOOR, PLAYER, PLAYER_ON_TARGET, TARGET, WALL, Level
+from agentgym.envs.sokoban.masks import cells, flood
 from agentgym.types import UsageError
 
 VERSION = 1

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agentgym.envs.sokoban.deadlock import is_deadlocked
+from agentgym.envs.sokoban.masks import boxes, flood, targets, walls
 from agentgym.types import UsageError
 
 WALL, FLOOR, TARGET, BOX, BOX_ON_TARGET, PLAYER, PLAYER_ON_TARGET = b"# .$*@+"
@@ -16,13 +18,6 @@ WALL, FLOOR, TARGET, BOX, BOX_ON_TARGET, PLAYER, PLAYER_ON_TARGET = b"# .$*@+"
 
 SYMBOLS = "# .$*@+"
 """All symbols, in the order of the constants above."""
-
-
-def _selector(symbols: str) -> bytes:
-    return bytes(ord("1") if chr(i) in symbols else ord("0") for i in range(256))
-
-
-_WALLS, _BOXES, _TARGETS, _LOOSE = (_selector(s) for s in ("#", "$*", ".*+", "$"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +39,8 @@ class Level:
     """Number of boxes, and of targets."""
     on_target: int
     """Number of boxes that start on a target."""
+    deadlock: bool
+    """Whether a box is frozen off its target from the start."""
 
     @classmethod
     def of_board(cls, board: bytes) -> Level:
@@ -56,6 +53,7 @@ class Level:
             player if player >= 0 else board.find(PLAYER_ON_TARGET),
             board.count(BOX) + on_target,
             on_target,
+            is_deadlocked(board, board.find(b"\n") + 1),
         )
 
     @classmethod
@@ -96,45 +94,6 @@ class Level:
     def height(self) -> int:
         """Number of rows."""
         return (len(self.board) + 1) // (self.width + 1)
-
-
-def walls(board: bytes | bytearray) -> int:
-    """Return the walls as a bit mask: bit i is cell i of the board."""
-    return int(board.translate(_WALLS)[::-1], 2)
-
-
-def boxes(board: bytes | bytearray) -> int:
-    """Return the boxes as a bit mask."""
-    return int(board.translate(_BOXES)[::-1], 2)
-
-
-def targets(board: bytes | bytearray) -> int:
-    """Return the targets as a bit mask, whatever stands on them."""
-    return int(board.translate(_TARGETS)[::-1], 2)
-
-
-def loose_boxes(board: bytes | bytearray) -> int:
-    """Return the boxes that are not on a target as a bit mask."""
-    return int(board.translate(_LOOSE)[::-1], 2)
-
-
-def cells(mask: int) -> list[int]:
-    """Return the indices of a mask's bits, ascending."""
-    found = []
-    while mask:
-        low = mask & -mask
-        found.append(low.bit_length() - 1)
-        mask ^= low
-    return found
-
-
-def flood(start: int, free: int, stride: int) -> int:
-    """Return the cells of the mask ``free`` connected with the cells of the mask ``start``."""
-    reached, before = start, 0
-    while reached != before:
-        before = reached
-        reached |= (reached << 1 | reached >> 1 | reached << stride | reached >> stride) & free
-    return reached
 
 
 def _check_playable(level: Level) -> None:

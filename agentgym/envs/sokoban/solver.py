@@ -12,7 +12,8 @@ import heapq
 from typing import NamedTuple
 
 from agentgym.envs.sokoban.deadlock import frozen
-from agentgym.envs.sokoban.level import PLAYER, PLAYER_ON_TARGET, boxes, cells, targets, walls
+from agentgym.envs.sokoban.level import PLAYER, PLAYER_ON_TARGET
+from agentgym.envs.sokoban.masks import boxes, cells, targets, walls
 
 DIRECTIONS = ("up", "down", "left", "right")
 MAX_NODES = 1_000_000

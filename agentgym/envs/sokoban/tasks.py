@@ -54,6 +54,7 @@ class BankTaskSet(TaskSet):
         self._players: list[int] = bank.players.tolist()
         self._optimal: list[int] = bank.optimal.tolist()
         self._candidates: list[int] = bank.candidates.tolist()
+        self._made: dict[int, Task] = {}  # by index, as drawn: the next draw of it costs less
         self._ids: list[str] = []
         self._by_id: dict[str, int] = {}
 
@@ -91,11 +92,17 @@ class BankTaskSet(TaskSet):
         return self._text[index * self._size : (index + 1) * self._size]
 
     def _make(self, index: int) -> Task:
+        task = self._made.get(index)
+        if task is None:
+            task = self._made[index] = self._make_anew(index)
+        return task
+
+    def _make_anew(self, index: int) -> Task:
         board = self._board(index)
         name = self.config.name
         return Task(
             content_id(board.decode("ascii")),
-            Level(board, self.config.width, self._players[index], self.config.boxes, 0),
+            Level(board, self.config.width, self._players[index], self.config.boxes, 0, False),
             f"{name}#{self._candidates[index]}",
             name,
             {"optimal_moves": self._optimal[index]},

@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode
 from agentgym.envs.sokoban.arrays import BoardBatch, Ints
 from agentgym.envs.sokoban.deadlock import is_deadlocked
 from agentgym.envs.sokoban.env import REJECTED, SokobanEnv, State, VisualSokobanEnv
-from agentgym.envs.sokoban.level import Level, walls
+from agentgym.envs.sokoban.level import Level
 from agentgym.envs.sokoban.tiles import draw, grid
 from agentgym.hashing import StateHasher, canonical
 from agentgym.tasks import Task
@@ -75,7 +75,6 @@ class SokobanVectorEnv(AgentVectorEnv):
         self._tasks: list[Task | None] = [None] * num_envs
         self._scopes: dict[int, _Scope] = {}
         self._generators: list[np.random.Generator | None] = [None] * num_envs
-        self._walls = [0] * num_envs
         self._strides = np.zeros(num_envs, dtype=np.int64)
         self._texts = [""] * num_envs
         self._task_ids = np.full(num_envs, None, dtype=object)
@@ -183,13 +182,12 @@ class SokobanVectorEnv(AgentVectorEnv):
         self._task_ids[slot], self._task_types[slot] = task.id, task.type
         self._batch.load(slot, level)
         self._strides[slot] = level.stride
-        self._walls[slot] = walls(level.board)
-        self._deadlocks[slot] = is_deadlocked(level.board, self._walls[slot], level.stride)
+        self._deadlocks[slot] = level.deadlock
         self._valid[slot] = True
         self._truncated[slot] = False
 
     def _is_deadlocked(self, slot: int) -> bool:
-        return is_deadlocked(self._batch.board(slot), self._walls[slot], int(self._strides[slot]))
+        return is_deadlocked(self._batch.board(slot), int(self._strides[slot]))
 
     def _refresh(self, slots: Sequence[int]) -> None:
         """Make texts and hashes of slots anew."""
