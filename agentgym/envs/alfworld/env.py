@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, get_args
 
 from agentgym.env import AgentEnv, Outcome, Status
+from agentgym.envs.alfworld.dialects import Dialect, current_logic
 from agentgym.envs.alfworld.scene import START, Scene, trace
-from agentgym.envs.alfworld.source import Dialect, load_scene
+from agentgym.envs.alfworld.source import load_scene, read_game
 from agentgym.envs.alfworld.tasks import SUITE, OnError, check_types, game_tasks
+from agentgym.envs.alfworld.textworld import TextWorldEngine
 from agentgym.tasks import Task, nearest
 from agentgym.types import UsageError
 
+Engine: TypeAlias = Literal["native", "textworld"]
 View: TypeAlias = Literal["plain", "augmented"]
 
 REJECTED = "Nothing happens."
@@ -31,6 +34,8 @@ class State(NamedTuple):
     """The receptacle gone to last."""
     moved: tuple[str, ...]
     """What has been put down, its status, and where; oldest first."""
+    commands: tuple[str, ...] = ()
+    """Accepted commands, for an engine that knows no other way back to a state."""
 
 
 class ALFWorldEnv(AgentEnv[str]):
@@ -63,6 +68,7 @@ class ALFWorldEnv(AgentEnv[str]):
         *,
         split: str = "train",
         dataset: str = "builtin",
+        engine: Engine = "native",
         observation: View = "plain",
         dialect: Dialect = "game",
         show_help: bool = True,
@@ -77,6 +83,8 @@ class ALFWorldEnv(AgentEnv[str]):
             split: train, valid_seen or valid_unseen; also valid_train of the published data.
             dataset: ``"builtin"``; ``"official"``, the published games in the data directory; or the path
                 of a folder or archive of games.
+            engine: ``"native"``; ``"textworld"`` for the real one (extra ``alfworld``), thousands of times
+                slower, whose states are hashed and restored by playing alongside.
             observation: ``"plain"``, or ``"augmented"``: a line with the location, what is held and what
                 has been moved follows every observation.
             dialect: ``"game"``: games speak as their own files say; ``"current"``: as the newest
@@ -92,15 +100,22 @@ class ALFWorldEnv(AgentEnv[str]):
             UsageError: an option has no such value, the data set no such split, or a game is no good.
             MissingDataError: the data set is not there.
         """
+        _check("engine", engine, get_args(Engine))
         _check("observation", observation, get_args(View))
         _check("dialect", dialect, get_args(Dialect))
         _check("on_error", on_error, get_args(OnError))
+        if dialect == "current":
+            current_logic()  # raises where it is missing, before any game is played
+        if engine == "textworld":
+            TextWorldEngine()
+        self.engine = engine
         self.augmented = observation == "augmented"
         self.dialect: Dialect = dialect
         self.show_help = show_help
         types = check_types(task_types)
         tasks = game_tasks(split, dataset, types=types, dialect=dialect, on_error=on_error)
-        data_key = f"{tasks.manifest['dataset']}:{dialect}"
+        data_key = f"{tasks.manifest['dataset']}:{dialect}:{engine}"
+        self._real: TextWorldEngine | None = None
         super().__init__(tasks, data_key=data_key, max_steps=max_steps, render_mode=render_mode)
 
     # ---- hooks -----------------------------------------------------------------------------
@@ -112,6 +127,11 @@ class ALFWorldEnv(AgentEnv[str]):
         self._text = self._scene.intro
         self._place = START
         self._moved: tuple[str, ...] = ()
+        self._commands: tuple[str, ...] = ()
+        if self.engine == "textworld":
+            text = read_game(task.content, self.dialect)
+            self._real = TextWorldEngine()
+            self._text = self._real.start(text.domain, text.grammar, text.problem)
 
     def _apply(self, action: str) -> Outcome:
         command = action.strip()
@@ -120,12 +140,16 @@ class ALFWorldEnv(AgentEnv[str]):
             return Outcome(0.0, valid=False)
         place, moved = trace(command, self._scene.hands(self._bits))
         self._bits = self._game.apply(self._bits, operation)
-        self._text = self._game.feedback(operation, self._bits)
+        if self._real is None:
+            self._text = self._game.feedback(operation, self._bits)
+        else:
+            self._text = self._real.step(command)
+            self._commands = (*self._commands, command)
         if place:
             self._place = place
         elif moved:
             self._moved = (*self._moved, moved)
-        won = self._scene.standing(self._bits).won
+        won = self._status().won
         return Outcome(float(won), terminated=won)
 
     def _observe(self) -> str:
@@ -138,7 +162,7 @@ class ALFWorldEnv(AgentEnv[str]):
         return f"{line} Moved items: {', '.join(self._moved)}." if self._moved else line
 
     def _admissible(self) -> tuple[str, ...]:
-        commands = self._game.choices(self._bits).commands
+        commands = self._game.choices(self._bits).commands if self._real is None else self._real.commands
         if self.show_help or HELP not in commands:
             return commands
         return tuple(command for command in commands if command != HELP)
@@ -148,13 +172,26 @@ class ALFWorldEnv(AgentEnv[str]):
         return action.strip() in self.admissible_actions()
 
     def _status(self) -> Status:
-        return self._scene.standing(self._bits)
+        status = self._scene.standing(self._bits)
+        if self._real is None:
+            return status
+        return Status(self._real.won, float(self._real.won), status.progress)
 
     def _state(self) -> State:
-        return State(self._bits, self._text, self._place, self._moved)
+        return State(self._bits, self._text, self._place, self._moved, self._commands)
 
     def _set_state(self, state: State) -> None:
-        self._bits, self._text, self._place, self._moved = state
+        self._bits, self._text, self._place, self._moved, self._commands = state
+        if self._real is not None:
+            self._real.restart()
+            for command in self._commands:
+                self._real.step(command)
+
+    def spawn(self) -> Self:
+        """Return another environment over the same tasks, with an engine of its own."""
+        twin = super().spawn()
+        twin._real = None
+        return twin
 
     def _identity(self) -> Any:
         physical = self._game.physical(self._bits)

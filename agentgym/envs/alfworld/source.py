@@ -12,7 +12,7 @@ from agentgym.envs.alfworld.game import Game
 from agentgym.envs.alfworld.scene import Scene
 from agentgym.types import UsageError
 
-__all__ = ["Dialect", "GameSource", "GameText", "load_game", "load_scene"]
+__all__ = ["GameSource", "GameText", "load_game", "load_scene", "read_game"]
 
 GAMES_KEPT = 256
 """Compiled games kept though no episode plays them; those being played are always shared."""
@@ -35,17 +35,30 @@ _live: WeakValueDictionary[tuple[GameSource, str], Scene] = WeakValueDictionary(
 _recent: OrderedDict[tuple[GameSource, str], Scene] = OrderedDict()
 
 
-def load_game(source: GameSource, dialect: str = "game") -> Game:
+def read_game(source: GameSource, dialect: Dialect) -> GameText:
+    """Return the text of a game as a dialect tells it.
+
+    Raises:
+        UsageError: it cannot be had, or not so; names the game.
+    """
+    text = source.read()
+    try:
+        return in_dialect(text, dialect)
+    except UsageError as error:
+        raise type(error)(f"{source.name}: {error}") from error
+
+
+def load_game(source: GameSource, dialect: Dialect = "game") -> Game:
     """Return the compiled game of `load_scene`."""
     return load_scene(source, dialect).game
 
 
-def load_scene(source: GameSource, dialect: str = "game") -> Scene:
+def load_scene(source: GameSource, dialect: Dialect = "game") -> Scene:
     """Return the compiled game and its tables; one object for all episodes of the process that play it.
 
     Args:
         source: where its text comes from.
-        dialect: see `Dialect`.
+        dialect: see `agentgym.envs.alfworld.dialects.Dialect`.
 
     Raises:
         UsageError: the game is damaged or has a construct outside the language; names both.
@@ -53,9 +66,8 @@ def load_scene(source: GameSource, dialect: str = "game") -> Scene:
     key = (source, dialect)
     scene = _live.get(key)
     if scene is None:
-        text = source.read()
+        text = read_game(source, dialect)
         try:
-            text = in_dialect(text, dialect)
             scene = Scene(Game(text.domain, text.grammar, text.problem))
         except UsageError as error:
             raise type(error)(f"{source.name}: {error}") from error

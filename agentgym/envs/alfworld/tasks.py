@@ -13,6 +13,7 @@ from agentgym.data.gamestore import GameStore, game_id, open_store
 from agentgym.data.gametext import GameText
 from agentgym.data.progress import progress_bar
 from agentgym.data.trials import GAME, SPLITS, Failure
+from agentgym.envs.alfworld.dialects import Dialect
 from agentgym.envs.alfworld.source import GameSource, load_game
 from agentgym.tasks import ListTaskSet, Task, TaskSet, check_split, nearest
 from agentgym.types import UsageError
@@ -77,7 +78,7 @@ class GameTaskSet(ListTaskSet):
 
 
 def game_tasks(
-    split: str, dataset: str, *, types: Sequence[str] | None, dialect: str, on_error: OnError
+    split: str, dataset: str, *, types: Sequence[str] | None, dialect: Dialect, on_error: OnError
 ) -> TaskSet:
     """Return the tasks of a split; see `stored_tasks` for the arguments and errors."""
     if dataset == "builtin":
@@ -86,7 +87,7 @@ def game_tasks(
 
 
 def stored_tasks(
-    split: str, dataset: str, *, types: Sequence[str] | None, dialect: str, on_error: OnError
+    split: str, dataset: str, *, types: Sequence[str] | None, dialect: Dialect, on_error: OnError
 ) -> GameTaskSet:
     """Return the games of a data set.
 
@@ -149,7 +150,7 @@ def _task(store: GameStore, number: int) -> Task:
     return Task(entry.id, game, entry.name, entry.type, metadata)
 
 
-def _uncompilable(tasks: Sequence[Task], dialect: str) -> list[Failure]:
+def _uncompilable(tasks: Sequence[Task], dialect: Dialect) -> list[Failure]:
     """Compile every game once; return those that are no good."""
     failures = []
     with progress_bar("compiling games") as progress:
