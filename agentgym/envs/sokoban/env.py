@@ -16,10 +16,10 @@ from agentgym.envs.sokoban.engine import ActionSet, RewardRule, actions_of, play
 from agentgym.envs.sokoban.generator import Config
 from agentgym.envs.sokoban.level import Level
 from agentgym.envs.sokoban.oracle import SokobanOracle
-from agentgym.envs.sokoban.tasks import SUITE, builtin_tasks, extent_of, file_tasks
+from agentgym.envs.sokoban.tasks import SUITE, builtin_or_file_tasks, extent_of
 from agentgym.envs.sokoban.tiles import TileSize, draw, grid, pixels_of
 from agentgym.spaces import UnicodeText
-from agentgym.tasks import Task, TaskSet
+from agentgym.tasks import Task
 from agentgym.types import UsageError
 
 ObsT = TypeVar("ObsT")
@@ -103,12 +103,7 @@ class _Sokoban(AgentEnv[ObsT]):
         self.effective_only = effective_only
         self.tile_size: TileSize = tile_size
         self.pixels = pixels_of(tile_size)
-        if dataset == "builtin":
-            tasks: TaskSet = builtin_tasks(split, _config(dim_room, num_boxes), stream=stream)
-        elif stream:
-            raise UsageError("stream=True goes with dataset='builtin': files have no end to go past")
-        else:
-            tasks = file_tasks(split, dataset)
+        tasks = builtin_or_file_tasks(split, dataset, _config(dim_room, num_boxes), stream=stream)
         self.extent = extent_of(tasks)
         data_key = f"{tasks.manifest['dataset']}:{self.extent.height}x{self.extent.width}"
         super().__init__(tasks, data_key=data_key, max_steps=max_steps, render_mode=render_mode)

@@ -159,6 +159,19 @@ class StreamTaskSet(BankTaskSet):
         return Task(task_id, level, f"{self.config.name}#{number}", self.config.name)
 
 
+def builtin_or_file_tasks(split: str, dataset: str, config: Config, *, stream: bool) -> TaskSet:
+    """Return the tasks of ``dataset``: those of ``config`` if it is ``"builtin"``, else of level files.
+
+    Raises:
+        UsageError: unknown split, no such data, or a stream of files.
+    """
+    if dataset == "builtin":
+        return builtin_tasks(split, config, stream=stream)
+    if stream:
+        raise UsageError("stream=True goes with dataset='builtin': files have no end to go past")
+    return file_tasks(split, dataset)
+
+
 def builtin_tasks(split: str, config: Config, *, stream: bool) -> BankTaskSet:
     """Return the generated tasks of a split; the same object for the same arguments.
 
