@@ -1,0 +1,166 @@
+"""Make households: a furnished room, things in it, and a task that can be done.
+
+A candidate depends on nothing but the generator's version and three numbers. What is to be brought is
+reachable by going, opening and taking, which nothing can undo; and at the start none of it is where it
+belongs. So every task is solvable, and none is solved.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from agentgym.envs.alfworld.builtin.catalogue import LAMP, OPENABLE, ROOMS, THINGS, TOOLS
+from agentgym.envs.alfworld.builtin.draws import Draws
+from agentgym.envs.alfworld.builtin.layouts import HELD_OUT, KNOWN, VERSION, Layout, layouts
+
+FAMILIES = ("pick", "look", "clean", "heat", "cool", "pick2")
+DIFFICULTIES = ("easy", "medium", "hard")
+
+DISTRACTORS = {"easy": (3, 7), "medium": (8, 15), "hard": (16, 28)}
+"""How many other things lie about, by difficulty."""
+
+SPARES = {"easy": 1, "medium": 1, "hard": 0}
+"""How many more things than needed would do, at most, by difficulty."""
+
+
+class Quest(NamedTuple):
+    """What is to be done."""
+
+    family: str
+    thing: str
+    """Kind of what is brought or looked at."""
+    target: str
+    """Kind of furniture it is brought to; for ``look`` the lamp."""
+
+    @property
+    def count(self) -> int:
+        """How many things it takes."""
+        return 2 if self.family == "pick2" else 1
+
+
+class Item(NamedTuple):
+    """A thing, and the piece of furniture (index into the layout's) that holds it at first."""
+
+    kind: str
+    piece: int
+
+
+@dataclass(frozen=True, slots=True)
+class Household:
+    """One game, before it is written down."""
+
+    layout: Layout
+    quest: Quest
+    items: tuple[Item, ...]
+    """Sorted, so that households which differ in no more than the order are equal."""
+    difficulty: str
+
+    @property
+    def hidden(self) -> bool:
+        """Whether fewer of the wanted things than needed are in sight at first."""
+        pieces = self.layout.pieces
+        wanted = [item for item in self.items if item.kind == self.quest.thing]
+        return sum(pieces[item.piece].kind not in OPENABLE for item in wanted) < self.quest.count
+
+
+def difficulty_of(number: int) -> str:
+    """Return the difficulty of task ``number``."""
+    return DIFFICULTIES[number // len(FAMILIES) % len(DIFFICULTIES)]
+
+
+def family_of(number: int) -> str:
+    """Return the family of task ``number``."""
+    return FAMILIES[number % len(FAMILIES)]
+
+
+def generate(number: int, attempt: int, *, held_out: bool) -> Household:
+    """Make one household.
+
+    Args:
+        number: of the task; it decides family and difficulty.
+        attempt: tells apart the candidates for that task.
+        held_out: whether the layout is one of those that are held out.
+    """
+    draws = Draws(VERSION, 1 + held_out, number, attempt)
+    family, difficulty = family_of(number), difficulty_of(number)
+    choices = _settings(family, difficulty, held_out)
+    room = draws.pick(sorted(choices))
+    layout = draws.pick(choices[room])
+    targets = _quests(layout, family)
+    thing = draws.pick(sorted(targets))
+    quest = Quest(family, thing, draws.pick(targets[thing]))
+    items = [*_wanted(layout, quest, difficulty, draws), *_others(layout, quest, difficulty, draws)]
+    return Household(layout, quest, tuple(sorted(items)), difficulty)
+
+
+@lru_cache(maxsize=None)
+def _settings(family: str, difficulty: str, held_out: bool) -> dict[str, tuple[Layout, ...]]:
+    """Return the layouts in which a family can be played, by room."""
+    part = slice(KNOWN, KNOWN + HELD_OUT) if held_out else slice(KNOWN)
+    rooms = {
+        room: tuple(layout for layout in layouts(room, difficulty)[part] if _quests(layout, family))
+        for room in ROOMS
+    }
+    return {room: fit for room, fit in rooms.items() if fit}
+
+
+@lru_cache(maxsize=None)
+def _homes(layout: Layout) -> dict[str, tuple[int, ...]]:
+    """Return which pieces can hold each kind of thing of a room."""
+    homes = {
+        name: tuple(i for i, piece in enumerate(layout.pieces) if piece.kind in thing.homes)
+        for name, thing in THINGS.items()
+        if layout.room in thing.rooms
+    }
+    return {name: pieces for name, pieces in homes.items() if pieces}
+
+
+@lru_cache(maxsize=None)
+def _quests(layout: Layout, family: str) -> dict[str, tuple[str, ...]]:
+    """Return what can be brought in a family's tasks, and where to; empty where the family has no place."""
+    homes = _homes(layout)
+    kinds = {piece.kind for piece in layout.pieces}
+    movable = [name for name in homes if "take" in THINGS[name].abilities]
+    if family == "look":
+        return {name: (LAMP,) for name in movable} if LAMP in homes else {}
+    tool = TOOLS.get(family)
+    if tool is not None:
+        movable = [name for name in movable if family in THINGS[name].abilities and tool in kinds]
+    quests = {}
+    for name in movable:
+        ends = kinds & THINGS[name].homes
+        targets = tuple(sorted(end for end in ends if end != tool and ends - {end}))
+        if targets:
+            quests[name] = targets
+    return quests
+
+
+def _wanted(layout: Layout, quest: Quest, difficulty: str, draws: Draws) -> list[Item]:
+    """Put what the quest asks for anywhere but where it belongs: in sight if easy, else mostly not."""
+    kinds = [piece.kind for piece in layout.pieces]
+    starts = [i for i in _homes(layout)[quest.thing] if kinds[i] != quest.target]
+    shut = [i for i in starts if kinds[i] in OPENABLE]
+    plain = [i for i in starts if kinds[i] not in OPENABLE]
+    preferred = {"easy": plain, "medium": starts, "hard": shut}[difficulty] or starts
+    number = quest.count + draws.between(0, SPARES[difficulty])
+    items = [Item(quest.thing, draws.pick(preferred)) for _ in range(number)]
+    if quest.family == "look":
+        items.append(Item(LAMP, draws.pick(_homes(layout)[LAMP])))
+    return items
+
+
+def _others(layout: Layout, quest: Quest, difficulty: str, draws: Draws) -> list[Item]:
+    """Strew about things that the quest does not ask for; of lamps there is one at most."""
+    homes = _homes(layout)
+    names = [name for name in homes if name != quest.thing and (name, quest.family) != (LAMP, "look")]
+    counts: Counter[str] = Counter()
+    items = []
+    for _ in range(draws.between(*DISTRACTORS[difficulty])):
+        name = draws.pick(names)
+        if counts[name] < (3 if "take" in THINGS[name].abilities else 1):
+            counts[name] += 1
+            items.append(Item(name, draws.pick(homes[name])))
+    return items

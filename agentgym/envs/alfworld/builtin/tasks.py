@@ -1,0 +1,148 @@
+"""The splits of the generated games."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from agentgym.data.gametext import GameText
+from agentgym.envs.alfworld.builtin.catalogue import OPENABLE
+from agentgym.envs.alfworld.builtin.generator import (
+    DIFFICULTIES,
+    FAMILIES,
+    difficulty_of,
+    family_of,
+    generate,
+)
+from agentgym.envs.alfworld.builtin.layouts import VERSION
+from agentgym.envs.alfworld.builtin.script import Script, language, walkthrough
+from agentgym.hashing import sha256_json
+from agentgym.tasks import Task, TaskSet, check_split, nearest, split_of
+from agentgym.types import UsageError
+
+SIZES = {"train": 10_000, "valid_seen": 1_000, "valid_unseen": 1_000}
+"""Tasks of each split."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltinGame:
+    """A generated game, by what it is generated from."""
+
+    number: int
+    attempt: int
+    held_out: bool
+
+    @property
+    def name(self) -> str:
+        """``builtin/seen/NUMBER.ATTEMPT``, or ``unseen`` where the layout is held out."""
+        return f"builtin/{'unseen' if self.held_out else 'seen'}/{self.number}.{self.attempt}"
+
+    def read(self) -> GameText:
+        """Generate the game's text."""
+        return self.script().text()
+
+    def script(self) -> Script:
+        """Generate the game."""
+        return Script.of(generate(self.number, self.attempt, held_out=self.held_out))
+
+
+class BuiltinTaskSet(TaskSet):
+    """Generated games of one split; any of them is made without the others.
+
+    Task n has the first candidate (n, 0), (n, 1), ... that belongs to the split. Layouts that are held
+    out make valid_unseen; of the others, the content id decides between train and valid_seen.
+    """
+
+    def __init__(self, split: str, difficulty: str | None, types: Sequence[str] | None):
+        """Describe the tasks of a split that are of a difficulty and of some families."""
+        manifest = {
+            "suite": "alfworld",
+            "dataset": "builtin",
+            "generator": "housework",
+            "version": VERSION,
+            "language_sha256": sha256_json(language()),
+            "split": split,
+            "difficulty": difficulty,
+            "types": None if types is None else sorted(types),
+        }
+        self._numbers = [
+            number
+            for number in range(SIZES[split])
+            if difficulty in (None, difficulty_of(number)) and (types is None or family_of(number) in types)
+        ]
+        super().__init__(split, {**manifest, "n": len(self._numbers)})
+        self._made: dict[int, Task] = {}
+        self._by_key: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        """Number of tasks."""
+        return len(self._numbers)
+
+    def _make(self, index: int) -> Task:
+        task = self._made.get(index)
+        if task is None:
+            task = self._made[index] = _task(self.split, self._numbers[index])
+        return task
+
+    def _index(self, key: str) -> int | None:
+        if not self._by_key:
+            for index, task in enumerate(self):
+                self._by_key[task.id] = self._by_key[task.source_id] = index
+        return self._by_key.get(key)
+
+
+def builtin_tasks(
+    split: str, *, difficulty: str | None = None, types: Sequence[str] | None = None
+) -> BuiltinTaskSet:
+    """Return the generated tasks of a split; the same object for the same arguments.
+
+    Args:
+        split: train, valid_seen or valid_unseen.
+        difficulty: easy, medium or hard; None for all, in equal parts.
+        types: families kept; None for all six, in equal parts.
+
+    Raises:
+        UsageError: unknown split, difficulty or family.
+    """
+    check_split(split, SIZES)
+    if difficulty is not None and difficulty not in DIFFICULTIES:
+        hint = nearest(str(difficulty), DIFFICULTIES)
+        raise UsageError(f"unknown difficulty {difficulty!r}{hint}; choose one of {', '.join(DIFFICULTIES)}")
+    for family in types or ():
+        if family not in FAMILIES:
+            hint = nearest(str(family), FAMILIES)
+            raise UsageError(f"unknown task type {family!r}{hint}; choose from {', '.join(FAMILIES)}")
+    return _builtin_tasks(split, difficulty, None if types is None else tuple(types))
+
+
+@lru_cache(maxsize=16)
+def _builtin_tasks(split: str, difficulty: str | None, types: tuple[str, ...] | None) -> BuiltinTaskSet:
+    return BuiltinTaskSet(split, difficulty, types)
+
+
+def _task(split: str, number: int) -> Task:
+    held_out = split == "valid_unseen"
+    attempt = 0
+    while True:
+        game = BuiltinGame(number, attempt, held_out)
+        script = game.script()
+        if held_out or (split_of(script.task_id) == "train") == (split == "train"):
+            return Task(script.task_id, game, game.name, family_of(number), _metadata(script))
+        attempt += 1
+
+
+def _metadata(script: Script) -> dict[str, Any]:
+    household = script.household
+    pieces = household.layout.pieces
+    return {
+        "difficulty": household.difficulty,
+        "room": household.layout.room,
+        "layout": household.layout.number,
+        "receptacles": len(pieces),
+        "closed": sum(piece.kind in OPENABLE for piece in pieces),
+        "objects": len(household.items),
+        "hidden": household.hidden,
+        "optimal_steps": len(walkthrough(household)),
+    }
