@@ -85,7 +85,7 @@ class MutableState(CorridorEnv):
         self._both = state
 
 
-@breaks(states.check_snapshot_is_a_value, "pickle")
+@breaks(states.check_snapshot_is_a_value, "local object")
 class UnpicklableState(CorridorEnv):
     def _state(self):
         return (*super()._state(), lambda: None)
