@@ -8,7 +8,7 @@ from agentgym.envs.sokoban import bank
 from agentgym.envs.sokoban.generator import Config, generate
 from agentgym.envs.sokoban.level import Level
 from agentgym.envs.sokoban.solver import solve
-from agentgym.envs.sokoban.tasks import builtin_tasks
+from agentgym.envs.sokoban.tasks import BankTaskSet, builtin_tasks
 from agentgym.tasks import DEFAULT_SIZES, split_of
 from agentgym.types import UsageError
 
@@ -79,6 +79,14 @@ def test_another_configuration_is_made_once_and_kept(cache, monkeypatch):
         assert np.array_equal(getattr(first, name), getattr(again, name))
     for board in first.boards:
         Level.parse(board.tobytes().decode().split("\n"))
+
+
+def test_a_level_too_hard_to_solve_has_no_optimal_length(cache, monkeypatch):
+    monkeypatch.setattr(bank, "MAX_NODES", 2)
+    assert 0 in bank.load(Config(5, 6, 1), "train").optimal
+    tasks = BankTaskSet("train", bank.load(Config(5, 6, 1), "train"))
+    known = [task.metadata.get("optimal_moves") for task in tasks]
+    assert known.count(None) == (bank.load(Config(5, 6, 1), "train").optimal == 0).sum() > 0
 
 
 def test_a_damaged_cache_file_is_named(cache):

@@ -98,14 +98,14 @@ class BankTaskSet(TaskSet):
         return task
 
     def _make_anew(self, index: int) -> Task:
-        board = self._board(index)
+        board, moves = self._board(index), self._optimal[index]
         name = self.config.name
         return Task(
             content_id(board.decode("ascii")),
             Level(board, self.config.width, self._players[index], self.config.boxes, 0, False),
             f"{name}#{self._candidates[index]}",
             name,
-            {"optimal_moves": self._optimal[index]},
+            {"optimal_moves": moves} if moves else {},
         )
 
     def _index(self, key: str) -> int | None:
