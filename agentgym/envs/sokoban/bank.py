@@ -43,7 +43,7 @@ MAX_REJECTED = 10_000
 """Candidates without a new level, one after another, before a configuration is given up."""
 
 MAX_NODES = 100_000
-"""Nodes the search for a level's optimal length expands before it gives up; none in the package needs as many."""
+"""Nodes expanded for a level's optimal length before it stays unknown; no shipped level needs as many."""
 
 Columns: TypeAlias = dict[str, npt.NDArray[Any]]
 
