@@ -33,9 +33,6 @@ class Thing:
 OPENABLE = frozenset({"cabinet", "drawer", "fridge", "microwave", "safe"})
 """Furniture with a door; it is closed at first."""
 
-BASINS = {"sinkbasin": "sink", "bathtubbasin": "bathtub"}
-"""Furniture whose ids end in ``basin``, which naming appends to the kind; see `display_names`."""
-
 TOOLS = {"clean": "sinkbasin", "heat": "microwave", "cool": "fridge"}
 """What one does things with."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import NamedTuple
 
 from agentgym.envs.alfworld.builtin.catalogue import LAMP, OPENABLE, ROOMS, THINGS, TOOLS
@@ -36,7 +36,7 @@ class Quest(NamedTuple):
     """Kind of furniture it is brought to; for ``look`` the lamp."""
 
     @property
-    def count(self) -> int:
+    def needed(self) -> int:
         """How many things it takes."""
         return 2 if self.family == "pick2" else 1
 
@@ -63,7 +63,7 @@ class Household:
         """Whether fewer of the wanted things than needed are in sight at first."""
         pieces = self.layout.pieces
         wanted = [item for item in self.items if item.kind == self.quest.thing]
-        return sum(pieces[item.piece].kind not in OPENABLE for item in wanted) < self.quest.count
+        return sum(pieces[item.piece].kind not in OPENABLE for item in wanted) < self.quest.needed
 
 
 def difficulty_of(number: int) -> str:
@@ -96,7 +96,7 @@ def generate(number: int, attempt: int, *, held_out: bool) -> Household:
     return Household(layout, quest, tuple(sorted(items)), difficulty)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _settings(family: str, difficulty: str, held_out: bool) -> dict[str, tuple[Layout, ...]]:
     """Return the layouts in which a family can be played, by room."""
     part = slice(KNOWN, KNOWN + HELD_OUT) if held_out else slice(KNOWN)
@@ -107,7 +107,7 @@ def _settings(family: str, difficulty: str, held_out: bool) -> dict[str, tuple[L
     return {room: fit for room, fit in rooms.items() if fit}
 
 
-@lru_cache(maxsize=None)
+@cache
 def _homes(layout: Layout) -> dict[str, tuple[int, ...]]:
     """Return which pieces can hold each kind of thing of a room."""
     homes = {
@@ -118,14 +118,14 @@ def _homes(layout: Layout) -> dict[str, tuple[int, ...]]:
     return {name: pieces for name, pieces in homes.items() if pieces}
 
 
-@lru_cache(maxsize=None)
+@cache
 def _quests(layout: Layout, family: str) -> dict[str, tuple[str, ...]]:
     """Return what can be brought in a family's tasks, and where to; empty where the family has no place."""
     homes = _homes(layout)
     kinds = {piece.kind for piece in layout.pieces}
     movable = [name for name in homes if "take" in THINGS[name].abilities]
     if family == "look":
-        return {name: (LAMP,) for name in movable} if LAMP in homes else {}
+        return dict.fromkeys(movable, (LAMP,)) if LAMP in homes else {}
     tool = TOOLS.get(family)
     if tool is not None:
         movable = [name for name in movable if family in THINGS[name].abilities and tool in kinds]
@@ -139,13 +139,13 @@ def _quests(layout: Layout, family: str) -> dict[str, tuple[str, ...]]:
 
 
 def _wanted(layout: Layout, quest: Quest, difficulty: str, draws: Draws) -> list[Item]:
-    """Put what the quest asks for anywhere but where it belongs: in sight if easy, else mostly not."""
+    """Put what the quest asks for anywhere but where it belongs; in sight if easy, out of sight if hard."""
     kinds = [piece.kind for piece in layout.pieces]
     starts = [i for i in _homes(layout)[quest.thing] if kinds[i] != quest.target]
     shut = [i for i in starts if kinds[i] in OPENABLE]
     plain = [i for i in starts if kinds[i] not in OPENABLE]
     preferred = {"easy": plain, "medium": starts, "hard": shut}[difficulty] or starts
-    number = quest.count + draws.between(0, SPARES[difficulty])
+    number = quest.needed + draws.between(0, SPARES[difficulty])
     items = [Item(quest.thing, draws.pick(preferred)) for _ in range(number)]
     if quest.family == "look":
         items.append(Item(LAMP, draws.pick(_homes(layout)[LAMP])))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import NamedTuple
 
 from agentgym.envs.alfworld.builtin.catalogue import NEIGHBOURS, ROOMS
@@ -50,7 +50,7 @@ class Layout:
         return tuple(sorted(tuple(sorted(kinds)) for kinds in places.values()))
 
 
-@lru_cache(maxsize=None)
+@cache
 def layouts(room: str, difficulty: str) -> tuple[Layout, ...]:
     """Return the layouts of a kind of room: `KNOWN` known ones, then `HELD_OUT` others, all different.
 

@@ -17,7 +17,8 @@ from agentgym.envs.alfworld.builtin.generator import (
     generate,
 )
 from agentgym.envs.alfworld.builtin.layouts import VERSION
-from agentgym.envs.alfworld.builtin.script import Script, language, walkthrough
+from agentgym.envs.alfworld.builtin.script import Script, language
+from agentgym.envs.alfworld.builtin.walkthrough import walkthrough
 from agentgym.hashing import sha256_json
 from agentgym.tasks import Task, TaskSet, check_split, nearest, split_of
 from agentgym.types import UsageError
