@@ -67,6 +67,8 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
     splits: ClassVar[tuple[str, ...]] = tuple(DEFAULT_SIZES)
     """Splits of the built-in data set."""
     default_max_steps: ClassVar[int]
+    past_keys: ClassVar[frozenset[str]] = frozenset()
+    """The suite's info keys that tell of the past: states that hash equal may differ in them."""
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 (gymnasium's)
 

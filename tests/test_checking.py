@@ -42,6 +42,44 @@ def test_a_sound_vector_environment_passes():
     check_agent_vector_env(CorridorVectorEnv)
 
 
+class DiaryEnv(CorridorEnv):
+    """Tells how far it has been: no part of what is hashed."""
+
+    past_keys = frozenset({"farthest"})
+
+    def _load(self, task):
+        super()._load(task)
+        self._farthest = 0
+
+    def _apply(self, action):
+        outcome = super()._apply(action)
+        self._farthest = max(self._farthest, self._cell)
+        return outcome
+
+    def _state(self):
+        return (*super()._state(), self._farthest)
+
+    def _set_state(self, state):
+        *rest, self._farthest = state
+        super()._set_state(rest)
+
+    def _identity(self):
+        return (self._cell, self._fallen)
+
+    def _extra_info(self):
+        return {"farthest": self._farthest}
+
+
+class SilentDiaryEnv(DiaryEnv):
+    past_keys = frozenset()
+
+
+def test_what_tells_of_the_past_says_so():
+    run((states.check_hash_decides_the_future,), factory(DiaryEnv))
+    with pytest.raises(ContractError, match="differ after action"):
+        run((states.check_hash_decides_the_future,), factory(SilentDiaryEnv))
+
+
 def test_the_difference_is_named():
     left = {"a": (1, np.array([1.0, 2.0])), "b": "x"}
     assert first_difference(left, {"a": (1, np.array([1.0, 2.0])), "b": "x"}) is None
