@@ -68,6 +68,7 @@ def run_list(arguments: argparse.Namespace) -> int:
     console.print(f"data directory   {data_directory()}", markup=False, soft_wrap=True)
     console.print(f"cache directory  {cache_directory()}", markup=False, soft_wrap=True)
     table = Table("data set", "what", "licence", "state", "files", "size", "folder", box=None, pad_edge=False)
+    table.columns[3].no_wrap = True  # it may hold a command to copy
     for source in DATA_SOURCES.values():
         folder = data_directory() / source.folder
         state, files, size = f"missing: agentgym data import {source.name} PATH", "", ""
