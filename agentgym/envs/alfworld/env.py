@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, get_args
 
 from agentgym.env import AgentEnv, Outcome, Status
+from agentgym.envs.alfworld.builtin.tasks import builtin_tasks
 from agentgym.envs.alfworld.dialects import Dialect, current_logic
 from agentgym.envs.alfworld.scene import START, Scene, trace
 from agentgym.envs.alfworld.source import load_scene, read_game
-from agentgym.envs.alfworld.tasks import SUITE, OnError, check_types, game_tasks
+from agentgym.envs.alfworld.tasks import SUITE, OnError, check_types, stored_tasks
 from agentgym.envs.alfworld.textworld import TextWorldEngine
-from agentgym.tasks import Task, nearest
+from agentgym.tasks import Task, TaskSet, nearest
 from agentgym.types import UsageError
 
 Engine: TypeAlias = Literal["native", "textworld"]
@@ -49,7 +50,8 @@ class ALFWorldEnv(AgentEnv[str]):
     **Termination**: the goal is reached. **Score**: won as 0 or 1; **progress**: the share of the goal's
     conditions that are met.
     **Info**: ``goal`` (the task's sentence), ``location`` (the receptacle gone to last), ``held`` (what is
-    held, with its status) and ``moved`` (what was put down where).
+    held, with its status) and ``moved`` (what was put down where). Location and moved tell of the past:
+    where places are shared or things were put back, states that hash equal differ in them.
 
     Example:
         >>> env = ALFWorldEnv(split="valid_seen")
@@ -62,6 +64,7 @@ class ALFWorldEnv(AgentEnv[str]):
     state_schema: ClassVar[int] = 1
     splits: ClassVar[tuple[str, ...]] = ("train", "valid_seen", "valid_unseen")
     default_max_steps: ClassVar[int] = 50
+    past_keys: ClassVar[frozenset[str]] = frozenset({"location", "moved"})
 
     def __init__(
         self,
@@ -73,6 +76,7 @@ class ALFWorldEnv(AgentEnv[str]):
         dialect: Dialect = "game",
         show_help: bool = True,
         task_types: Iterable[str] | None = None,
+        difficulty: str | None = None,
         max_steps: int | None = None,
         on_error: OnError = "raise",
         render_mode: str | None = None,
@@ -91,6 +95,7 @@ class ALFWorldEnv(AgentEnv[str]):
                 published ones.
             show_help: whether the command ``help`` is accepted where a game has it.
             task_types: families played: pick, look, clean, heat, cool, pick2; None for all.
+            difficulty: of built-in games: easy, medium or hard; None for all.
             max_steps: step limit; None for 50.
             on_error: what becomes of games that cannot be read or compiled: ``"raise"``, or ``"skip"``
                 to play the others; ``env.tasks.failures`` then names them, as does a warning.
@@ -113,7 +118,12 @@ class ALFWorldEnv(AgentEnv[str]):
         self.dialect: Dialect = dialect
         self.show_help = show_help
         types = check_types(task_types)
-        tasks = game_tasks(split, dataset, types=types, dialect=dialect, on_error=on_error)
+        if dataset == "builtin":
+            tasks: TaskSet = builtin_tasks(split, difficulty=difficulty, types=types)
+        elif difficulty is not None:
+            raise UsageError("difficulty goes with dataset='builtin': other games are of none")
+        else:
+            tasks = stored_tasks(split, dataset, types=types, dialect=dialect, on_error=on_error)
         data_key = f"{tasks.manifest['dataset']}:{dialect}:{engine}"
         self._real: TextWorldEngine | None = None
         super().__init__(tasks, data_key=data_key, max_steps=max_steps, render_mode=render_mode)

@@ -12,15 +12,15 @@ from agentgym.data.alfworld import OFFICIAL, open_games
 from agentgym.data.gamestore import GameStore, game_id, open_store
 from agentgym.data.gametext import GameText
 from agentgym.data.progress import progress_bar
-from agentgym.data.trials import GAME, SPLITS, Failure
+from agentgym.data.trials import GAME, SPLITS, TYPES, Failure
 from agentgym.envs.alfworld.dialects import Dialect
 from agentgym.envs.alfworld.source import GameSource, load_game
-from agentgym.tasks import ListTaskSet, Task, TaskSet, check_split, nearest
+from agentgym.tasks import ListTaskSet, Task, check_split, nearest
 from agentgym.types import UsageError
 
 SUITE = "alfworld"
 
-TASK_TYPES = ("pick", "look", "clean", "heat", "cool", "pick2")
+TASK_TYPES = tuple(TYPES.values())
 """The six families: put one thing somewhere, look at one by a lamp, put a cleaned, heated or cooled one
 somewhere, put two of a kind somewhere."""
 
@@ -75,15 +75,6 @@ class GameTaskSet(ListTaskSet):
                     f"{self.store.path}: {task.source_id} is not the game its id says; import again"
                 )
         super().verify()
-
-
-def game_tasks(
-    split: str, dataset: str, *, types: Sequence[str] | None, dialect: Dialect, on_error: OnError
-) -> TaskSet:
-    """Return the tasks of a split; see `stored_tasks` for the arguments and errors."""
-    if dataset == "builtin":
-        raise UsageError("soon")
-    return stored_tasks(split, dataset, types=types, dialect=dialect, on_error=on_error)
 
 
 def stored_tasks(
