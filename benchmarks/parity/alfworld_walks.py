@@ -12,7 +12,7 @@ import numpy as np
 
 from agentgym.data.gametext import GameText
 from agentgym.envs.alfworld.game import Game
-from agentgym.envs.alfworld.pddl import Fact, parse_problem
+from agentgym.envs.alfworld.pddl import Fact, parse_domain, parse_problem
 from agentgym.envs.alfworld.planner import Planner
 
 Walker: TypeAlias = Callable[[int, Sequence[str]], str | None]
@@ -144,7 +144,7 @@ def harder(text: GameText, rng: np.random.Generator) -> GameText:
     Some objects have been heated, cooled, cleaned, sliced or switched on, some receptacles are open or
     share a place, some objects are recorded where they are not, and a knife, if there is one, is held.
     """
-    problem = parse_problem(text.problem)
+    problem = parse_problem(text.problem, parse_domain(text.domain))
     facts = sorted(problem.init)
     kinds = dict(problem.objects)
     things = sorted({f[1] for f in facts if f[0] == "pickupable"})
