@@ -22,7 +22,7 @@ REMEMBERED = 200_000
 
 
 class SokobanOracle:
-    """Plays a solution of the board it is shown; moves about where there is none."""
+    """Plays a solution of the board it is shown; where there is none, the first admissible action."""
 
     def __init__(self, names: tuple[str, ...]):
         """Take the names of the environment's actions."""
