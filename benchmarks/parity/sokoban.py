@@ -79,7 +79,10 @@ def compare(steps: int, seed: int = 0) -> Report:
             wanted = -(-steps // len(ROOMS))
             spec = [str(n) for n in (height, width, boxes, wanted, seed + number)]
             command = [sys.executable, "-W", "ignore", "-m", "benchmarks.parity.sokoban", "--peer", str(path)]
-            subprocess.run([*command, *spec], check=True, stderr=subprocess.DEVNULL)
+            child = subprocess.run([*command, *spec], stderr=subprocess.PIPE, text=True)
+            if child.returncode:
+                cause = child.stderr.strip().rpartition("\n")[2]
+                raise RuntimeError(f"gym-sokoban did not run ({cause}): install the extra 'bench'")
             with np.load(path) as played:
                 columns = {name: played[name] for name in played.files}
             counts, wrong = _replay(columns, Path(folder))
