@@ -7,18 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from agentgym.envs.alfworld.goal import compile_goal
+from agentgym.envs.alfworld.conditions import ConditionCompiler
 from agentgym.envs.alfworld.grammar import parse_grammar
+from agentgym.envs.alfworld.grammar_check import check_grammar
 from agentgym.envs.alfworld.grounding import Grounding, Objects, Test, ground
 from agentgym.envs.alfworld.operations import Operation, OperationCompiler, selector
-from agentgym.envs.alfworld.pddl import Domain, Fact, parse_domain, parse_problem
+from agentgym.envs.alfworld.pddl import Domain, Fact, parse_domain, parse_problem, predicates
 from agentgym.envs.alfworld.planes import Planes, union
 from agentgym.envs.alfworld.sentences import Text, TextCompiler, support, write
 from agentgym.envs.alfworld.vocabulary import Vocabulary
 from agentgym.types import UsageError
 
 HISTORY = frozenset({"checked", "examined", "wasinreceptacle"})
-"""Predicates that record what an agent has done; they are no part of the physical state."""
+"""Predicates that record what an agent has done: no part of the physical state, unless a domain's actions
+or a goal depend on them."""
 
 MEMO_LIMIT = 4096
 """Entries kept of what can be done, per place; then the memory starts afresh."""
@@ -56,18 +58,21 @@ class Game:
             UsageError: a construct outside the language, named.
         """
         domain = parse_domain(domain_text)
-        problem = parse_problem(problem_text)
+        problem = parse_problem(problem_text, domain)
         self.objects = Objects(domain, problem)
         self.grammar = parse_grammar(grammar_text)
+        check_grammar(self.grammar, domain)
         grounding = ground(domain, problem, self.objects)
         self.planes = Planes(domain, grounding)
         self.initial = self.planes.start(problem.init)
         self.vocabulary = Vocabulary(self.planes, self.objects, problem.init)
-        self._goal = compile_goal(problem.goal, self.planes, self.vocabulary, self.objects)
-        self._physical = self.planes.mask(f for f in self.planes.fluents if f[0] not in HISTORY)
+        conditions = ConditionCompiler(self.planes, self.vocabulary, self.objects)
+        self._goal = conditions.compile(problem.goal)
+        history = HISTORY - domain.tested - set(predicates(problem.goal))
+        self._physical = self.planes.mask(f for f in self.planes.fluents if f[0] not in history)
         self._physical_bytes = (self.planes.width + 7) // 8
         self._compiler = TextCompiler(self.grammar, self.vocabulary)
-        self._operations = OperationCompiler(domain, self.planes, self.objects)
+        self._operations = OperationCompiler(domain, self.planes, self.objects, conditions)
         self._feedbacks: dict[tuple[str, tuple[str, ...]], tuple[Text, int, dict[int, str]]] = {}
         self._parameters = {schema.name: schema.parameters for schema in domain.schemas}
         self._sort_operators(grounding, domain)
@@ -185,10 +190,7 @@ class Game:
         return _Place(operations, looked_at & ~self._selector, {})
 
     def _operation(self, schema: str, objects: tuple[str, ...], tests: Sequence[Test]) -> Operation | None:
-        action = self.grammar.actions.get(schema)
-        if action is None:
-            return None
-        command = self._compile(action.template, schema, objects)
+        command = self._compile(self.grammar.actions[schema].template, schema, objects)
         if support(command):
             raise UsageError(f"unknown construct in a grammar: the command of {schema} depends on the state")
         return self._operations.compile(write(command, self.initial), schema, objects, tests)

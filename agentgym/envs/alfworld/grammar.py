@@ -14,7 +14,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from agentgym.types import UsageError
 
@@ -78,13 +78,15 @@ def parse_grammar(text: str) -> Grammar:
         if block["name"] is None:
             rules.update(_rules(block["grammar"]))
             continue
-        fields = {"template": "", "feedback": ""}
+        fields: dict[str, str] = {}
         for key, value, is_grammar, own_rules in _FIELD.findall(block["body"]):
             if is_grammar:
                 lines = [x for x in own_rules.split("\n") if not x.lstrip().startswith("#")]
                 rules.update(_rules("\n".join(lines)))
             else:
                 fields[key] = value
+        if fields.keys() != {"template", "feedback"}:
+            raise UsageError(f"a grammar's action {block['name']} must have a template and a feedback")
         actions[block["name"].lower()] = ActionText(**fields)
     return Grammar(rules, actions)
 
@@ -95,10 +97,23 @@ def _rules(text: str) -> dict[str, tuple[Production, ...]]:
         data = json.loads(textwrap.dedent(text))
     except json.JSONDecodeError as error:
         raise UsageError(f"a grammar block is not JSON: {error}") from None
-    return {
-        name: tuple(Production(p.get("condition", ""), p["rhs"]) for p in productions)
-        for name, productions in data.items()
-    }
+    if not isinstance(data, dict):
+        raise UsageError("a grammar block is not a JSON object of rules")
+    return {name: tuple(_production(name, p) for p in _listed(name, data[name])) for name in data}
+
+
+def _listed(name: str, productions: Any) -> list[Any]:
+    if not isinstance(productions, list):
+        raise UsageError(f"unknown construct in a grammar's rule {name!r}: not a list of productions")
+    return productions
+
+
+def _production(name: str, production: Any) -> Production:
+    if isinstance(production, dict) and isinstance(production.get("rhs"), str):
+        condition = production.get("condition", "")
+        if isinstance(condition, str):
+            return Production(condition, production["rhs"])
+    raise UsageError(f"unknown construct in a grammar's rule {name!r}: {json.dumps(production):.60}")
 
 
 # ---- the parts of a production's text ----------------------------------------------------------
@@ -135,6 +150,9 @@ class Listing:
 
 
 Part: TypeAlias = Words | Call | Value | Listing
+
+LIST_RULES = ("list_empty", "list_separator", "list_last_separator")
+"""Rules that write lists: nothing, and what stands between and before the last."""
 
 _PART = re.compile(
     r"(?P<words>[^\[\]{}#;|\"<>]+)|#(?P<call>[^#]+)#"
@@ -175,7 +193,7 @@ def parse_text(text: str) -> tuple[Part, ...]:
 def _expression(code: str) -> ast.expr:
     try:
         return ast.parse(code.strip(), mode="eval").body
-    except SyntaxError:
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise UsageError(f"unknown construct in a grammar's expression: {code!r}") from None
 
 

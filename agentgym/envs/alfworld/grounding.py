@@ -27,6 +27,7 @@ from agentgym.envs.alfworld.pddl import (
     And,
     Condition,
     Domain,
+    Effect,
     Exists,
     Fact,
     Forall,
@@ -339,7 +340,15 @@ class _JoinWriter:
         self.line("else:", deeper=True)
         self.line("operators[key] = [test]")
         for effect in schema.effects:
-            if effect.variables:
-                raise UsageError(f"unknown construct in PDDL action {schema.name}: forall in an effect")
             if effect.literal.positive:
-                self.line(f"reached.append({self.atom(effect.literal)})")
+                self.reach(effect)
+
+    def reach(self, effect: Effect) -> None:
+        """Record what one effect adds, whatever its condition."""
+        names, depth = self.names, self.depth
+        own = {name: f"w{i}" for i, (name, _) in enumerate(effect.variables)}
+        self.names = {**names, **own}
+        for name, kind in effect.variables:
+            self.line(f"for {own[name]} in objects.members.get({kind!r}, ()):", deeper=True)
+        self.line(f"reached.append({self.atom(effect.literal)})")
+        self.names, self.depth = names, depth

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
+from agentgym.envs.alfworld.conditions import ALWAYS, ConditionCompiler
 from agentgym.envs.alfworld.grounding import Objects, Test, disjuncts
-from agentgym.envs.alfworld.pddl import TRUE, Condition, Domain, Effect, Fact, Literal, Schema
+from agentgym.envs.alfworld.pddl import TRUE, Domain, Effect, Fact, Literal, Schema
 from agentgym.envs.alfworld.planes import Planes, union
-from agentgym.types import UsageError
 
 
 class Operation(NamedTuple):
@@ -32,16 +33,17 @@ class _GroundEffect(NamedTuple):
 
     bit: int
     positive: bool
-    condition: Condition
+    tests: tuple[tuple[int, int], ...]
+    """Alternatives of (bits that must be set, bits that must not)."""
 
 
 class OperationCompiler:
     """Compiles the ground actions of one game."""
 
-    def __init__(self, domain: Domain, planes: Planes, objects: Objects):
+    def __init__(self, domain: Domain, planes: Planes, objects: Objects, conditions: ConditionCompiler):
         """Keep what actions are compiled against."""
         self._schemas = {schema.name: schema for schema in domain.schemas}
-        self._planes, self._objects = planes, objects
+        self._planes, self._objects, self._conditions = planes, objects, conditions
 
     def compile(
         self, command: str, schema: str, objects: tuple[str, ...], tests: Sequence[Test]
@@ -51,17 +53,13 @@ class OperationCompiler:
         Returns:
             None when the action can never apply, or when nothing it does is news: an effect that the
             precondition already grants is dropped, and an action left without effects with it.
-
-        Raises:
-            UsageError: an unknown construct in a conditional effect.
         """
         masks = self._planes.tests(tests)
         if not masks:
             return None
-        binding = _binding(self._schemas[schema], objects)
-        effects = list(self._effects(self._schemas[schema], binding))
-        sure = [effect for effect in effects if effect.condition == TRUE]
-        maybe = [effect for effect in effects if effect.condition != TRUE]
+        effects = list(self._effects(self._schemas[schema], objects))
+        sure = [effect for effect in effects if ALWAYS in effect.tests]
+        maybe = [effect for effect in effects if ALWAYS not in effect.tests]
         granted, denied = _known(masks)
         adds = union(effect.bit for effect in sure if effect.positive)
         deletes = union(effect.bit for effect in sure if not effect.positive) & ~adds & ~denied
@@ -71,27 +69,27 @@ class OperationCompiler:
         if maybe:
             appear, vanish = self._planes.record((effect.bit, effect.positive) for effect in maybe)
             keep, became = keep & ~(appear | vanish), became & ~vanish | appear
-        conditional = tuple(test for effect in maybe for test in self._conditional(effect, binding))
+        conditional = tuple(test for effect in maybe for test in self._conditional(effect))
         return Operation(command, schema, objects, masks, keep, became, conditional)
 
-    def _effects(self, schema: Schema, binding: Mapping[str, str]) -> Iterator[_GroundEffect]:
+    def _effects(self, schema: Schema, objects: tuple[str, ...]) -> Iterator[_GroundEffect]:
+        """Yield the effects on fluent atoms that any state can bring about."""
+        binding = dict(zip((name for name, _ in schema.parameters), objects, strict=True))
         for effect in schema.effects:
-            bit = self._planes.truth.get(_atom(effect.literal, binding))
-            if bit is not None:
-                yield _GroundEffect(bit, effect.literal.positive, effect.condition)
+            names = [name for name, _ in effect.variables]
+            for values in product(*(self._objects.members.get(kind, ()) for _, kind in effect.variables)):
+                full = {**binding, **dict(zip(names, values, strict=True))}
+                bit = self._planes.truth.get(_atom(effect.literal, full))
+                tests = self._conditions.compile(effect.condition, full) if bit else ()
+                if bit and tests:
+                    yield _GroundEffect(bit, effect.literal.positive, tests)
 
-    def _conditional(
-        self, effect: _GroundEffect, binding: Mapping[str, str]
-    ) -> Iterator[tuple[int, int, int, int]]:
+    def _conditional(self, effect: _GroundEffect) -> Iterator[tuple[int, int, int, int]]:
         """Yield (bits looked at, bits set of these, keep, set) on the plane of truth."""
         every = self._planes.every
         keep, became = (every, effect.bit) if effect.positive else (every & ~effect.bit, 0)
-        for variables, literals in disjuncts(effect.condition, self._objects, binding):
-            if variables:
-                raise UsageError("unknown construct in a PDDL action: exists in a conditional effect")
-            test = self._planes.conjunction(literals)
-            if test is not None:
-                yield test[0] | test[1], test[0], keep, became
+        for needs, forbids in effect.tests:
+            yield needs | forbids, needs, keep, became
 
 
 def selector(domain: Domain, initial: int, bits: Mapping[Fact, int]) -> str:
@@ -124,10 +122,6 @@ def _known(masks: Sequence[tuple[int, int]]) -> tuple[int, int]:
         granted &= wanted
         denied &= looked_at & ~wanted
     return granted, denied
-
-
-def _binding(schema: Schema, objects: tuple[str, ...]) -> dict[str, str]:
-    return dict(zip((name for name, _ in schema.parameters), objects, strict=True))
 
 
 def _atom(literal: Literal, binding: Mapping[str, str]) -> Fact:

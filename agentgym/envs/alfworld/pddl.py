@@ -7,7 +7,7 @@ Conditions become trees of the small records below; an unknown construct is a `U
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -84,17 +84,26 @@ class Schema:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Domain:
-    """What a domain file says that matters to play: supertypes, predicates' names and actions."""
+    """What a domain file says that matters to play."""
 
     supertype: dict[str, str]
     """Type -> its supertype; ``object`` is the root."""
     constants: Variables
+    arities: dict[str, int]
+    """Predicate -> how many arguments it has."""
     schemas: tuple[Schema, ...]
 
     @property
     def fluents(self) -> frozenset[str]:
         """Predicates that some action changes."""
         return frozenset(effect.literal.predicate for schema in self.schemas for effect in schema.effects)
+
+    @property
+    def tested(self) -> frozenset[str]:
+        """Predicates that some action depends on."""
+        conditions = [schema.precondition for schema in self.schemas]
+        conditions += [effect.condition for schema in self.schemas for effect in schema.effects]
+        return frozenset(name for condition in conditions for name in predicates(condition))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +119,7 @@ class Problem:
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 _COMMENT = re.compile(r";[^\n]*")
 TRUE = And(())
+_MAX_DEPTH = 100
 
 
 def read(text: str) -> list[Any]:
@@ -122,6 +132,8 @@ def read(text: str) -> list[Any]:
     for token in _TOKEN.findall(_COMMENT.sub("", text).lower()):
         if token == "(":
             stack.append([])
+            if len(stack) > _MAX_DEPTH:
+                raise UsageError(f"PDDL is nested more than {_MAX_DEPTH} deep")
         elif token == ")":
             if len(stack) == 1:
                 raise UsageError("PDDL has a ')' too many")
@@ -139,27 +151,52 @@ def parse_domain(text: str) -> Domain:
     """Parse a domain; equal texts share one result.
 
     Raises:
-        UsageError: an unknown construct, named.
+        UsageError: an unknown construct, or a name that nothing declares.
     """
     sections = _sections(text, "domain")
     supertype = dict(_typed(sections.get(":types", [])))
+    arities = {"=": 2}
+    for form in sections.get(":predicates", []):
+        name, *arguments = _words(form, "PDDL :predicates")
+        arities[name] = len(_typed(arguments))
     schemas = tuple(_schema(body) for body in sections.get(":action", []))
-    return Domain(supertype, _typed(sections.get(":constants", [])), schemas)
+    constants = _typed(sections.get(":constants", []))
+    for schema in schemas:
+        where = f"PDDL action {schema.name}"
+        known = dict(schema.parameters).keys()
+        _check(schema.precondition, arities, known, where)
+        for effect in schema.effects:
+            inner = known | dict(effect.variables).keys()
+            _check(effect.condition, arities, inner, where)
+            _check(effect.literal, arities, inner, where)
+    return Domain(supertype, constants, arities, schemas)
 
 
-def parse_problem(text: str) -> Problem:
-    """Parse a problem.
+def parse_problem(text: str, domain: Domain) -> Problem:
+    """Parse a problem of a domain.
 
     Raises:
-        UsageError: an unknown construct, named.
+        UsageError: an unknown construct, or a name that nothing declares.
     """
     sections = _sections(text, "problem")
-    init = frozenset(tuple(fact) for fact in sections.get(":init", []) if fact[0] != "=")
+    forms = [form for form in sections.get(":init", []) if form[:1] != ["="]]  # distances and costs
+    init = frozenset(_words(form, "PDDL :init") for form in forms)
+    objects = _typed(sections.get(":objects", []))
+    known = dict((*domain.constants, *objects)).keys()
     for fact in init:
-        if not all(isinstance(word, str) for word in fact):
-            raise UsageError(f"unknown construct in PDDL :init: {fact[0]}")
-    (goal,) = sections.get(":goal", [[]])
-    return Problem(_typed(sections.get(":objects", [])), init, _condition(goal))
+        _check(Literal(fact[0], fact[1:]), domain.arities, frozenset(), "PDDL :init", known)
+    goal = sections.get(":goal", [[]])
+    if len(goal) != 1:
+        raise UsageError(f"PDDL :goal must be one condition, got {len(goal)}")
+    condition = _condition(goal[0])
+    _check(condition, domain.arities, frozenset(), "PDDL :goal", known)
+    return Problem(objects, init, condition)
+
+
+_SECTIONS = {
+    ":action", ":constants", ":domain", ":functions", ":goal", ":init", ":metric", ":objects", ":predicates",
+    ":requirements", ":types",
+}  # fmt: skip
 
 
 def _sections(text: str, kind: str) -> dict[str, list[Any]]:
@@ -168,27 +205,38 @@ def _sections(text: str, kind: str) -> dict[str, list[Any]]:
     if form[:1] != ["define"] or not form[1:] or form[1][:1] != [kind]:
         raise UsageError(f"not a PDDL {kind}: it must begin with (define ({kind} ...)")
     sections: dict[str, list[Any]] = {}
-    for head, *body in form[2:]:
-        if head in (":action",):
+    for section in form[2:]:
+        if not isinstance(section, list) or not section or section[0] not in _SECTIONS:
+            raise UsageError(f"unknown construct in a PDDL {kind}: {_show(section)}")
+        head, *body = section
+        if head == ":action":
             sections.setdefault(head, []).append(body)
-        elif head in (
-            ":requirements", ":types", ":predicates", ":functions", ":domain", ":constants",
-            ":objects", ":init", ":goal", ":metric",
-        ):  # fmt: skip
-            sections[head] = body
         else:
-            raise UsageError(f"unknown construct in PDDL: {head}")
+            sections[head] = body
     return sections
 
 
-def _typed(words: Sequence[str]) -> Variables:
-    """Parse ``a b - t c``: untyped names are objects."""
+def _words(form: Any, where: str) -> tuple[str, ...]:
+    """Return a list of words, not empty."""
+    if not isinstance(form, list) or not form or not all(isinstance(word, str) for word in form):
+        raise UsageError(f"unknown construct in {where}: {_show(form)}")
+    return tuple(form)
+
+
+def _typed(words: Sequence[Any]) -> Variables:
+    """Parse ``a b - t c``: untyped names are objects.
+
+    A comma is no separator: the published domain's ``?l - location, ?r`` makes a type ``location,``,
+    which has no objects, and its games depend on that.
+    """
     pairs: list[tuple[str, str]] = []
     waiting: list[str] = []
     rest = iter(words)
     for word in rest:
+        kind = next(rest, None) if word == "-" else ""
+        if not isinstance(word, str) or not isinstance(kind, str):
+            raise UsageError(f"unknown construct in a PDDL list of names and types: {_show(words)}")
         if word == "-":
-            kind = next(rest)
             pairs.extend((name, kind) for name in waiting)
             waiting = []
         else:
@@ -198,20 +246,37 @@ def _typed(words: Sequence[str]) -> Variables:
 
 
 def _schema(body: list[Any]) -> Schema:
-    name, *rest = body
+    name, *rest = body or [None]
+    known = (":parameters", ":precondition", ":effect")
+    if not isinstance(name, str) or len(rest) % 2 or any(key not in known for key in rest[::2]):
+        odd = next((key for key in rest[::2] if key not in known), "a part is missing")
+        raise UsageError(f"unknown construct in PDDL action {_show(name)}: {_show(odd)}")
     fields = dict(zip(rest[::2], rest[1::2], strict=True))
-    unknown = set(fields) - {":parameters", ":precondition", ":effect"}
-    if unknown:
-        raise UsageError(f"unknown construct in PDDL action {name}: {sorted(unknown)[0]}")
+    if not all(isinstance(part, list) for part in fields.values()):
+        raise UsageError(f"unknown construct in PDDL action {name}: a part without parentheses")
     precondition = _condition(fields.get(":precondition", []))
     effects = tuple(_effects(fields.get(":effect", []), TRUE, ()))
     return Schema(name, _typed(fields.get(":parameters", [])), precondition, effects)
 
 
-def _condition(form: list[Any]) -> Condition:
-    if not form:
+_OPERANDS = {"not": 1, "imply": 2, "exists": 2, "forall": 2, "when": 2, "increase": 2}
+"""How many parts follow these words."""
+
+
+def _parts(form: Any, where: str) -> tuple[Any, list[Any]]:
+    """Split a form that is not empty into its first word and the rest."""
+    if not isinstance(form, list) or len(form) - 1 != _OPERANDS.get(str(form[0]), len(form) - 1):
+        raise UsageError(f"unknown construct in {where}: {_show(form)}")
+    if form[0] in ("exists", "forall") and not isinstance(form[1], list):
+        raise UsageError(f"unknown construct in {where}: {_show(form)}")
+    return form[0], form[1:]
+
+
+def _condition(form: Any) -> Condition:
+    where = "a PDDL condition"
+    if form == []:
         return TRUE
-    head, *rest = form
+    head, rest = _parts(form, where)
     match head:
         case "and":
             return And(tuple(_condition(part) for part in rest))
@@ -225,9 +290,8 @@ def _condition(form: list[Any]) -> Condition:
             return Exists(_typed(rest[0]), _condition(rest[1]))
         case "forall":
             return Forall(_typed(rest[0]), _condition(rest[1]))
-    if not all(isinstance(word, str) for word in form) or head in ("when", "<", ">", "<=", ">="):
-        raise UsageError(f"unknown construct in a PDDL condition: {head}")
-    return Literal(head, tuple(rest))
+    predicate, *arguments = _words(form, where)
+    return Literal(predicate, tuple(arguments))
 
 
 def negate(condition: Condition) -> Condition:
@@ -245,10 +309,23 @@ def negate(condition: Condition) -> Condition:
             return Exists(variables, negate(body))
 
 
-def _effects(form: list[Any], condition: Condition, variables: Variables) -> list[Effect]:
-    if not form:
+def predicates(condition: Condition) -> Iterator[str]:
+    """Yield the predicates that a condition looks at."""
+    match condition:
+        case Literal(predicate, _, _):
+            yield predicate
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from predicates(part)
+        case Exists(_, body) | Forall(_, body):
+            yield from predicates(body)
+
+
+def _effects(form: Any, condition: Condition, variables: Variables) -> list[Effect]:
+    where = "a PDDL effect"
+    if form == []:
         return []
-    head, *rest = form
+    head, rest = _parts(form, where)
     match head:
         case "and":
             return [effect for part in rest for effect in _effects(part, condition, variables)]
@@ -260,7 +337,39 @@ def _effects(form: list[Any], condition: Condition, variables: Variables) -> lis
         case "increase":
             return []  # costs do not change the state
         case "not":
-            return [Effect(Literal(rest[0][0], tuple(rest[0][1:]), False), condition, variables)]
-    if not all(isinstance(word, str) for word in form):
-        raise UsageError(f"unknown construct in a PDDL effect: {head}")
-    return [Effect(Literal(head, tuple(rest)), condition, variables)]
+            predicate, *arguments = _words(rest[0], where)
+            return [Effect(Literal(predicate, tuple(arguments), False), condition, variables)]
+    predicate, *arguments = _words(form, where)
+    return [Effect(Literal(predicate, tuple(arguments)), condition, variables)]
+
+
+def _check(
+    condition: Condition,
+    arities: Mapping[str, int],
+    variables: Set[str],
+    where: str,
+    objects: Set[str] | None = None,
+) -> None:
+    """Refuse predicates, variables and objects that nothing declares.
+
+    Without ``objects`` any will do: the published domains name objects that their problems declare.
+    """
+    match condition:
+        case Literal(predicate, arguments, _):
+            if arities.get(predicate) != len(arguments):
+                raise UsageError(f"unknown predicate in {where}: {predicate} of {len(arguments)} arguments")
+            for argument in arguments:
+                known = variables if argument[0] == "?" else objects
+                if known is not None and argument not in known:
+                    raise UsageError(f"unknown name in {where}: {argument}")
+        case And(parts) | Or(parts):
+            for part in parts:
+                _check(part, arities, variables, where, objects)
+        case Exists(own, body) | Forall(own, body):
+            _check(body, arities, variables | dict(own).keys(), where, objects)
+
+
+def _show(form: Any) -> str:
+    """Write what was read, cut to a readable length."""
+    text = form if isinstance(form, str) else "(" + " ".join(map(_show, form)) + ")" if form else "()"
+    return text if len(text) <= 60 else f"{text[:60]}..."

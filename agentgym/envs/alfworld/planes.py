@@ -40,6 +40,7 @@ class Planes:
         unsure = {e.literal.predicate for s in domain.schemas for e in s.effects if e.condition != TRUE}
         doubtful = [fact for fact in self.fluents if fact[0] in unsure]
         self.shown = {**self.truth, **{fact: 1 << 2 * width + i for i, fact in enumerate(doubtful)}}
+        self._doubtful = [(self.truth[fact], self.shown[fact]) for fact in doubtful]
         self.every = (1 << 2 * width + len(doubtful)) - 1
 
     def start(self, init: Iterable[Fact]) -> int:
@@ -87,7 +88,14 @@ class Planes:
 
     def change(self, adds: int, deletes: int) -> tuple[int, int]:
         """Return (bits that survive, bits that become set): an atom that changes loses its opposite."""
-        return self.every & ~(deletes | adds << self.width), adds | deletes << self.width
+        lost = deletes | adds << self.width
+        became = adds | deletes << self.width
+        for truth, shown in self._doubtful:
+            if truth & adds:
+                became |= shown
+            elif truth & deletes:
+                lost |= shown
+        return self.every & ~lost, became
 
     def record(self, effects: Iterable[tuple[int, bool]]) -> tuple[int, int]:
         """Return (bits set, bits cleared) in what is recorded of conditional effects.

@@ -12,7 +12,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from agentgym.envs.alfworld.grammar import Call, Grammar, Listing, Part, Value, Words, parse_query, parse_text
+from agentgym.envs.alfworld.grammar import (
+    LIST_RULES,
+    Call,
+    Grammar,
+    Listing,
+    Part,
+    Value,
+    Words,
+    parse_query,
+    parse_text,
+)
 from agentgym.envs.alfworld.pddl import Fact
 from agentgym.envs.alfworld.planes import union
 from agentgym.envs.alfworld.vocabulary import Vocabulary
@@ -92,9 +102,6 @@ def support(text: Text) -> int:
             return own | union(support(part) for part in separators or ())
 
 
-_MAX_DEPTH = 50
-
-
 class TextCompiler:
     """Compiles texts against one game."""
 
@@ -105,42 +112,32 @@ class TextCompiler:
     def compile(self, text: str, bindings: Bindings) -> Text:
         """Compile a text whose variables are bound to objects.
 
-        Raises:
-            UsageError: an unknown rule or construct, or rules that never end.
+        Text and rules have passed `agentgym.envs.alfworld.grammar_check.check_grammar`.
         """
-        return self._text(text, bindings, 0)
+        return _sequence([self._part(part, bindings) for part in parse_text(text)])
 
-    def _text(self, text: str, bindings: Bindings, depth: int) -> Text:
-        if depth > _MAX_DEPTH:
-            raise UsageError(f"the grammar's rules never end: {text!r:.60}")
-        return _sequence([self._part(part, bindings, depth) for part in parse_text(text)])
-
-    def _part(self, part: Part, bindings: Bindings, depth: int) -> Text:
+    def _part(self, part: Part, bindings: Bindings) -> Text:
         match part:
             case Words(words):
                 return words
             case Value(code):
                 return self._evaluate(code, bindings)
             case Call(rule):
-                return self._call(rule, bindings, depth)
+                return self._call(rule, bindings)
             case Listing(inner, query, is_list):
                 answers = self._answers(query, bindings) if query else [(0, bindings)]
-                rows = tuple((mask, self._part(inner, wider, depth)) for mask, wider in answers)
+                rows = tuple((mask, self._part(inner, wider)) for mask, wider in answers)
                 if not is_list:
                     return Enumeration(rows, None)
-                names = ("list_empty", "list_separator", "list_last_separator")
-                none, between, last = (self._call(name, bindings, depth) for name in names)
+                none, between, last = (self._call(name, bindings) for name in LIST_RULES)
                 return Enumeration(rows, (none, between, last))
 
-    def _call(self, rule: str, bindings: Bindings, depth: int) -> Text:
-        productions = self._grammar.rules.get(rule)
-        if productions is None:
-            raise UsageError(f"the grammar has no rule {rule!r}")
+    def _call(self, rule: str, bindings: Bindings) -> Text:
         options: list[tuple[tuple[int, ...], Text]] = []
-        for production in productions:
+        for production in self._grammar.rules[rule]:
             masks = self._masks(production.condition, bindings)
             if masks:
-                options.append((masks, self._text(production.text, bindings, depth + 1)))
+                options.append((masks, self.compile(production.text, bindings)))
             if masks == (0,):
                 break
         if len(options) == 1 and options[0][0] == (0,):
@@ -202,14 +199,12 @@ class TextCompiler:
                 return self._evaluate(left, bindings) + self._evaluate(right, bindings)
             case ast.BoolOp(op=ast.Or(), values=values):
                 return next(filter(None, (self._evaluate(value, bindings) for value in values)), "")
-        raise UsageError(f"unknown construct in a grammar's expression: {ast.unparse(code)!r}")
+        raise AssertionError(f"{ast.unparse(code)} has not been checked")
 
 
 def _object(name: str, bindings: Bindings) -> str:
-    for (variable, _), value in reversed(list(bindings.items())):
-        if variable == name:
-            return value
-    raise UsageError(f"the grammar names {name!r}, which nothing binds")
+    """Return what a name stands for: of variables that differ in type, the one bound last."""
+    return next(value for (variable, _), value in reversed(list(bindings.items())) if variable == name)
 
 
 def _sequence(parts: list[Text]) -> Text:

@@ -8,14 +8,13 @@ from collections.abc import Iterable, Sequence
 from agentgym.envs.alfworld.grounding import Objects
 from agentgym.envs.alfworld.pddl import Fact
 from agentgym.envs.alfworld.planes import Planes
-from agentgym.types import UsageError
 
 
 class Vocabulary:
     """The atoms and objects of one game, as its grammar sees them."""
 
     def __init__(self, planes: Planes, objects: Objects, init: Iterable[Fact]):
-        """Name the objects that the problem's first facts mention."""
+        """Name the objects that the problem's first facts mention; no other has a name."""
         self.names = display_names(name for fact in init for name in fact[1:])
         self._objects, self._planes = objects, planes
         self._atoms: dict[str, list[tuple[Fact, int]]] = defaultdict(list)
@@ -49,19 +48,9 @@ class Vocabulary:
         """Return whether an object is of a type."""
         return name in self._objects.sets.get(kind, ())
 
-    def members(self, kind: str) -> Sequence[str]:
-        """Return the objects of a type."""
-        return self._objects.members.get(kind, ())
-
     def attribute(self, name: str, attribute: str) -> str:
-        """Return an object's ``name``, ``id``, ``definite``, ``indefinite`` or ``type``.
-
-        Raises:
-            UsageError: any other attribute.
-        """
+        """Return an object's ``name``, ``id``, ``definite``, ``indefinite`` or ``type``."""
         match attribute:
-            case "name":
-                return self.names[name]
             case "id":
                 return name
             case "indefinite":
@@ -70,7 +59,7 @@ class Vocabulary:
                 return "the"
             case "type":
                 return self._objects.type_of[name]
-        raise UsageError(f"unknown construct in a grammar's expression: attribute {attribute!r}")
+        return self.names[name]
 
     def _of(self, predicate: str) -> list[tuple[Fact, int]]:
         if predicate.startswith("not_") and predicate not in self._atoms:
