@@ -158,5 +158,5 @@ def _uncompilable(tasks: Sequence[Task], dialect: Dialect) -> list[Failure]:
 def _warn(dataset: str, failures: Sequence[Failure]) -> None:
     shown = "; ".join(failure.reason for failure in failures[:SHOWN])
     more = f"; and {len(failures) - SHOWN} more" if len(failures) > SHOWN else ""
-    message = f"{dataset}: {len(failures)} games are left out: {shown}{more}"
+    message = f"{Path(dataset).name}: left out {len(failures)} that cannot be played: {shown}{more}"
     warnings.warn(message, UserWarning, stacklevel=4)
