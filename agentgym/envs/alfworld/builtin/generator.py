@@ -86,7 +86,7 @@ def generate(number: int, attempt: int, *, held_out: bool) -> Household:
     """
     draws = Draws(VERSION, 1 + held_out, number, attempt)
     family, difficulty = family_of(number), difficulty_of(number)
-    choices = _settings(family, difficulty, held_out)
+    choices = settings(family, difficulty, held_out)
     room = draws.pick(sorted(choices))
     layout = draws.pick(choices[room])
     targets = _quests(layout, family)
@@ -97,7 +97,7 @@ def generate(number: int, attempt: int, *, held_out: bool) -> Household:
 
 
 @cache
-def _settings(family: str, difficulty: str, held_out: bool) -> dict[str, tuple[Layout, ...]]:
+def settings(family: str, difficulty: str, held_out: bool) -> dict[str, tuple[Layout, ...]]:
     """Return the layouts in which a family can be played, by room."""
     part = slice(KNOWN, KNOWN + HELD_OUT) if held_out else slice(KNOWN)
     rooms = {
