@@ -44,6 +44,8 @@ def canonical(value: Any) -> bytes:
         return b"i%d;" % value
     if isinstance(value, float):
         return b"d%b;" % value.hex().encode()
+    if isinstance(value, tuple | list):  # before the abstract classes, which are slow to ask
+        return b"l%d:%b" % (len(value), b"".join([canonical(member) for member in value]))
     if isinstance(value, Mapping):
         items = sorted((canonical(k), canonical(v)) for k, v in value.items())
         return b"m%d:%b" % (len(items), b"".join(k + v for k, v in items))
