@@ -230,7 +230,7 @@ def trajectory_sums(batch: StepBatch, x: Floats) -> Floats:
 def step_rewards(batch: StepBatch, invalid_penalty: InvalidPenalty, penalty: float) -> Floats:
     """Return (n,) the rewards that are discounted, with the price of rejected actions where it goes there."""
     check_switch("invalid_penalty", invalid_penalty, InvalidPenalty)
-    return batch.reward if invalid_penalty == "row" else batch.reward - penalty * ~batch.valid
+    return batch.reward if invalid_penalty == "row" else batch.reward - np.where(batch.valid, 0.0, penalty)
 
 
 def step_returns(
@@ -252,7 +252,7 @@ def step_returns(
         (n,).
     """
     returns = discounted(step_rewards(batch, invalid_penalty, penalty), batch.trajectory, gamma)
-    return returns - penalty * ~batch.valid if invalid_penalty == "row" else returns
+    return returns - np.where(batch.valid, 0.0, penalty) if invalid_penalty == "row" else returns
 
 
 def episode_relative(
@@ -284,7 +284,7 @@ def episode_relative(
     """
     check_switch("episode_stat", episode_stat, EpisodeStat)
     check_switch("invalid_penalty", invalid_penalty, InvalidPenalty)
-    price: Floats = penalty * ~batch.valid
+    price = np.where(batch.valid, 0.0, penalty)
     population: Floats | None = None
     value: Floats = batch.outcome
     if invalid_penalty == "reward":

@@ -1,0 +1,324 @@
+"""Losses of the policy and the value function, in torch.
+
+Log-probabilities come packed, one entry per response token, or padded to (n, L) with a mask; `Layout`
+says which. Whatever is not a counted token is left out *before* anything is computed, so that it adds
+exactly nothing to a loss or a gradient, be it infinite.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from agentgym.algos.advantage import check_switch
+from agentgym.algos.objective import KL, STEP_RATIOS, Aggregation, Objective
+
+LOG_RATIO_BOUND = 20.0
+"""Log-ratios are clipped to this before they are exponentiated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the counted tokens of n responses lie in a tensor.
+
+    Example:
+        >>> layout = Layout.padded(torch.tensor([[1, 1], [1, 0]]))
+        >>> layout.pick(torch.tensor([[1.0, 2.0], [3.0, torch.inf]])).tolist(), layout.lengths.tolist()
+        ([1.0, 2.0, 3.0], [2, 1])
+    """
+
+    shape: tuple[int, ...]
+    """Shape of token tensors: (n, L), or (T,)."""
+    index: Tensor
+    """(c,) positions of the counted tokens in the flattened tensor."""
+    row: Tensor
+    """(c,) response, from 0, that each counted token belongs to."""
+    lengths: Tensor
+    """(n,) number of counted tokens of each response."""
+    trajectory: Tensor | None = None
+    """(n,) trajectory of each response, numbered from 0; needed to average over trajectories."""
+
+    @classmethod
+    def padded(cls, mask: Tensor, trajectory: Tensor | None = None) -> Self:
+        """Describe (n, L) tensors whose mask is 1 at response tokens."""
+        row, column = mask.bool().nonzero(as_tuple=True)
+        n, width = mask.shape
+        return cls((n, width), row * width + column, row, torch.bincount(row, minlength=n), trajectory)
+
+    @classmethod
+    def packed(cls, lengths: Tensor, mask: Tensor | None = None, trajectory: Tensor | None = None) -> Self:
+        """Describe (T,) tensors: the tokens of all responses one after the other.
+
+        Args:
+            lengths: (n,) number of tokens of each response; they sum to T.
+            mask: (T,) 1 at the tokens that count; all by default.
+            trajectory: (n,) trajectory of each response.
+        """
+        n = len(lengths)
+        row = torch.repeat_interleave(torch.arange(n, device=lengths.device), lengths)
+        index = torch.arange(len(row), device=row.device) if mask is None else mask.nonzero().flatten()
+        counted = row[index]
+        return cls((len(row),), index, counted, torch.bincount(counted, minlength=n), trajectory)
+
+    def pick(self, x: Tensor) -> Tensor:
+        """Return (c,) the counted tokens' entries.
+
+        Raises:
+            ValueError: the tensor has another shape.
+        """
+        if tuple(x.shape) != self.shape:
+            raise ValueError(
+                f"token tensors must have shape {self.shape} like the mask, not {tuple(x.shape)}"
+            )
+        return x.reshape(-1)[self.index]
+
+    def sums(self, x: Tensor) -> Tensor:
+        """Sum (c,) entries over each response, (n,)."""
+        return torch.zeros(len(self.lengths), dtype=x.dtype, device=x.device).index_add(0, self.row, x)
+
+    def weights(self, aggregation: Aggregation, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Weight of each term in a loss: (c,) of tokens, (n,) of steps.
+
+        A learner that splits a mini-batch asks the whole one's layout and hands each part its share.
+        """
+        check_switch("aggregation", aggregation, Aggregation)
+        full = (self.lengths > 0).to(dtype)
+        if aggregation == "token-mean":
+            return torch.full_like(self.row, 1, dtype=dtype) / max(len(self.row), 1)
+        if aggregation == "trajectory-mean":
+            return self._trajectory_weights(full)
+        per_response = full / full.sum().clamp(min=1)
+        if aggregation == "step-mean":
+            return per_response
+        if aggregation == "seq-mean-token-mean":
+            per_response = per_response / self.lengths.clamp(min=1)
+        return per_response[self.row]
+
+    def _trajectory_weights(self, full: Tensor) -> Tensor:
+        if self.trajectory is None:
+            raise ValueError(
+                "trajectory is missing: give the layout the trajectory of each response, "
+                'or set aggregation="step-mean"'
+            )
+        names, number = torch.unique(self.trajectory, return_inverse=True)
+        steps = torch.zeros(len(names), dtype=full.dtype, device=full.device).index_add(0, number, full)
+        return full / steps.clamp(min=1)[number] / (steps > 0).sum().clamp(min=1)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyLoss:
+    """What `policy_loss` returns."""
+
+    loss: Tensor
+    """Scalar."""
+    terms: Tensor
+    """(c,) or (n,) before averaging, detached."""
+    ratio: Tensor
+    """(c,) or (n,) importance ratios, detached."""
+    clip_fraction: Tensor
+    """Scalar share of terms, weighted as in the loss, that clipping left without a gradient."""
+
+
+def clipped_surrogate(log_ratio: Tensor, advantages: Tensor, objective: Objective) -> Tensor:
+    """PPO's term (Schulman et al., 2017, Eq. 7), to be minimised: ``max(-A rho, -A clip(rho))``.
+
+    With ``dual_clip`` c it is at most ``-A c`` where A < 0 (Ye et al., 2020, Eq. 5).
+
+    Args:
+        log_ratio: any shape.
+        advantages: same shape.
+        objective: the clipping bounds.
+    """
+    ratio = log_ratio.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND).exp()
+    clipped = ratio.clamp(1 - objective.clip_low, 1 + objective.clip_high)
+    terms = torch.maximum(-advantages * ratio, -advantages * clipped)
+    if objective.dual_clip is not None:
+        terms = torch.where(advantages < 0, torch.minimum(terms, -advantages * objective.dual_clip), terms)
+    return terms
+
+
+def policy_loss(
+    log_probs: Tensor,
+    old_log_probs: Tensor,
+    advantages: Tensor,
+    layout: Layout,
+    objective: Objective,
+    *,
+    weights: Tensor | None = None,
+) -> PolicyLoss:
+    """Clipped surrogate of the objective's ratios, averaged as it says.
+
+    Args:
+        log_probs: of the policy, (n, L) or (T,).
+        old_log_probs: of the policy that sampled, same shape.
+        advantages: (n,) of steps, or same shape as ``log_probs``; ratios of steps need (n,).
+        layout: which tokens count.
+        objective: the switches.
+        weights: of the terms, where not ``layout.weights(objective.aggregation)``.
+
+    Returns:
+        The loss, and what a log shows.
+
+    Raises:
+        ValueError: a shape is wrong.
+    """
+    log_ratio = unit_log_ratio(layout.pick(log_probs), layout.pick(old_log_probs).detach(), layout, objective)
+    advantages = _unit_advantages(advantages.detach(), layout, objective)
+    terms = clipped_surrogate(log_ratio, advantages, objective)
+    if weights is None:
+        weights = layout.weights(objective.aggregation, terms.dtype)
+    with torch.no_grad():
+        ratio = log_ratio.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND).exp()
+        flat = torch.where(advantages > 0, ratio > 1 + objective.clip_high, ratio < 1 - objective.clip_low)
+        if objective.dual_clip is not None:
+            flat |= (advantages < 0) & (ratio > objective.dual_clip)
+        flat &= advantages != 0
+        clip_fraction = (flat * weights).sum() / weights.sum().clamp(min=torch.finfo(weights.dtype).tiny)
+    return PolicyLoss((terms * weights).sum(), terms.detach(), ratio, clip_fraction)
+
+
+def unit_log_ratio(log_probs: Tensor, old_log_probs: Tensor, layout: Layout, objective: Objective) -> Tensor:
+    """Log of the importance ratios.
+
+    GSPO's token form (Zheng et al., 2025, Eqs. 13-14) has the value of the response's geometric mean and
+    the gradient of the token's own log-probability.
+
+    Args:
+        log_probs: (c,) of the counted tokens.
+        old_log_probs: (c,).
+        layout: which response they belong to.
+        objective: the switches.
+
+    Returns:
+        (c,) for ``token`` and ``sequence``, (n,) for ratios of steps (1 where a step has no tokens).
+    """
+    difference = log_probs - old_log_probs
+    if objective.ratio == "token":
+        return difference
+    total = layout.sums(difference)
+    if objective.ratio == "step_product":
+        return total
+    mean = total / layout.lengths.clamp(min=1)
+    if objective.ratio == "step_geomean":
+        return mean
+    return mean.detach()[layout.row] + log_probs - log_probs.detach()
+
+
+def _unit_advantages(advantages: Tensor, layout: Layout, objective: Objective) -> Tensor:
+    per_step = tuple(advantages.shape) == (len(layout.lengths),)
+    if objective.ratio in STEP_RATIOS:
+        if not per_step:
+            raise ValueError(
+                f'advantages must have shape ({len(layout.lengths)},) under ratio="{objective.ratio}", '
+                f"not {tuple(advantages.shape)}: give one per step"
+            )
+        return advantages
+    if per_step and tuple(advantages.shape) != layout.shape:
+        return advantages[layout.row]
+    return layout.pick(advantages)
+
+
+def kl_terms(log_probs: Tensor, ref_log_probs: Tensor, estimator: KL) -> Tensor:
+    """Estimate a divergence from samples.
+
+    With ``d = ref - log_prob``: k1 is ``-d``, k2 ``d^2 / 2``, k3 ``exp(d) - d - 1`` (Schulman, "Approximating
+    KL divergence", 2020). As in public code d is clipped to [-20, 20] and k3 to 10 from above, so that one
+    token cannot take over a loss.
+
+    Args:
+        log_probs: any shape, of tokens that the policy sampled.
+        ref_log_probs: same shape.
+        estimator: which.
+    """
+    check_switch("kl", estimator, KL)
+    difference = (ref_log_probs - log_probs).clamp(-20.0, 20.0)
+    if estimator == "k1":
+        return -difference
+    if estimator == "k2":
+        return difference.square() / 2
+    return (difference.exp() - difference - 1).clamp(max=10.0)
+
+
+def kl_loss(
+    log_probs: Tensor,
+    ref_log_probs: Tensor,
+    layout: Layout,
+    objective: Objective,
+    *,
+    weights: Tensor | None = None,
+) -> Tensor:
+    """Divergence from the reference, averaged over tokens; without its coefficient.
+
+    Ratios of steps have no averaging of tokens of their own: theirs is ``seq-mean-token-mean``.
+
+    Args:
+        log_probs: (n, L) or (T,).
+        ref_log_probs: same shape.
+        layout: which tokens count.
+        objective: estimator and averaging.
+        weights: (c,) of the tokens, where not the layout's.
+    """
+    terms = kl_terms(layout.pick(log_probs), layout.pick(ref_log_probs).detach(), objective.kl)
+    return _average(terms, layout, objective, weights)
+
+
+def entropy_loss(
+    logits: Tensor, layout: Layout, objective: Objective, *, weights: Tensor | None = None
+) -> Tensor:
+    """Entropy of the next-token distributions, averaged like `kl_loss`; subtract it to explore more.
+
+    Args:
+        logits: (n, L, vocabulary) or (T, vocabulary).
+        layout: which tokens count.
+        objective: averaging.
+        weights: (c,) of the tokens, where not the layout's.
+    """
+    if tuple(logits.shape[:-1]) != layout.shape:
+        raise ValueError(f"logits must have shape (*{layout.shape}, vocabulary), not {tuple(logits.shape)}")
+    picked = logits.reshape(-1, logits.shape[-1])[layout.index]
+    return _average(entropy(picked), layout, objective, weights)
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """Entropy in nats, over the last dimension; a logit of -inf, as samplers set, adds nothing."""
+    log_probs = logits.log_softmax(-1)
+    return -(log_probs.exp() * log_probs.masked_fill(log_probs == -torch.inf, 0.0)).sum(-1)
+
+
+def value_loss(
+    values: Tensor,
+    old_values: Tensor,
+    returns: Tensor,
+    mask: Tensor | None = None,
+    *,
+    clip: float | None = None,
+) -> Tensor:
+    """Half the mean squared error, ``max((V - R)^2, (V_clipped - R)^2) / 2``.
+
+    ``V_clipped`` keeps within ``clip`` of the value at sampling time.
+
+    Args:
+        values: any shape: of tokens (PPO), or one per step (StepPO).
+        old_values: same shape, at sampling time; read only with ``clip``.
+        returns: same shape.
+        mask: same shape, 1 at the entries that count; all by default.
+        clip: how far values may move; None for no bound.
+    """
+    chosen = torch.ones_like(values, dtype=torch.bool) if mask is None else mask.bool()
+    value, target = values[chosen], returns[chosen].detach()
+    errors = (value - target).square()
+    if clip is not None:
+        old = old_values[chosen].detach()
+        errors = torch.maximum(errors, (old + (value - old).clamp(-clip, clip) - target).square())
+    return errors.sum() / max(errors.numel(), 1) / 2
+
+
+def _average(terms: Tensor, layout: Layout, objective: Objective, weights: Tensor | None) -> Tensor:
+    if weights is None:
+        steps = objective.ratio in STEP_RATIOS
+        aggregation: Aggregation = "seq-mean-token-mean" if steps else objective.aggregation
+        weights = layout.weights(aggregation, terms.dtype)
+    return (terms * weights).sum()

@@ -1,0 +1,69 @@
+"""The switches of a policy's objective, as a record that needs no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from agentgym.algos.advantage import check_switch
+
+Ratio: TypeAlias = Literal["token", "step_product", "step_geomean", "sequence"]
+"""Whose probabilities are compared: each token's; a step's, the product of its tokens' (the ratio of the
+whole action); their geometric mean (StepPO); or GSPO's, the geometric mean on every token."""
+
+Aggregation: TypeAlias = Literal[
+    "token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "step-mean", "trajectory-mean"
+]
+"""What the terms are averaged over. For ratios of tokens: all tokens alike; each response's mean, or its sum,
+then over responses that have tokens. For ratios of steps: all steps alike; each trajectory's mean, then
+over trajectories."""
+
+KL: TypeAlias = Literal["k1", "k2", "k3"]
+"""Estimators of the divergence from a reference: ``-d``, ``d^2 / 2``, ``exp(d) - d - 1``."""
+
+STEP_RATIOS = ("step_product", "step_geomean")
+STEP_AGGREGATIONS = ("step-mean", "trajectory-mean")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """A clipped surrogate and its divergence penalty.
+
+    Example:
+        >>> Objective(clip_high=0.28).clip_low
+        0.2
+    """
+
+    ratio: Ratio = "token"
+    aggregation: Aggregation = "token-mean"
+    clip_low: float = 0.2
+    """The ratio is clipped at 1 - clip_low."""
+    clip_high: float = 0.2
+    """The ratio is clipped at 1 + clip_high."""
+    dual_clip: float | None = None
+    """Where the advantage A is negative, the loss is at most ``-A dual_clip``; None for no bound."""
+    kl: KL = "k3"
+    kl_coefficient: float = 0.0
+    """Weight of the divergence from the reference; 0 for no reference."""
+
+    def __post_init__(self) -> None:
+        """Check the switches.
+
+        Raises:
+            ValueError: names the switch and its values.
+        """
+        check_switch("ratio", self.ratio, Ratio)
+        check_switch("aggregation", self.aggregation, Aggregation)
+        check_switch("kl", self.kl, KL)
+        if (self.ratio in STEP_RATIOS) != (self.aggregation in STEP_AGGREGATIONS):
+            unit = "step" if self.ratio in STEP_RATIOS else "token"
+            wanted = "step-mean or trajectory-mean" if unit == "step" else "token-mean or seq-mean-*"
+            raise ValueError(
+                f'ratio="{self.ratio}" has one term per {unit}: set aggregation to {wanted}, '
+                f'not "{self.aggregation}"'
+            )
+        for name in ("clip_low", "clip_high", "kl_coefficient"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, not {getattr(self, name)!r}")
+        if self.dual_clip is not None and self.dual_clip <= 1:
+            raise ValueError(f"dual_clip must be above 1, or None, not {self.dual_clip!r}")
