@@ -27,6 +27,9 @@ AGENTS: Mapping[str, AgentEntry] = {
     "random": AgentEntry("agentgym.agents.random:make_random", "uniform over the admissible actions"),
     "random-strings": AgentEntry("agentgym.agents.random:make_random_strings", "any Unicode; a fuzz test"),
     "oracle": AgentEntry("agentgym.agents.oracle:make_oracle", "the environment's solver or gold policy"),
+    "walkthrough": AgentEntry(
+        "agentgym.agents.walkthrough:make_walkthrough", "plays what was recorded with each task"
+    ),
     "scripted": AgentEntry(
         "agentgym.agents.scripted:make_scripted", "plays the actions of a file (path=FILE)"
     ),

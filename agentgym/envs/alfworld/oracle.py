@@ -1,0 +1,72 @@
+"""The policy that plans its way through ALFWorld's games."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from agentgym.envs.alfworld.dialects import Dialect
+from agentgym.envs.alfworld.planner import Planner
+from agentgym.envs.alfworld.source import GameSource, load_game
+from agentgym.types import Completion, Request, UsageError
+
+REMEMBERED = 200_000
+"""States whose next command is kept."""
+
+PLANNERS_KEPT = 16
+"""Games whose planner is kept; a game that is never left by its plan needs its planner once."""
+
+
+class ALFWorldOracle:
+    """Plays a plan from the state it is shown, a shortest one where the planner can prove it.
+
+    A state of which nothing is known is planned from, and so are states that no plan went through:
+    whatever was done before, the oracle goes on from there. Where the goal is out of reach it plays
+    the first admissible command.
+    """
+
+    def __init__(self, dialect: Dialect = "game"):
+        """Take the dialect that the environment compiles games with."""
+        self._dialect: Dialect = dialect
+        self._next: dict[tuple[GameSource, int], str] = {}
+        self._planners: OrderedDict[GameSource, Planner] = OrderedDict()
+
+    def act(self, requests: Sequence[Request]) -> list[Completion]:
+        """Answer each request from its snapshot.
+
+        Raises:
+            UsageError: a request carries no snapshot, or its game cannot be had.
+        """
+        return [Completion(self._command(request)) for request in requests]
+
+    def _command(self, request: Request) -> str:
+        if request.snapshot is None:
+            raise UsageError("the oracle reads Request.snapshot: build requests with one")
+        snapshot = request.snapshot()
+        source: GameSource = snapshot.task.content
+        bits: int = snapshot.state.bits
+        if (source, bits) not in self._next:
+            self._plan(source, bits, lost=request.admissible_actions[0])
+        return self._next[source, bits]
+
+    def _plan(self, source: GameSource, bits: int, lost: str) -> None:
+        """Note the next command of every state on the way to the goal; ``lost`` if there is none."""
+        if len(self._next) > REMEMBERED:
+            self._next.clear()
+        game = load_game(source, self._dialect)
+        plan = self._planner(source).plan(bits)
+        if plan is None:
+            self._next[source, bits] = lost
+            return
+        for operation in plan:
+            self._next[source, bits] = operation.command
+            bits = game.apply(bits, operation)
+
+    def _planner(self, source: GameSource) -> Planner:
+        planner = self._planners.get(source)
+        if planner is None:
+            planner = self._planners[source] = Planner(load_game(source, self._dialect))
+        self._planners.move_to_end(source)
+        if len(self._planners) > PLANNERS_KEPT:
+            self._planners.popitem(last=False)
+        return planner
