@@ -119,7 +119,8 @@ class Game:
 
     def intro(self) -> str:
         """Return the first observation."""
-        return write(self._compiler.compile("#intro#", {}), self.initial)
+        compiler = TextCompiler(self.grammar, self.vocabulary, within=self.initial)
+        return write(compiler.compile("#intro#", {}), self.initial)
 
     def won(self, state: int) -> bool:
         """Return whether the goal holds."""
@@ -178,9 +179,12 @@ class Game:
         self._selector = union(bits.values())
         self._operators: dict[int, list[_Operator]] = defaultdict(list)
         for (schema, objects), tests in grounding.operators.items():
-            places = {bits[fact] for needs, _ in tests for fact in needs if fact in bits}
-            everywhere = len(places) != 1 or any(bits.keys().isdisjoint(needs) for needs, _ in tests)
-            self._operators[0 if everywhere else places.pop()].append((schema, objects, tests))
+            places = set()
+            for needs, _ in tests:
+                found = [bits[fact] for fact in needs if fact in bits]
+                places.add(found[0] if len(found) == 1 else 0)
+            at = places.pop() if len(places) == 1 else 0  # 0: more than one place will do
+            self._operators[at].append((schema, objects, tests))
         self._places: dict[int, _Place] = {}
 
     def _compile_place(self, at: int) -> _Place:

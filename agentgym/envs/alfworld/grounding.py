@@ -45,6 +45,10 @@ Test: TypeAlias = tuple[Atoms, Atoms]
 """Atoms of changing predicates that must hold, and that must not."""
 
 
+Key: TypeAlias = tuple[str, tuple[str, ...]]
+"""An action and its objects."""
+
+
 @dataclass(frozen=True, slots=True)
 class Grounding:
     """What can happen in one problem."""
@@ -53,8 +57,8 @@ class Grounding:
     """Reachable atoms of changing predicates, sorted."""
     static: frozenset[Fact]
     """Atoms that hold throughout."""
-    operators: dict[tuple[str, tuple[str, ...]], list[Test]]
-    """(action, objects) -> the ways its precondition can hold."""
+    operators: dict[Key, list[Test]]
+    """The ways each action's precondition can hold."""
 
 
 class Objects:
@@ -169,7 +173,9 @@ class _Rule:
     negative: tuple[Literal, ...]
 
 
-Join: TypeAlias = Callable[..., None]
+Join: TypeAlias = Callable[[Fact | None], None]
+Binder: TypeAlias = Callable[["Relations", "Objects", "dict[Key, list[Test]]", "list[Fact]"], Join]
+"""Makes the join of one problem, which adds to its operators and to the atoms reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +183,9 @@ class _Joins:
     """The compiled joins of a domain."""
 
     changing: frozenset[str]
-    start: tuple[Join, ...]
+    start: tuple[Binder, ...]
     """For preconditions without fluent atoms."""
-    triggers: dict[str, tuple[Join, ...]]
+    triggers: dict[str, tuple[Binder, ...]]
     """For each changing predicate, what a new atom may complete."""
 
 
@@ -189,22 +195,26 @@ def ground(domain: Domain, problem: Problem, objects: Objects) -> Grounding:
     static = [fact for fact in problem.init if fact[0] not in joins.changing]
     relations = Relations(static)
     reached: list[Fact] = sorted(fact for fact in problem.init if fact[0] in joins.changing)
-    operators: dict[tuple[str, tuple[str, ...]], list[Test]] = {}
-    for join in joins.start:
-        join(None, relations, objects, operators, reached)
+    operators: dict[Key, list[Test]] = {}
+    triggers = {
+        name: [bind(relations, objects, operators, reached) for bind in binders]
+        for name, binders in joins.triggers.items()
+    }
+    for bind in joins.start:
+        bind(relations, objects, operators, reached)(None)
     for fact in reached:  # grows while it is walked
         if fact not in relations.all:
             relations.add(fact)
-            for join in joins.triggers.get(fact[0], ()):
-                join(fact, relations, objects, operators, reached)
+            for join in triggers.get(fact[0], ()):
+                join(fact)
     return Grounding(tuple(sorted(set(reached))), frozenset(static), operators)
 
 
 @lru_cache(maxsize=64)
 def _compile_joins(domain: Domain) -> _Joins:
     changing = domain.fluents
-    start: list[Join] = []
-    triggers: dict[str, list[Join]] = defaultdict(list)
+    start: list[Binder] = []
+    triggers: dict[str, list[Binder]] = defaultdict(list)
     for schema in domain.schemas:
         for extra, literals in disjuncts(schema.precondition, None):
             rule = _rule(schema, extra, literals, changing)
@@ -230,7 +240,7 @@ def _rule(
     )
 
 
-def _compile_join(rule: _Rule, trigger: int, changing: frozenset[str]) -> Join:
+def _compile_join(rule: _Rule, trigger: int, changing: frozenset[str]) -> Binder:
     """Write the nested loops that complete a precondition from one new atom, and compile them."""
     names = {variable: f"v{i}" for i, variable in enumerate(rule.variables)}
     code = _JoinWriter(rule, names)
@@ -248,21 +258,36 @@ def _compile_join(rule: _Rule, trigger: int, changing: frozenset[str]) -> Join:
     for literal in rule.negative:
         code.refuse(literal, changing)
     code.emit(changing)
-    source = "def join(fact, relations, objects, operators, reached):\n" + "\n".join(code.setup + code.body)
     namespace: dict[str, Any] = {}
-    exec(source, namespace)  # our own text: variables are numbered, words are repr'd
-    return namespace["join"]  # type: ignore[no-any-return]
+    exec(code.source(), namespace)  # our own text: variables are numbered, words are repr'd
+    return namespace["bind"]  # type: ignore[no-any-return]
 
 
 class _JoinWriter:
-    """Python source of one join."""
+    """Python source of one join: a function that binds it to a problem and returns what takes new atoms."""
+
+    top = 2
+    """How deep the body begins."""
 
     def __init__(self, rule: _Rule, names: dict[str, str]):
         self.rule, self.names = rule, names
         self.setup = ["    has = relations.all"]
         self.body: list[str] = []
         self.bound: set[str] = set()
-        self.depth = 1
+        self.depth = self.top
+
+    def source(self) -> str:
+        head, join, end = (
+            "def bind(relations, objects, operators, reached):",
+            "    def join(fact):",
+            "    return join",
+        )
+        return "\n".join([head, *self.setup, join, *self.body, end])
+
+    @property
+    def skip(self) -> str:
+        """What gives up on an atom that does not fit."""
+        return "return" if self.depth == self.top else "continue"
 
     def known(self, argument: str) -> bool:
         return argument[0] != "?" or argument in self.bound
@@ -279,7 +304,7 @@ class _JoinWriter:
 
     def match(self, fact: str, literal: Literal) -> None:
         """Bind the arguments of ``literal`` from an atom, skipping it where they do not fit."""
-        skip = "return" if self.depth == 1 else "continue"
+        skip = self.skip
         for position, argument in enumerate(literal.arguments, 1):
             if self.known(argument):
                 self.line(f"if {fact}[{position}] != {self.value(argument)}: {skip}")
@@ -299,8 +324,7 @@ class _JoinWriter:
         """Go through the atoms that fit what is bound."""
         where = tuple(i for i, a in enumerate(literal.arguments, 1) if self.known(a))
         if len(where) == len(literal.arguments):
-            skip = "return" if self.depth == 1 else "continue"
-            self.line(f"if {self.atom(literal)} not in has: {skip}")
+            self.line(f"if {self.atom(literal)} not in has: {self.skip}")
             return
         name = f"by_{len(self.setup)}"
         self.setup.append(f"    {name} = relations.index({literal.predicate!r}, {where!r})")
@@ -321,7 +345,7 @@ class _JoinWriter:
 
     def refuse(self, literal: Literal, changing: frozenset[str]) -> None:
         """Skip a binding that a negated static literal or an inequality forbids."""
-        skip = "return" if self.depth == 1 else "continue"
+        skip = self.skip
         if literal.predicate == "=":
             first, second = map(self.value, literal.arguments)
             self.line(f"if {first} == {second}: {skip}")

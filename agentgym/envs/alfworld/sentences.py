@@ -105,9 +105,15 @@ def support(text: Text) -> int:
 class TextCompiler:
     """Compiles texts against one game."""
 
-    def __init__(self, grammar: Grammar, vocabulary: Vocabulary):
-        """Keep the grammar and the game's vocabulary."""
-        self._grammar, self._vocabulary = grammar, vocabulary
+    def __init__(self, grammar: Grammar, vocabulary: Vocabulary, within: int = -1):
+        """Keep the grammar and the game's vocabulary.
+
+        Args:
+            grammar: its rules.
+            vocabulary: its atoms and names.
+            within: bits that states may have; a text for one state alone is compiled much sooner.
+        """
+        self._grammar, self._vocabulary, self._never = grammar, vocabulary, ~within
 
     def compile(self, text: str, bindings: Bindings) -> Text:
         """Compile a text whose variables are bound to objects.
@@ -165,7 +171,7 @@ class TextCompiler:
             predicate, variables = atoms[k]
             bound = tuple(known.get(p) for p in variables)
             for fact, bit in self._vocabulary.candidates(predicate, bound):
-                wider = self._bind(variables, fact, known)
+                wider = None if bit & self._never else self._bind(variables, fact, known)
                 if wider is not None:
                     yield from extend(k + 1, mask | bit, wider)
 
