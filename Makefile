@@ -6,8 +6,10 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 SUITE ?= quick
 
 RUN = $(VENV)/bin/python
-# A test that is not of the core: it needs the tools of the `dev` extra.
-NOT_CORE = tests/test_layers.py tests/test_packaging.py
+# What is not of the core: it needs the tools of the `dev` extra, or torch.
+NOT_CORE = tests/test_layers.py tests/test_packaging.py \
+	agentgym/algos/loss.py agentgym/algos/process.py docs/algorithms/losses.md \
+	tests/algos/test_loss.py tests/algos/test_process.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
