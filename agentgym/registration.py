@@ -27,6 +27,10 @@ ENVIRONMENTS: dict[str, Entry] = {
         "agentgym.envs.ezpoints.env:EZPointsEnv",
         "agentgym.envs.ezpoints.vector:EZPointsVectorEnv",
     ),
+    "agentgym/ALFWorld-v0": Entry(
+        "agentgym.envs.alfworld.env:ALFWorldEnv",
+        "agentgym.envs.alfworld.vector:ALFWorldVectorEnv",
+    ),
 }
 """Registered ids. No ``max_episode_steps``: environments truncate themselves (see ``max_steps``)."""
 

@@ -9,9 +9,8 @@ from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.envs.alfworld.builtin.tasks import builtin_tasks
 from agentgym.envs.alfworld.dialects import Dialect, current_logic
 from agentgym.envs.alfworld.oracle import ALFWorldOracle
-from agentgym.envs.alfworld.oracle import ALFWorldOracle
 from agentgym.envs.alfworld.scene import START, Scene, trace
-from agentgym.envs.alfworld.source import GameSource, load_scene, read_game
+from agentgym.envs.alfworld.source import GameText, load_scene, read_game
 from agentgym.envs.alfworld.tasks import SUITE, OnError, check_types, stored_tasks
 from agentgym.envs.alfworld.textworld import TextWorldEngine
 from agentgym.tasks import Task, TaskSet, nearest
@@ -198,15 +197,6 @@ class ALFWorldEnv(AgentEnv[str]):
             self._real.restart()
             for command in self._commands:
                 self._real.step(command)
-
-    def oracle(self) -> ALFWorldOracle:
-        """Return a planner's policy."""
-        return ALFWorldOracle(self.dialect)
-
-    def walkthrough(self, task: Task) -> tuple[str, ...] | None:
-        """Return the commands recorded for a task; None where there are none."""
-        source: GameSource = task.content
-        return source.read().walkthrough
 
     def spawn(self) -> Self:
         """Return another environment over the same tasks, with an engine of its own."""
