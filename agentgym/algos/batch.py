@@ -41,7 +41,7 @@ class StepBatch:
     step: Ints
     """(n,) position in the trajectory, from 0."""
     state: Ints
-    """(n,) state acted in, as a number; equal numbers are equal states."""
+    """(n,) state acted in, as a number; equal numbers are equal states, -1 is an unknown one."""
     next_state: Ints
     """(n,) state that followed, numbered alike."""
     reward: Floats
@@ -66,6 +66,8 @@ class StepBatch:
     """n observations, for matching states by text."""
     embeddings: Floats | None = None
     """(n, d) of the observations, for matching states by similarity."""
+    actions: tuple[str, ...] | None = None
+    """n actions, for telling apart two that lead to the same state."""
 
     def __post_init__(self) -> None:
         """Check shapes and ranges.
@@ -186,23 +188,24 @@ class StepBatch:
             truncated=[step.truncated for step in steps],
             tokens=[len(step.completion.response_ids) for step in steps],
             texts=tuple(_text(step.observation) for step in steps),
+            actions=tuple(step.action for step in steps),
             **columns,
         )
 
 
 def _number_states(states: Any, following: Any) -> tuple[Ints, Ints | None]:
-    """Number states in order of first appearance, whatever names them."""
-    numbers: dict[Any, int] = {}
+    """Number states in order of first appearance, whatever names them; None and "" are no state, -1."""
+    numbers: dict[Any, int] = {None: -1, "": -1}
 
     def number(names: Any) -> Ints:
         values = names.tolist() if isinstance(names, np.ndarray) else names
-        return np.array([numbers.setdefault(name, len(numbers)) for name in values], dtype=np.int64)
+        return np.array([numbers.setdefault(name, len(numbers) - 2) for name in values], dtype=np.int64)
 
     return number(states), None if following is None else number(following)
 
 
 def _column(name: str, value: Any) -> Any:
-    if value is None or name == "texts":
+    if value is None or name in ("texts", "actions"):
         return None if value is None else tuple(value)
     if name in _INTEGERS or name == "tokens":
         return np.asarray(value, dtype=np.int64)

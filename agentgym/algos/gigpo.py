@@ -1,0 +1,81 @@
+"""GiGPO: groups within groups (Feng et al., 2025, arXiv:2505.10978).
+
+    A^E(tau_i) = (R(tau_i) - mean_g R) / F_norm                              (3)
+    A^S(a_t)   = (G_t - mean of G in the state's group) / F_norm             (7)
+    A(a_t)     = A^E(tau_i) + w A^S(a_t)                                     (8)
+
+F_norm is the group's unbiased standard deviation, or 1 (``std=False``). A state's group holds every step of
+the task taken in it, several of one trajectory when it came back; alone in its state a step has A^S = 0.
+
+The public code (`VERL_AGENT`) counts a trajectory once per step in A^E's statistics, leaves a lone episode
+its raw return, and takes the price of a rejected action off the row after discounting. It also duplicates
+rows before it forms statistics, which no switch here reproduces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from agentgym.algos.advantage import (
+    EpisodeStat,
+    InvalidPenalty,
+    Singleton,
+    episode_relative,
+    relative,
+    step_returns,
+)
+from agentgym.algos.batch import Floats, StepBatch
+from agentgym.algos.matching import Match, match_states
+
+VERL_AGENT: Mapping[str, Any] = MappingProxyType(
+    {"episode_stat": "cross_steps", "singleton": "raw", "invalid_penalty": "row", "match": "text"}
+)
+"""What the authors' public code does."""
+
+
+def advantage(
+    batch: StepBatch,
+    *,
+    gamma: float = 0.95,
+    weight: float = 1.0,
+    std: bool = True,
+    match: Match = "state",
+    threshold: float = 0.95,
+    episode_stat: EpisodeStat = "trajectory",
+    singleton: Singleton = "zero",
+    invalid_penalty: InvalidPenalty = "reward",
+    penalty: float = 0.1,
+) -> Floats:
+    """Advantage of each step among its episode's group and among the steps taken in its state.
+
+    Args:
+        batch: the steps.
+        gamma: discount per step of the returns that A^S compares.
+        weight: of A^S, the paper's w.
+        std: whether F_norm is the standard deviation.
+        match: what makes two states the same.
+        threshold: of ``match="similar"`` and ``"embedding"``; the public code's search runs use 0.9.
+        episode_stat: what A^E's statistics count once.
+        singleton: A^E of an episode alone in its group. (A^S of a step alone in its state is 0.)
+        invalid_penalty: where the price of a rejected action goes.
+        penalty: the price; 0.1, in search 0.01.
+
+    Returns:
+        (n,) advantages.
+
+    Raises:
+        ValueError: an unknown switch, or a column that the match needs is missing.
+    """
+    episode = episode_relative(
+        batch,
+        std=std,
+        episode_stat=episode_stat,
+        singleton=singleton,
+        invalid_penalty=invalid_penalty,
+        penalty=penalty,
+    )
+    returns = step_returns(batch, gamma=gamma, invalid_penalty=invalid_penalty, penalty=penalty)
+    step = relative(returns, match_states(batch, match, threshold=threshold), std=std)
+    return episode + weight * step

@@ -1,0 +1,120 @@
+"""GraphGPO: credit by distance to success in the graph of a task's episodes.
+
+Nodes are the states seen in a group, edges its steps; the last step of an episode that was won leads to one
+more node, SUCCESS, any other last step to the state it really reached. With d the length of the shortest
+path to SUCCESS and c the cost of a step (1 by default):
+
+    R(s, a, s') = r_succ omega^(d(s') + c)                       (4)
+    A^G         = (R - mean of R in s) / std of R in s           (5)
+    A           = beta_G A^G + beta_E A^E
+
+Where SUCCESS cannot be reached, d = 1 + the largest finite d of the group. A step alone in its state, and
+every step of a group without a success, has A^G = 0. Success is ``won``, not a reward above 0.
+
+Deviations of public code, as switches: it leaves out "+ c" (``convention="reference"``; a common factor,
+which shows where ``std=False``); its A^E counts steps and rejected actions cost 0.1 of R too (`VERL_AGENT`).
+It joins similar texts into nodes but groups by exact text; here nodes are groups. ``edges="unique"`` reads
+Eq. 5's set of edges literally: a step repeated by the same action is one member of the statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from agentgym.algos import gigpo
+from agentgym.algos.advantage import (
+    EpisodeStat,
+    InvalidPenalty,
+    Singleton,
+    check_switch,
+    episode_relative,
+    relative,
+)
+from agentgym.algos.batch import Floats, StepBatch
+from agentgym.algos.graph import distance, distinct, match_edges
+from agentgym.algos.matching import Match
+
+Convention: TypeAlias = Literal["paper", "reference"]
+Edges: TypeAlias = Literal["occurrence", "unique"]
+
+VERL_AGENT: Mapping[str, Any] = MappingProxyType({"convention": "reference", **gigpo.VERL_AGENT})
+"""What the authors' public code does."""
+
+
+def advantage(
+    batch: StepBatch,
+    *,
+    omega: float = 0.1,
+    success_reward: float = 10.0,
+    cost: Floats | None = None,
+    graph_weight: float = 1.0,
+    episode_weight: float = 1.0,
+    std: bool = True,
+    convention: Convention = "paper",
+    edges: Edges = "occurrence",
+    match: Match = "state",
+    threshold: float = 0.95,
+    episode_stat: EpisodeStat = "trajectory",
+    singleton: Singleton = "zero",
+    invalid_penalty: InvalidPenalty = "reward",
+    penalty: float = 0.1,
+) -> Floats:
+    """Advantage of each step by where it led, plus its episode's.
+
+    Args:
+        batch: the steps; ``actions`` too for ``edges="unique"``.
+        omega: what a unit of distance leaves of the reward, in (0, 1]: ALFWorld .1, WebShop .2, Sokoban .8.
+        success_reward: r_succ.
+        cost: (n,) cost of each step, finite and not negative; 1 by default.
+        graph_weight: beta_G.
+        episode_weight: beta_E.
+        std: whether to divide by standard deviations.
+        convention: whether R counts the step's own cost.
+        edges: whether every step is a member of its state's statistics, or each distinct edge.
+        match: what makes two states one node.
+        threshold: of ``match="similar"`` and ``"embedding"``.
+        episode_stat: what A^E's statistics count once.
+        singleton: A^E of an episode alone in its group.
+        invalid_penalty: where A^E has the price of a rejected action; under ``"row"`` R has it too.
+        penalty: the price.
+
+    Returns:
+        (n,) advantages.
+
+    Raises:
+        ValueError: an unknown switch, a value out of range, or a column that is needed is missing.
+    """
+    check_switch("convention", convention, Convention)
+    check_switch("edges", edges, Edges)
+    if not 0.0 < omega <= 1.0:
+        raise ValueError(f"omega must be in (0, 1], not {omega!r}")
+    source, target = match_edges(batch, match, threshold=threshold)
+    price = _costs(cost, len(batch))
+    left = distance(batch, source, target, price)
+    reward = success_reward * omega ** (left + price if convention == "paper" else left)
+    if invalid_penalty == "row":
+        reward = reward - penalty * ~batch.valid
+    counted = None if edges == "occurrence" else distinct(batch, source, target, reward)
+    graph = relative(reward, source, std=std, counted=counted)
+    graph = np.where(np.isin(batch.group, batch.group[batch.won]), graph, 0.0)
+    episode = episode_relative(
+        batch,
+        std=std,
+        episode_stat=episode_stat,
+        singleton=singleton,
+        invalid_penalty=invalid_penalty,
+        penalty=penalty,
+    )
+    return graph_weight * graph + episode_weight * episode
+
+
+def _costs(cost: Floats | None, n: int) -> Floats:
+    if cost is None:
+        return np.ones(n)
+    if np.shape(cost) != (n,) or not (np.isfinite(cost) & (np.asarray(cost) >= 0)).all():
+        raise ValueError(f"cost must hold {n} finite numbers that are not negative, one per step")
+    return np.asarray(cost, dtype=np.float64)

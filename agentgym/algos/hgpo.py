@@ -1,0 +1,111 @@
+"""HGPO: a hierarchy of groups by common history (as verl-agent's recipe computes it).
+
+Two steps share the group of level k when their last k states are the same, k = 1 .. K + 1:
+
+    a_k = (G_t - mean_k) / (std_k + eps), or G_t - mean_k
+    A   = sum_k w_k a_k,    w_k = (k + 1)^alpha / (sum over the kept levels of (k + 1)^alpha + eps)
+
+The standard deviation is the population's (GiGPO's is the unbiased one). A level is kept where the step is
+not alone in its group and a_k is not 0. ``base_group`` adds level 0, a_0 = A^E, which is GRPO's.
+
+Deviations from public code: a_k counts as 0 when G_t differs from the mean by rounding only (1e-12 of the
+largest), else the weights of a step would depend on the order of the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from agentgym.algos import gigpo
+from agentgym.algos.advantage import (
+    EPS,
+    EpisodeStat,
+    InvalidPenalty,
+    Singleton,
+    episode_relative,
+    joint,
+    relative,
+    step_returns,
+)
+from agentgym.algos.batch import Floats, Ints, StepBatch
+from agentgym.algos.matching import Match, match_states
+
+VERL_AGENT: Mapping[str, Any] = gigpo.VERL_AGENT
+"""What the authors' public code does."""
+
+
+def advantage(
+    batch: StepBatch,
+    *,
+    gamma: float = 0.95,
+    history: int = 2,
+    alpha: float = 1.0,
+    std: bool = True,
+    base_group: bool = False,
+    match: Match = "state",
+    threshold: float = 0.95,
+    episode_stat: EpisodeStat = "trajectory",
+    singleton: Singleton = "zero",
+    invalid_penalty: InvalidPenalty = "reward",
+    penalty: float = 0.1,
+) -> Floats:
+    """Weighted advantage of each step over groups of ever longer common histories.
+
+    Args:
+        batch: the steps.
+        gamma: discount per step.
+        history: K, how many earlier states a group may ask for.
+        alpha: how much longer histories weigh; 0 weighs all alike.
+        std: whether to divide by the standard deviation (the paper's WebShop runs do not).
+        base_group: whether to add the episode's advantage as level 0.
+        match: what makes two states the same.
+        threshold: of ``match="similar"`` and ``"embedding"``.
+        episode_stat: what level 0's statistics count once.
+        singleton: level 0 of an episode alone in its group.
+        invalid_penalty: where the price of a rejected action goes.
+        penalty: the price.
+
+    Returns:
+        (n,) advantages.
+
+    Raises:
+        ValueError: an unknown switch, a negative history, or a column that the match needs is missing.
+    """
+    if history < 0:
+        raise ValueError(f"history must not be negative, not {history!r}")
+    returns = step_returns(batch, gamma=gamma, invalid_penalty=invalid_penalty, penalty=penalty)
+    rounding = 1e-12 * max(np.abs(returns).max(initial=0.0), np.abs(batch.outcome).max(initial=0.0))
+    state = match_states(batch, match, threshold=threshold)
+    levels = [
+        (k, relative(returns, group, ddof=0, std=std), relative(returns, group, std=False))
+        for k, group in enumerate(_histories(batch, state, history), 1)
+    ]
+    if base_group:
+        episode = partial(
+            episode_relative,
+            batch,
+            episode_stat=episode_stat,
+            singleton=singleton,
+            invalid_penalty=invalid_penalty,
+            penalty=penalty,
+        )
+        levels.append((0, episode(std=std), episode(std=False)))
+    total, weights = np.zeros(len(batch)), np.zeros(len(batch))
+    for k, a, centred in levels:
+        weight = (k + 1) ** alpha * (np.abs(centred) > rounding)
+        total, weights = total + weight * a, weights + weight
+    return total / (weights + EPS)
+
+
+def _histories(batch: StepBatch, state: Ints, history: int) -> list[Ints]:
+    """Number each step's last k states, k = 1 .. K + 1; a step with fewer gets a number of its own."""
+    levels = [state]
+    alone = np.arange(len(state)) + len(state)
+    for k in range(1, history + 1):
+        earlier = np.append(np.full(min(k, len(state)), -1), state[:-k])
+        levels.append(np.where(batch.step >= k, joint(levels[-1], earlier), alone))
+    return levels

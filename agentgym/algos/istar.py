@@ -1,0 +1,104 @@
+"""iStar: implicit step rewards for agents (Liu et al., 2025, arXiv:2509.19199).
+
+A process reward model phi, a language model that starts as the policy, is trained to prefer trajectories
+that succeed (Eq. 2, `agentgym.algos.process.preference_loss`). Its log-ratio rewards each step:
+
+    r_phi(a_t) = beta log pi_phi(a_t | s_t) / pi_old(a_t | s_t)
+    A^E        = (R - mean_g R) / std_g R
+    A^S        = (r_phi - mean of all steps of g) / std of all steps of g
+    A          = A^E + alpha A^S, in a surrogate with one ratio per step     (6)
+
+A trajectory's implicit reward is its steps' sum: preferring trajectories is a Bradley-Terry model on summed
+step rewards (7). Order of an iteration (Algorithm 1, public code): rollout, outcomes, r_phi, update of phi,
+update of the policy, old <- policy; the paper's introduction updates phi first, then scores. In the first
+iteration phi is the policy and r_phi rounding noise: below ``floor`` A^S is 0 (public code divides noise by
+noise). The public code also prefers by the mean over steps, not their sum.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from agentgym.algos.advantage import check_switch, episode_relative, joint, relative
+from agentgym.algos.batch import Floats, StepBatch
+from agentgym.algos.objective import Objective
+
+OBJECTIVE = Objective(ratio="step_product", aggregation="step-mean")
+"""Eq. 6: the ratio of the whole action. No bound of clipping is printed; no divergence from a reference."""
+
+Credit: TypeAlias = Literal["step", "token", "merged"]
+"""What A^S compares: steps (the paper); tokens, or outcome and step reward added up (its ablations)."""
+
+
+def step_rewards(prm: Floats, old: Floats, batch: StepBatch, *, beta: float = 0.05) -> Floats:
+    """Implicit reward of each step, r_phi = beta (sum of its tokens' log-ratios).
+
+    Args:
+        prm: (T,) log-probabilities of the response tokens of all steps, under phi.
+        old: (T,) under the policy that sampled.
+        batch: the steps, with ``tokens``.
+        beta: scale.
+
+    Returns:
+        (n,).
+
+    Raises:
+        ValueError: ``tokens`` is missing, or does not sum to T.
+    """
+    if batch.tokens is None:
+        raise ValueError("tokens is missing: give the number of response tokens of each step")
+    if not len(prm) == len(old) == batch.tokens.sum():
+        raise ValueError(
+            f"tokens sums to {batch.tokens.sum()}, but prm and old have {len(prm)} and {len(old)}"
+        )
+    sums = np.bincount(np.repeat(np.arange(len(batch)), batch.tokens), prm - old, len(batch))
+    return beta * sums.astype(np.float64)
+
+
+def advantage(
+    batch: StepBatch,
+    process: Floats,
+    *,
+    alpha: float = 1.0,
+    std: bool = True,
+    credit: Credit = "step",
+    episode: Floats | None = None,
+    floor: float = 1e-6,
+) -> Floats:
+    """Advantage of each step by its episode's outcome and its own implicit reward.
+
+    Args:
+        batch: the steps; ``tokens`` too for ``credit="token"``.
+        process: (n,) `step_rewards`, or any other reward of steps (ground truth, an ablation);
+            for ``credit="token"`` (T,) rewards of tokens.
+        alpha: weight of A^S; under ``"merged"``, of the step's reward beside the outcome.
+        std: whether to divide by standard deviations.
+        credit: what A^S compares.
+        episode: (n,) A^E, any outcome advantage: GRPO's by default, or RLOO's, or REINFORCE++'s.
+        floor: process rewards of a group that all lie this close to their mean are noise.
+
+    Returns:
+        (n,) advantages, (T,) for ``credit="token"``.
+
+    Raises:
+        ValueError: an unknown switch, or a length is wrong.
+    """
+    check_switch("credit", credit, Credit)
+    rows = np.arange(len(batch))
+    if credit == "token":
+        if batch.tokens is None:
+            raise ValueError("tokens is missing: give the number of response tokens of each step")
+        rows = np.repeat(rows, batch.tokens)
+    if np.shape(process) != rows.shape:
+        raise ValueError(f'process must have shape {rows.shape} under credit="{credit}"')
+    group = joint(batch.group)[rows]
+    if credit == "merged":
+        return relative(batch.outcome + alpha * process, group, std=std)
+    if episode is None:
+        episode = episode_relative(batch, std=std)
+    spread = np.zeros(len(rows))
+    np.maximum.at(spread, group, np.abs(relative(process, group, std=False)))
+    step = np.where(spread[group] > floor, relative(process, group, std=std), 0.0)
+    return episode[rows] + alpha * step

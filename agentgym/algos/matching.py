@@ -1,0 +1,120 @@
+"""Which steps were taken in the same state: the groups that step-level methods compare within.
+
+States are matched within a group (one task instance) only. ``"state"`` compares the environment's own
+state, ``"text"`` the observation's exact text (what GiGPO, HGPO and 3SPO did), ``"similar"`` and
+``"embedding"`` join observations that are nearly the same: each takes the first cluster whose first member
+is at least ``threshold`` alike (difflib's ratio, cosine) or opens one, so these two depend on the order of
+the rows.
+"""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from agentgym.algos.advantage import check_switch, joint
+from agentgym.algos.batch import Floats, Ints, StepBatch
+
+Match: TypeAlias = Literal["state", "text", "similar", "embedding"]
+
+
+def match_states(batch: StepBatch, match: Match = "state", *, threshold: float = 0.95) -> Ints:
+    """Number the states acted in; equal numbers are one state of one group.
+
+    Args:
+        batch: the steps; ``texts`` or ``embeddings`` where the match needs them.
+        match: what makes two states the same.
+        threshold: how alike ``"similar"`` and ``"embedding"`` ask observations to be, in (0, 1].
+
+    Returns:
+        (n,) numbers from 0.
+
+    Raises:
+        ValueError: an unknown match, a threshold out of range, or the column the match needs is missing.
+
+    Example:
+        >>> batch = StepBatch.of(group=[0, 0, 1], trajectory=[0, 1, 2], state="AAA", reward=[0, 0, 0],
+        ...                      texts=("one key", "two keys", "one key"))
+        >>> match_states(batch).tolist(), match_states(batch, "text").tolist()
+        ([0, 0, 1], [0, 1, 2])
+    """
+    check_switch("match", match, Match)
+    if not 0.0 < threshold <= 1.0:
+        raise ValueError(f"threshold must be in (0, 1], not {threshold!r}")
+    if match == "state":
+        check_known("state", batch.state)
+        return joint(batch.group, batch.state)
+    if match == "embedding":
+        return _embedding_clusters(batch, threshold)
+    if batch.texts is None:
+        raise ValueError(f'texts is missing: match="{match}" needs the observation of each step')
+    names: dict[str, int] = {}
+    text = np.array([names.setdefault(text, len(names)) for text in batch.texts], dtype=np.int64)
+    return joint(batch.group, text) if match == "text" else _similar_clusters(batch, threshold)
+
+
+def group_sizes(anchor: Ints) -> Ints:
+    """Count, for each row, the rows that share its number; GiGPO's Figure 5 is the histogram of this.
+
+    Args:
+        anchor: (n,) as `match_states` returns.
+
+    Example:
+        >>> group_sizes(np.array([0, 1, 0])).tolist()
+        [2, 1, 2]
+    """
+    return np.bincount(anchor)[anchor]
+
+
+def check_known(name: str, column: Ints) -> None:
+    """Refuse a column of states in which one is unknown.
+
+    Raises:
+        ValueError: names the column, the row and the fix.
+    """
+    if (column < 0).any():
+        row = int(np.flatnonzero(column < 0)[0])
+        raise ValueError(f"{name} is missing on row {row}: give every state's hash, or match by text instead")
+
+
+def _similar_clusters(batch: StepBatch, threshold: float) -> Ints:
+    """Leader clustering of texts. Equal texts always fall together, so each is compared once a group."""
+    assert batch.texts is not None
+    leaders: dict[int, list[tuple[int, SequenceMatcher[str]]]] = {}
+    placed: dict[tuple[int, str], int] = {}
+    for row, key in enumerate(zip(batch.group.tolist(), batch.texts, strict=True)):
+        if key in placed:
+            continue
+        for number, leader in leaders.setdefault(key[0], []):
+            leader.set_seq1(key[1])
+            # Two upper bounds of the ratio first: they are cheap and rule most pairs out.
+            bounds = leader.real_quick_ratio, leader.quick_ratio, leader.ratio
+            if all(bound() >= threshold for bound in bounds):
+                placed[key] = number
+                break
+        else:
+            leaders[key[0]].append((row, SequenceMatcher(None, "", key[1])))
+            placed[key] = row
+    rows = [placed[key] for key in zip(batch.group.tolist(), batch.texts, strict=True)]
+    return joint(np.array(rows, dtype=np.int64))
+
+
+def _embedding_clusters(batch: StepBatch, threshold: float) -> Ints:
+    """Leader clustering of embeddings by cosine, one product per leader."""
+    if batch.embeddings is None:
+        raise ValueError('embeddings is missing: match="embedding" needs one vector per step')
+    lengths = np.linalg.norm(batch.embeddings, axis=1)
+    if not (np.isfinite(lengths) & (lengths > 0)).all():
+        row = int(np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))[0])
+        raise ValueError(f"embeddings must be finite and not zero: row {row} is not")
+    unit: Floats = batch.embeddings / lengths[:, None]
+    number = np.full(len(batch), -1, dtype=np.int64)
+    for group in np.unique(batch.group):
+        free = np.flatnonzero(batch.group == group)
+        while len(free):
+            alike = unit[free] @ unit[free[0]] >= threshold - 1e-12  # a vector is alike to itself
+            number[free[alike]] = free[0]
+            free = free[~alike]
+    return joint(number)

@@ -1,0 +1,104 @@
+"""StepPO: the step, not the token, is the action (advantage, ratio and objective per step).
+
+    delta_t = r_t + gamma V(s_(t+1)) - V(s_t),    A_t = delta_t + gamma lam A_(t+1)
+    rho_t   = (product over the step's L tokens of pi / pi_old)^(1 / L)                            (7)
+    J       = mean over trajectories of the mean over steps of min(rho_t A_t, clip(rho_t) A_t)     (8)
+
+V(s_t) is the critic at the last token of the step's prompt, and is regressed to A_t + V(s_t) at that one
+position. The gradient of a step's term is (rho A / L) times the sum of its tokens' score functions (44).
+
+Deviations of public code, as switches: it whitens A over all steps of the batch (``whiten=True``), averages
+over all steps of the mini-batch and clips like GSPO (`PUBLIC_OBJECTIVE`), and takes a truncated episode's
+future for 0 (``truncation="zero"``; here it is the critic's value of the state reached).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agentgym.algos.advantage import (
+    Truncation,
+    after_last,
+    gae,
+    masked_whiten,
+    step_rewards,
+)
+from agentgym.algos.batch import Floats, StepBatch
+from agentgym.algos.objective import Objective
+
+OBJECTIVE: Final = Objective(ratio="step_geomean", aggregation="trajectory-mean", kl_coefficient=0.001)
+"""Eqs. 7 and 8. No clipping bound is printed; 0.2 is PPO's."""
+
+PUBLIC_OBJECTIVE: Final = Objective(
+    ratio="step_geomean", aggregation="step-mean", clip_low=3e-4, clip_high=4e-4, kl_coefficient=0.001
+)
+"""What the authors' public code minimises."""
+
+TOKEN_RATIO: Final = Objective(kl_coefficient=0.001)
+"""The ablation without the step's ratio."""
+
+
+def advantage(
+    batch: StepBatch,
+    *,
+    gamma: float = 0.99,
+    lam: float = 1.0,
+    whiten: bool = False,
+    truncation: Truncation = "bootstrap",
+    penalty: float = 0.1,
+) -> Floats:
+    """Generalised advantage of each step.
+
+    Args:
+        batch: the steps, with ``values``, and ``next_values`` where an episode was truncated.
+        gamma: discount per step.
+        lam: mixing weight.
+        whiten: whether to shift and scale to mean 0 and variance 1 over all steps.
+        truncation: what follows a truncated episode.
+        penalty: taken off the reward of a rejected action.
+
+    Returns:
+        (n,) advantages.
+
+    Raises:
+        ValueError: values are missing, or a switch or value is out of range.
+    """
+    values = _values(batch)
+    result = gae(
+        step_rewards(batch, "reward", penalty),
+        values,
+        batch.trajectory,
+        gamma=gamma,
+        lam=lam,
+        bootstrap=after_last(batch, truncation),
+    )
+    return masked_whiten(result) if whiten else result
+
+
+def returns(
+    batch: StepBatch,
+    *,
+    gamma: float = 0.99,
+    lam: float = 1.0,
+    truncation: Truncation = "bootstrap",
+    penalty: float = 0.1,
+) -> Floats:
+    """What the critic is regressed to: the advantage, never whitened, plus the value.
+
+    Args:
+        batch: the steps, with ``values``.
+        gamma: discount per step.
+        lam: mixing weight.
+        truncation: what follows a truncated episode.
+        penalty: taken off the reward of a rejected action.
+
+    Returns:
+        (n,) targets.
+    """
+    return advantage(batch, gamma=gamma, lam=lam, truncation=truncation, penalty=penalty) + _values(batch)
+
+
+def _values(batch: StepBatch) -> Floats:
+    if batch.values is None:
+        raise ValueError("values is missing: give the critic's value at the last prompt token of each step")
+    return batch.values
