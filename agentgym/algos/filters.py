@@ -1,0 +1,139 @@
+"""What is kept of a batch: dynamic sampling, accuracy bounds, and the price of long responses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from agentgym.algos.advantage import check_switch
+from agentgym.algos.batch import Bools, Floats, Ints, StepBatch
+from agentgym.types import Group
+
+FilterOn: TypeAlias = Literal["return", "won"]
+"""What must differ within a group: the episodes' returns (DAPO), or whether they succeeded (GraphGPO)."""
+
+
+def varied(batch: StepBatch, filter_on: FilterOn = "return") -> Bools:
+    """Mark the groups that a group-relative method can learn from.
+
+    Args:
+        batch: the steps.
+        filter_on: what must differ.
+
+    Returns:
+        (n,) True on the rows of groups whose episodes are not all alike. A group of one is alike.
+
+    Example:
+        >>> batch = StepBatch.of(group=[0, 0, 1, 1], trajectory=[0, 1, 2, 3], state="AAAA",
+        ...                      reward=[1, 1, 0, 1])
+        >>> varied(batch).tolist()
+        [False, False, True, True]
+    """
+    check_switch("filter_on", filter_on, FilterOn)
+    value = batch.outcome if filter_on == "return" else batch.won.astype(np.float64)
+    names, index = np.unique(batch.group, return_inverse=True)
+    one = np.zeros(len(names))
+    one[index] = value
+    return np.bincount(index, value != one[index], len(names))[index] > 0
+
+
+def accuracy_between(batch: StepBatch, low: float = 0.2, high: float = 0.8) -> Bools:
+    """Mark the groups whose share of successes lies in [low, high], as PRIME keeps them.
+
+    Args:
+        batch: the steps.
+        low: least share.
+        high: greatest share.
+
+    Returns:
+        (n,) True on the rows of those groups.
+    """
+    if not 0 <= low <= high <= 1:
+        raise ValueError(f"accuracy bounds must satisfy 0 <= low <= high <= 1, not {low!r} and {high!r}")
+    first = batch.step == 0
+    names, index = np.unique(batch.group, return_inverse=True)
+    episodes = np.bincount(index[first], minlength=len(names))
+    share = np.bincount(index[first], batch.won[first], len(names)) / np.maximum(episodes, 1)
+    return ((share >= low) & (share <= high))[index]
+
+
+def select(batch: StepBatch, keep: Bools) -> StepBatch:
+    """Return the rows that are kept; whole trajectories, or the batch's checks fail.
+
+    Args:
+        batch: the steps.
+        keep: (n,).
+    """
+
+    def part(name: str) -> Any:
+        column = getattr(batch, name)
+        if isinstance(column, tuple):
+            return tuple(entry for entry, kept in zip(column, keep, strict=True) if kept)
+        return None if column is None else column[keep]
+
+    return StepBatch(**{field.name: part(field.name) for field in fields(StepBatch)})
+
+
+def dynamic_sampling(
+    generate: Callable[[], Sequence[Group]],
+    wanted: int,
+    *,
+    filter_on: FilterOn = "return",
+    attempts: int = 10,
+) -> list[Group]:
+    """Generate until enough groups vary (DAPO, Eq. 11; GraphGPO's +DS).
+
+    The last attempt's groups are all kept, so that a policy that always or never succeeds still ends the
+    iteration; they have advantage 0.
+
+    Args:
+        generate: plays one round of groups.
+        wanted: number of groups to return; surplus is cut off.
+        filter_on: what must differ within a group.
+        attempts: rounds played at most.
+
+    Returns:
+        At most ``wanted`` groups.
+    """
+    if attempts < 1:
+        raise ValueError(f"attempts must be at least 1, not {attempts!r}")
+    check_switch("filter_on", filter_on, FilterOn)
+    kept: list[Group] = []
+    for attempt in range(1, attempts + 1):
+        groups = generate()
+        kept += groups if attempt == attempts else [g for g in groups if _varies(g, filter_on)]
+        if len(kept) >= wanted:
+            break
+    return kept[:wanted]
+
+
+def _varies(group: Group, filter_on: FilterOn) -> bool:
+    members = group.trajectories
+    return len({t.episode_return if filter_on == "return" else float(t.won) for t in members}) > 1
+
+
+def overlong_penalty(lengths: Ints, *, max_tokens: int, buffer: int, factor: float = 1.0) -> Floats:
+    """Price of a response's length (DAPO, Eq. 13): ``min(-(length - (max - buffer)) / buffer * factor, 0)``.
+
+    Args:
+        lengths: (n,) in tokens.
+        max_tokens: the limit that generation ran under.
+        buffer: the price grows over this many tokens before the limit.
+        factor: the price at the limit.
+
+    Returns:
+        (n,) at most 0.
+
+    Example:
+        >>> overlong_penalty(np.array([384, 448, 512]), max_tokens=512, buffer=128).tolist()
+        [0.0, -0.5, -1.0]
+    """
+    if not 0 < buffer <= max_tokens:
+        raise ValueError(f"buffer must be between 1 and max_tokens ({max_tokens}), not {buffer!r}")
+    if factor < 0:
+        raise ValueError(f"factor must not be negative, not {factor!r}")
+    excess = np.maximum(lengths - (max_tokens - buffer), 0)
+    return 0.0 - excess / buffer * factor

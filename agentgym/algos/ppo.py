@@ -1,0 +1,86 @@
+"""PPO on response tokens (Schulman et al., 2017, arXiv:1707.06347), with GAE (2016, arXiv:1506.02438).
+
+    delta_t = r_t + gamma V_(t+1) - V_t                                              (PPO, 12)
+    A_t     = delta_t + gamma lam A_(t+1)                                            (PPO, 11)
+
+t runs over the response tokens of a trajectory, all its steps chained into one sequence; prompts and masked
+tokens lie outside the recursion and do not advance it. A step's reward is on its last token. Advantages are
+then whitened over the batch's tokens.
+
+verl-agent (`VERL_AGENT`) takes each step row for an episode of its own, which receives the whole episode's
+outcome, and gives a truncated episode no value after its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from agentgym.algos.advantage import Truncation, after_last, gae, masked_whiten
+from agentgym.algos.batch import Bools, Floats, StepBatch
+from agentgym.algos.tokens import (
+    SequenceOf,
+    check_tokens,
+    following,
+    token_mask,
+    token_rewards,
+    token_segments,
+)
+
+VERL_AGENT: Mapping[str, Any] = MappingProxyType({"sequence": "row", "truncation": "zero"})
+"""What verl-agent does."""
+
+
+def advantage(
+    batch: StepBatch,
+    *,
+    values: Floats | None,
+    rewards: Floats | None = None,
+    mask: Bools | None = None,
+    gamma: float = 1.0,
+    lam: float = 0.95,
+    whiten: bool = True,
+    sequence: SequenceOf = "trajectory",
+    truncation: Truncation = "bootstrap",
+    penalty: float = 0.1,
+) -> Floats:
+    """Advantage of each response token. The critic's targets are ``advantage(whiten=False) + values``.
+
+    Args:
+        batch: the steps; ``tokens`` counts their responses.
+        values: (T,) the critic's value at each response token.
+        rewards: (T,) of tokens; by default the steps' rewards (or outcomes), less the price of rejected
+            actions, on their last tokens.
+        mask: (T,) the tokens that count; all by default.
+        gamma: discount per token.
+        lam: mixing weight.
+        whiten: whether to shift and scale over the batch's tokens.
+        sequence: what the recursion runs over.
+        truncation: what follows a truncated episode: ``next_values``, or 0. (A row that is not its
+            trajectory's last is followed by 0.)
+        penalty: the price of a rejected action.
+
+    Returns:
+        (T,) packed in the order of the steps; 0 on masked tokens.
+
+    Raises:
+        ValueError: ``values``, ``tokens`` or ``next_values`` is missing, a shape is wrong, or an unknown
+            switch.
+    """
+    if values is None:
+        raise ValueError("values is missing: give the critic's value at each response token")
+    check_tokens(batch, "values", values)
+    counted = token_mask(batch, mask)
+    if rewards is None:
+        rewards = token_rewards(batch, sequence, counted, penalty)
+    check_tokens(batch, "rewards", rewards)
+    segment = token_segments(batch, sequence)
+    after = following(batch, after_last(batch, truncation), sequence)
+    result = np.zeros(len(counted))
+    result[counted] = gae(
+        rewards[counted], values[counted], segment[counted], gamma=gamma, lam=lam, bootstrap=after[counted]
+    )
+    return masked_whiten(result, counted) if whiten else result

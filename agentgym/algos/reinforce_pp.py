@@ -1,0 +1,122 @@
+"""REINFORCE++ and its baseline form (Hu et al., 2025, arXiv:2501.03262).
+
+    R_t = r_t + gamma R_(t+1),    A_t = whitened R_t over all tokens of the batch              REINFORCE++
+    a_i = R_i - mean_g R,         A_t = whitened a_i over all tokens of the batch        with a group baseline
+
+Tokens are those of a trajectory's responses, all its steps chained; masked tokens lie outside the recursion,
+which carries a return over them unchanged (older public code reset it there). In the baseline form long
+responses weigh more in the batch's mean and variance, since each token counts.
+
+verl-agent (`VERL_AGENT`) takes each step row for an episode of its own, which receives the whole episode's
+outcome; its baseline form is `VERL_AGENT_BASELINE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from agentgym.algos.advantage import (
+    EpisodeStat,
+    InvalidPenalty,
+    Singleton,
+    discounted,
+    episode_relative,
+    masked_whiten,
+)
+from agentgym.algos.batch import Bools, Floats, StepBatch
+from agentgym.algos.tokens import (
+    SequenceOf,
+    check_tokens,
+    token_counts,
+    token_mask,
+    token_rewards,
+    token_rows,
+    token_segments,
+)
+
+VERL_AGENT: Mapping[str, Any] = MappingProxyType({"sequence": "row"})
+VERL_AGENT_BASELINE: Mapping[str, Any] = MappingProxyType(
+    {"episode_stat": "cross_steps", "singleton": "raw", "invalid_penalty": "row"}
+)
+"""What verl-agent does, in each form."""
+
+
+def advantage(
+    batch: StepBatch,
+    *,
+    rewards: Floats | None = None,
+    mask: Bools | None = None,
+    gamma: float = 1.0,
+    whiten: bool = True,
+    sequence: SequenceOf = "trajectory",
+    penalty: float = 0.1,
+) -> Floats:
+    """Whitened discounted return of each response token.
+
+    Args:
+        batch: the steps; ``tokens`` counts their responses.
+        rewards: (T,) of tokens, such as ones that hold a divergence penalty; by default the steps' rewards
+            (or outcomes), less the price of rejected actions, on their last tokens.
+        mask: (T,) the tokens that count; all by default.
+        gamma: discount per token; StepPO's comparison runs use 0.99.
+        whiten: False for the returns themselves.
+        sequence: what a return runs over.
+        penalty: the price of a rejected action.
+
+    Returns:
+        (T,) packed in the order of the steps; 0 on masked tokens.
+
+    Raises:
+        ValueError: ``tokens`` is missing, a shape is wrong, or an unknown switch.
+    """
+    counted = token_mask(batch, mask)
+    if rewards is None:
+        rewards = token_rewards(batch, sequence, counted, penalty)
+    check_tokens(batch, "rewards", rewards)
+    result = np.zeros(len(counted))
+    result[counted] = discounted(rewards[counted], token_segments(batch, sequence)[counted], gamma)
+    return masked_whiten(result, counted) if whiten else result
+
+
+def baseline_advantage(
+    batch: StepBatch,
+    *,
+    mask: Bools | None = None,
+    whiten: bool = True,
+    episode_stat: EpisodeStat = "trajectory",
+    singleton: Singleton = "zero",
+    invalid_penalty: InvalidPenalty = "reward",
+    penalty: float = 0.1,
+) -> Floats:
+    """Whitened difference of each episode's outcome to its group's mean, on its response tokens.
+
+    Args:
+        batch: the steps; ``tokens`` counts their responses.
+        mask: (T,) the tokens that count; all by default.
+        whiten: False for the differences themselves.
+        episode_stat: what the group's mean counts once.
+        singleton: difference of an episode alone in its group.
+        invalid_penalty: where the price of a rejected action goes.
+        penalty: the price.
+
+    Returns:
+        (T,) packed in the order of the steps; 0 on masked tokens.
+
+    Raises:
+        ValueError: ``tokens`` is missing, a shape is wrong, or an unknown switch.
+    """
+    counted = token_mask(batch, mask)
+    centred = episode_relative(
+        batch,
+        std=False,
+        episode_stat=episode_stat,
+        singleton=singleton,
+        invalid_penalty=invalid_penalty,
+        penalty=penalty,
+    )
+    result = np.where(counted, centred[token_rows(token_counts(batch))], 0.0)
+    return masked_whiten(result, counted) if whiten else result

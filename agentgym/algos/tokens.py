@@ -1,0 +1,247 @@
+"""Columns of response tokens, packed: the tokens of all steps one after the other, in the steps' order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Self, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from agentgym.algos.advantage import check_switch, step_rewards
+from agentgym.algos.batch import Bools, Floats, Ints, StepBatch
+
+SequenceOf: TypeAlias = Literal["trajectory", "row"]
+"""What a token's return runs over: the responses of the whole trajectory, chained, with each step's reward on
+its last token; or (verl-agent) its own response, which receives the whole episode's outcome."""
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+def token_counts(batch: StepBatch) -> Ints:
+    """Return (n,) the number of response tokens of each step.
+
+    Raises:
+        ValueError: the batch does not say.
+    """
+    if batch.tokens is None:
+        raise ValueError("tokens is missing: give the number of response tokens of each step")
+    return batch.tokens
+
+
+def token_rows(lengths: Ints) -> Ints:
+    """Return (T,) the row that each token belongs to."""
+    return np.repeat(np.arange(len(lengths)), lengths)
+
+
+def check_tokens(batch: StepBatch, name: str, column: Floats | Bools) -> None:
+    """Refuse a column that does not have one finite entry per response token.
+
+    Raises:
+        ValueError: names the column.
+    """
+    total = int(token_counts(batch).sum())
+    if column.shape != (total,):
+        raise ValueError(
+            f"{name} has shape {column.shape}, the responses have {total} tokens: give one entry per "
+            "token, packed in the order of the steps"
+        )
+    if not np.isfinite(column).all():
+        raise ValueError(
+            f"{name} must be finite, token {int(np.flatnonzero(~np.isfinite(column))[0])} is not"
+        )
+
+
+def token_mask(batch: StepBatch, mask: Bools | None) -> Bools:
+    """Return (T,) which tokens count: all, unless ``mask`` says."""
+    if mask is None:
+        return np.ones(int(token_counts(batch).sum()), dtype=np.bool_)
+    chosen = np.asarray(mask, dtype=np.bool_)
+    check_tokens(batch, "mask", chosen)
+    return chosen
+
+
+def token_segments(batch: StepBatch, sequence: SequenceOf) -> Ints:
+    """Return (T,) the sequence that each token belongs to."""
+    check_switch("sequence", sequence, SequenceOf)
+    rows = token_rows(token_counts(batch))
+    return rows if sequence == "row" else batch.trajectory[rows]
+
+
+def token_rewards(batch: StepBatch, sequence: SequenceOf, mask: Bools, penalty: float) -> Floats:
+    """Put what a sequence earns on its tokens.
+
+    A reward goes to the last counted token of its step. Where a step has none, it goes to the token before,
+    since no token lies between the two; where there is no such token, it is no token's doing.
+
+    Args:
+        batch: the steps.
+        sequence: ``"trajectory"``: the steps' rewards; ``"row"``: the episode's outcome, to every row.
+        mask: (T,) the tokens that count.
+        penalty: price of a rejected action, off its step's reward or its row's outcome.
+
+    Returns:
+        (T,).
+    """
+    check_switch("sequence", sequence, SequenceOf)
+    chain = sequence == "trajectory"
+    reward = (
+        step_rewards(batch, "reward", penalty)
+        if chain
+        else batch.outcome - np.where(batch.valid, 0.0, penalty)
+    )
+    rows = token_rows(token_counts(batch))[mask]
+    last = np.searchsorted(rows, np.arange(len(batch)), side="right") - 1
+    taken = np.flatnonzero(last >= 0)
+    owner = rows[last[taken]]
+    taken = taken[batch.trajectory[owner] == batch.trajectory[taken] if chain else owner == taken]
+    result = np.zeros(len(mask))
+    result[mask] = np.bincount(last[taken], reward[taken], len(rows))
+    return result
+
+
+def following(batch: StepBatch, after: Floats, sequence: SequenceOf) -> Floats:
+    """Spread what follows an episode over its tokens, for `agentgym.algos.advantage.gae` to read at the end.
+
+    Args:
+        batch: the steps.
+        after: (n,) as `agentgym.algos.advantage.after_last` returns.
+        sequence: under ``"row"`` a row that is not its trajectory's last is followed by 0.
+
+    Returns:
+        (T,).
+    """
+    rows = token_rows(token_counts(batch))
+    if sequence == "trajectory":
+        after = np.repeat(after[batch.starts + batch.lengths - 1], batch.lengths)
+    return after[rows]
+
+
+def pad(x: npt.NDArray[Scalar], lengths: Ints, fill: Any = 0) -> npt.NDArray[Scalar]:
+    """Lay packed tokens out as rows of one width.
+
+    Args:
+        x: (T,).
+        lengths: (n,) number of tokens of each row.
+        fill: what the rest holds.
+
+    Returns:
+        (n, L), L the longest row.
+
+    Example:
+        >>> pad(np.array([1, 2, 3]), np.array([2, 0, 1])).tolist()
+        [[1, 2], [0, 0], [3, 0]]
+    """
+    result = np.full((len(lengths), int(lengths.max(initial=0))), fill, dtype=x.dtype)
+    result[padding_mask(lengths)] = x
+    return result
+
+
+def padding_mask(lengths: Ints) -> Bools:
+    """Return (n, L) True where a row has a token."""
+    return np.arange(int(lengths.max(initial=0))) < lengths[:, None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What a learner reads: the response tokens of n steps, packed, with the steps' advantages.
+
+    Example:
+        >>> batch = Batch(lengths=np.array([2, 1]), trajectory=np.array([0, 0]),
+        ...               advantages=np.array([1.0, -1.0]), old_log_probs=np.array([-0.1, -0.2, -0.3]))
+        >>> batch.select(np.array([1])).old_log_probs.tolist()
+        [-0.3]
+    """
+
+    lengths: Ints
+    """(n,) number of response tokens of each step."""
+    trajectory: Ints
+    """(n,) episode of each step."""
+    advantages: Floats
+    """(n,) of steps, or (T,) of tokens."""
+    old_log_probs: Floats
+    """(T,) under the policy that sampled."""
+    mask: Bools | None = None
+    """(T,) the tokens that count; None for all."""
+    response_ids: Ints | None = None
+    """(T,) exactly as sampled."""
+    ref_log_probs: Floats | None = None
+    """(T,) under the reference."""
+    values: Floats | None = None
+    """(n,) or (T,) of the critic, at sampling time."""
+    returns: Floats | None = None
+    """(n,) or (T,) that the critic should predict."""
+
+    def __post_init__(self) -> None:
+        """Check shapes.
+
+        Raises:
+            ValueError: names the column.
+        """
+        n, total = len(self.lengths), int(self.lengths.sum())
+        for field in fields(self):
+            column = getattr(self, field.name)
+            if field.name in ("lengths", "trajectory"):
+                allowed = [(n,)]
+            elif field.name in ("advantages", "values", "returns"):
+                allowed = [(n,), (total,)]
+            else:
+                allowed = [(total,)]
+            if column is not None and column.shape not in allowed:
+                listed = " or ".join(str(shape) for shape in allowed)
+                raise ValueError(f"{field.name} must have shape {listed}, not {column.shape}")
+
+    @classmethod
+    def of(cls, steps: StepBatch, advantages: Floats, **columns: Any) -> Self:
+        """Join steps, their advantages and columns of their tokens.
+
+        Args:
+            steps: with ``tokens``.
+            advantages: (n,) or (T,).
+            **columns: further fields; ``old_log_probs`` is needed.
+        """
+        return cls(lengths=token_counts(steps), trajectory=steps.trajectory, advantages=advantages, **columns)
+
+    def __len__(self) -> int:
+        """Number of steps, n."""
+        return len(self.lengths)
+
+    def select(self, rows: Ints) -> Self:
+        """Return some of the steps, in the order given: a mini-batch.
+
+        Args:
+            rows: (k,) which.
+        """
+        lengths = self.lengths[rows]
+        begins = np.cumsum(self.lengths) - self.lengths
+        shift = begins[rows] - (np.cumsum(lengths) - lengths)
+        tokens = np.arange(int(lengths.sum())) + np.repeat(shift, lengths)
+
+        def part(name: str) -> Any:
+            column = getattr(self, name)
+            if column is None:
+                return None
+            per_step = name in ("lengths", "trajectory") or (
+                name in ("advantages", "values", "returns") and len(column) == len(self)
+            )
+            return column[rows if per_step else tokens]
+
+        return type(self)(**{field.name: part(field.name) for field in fields(self)})
+
+    def padded(self, name: str, fill: Any = 0) -> npt.NDArray[Any]:
+        """Return a column of tokens as (n, L); `padding_mask` of the lengths says where tokens are.
+
+        Args:
+            name: the column; a column of steps is spread over their tokens.
+            fill: what the rest holds.
+
+        Raises:
+            ValueError: the batch does not have it.
+        """
+        column = getattr(self, name)
+        if column is None:
+            raise ValueError(f"{name} is missing: the batch was built without it")
+        total = int(self.lengths.sum())
+        if len(column) == len(self) and (name in ("lengths", "trajectory") or len(column) != total):
+            column = np.repeat(column, self.lengths)
+        return pad(column, self.lengths, fill)
