@@ -170,7 +170,7 @@ def parse_text(text: str) -> tuple[Part, ...]:
     Raises:
         UsageError: text outside the language.
     """
-    text = text.lstrip().replace("\\n", "\n")
+    text = text.lstrip()
     parts: list[Part] = []
     position = 0
     while position < len(text):

@@ -102,7 +102,7 @@ class _Checker:
                     f"unknown predicate in a grammar's query: {predicate} of {len(arguments)} arguments"
                 )
             for name, kind in arguments:
-                if kind not in self._domain.supertype and kind != "object":
+                if kind not in self._domain.types and kind != "object":
                     raise UsageError(f"unknown type in a grammar's query: {kind}")
                 names.append(name)
         return frozenset(names)

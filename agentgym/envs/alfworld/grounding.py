@@ -62,24 +62,17 @@ class Grounding:
 
 
 class Objects:
-    """The objects of each type, supertypes included; an undeclared type has none."""
+    """The objects of each type; an undeclared type has none, and ``object`` has all."""
 
     def __init__(self, domain: Domain, problem: Problem):
         """Sort constants and objects by type."""
         self.type_of = dict((*domain.constants, *problem.objects))
         members: dict[str, list[str]] = defaultdict(list)
         for name, kind in self.type_of.items():
-            for ancestor in _ancestors(kind, domain.supertype):
-                members[ancestor].append(name)
+            for known in dict.fromkeys((kind, "object")):
+                members[known].append(name)
         self.members = {kind: tuple(names) for kind, names in members.items()}
         self.sets = {kind: frozenset(names) for kind, names in members.items()}
-
-
-def _ancestors(kind: str, supertype: dict[str, str]) -> list[str]:
-    chain = [kind]
-    while (parent := supertype.get(chain[-1], "object")) not in chain:
-        chain.append(parent)
-    return chain
 
 
 def disjuncts(

@@ -86,8 +86,8 @@ class Schema:
 class Domain:
     """What a domain file says that matters to play."""
 
-    supertype: dict[str, str]
-    """Type -> its supertype; ``object`` is the root."""
+    types: frozenset[str]
+    """All below the root ``object``; one of them may have that name as well."""
     constants: Variables
     arities: dict[str, int]
     """Predicate -> how many arguments it has."""
@@ -154,7 +154,10 @@ def parse_domain(text: str) -> Domain:
         UsageError: an unknown construct, or a name that nothing declares.
     """
     sections = _sections(text, "domain")
-    supertype = dict(_typed(sections.get(":types", [])))
+    types = dict(_typed(sections.get(":types", [])))
+    for name, parent in types.items():
+        if parent != "object":  # TextWorld's sentences and its actions disagree on what they are
+            raise UsageError(f"unknown construct in PDDL :types: {name} below {parent}")
     arities = {"=": 2}
     for form in sections.get(":predicates", []):
         name, *arguments = _words(form, "PDDL :predicates")
@@ -169,7 +172,7 @@ def parse_domain(text: str) -> Domain:
             inner = known | dict(effect.variables).keys()
             _check(effect.condition, arities, inner, where)
             _check(effect.literal, arities, inner, where)
-    return Domain(supertype, constants, arities, schemas)
+    return Domain(frozenset(types), constants, arities, schemas)
 
 
 def parse_problem(text: str, domain: Domain) -> Problem:
