@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from agentgym.envs.alfworld.conditions import ConditionCompiler
@@ -12,7 +13,7 @@ from agentgym.envs.alfworld.grammar import parse_grammar
 from agentgym.envs.alfworld.grammar_check import check_grammar
 from agentgym.envs.alfworld.grounding import Grounding, Objects, Test, ground
 from agentgym.envs.alfworld.operations import Operation, OperationCompiler, selector
-from agentgym.envs.alfworld.pddl import Domain, Fact, parse_domain, parse_problem, predicates
+from agentgym.envs.alfworld.pddl import Domain, Fact, Schema, parse_domain, parse_problem, predicates
 from agentgym.envs.alfworld.planes import Planes, union
 from agentgym.envs.alfworld.sentences import Text, TextCompiler, support, write
 from agentgym.envs.alfworld.vocabulary import Vocabulary
@@ -45,7 +46,8 @@ class _Place:
     memo: dict[int, Choices]
 
 
-_Operator: TypeAlias = tuple[str, tuple[str, ...], list[Test]]
+Operator: TypeAlias = tuple[str, tuple[str, ...], list[Test]]
+"""An action's name, its objects, and the ways its precondition can hold."""
 
 
 class Game:
@@ -74,7 +76,7 @@ class Game:
         self._compiler = TextCompiler(self.grammar, self.vocabulary)
         self._operations = OperationCompiler(domain, self.planes, self.objects, conditions)
         self._feedbacks: dict[tuple[str, tuple[str, ...]], tuple[Text, int, dict[int, str]]] = {}
-        self._parameters = {schema.name: schema.parameters for schema in domain.schemas}
+        self.schemas: Mapping[str, Schema] = {schema.name: schema for schema in domain.schemas}
         self._sort_operators(grounding, domain)
 
     # ---- play ------------------------------------------------------------------------------
@@ -155,21 +157,25 @@ class Game:
         """Return every fact of a state as the real engine lists them."""
         return self.planes.facts(state)
 
-    def operations(self) -> list[Operation]:
-        """Return every operation there is, whatever the state."""
-        everywhere = [self._operation(*operator) for operator in self._operators.get(0, ())]
-        local = [
-            self._operation(*operator)
-            for at, operators in self._operators.items()
-            if at
-            for operator in operators
-        ]
-        return [operation for operation in (*everywhere, *local) if operation is not None]
+    def operators(self) -> Iterator[Operator]:
+        """Yield everything that can ever be done."""
+        return chain.from_iterable(self._operators.values())
+
+    def operation(self, schema: str, objects: tuple[str, ...], tests: Sequence[Test]) -> Operation | None:
+        """Compile an operator; None where it can never apply, or changes nothing.
+
+        Raises:
+            UsageError: its command depends on the state.
+        """
+        command = self._compile(self.grammar.actions[schema].template, schema, objects)
+        if support(command):
+            raise UsageError(f"unknown construct in a grammar: the command of {schema} depends on the state")
+        return self._operations.compile(write(command, self.initial), schema, objects, tests)
 
     # ---- compilation -------------------------------------------------------------------------
 
     def _compile(self, template: str, schema: str, objects: tuple[str, ...]) -> Text:
-        variables = ((name.lstrip("?"), kind) for name, kind in self._parameters[schema])
+        variables = ((name.lstrip("?"), kind) for name, kind in self.schemas[schema].parameters)
         return self._compiler.compile(template, dict(zip(variables, objects, strict=True)))
 
     def _sort_operators(self, grounding: Grounding, domain: Domain) -> None:
@@ -177,7 +183,7 @@ class Game:
         predicate = selector(domain, self.initial, self.planes.truth)
         bits = {fact: bit for fact, bit in self.planes.truth.items() if fact[0] == predicate}
         self._selector = union(bits.values())
-        self._operators: dict[int, list[_Operator]] = defaultdict(list)
+        self._operators: dict[int, list[Operator]] = defaultdict(list)
         for (schema, objects), tests in grounding.operators.items():
             places = set()
             for needs, _ in tests:
@@ -189,15 +195,9 @@ class Game:
 
     def _compile_place(self, at: int) -> _Place:
         operators = [*self._operators.get(at, ()), *(self._operators.get(0, ()) if at else ())]
-        operations = tuple(o for operator in operators if (o := self._operation(*operator)) is not None)
+        operations = tuple(o for operator in operators if (o := self.operation(*operator)) is not None)
         looked_at = union(bits for operation in operations for bits, _ in operation.tests)
         return _Place(operations, looked_at & ~self._selector, {})
-
-    def _operation(self, schema: str, objects: tuple[str, ...], tests: Sequence[Test]) -> Operation | None:
-        command = self._compile(self.grammar.actions[schema].template, schema, objects)
-        if support(command):
-            raise UsageError(f"unknown construct in a grammar: the command of {schema} depends on the state")
-        return self._operations.compile(write(command, self.initial), schema, objects, tests)
 
 
 def _choose(operations: Sequence[Operation], state: int) -> Choices:

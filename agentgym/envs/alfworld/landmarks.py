@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from agentgym.envs.alfworld.planning_task import Literal, PlanningTask, is_move
+from agentgym.envs.alfworld.planning_task import Literal, PlanningTask
+from agentgym.envs.alfworld.reductions import is_move
 
 HOPELESS = 1 << 30
 """Steps to a goal that cannot be reached."""

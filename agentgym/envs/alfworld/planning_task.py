@@ -1,31 +1,20 @@
-"""A compiled game as a planning task, and what can be left out of it without making any plan longer.
+"""A compiled game as a planning task: signed atoms, what gives them and what needs them.
 
 A *literal* is an atom with a sign: the index i of a fluent atom that is true, or ~i of one that is
-false. An *action* is one way to do an operation: what it needs and what it changes are literals. The
-length of a shortest plan does not change by leaving out
-
-1. what cannot happen, even if nothing that was ever true became false (`reachable`);
-2. actions that give nothing that an action or the goal needs, and atoms that nothing needs
-   (`relevant`): a state that has every needed literal of another state can do whatever that one can;
-3. undoing: actions that only make an atom false where falsehood serves only to make it true again,
-   such as closing a cupboard (`without_undoing`);
-4. taking things whose every use, and the use of what that changes, never bears on the goal
-   (`without_idle_taking`): an agent that leaves such a thing alone has its hand free whenever the one
-   who takes it does. What is in the hand already can still be put down;
-5. stopping where nothing needs one to be (`without_detours`), where one might have gone on directly.
-
-Each of the last three checks, on the task at hand, the conditions that its argument rests on, and
-leaves the task as it is where they do not hold.
+false. An *action* is one way to do something: what it needs and what it changes are literals. Text and
+the records of the real engine play no part.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import NamedTuple, TypeAlias
 
 from agentgym.envs.alfworld.game import Game
 from agentgym.envs.alfworld.operations import Operation
+from agentgym.envs.alfworld.pddl import TRUE, Schema, predicates
 
 Literal: TypeAlias = int
 """Index i of a fluent atom that is true, or ~i of one that is false."""
@@ -33,26 +22,26 @@ Literal: TypeAlias = int
 Goal: TypeAlias = tuple[Literal, ...]
 """One alternative of the goal."""
 
+_Numbers: TypeAlias = dict[tuple[str, ...], int]
 
-@dataclass(frozen=True, slots=True)
-class Action:
-    """One way to do an operation."""
 
-    operation: Operation
-    looked_at: int
-    """Bits of the state that decide whether it applies."""
-    wanted: int
-    """Bits of these that must be set."""
+class Action(NamedTuple):
+    """One way to do something."""
+
+    schema: str
+    objects: tuple[str, ...]
     needs: frozenset[Literal]
     gives: frozenset[Literal]
     """What it may change; what it needs and keeps is left out."""
     conditions: tuple[tuple[int, frozenset[Literal]], ...] = ()
     """Atoms it changes under a condition, and what that depends on, with both signs."""
+    operation: Operation | None = None
+    """The compiled form where changes depend on conditions, else None."""
 
     @property
     def uses(self) -> frozenset[Literal]:
         """What it needs or its effects depend on."""
-        return self.needs.union(*(reads for _, reads in self.conditions))
+        return self.needs.union(*(reads for _, reads in self.conditions)) if self.conditions else self.needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,27 +54,99 @@ class PlanningTask:
 
     def needed(self) -> frozenset[Literal]:
         """Return every literal that the goal or an action needs."""
-        found = {x for goal in self.goals for x in goal}
-        return frozenset(found.union(*(action.uses for action in self.actions)))
+        return frozenset().union(*self.goals, *(action.uses for action in self.actions))
 
 
 def planning_task(game: Game) -> PlanningTask:
-    """Return a game's task; of actions that do the same (arriving at a place, facing this or that) one."""
-    truth = (1 << game.planes.width) - 1
-    found: dict[object, Action] = {}
-    for operation in game.operations():
-        gives = literals(operation.set & truth, ~operation.keep & ~operation.set & truth)
-        conditions = []
-        for looked_at, _, keep, became in operation.conditional:
-            given = literals(became & truth, ~keep & ~became & truth)
-            gives |= given
-            conditions += [(_atom(x), literals(looked_at, looked_at)) for x in given]
-        for looked_at, wanted in operation.tests:
-            needs = literals(wanted, looked_at & ~wanted)
-            action = Action(operation, looked_at, wanted, needs, gives - needs, tuple(conditions))
-            found.setdefault((needs, action.gives, operation.conditional), action)
+    """Return a game's task; of actions that do the same (arriving at a place, facing this or that) one.
+
+    Schemas that change no predicate on which the goal depends are left out.
+    """
     goals = tuple(tuple(sorted(literals(needs, forbids))) for needs, forbids in game.goal)
+    numbers: _Numbers = {fact: i for i, fact in enumerate(game.planes.fluents)}
+    schemas = _schemas(game, goals)
+    plain = {schema.name: _lifted(schema, numbers) for schema in schemas if _is_plain(schema)}
+    other = {schema.name for schema in schemas} - plain.keys()
+    found: dict[object, Action] = {}
+    for schema, objects, tests in game.operators():
+        if schema in plain:
+            gives = plain[schema](objects)
+            for need, forbidden in tests:
+                needs = frozenset(
+                    (*[numbers[fact] for fact in need], *[~numbers[f] for f in forbidden if f in numbers])
+                )
+                found.setdefault((needs, gives), Action(schema, objects, needs, gives - needs))
+        elif schema in other and (operation := game.operation(schema, objects, tests)) is not None:
+            for action in _conditional(operation, game.planes.width):
+                found[action.operation, action.needs] = action
     return PlanningTask(tuple(found.values()), goals)
+
+
+def _schemas(game: Game, goals: tuple[Goal, ...]) -> list[Schema]:
+    """Return the schemas that change a predicate on which the goal depends."""
+    needed = {game.planes.fluents[atom_of(x)][0] for goal in goals for x in goal}
+    found: dict[str, Schema] = {}
+    before = -1
+    while len(found) != before:
+        before = len(found)
+        for schema in game.schemas.values():
+            if any(effect.literal.predicate in needed for effect in schema.effects):
+                found[schema.name] = schema
+                needed |= {*predicates(schema.precondition)}
+                needed |= {x for effect in schema.effects for x in predicates(effect.condition)}
+    return list(found.values())
+
+
+def _is_plain(schema: Schema) -> bool:
+    return all(effect.condition == TRUE and not effect.variables for effect in schema.effects)
+
+
+def _lifted(schema: Schema, numbers: _Numbers) -> Callable[[tuple[str, ...]], frozenset[Literal]]:
+    """Return what a schema without conditional effects gives, as a function of its objects."""
+    names = [name for name, _ in schema.parameters]
+    picks = []
+    constants: list[str] = []
+    for effect in schema.effects:
+        places = []
+        for argument in effect.literal.arguments:
+            if argument in names:
+                places.append(names.index(argument))
+            else:
+                places.append(len(names) + len(constants))
+                constants.append(argument)
+        picks.append((effect.literal.predicate, effect.literal.positive, _picker(places)))
+
+    def gives(objects: tuple[str, ...]) -> frozenset[Literal]:
+        values = (*objects, *constants)
+        adds: set[int] = set()
+        deletes: set[int] = set()
+        for predicate, positive, pick in picks:
+            number = numbers.get((predicate, *pick(values)))
+            if number is not None:
+                (adds if positive else deletes).add(number)
+        return frozenset((*adds, *(~i for i in deletes - adds)))
+
+    return gives
+
+
+def _picker(places: list[int]) -> Callable[[tuple[str, ...]], tuple[str, ...]]:
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda values: tuple([values[place] for place in places])
+
+
+def _conditional(operation: Operation, width: int) -> Iterator[Action]:
+    """Yield the ways to do an operation with conditional effects."""
+    truth = (1 << width) - 1
+    gives = literals(operation.set & truth, ~operation.keep & ~operation.set & truth)
+    conditions = []
+    for looked_at, _, keep, became in operation.conditional:
+        given = literals(became & truth, ~keep & ~became & truth)
+        gives |= given
+        conditions += [(atom_of(x), literals(looked_at, looked_at)) for x in given]
+    for looked_at, wanted in operation.tests:
+        needs = literals(wanted, looked_at & ~wanted)
+        yield Action(operation.schema, operation.objects, needs, gives - needs, tuple(conditions), operation)
 
 
 def literals(true: int, false: int) -> frozenset[Literal]:
@@ -102,207 +163,19 @@ def _indexes(mask: int) -> list[int]:
     return found
 
 
+def bits(numbers: Iterable[int]) -> int:
+    """Return the bit mask of atoms."""
+    mask = 0
+    for number in numbers:
+        mask |= 1 << number
+    return mask
+
+
 def holds(state: int, literal: Literal) -> bool:
     """Return whether a literal holds in a state."""
     return bool(state >> literal & 1) if literal >= 0 else not state >> ~literal & 1
 
 
-# ---- reductions --------------------------------------------------------------------------------
-
-
-def reachable(task: PlanningTask, state: int) -> PlanningTask:
-    """Leave out what could not happen from ``state`` even if nothing true became false."""
-    waiting: dict[Literal, list[int]] = defaultdict(list)
-    missing = []
-    for k, action in enumerate(task.actions):
-        missing.append(len(action.needs))
-        for literal in action.needs:
-            waiting[literal].append(k)
-    wanted = {x for goal in task.goals for x in goal}
-    reached = [x for x in waiting.keys() | wanted if holds(state, x)]
-    seen = set(reached)
-    kept = [k for k, count in enumerate(missing) if not count]
-    for k in kept:
-        reached += [x for x in task.actions[k].gives if x not in seen]
-        seen |= task.actions[k].gives
-    for literal in reached:  # grows while it is walked
-        for k in waiting.get(literal, ()):
-            missing[k] -= 1
-            if not missing[k]:
-                kept.append(k)
-                reached += task.actions[k].gives - seen
-                seen |= task.actions[k].gives
-    goals = tuple(goal for goal in task.goals if seen.issuperset(goal))
-    return PlanningTask(tuple(task.actions[k] for k in sorted(kept)), goals)
-
-
-def relevant(task: PlanningTask) -> PlanningTask:
-    """Leave out actions that give nothing needed, and changes to atoms that nothing needs."""
-    givers: dict[Literal, list[int]] = defaultdict(list)
-    readers: dict[int, list[frozenset[Literal]]] = defaultdict(list)
-    for k, action in enumerate(task.actions):
-        for literal in action.gives:
-            givers[literal].append(k)
-        for atom, reads in action.conditions:
-            readers[atom].append(reads)
-    stack = list({x for goal in task.goals for x in goal})
-    needed = set(stack)
-    kept: set[int] = set()
-    while stack:
-        literal = stack.pop()
-        news = [*readers.get(_atom(literal), ())]
-        for k in givers.get(literal, ()):
-            if k not in kept:
-                kept.add(k)
-                news.append(task.actions[k].needs)
-        for new in news:
-            stack += new - needed
-            needed |= new
-    changing = needed | {~x for x in needed}
-    actions = (_restricted(task.actions[k], changing) for k in sorted(kept))
-    return PlanningTask(tuple(actions), task.goals)
-
-
-def _restricted(action: Action, changing: set[Literal]) -> Action:
-    """Return an action whose other changes are left out."""
-    if action.gives <= changing:
-        return action
-    conditions = tuple((atom, reads) for atom, reads in action.conditions if atom in changing)
-    return replace(action, gives=action.gives & changing, conditions=conditions)
-
-
-def without_undoing(task: PlanningTask) -> PlanningTask:
-    """Leave out actions whose only change is to give x, where x only lets actions give ~x and no more.
-
-    Whoever does not undo has at every time what the other has, or ~x instead of x.
-    """
-    vital = {x for goal in task.goals for x in goal}
-    for action in task.actions:
-        vital |= {x for x in action.needs if action.gives != {~x}}
-        vital |= action.uses - action.needs
-    return PlanningTask(
-        tuple(a for a in task.actions if len(a.gives) != 1 or not a.gives.isdisjoint(vital)), task.goals
-    )
-
-
-def without_idle_taking(task: PlanningTask, start: int) -> PlanningTask:
-    """Leave out taking what never bears on the goal.
-
-    A *hand* is a literal ``free`` and literals of which, with it, exactly one holds at any time:
-    every action that changes one of them swaps ``free`` and another. From a thing's being held follow
-    the atoms that its uses change, the uses of these, and so on. Where these atoms meet no goal, the
-    states with and without them have the same ways to the goal, but for the hand, which is free for
-    other things at least as often when the thing is never taken.
-
-    Args:
-        task: the task.
-        start: any state from which the states to plan in can be reached.
-    """
-    goal_atoms = {_atom(x) for goal in task.goals for x in goal}
-    needed = task.needed()
-    for free, things in _hands(task, start):
-        if ~free in needed:
-            continue
-        uses: dict[int, list[Action]] = defaultdict(list)
-        for action in task.actions:
-            for atom in {_atom(x) for x in action.uses} | (things & action.gives):
-                uses[atom].append(action)
-        idle = {x for x in things if not _consequences(x, uses, _atom(free)) & goal_atoms}
-        kept = tuple(a for a in task.actions if not (free in a.needs and a.gives & idle))
-        task = PlanningTask(kept, task.goals)
-    return task
-
-
-def _hands(task: PlanningTask, start: int) -> list[tuple[Literal, frozenset[Literal]]]:
-    """Return hands: the literal that means it is free, and those of the things it may hold."""
-    unsure = {atom for action in task.actions for atom, _ in action.conditions}
-    held: dict[Literal, set[Literal]] = defaultdict(set)
-    for action in task.actions:
-        for free in action.gives:
-            if free < 0 and ~free not in action.needs:
-                held[free] |= {x for x in action.needs if x >= 0 and ~x in action.gives}
-    return [
-        (free, frozenset(things))
-        for free, things in sorted(held.items())
-        if things
-        and unsure.isdisjoint({~free, *things})
-        and sum(holds(start, x) for x in (free, *things)) == 1
-        and all(_swaps(action, free, things) for action in task.actions)
-    ]
-
-
-def _swaps(action: Action, free: Literal, things: set[Literal]) -> bool:
-    """Return whether an action leaves a hand alone, or swaps ``free`` and one thing of it."""
-    taken = things & action.gives
-    dropped = things & {~x for x in action.gives}
-    if free in action.gives:
-        return not taken and len(dropped) == 1 and dropped <= action.needs
-    if ~free in action.gives:
-        return not dropped and len(taken) == 1 and free in action.needs
-    return not taken and not dropped
-
-
-def _consequences(thing: Literal, uses: dict[int, list[Action]], hand: int) -> set[int]:
-    """Return the atoms that holding a thing can change, the hand's own left out."""
-    found = {thing}
-    stack = [thing]
-    while stack:
-        for action in uses[stack.pop()]:
-            new = {_atom(x) for x in action.gives} - found - {hand}
-            found |= new
-            stack += new
-    return found
-
-
-def without_detours(task: PlanningTask, state: int) -> PlanningTask:
-    """Leave out moves to where nothing but a move needs one to be, if one could have gone on directly."""
-    moves = [(min(a.needs), max(a.gives), a) for a in task.actions if is_move(a)]
-    others = tuple(a for a in task.actions if not is_move(a))
-    places = {x for origin, target, _ in moves for x in (origin, target)}
-    needed = PlanningTask(others, task.goals).needed()
-    touched = {_atom(x) for action in others for x in action.gives}
-    if sum(holds(state, x) for x in places) != 1 or touched & places or any(~x in needed for x in places):
-        return task
-    exits: dict[Literal, set[Literal]] = defaultdict(set)
-    entries: dict[Literal, set[Literal]] = defaultdict(set)
-    for origin, target, _ in moves:
-        exits[origin].add(target)
-        entries[target].add(origin)
-    detours = {y for y in places - needed if all(exits[y] - {x} <= exits[x] for x in entries[y])}
-    passed = {y for y in detours if not holds(state, y)}
-    kept = (a for origin, target, a in moves if origin not in passed and target not in detours)
-    return PlanningTask((*others, *kept), task.goals)
-
-
-def is_move(action: Action) -> bool:
-    """Return whether an action does nothing but swap the one literal it needs for another."""
-    if len(action.needs) != 1 or len(action.gives) != 2 or action.conditions:
-        return False
-    (origin,) = action.needs
-    return origin >= 0 and ~origin in action.gives and max(action.gives) >= 0
-
-
-def _atom(literal: Literal) -> int:
+def atom_of(literal: Literal) -> int:
+    """Return a literal's atom."""
     return literal if literal >= 0 else ~literal
-
-
-def simplified(task: PlanningTask, start: int) -> PlanningTask:
-    """Leave out of a game's task what no state reached from ``start`` needs."""
-    before = -1
-    while len(task.actions) != before:
-        before = len(task.actions)
-        task = without_idle_taking(without_undoing(relevant(task)), start)
-    return relevant(task)
-
-
-def seen_from(task: PlanningTask, state: int) -> PlanningTask:
-    """Leave out of a simplified task what a plan from ``state`` does not need."""
-    return relevant(without_detours(relevant(reachable(task, state)), state))
-
-
-def atoms(task: PlanningTask) -> int:
-    """Return the bits of the atoms that a task's actions and goal depend on."""
-    mask = 0
-    for index in {_atom(x) for x in task.needed()}:
-        mask |= 1 << index
-    return mask
