@@ -24,6 +24,7 @@ import numpy as np
 from agentgym.algos.advantage import check_switch, episode_relative, joint, relative
 from agentgym.algos.batch import Floats, StepBatch
 from agentgym.algos.objective import Objective
+from agentgym.algos.tokens import check_tokens, token_counts, token_rows
 
 OBJECTIVE = Objective(ratio="step_product", aggregation="step-mean")
 """Eq. 6: the ratio of the whole action. No bound of clipping is printed; no divergence from a reference."""
@@ -47,13 +48,9 @@ def step_rewards(prm: Floats, old: Floats, batch: StepBatch, *, beta: float = 0.
     Raises:
         ValueError: ``tokens`` is missing, or does not sum to T.
     """
-    if batch.tokens is None:
-        raise ValueError("tokens is missing: give the number of response tokens of each step")
-    if not len(prm) == len(old) == batch.tokens.sum():
-        raise ValueError(
-            f"tokens sums to {batch.tokens.sum()}, but prm and old have {len(prm)} and {len(old)}"
-        )
-    sums = np.bincount(np.repeat(np.arange(len(batch)), batch.tokens), prm - old, len(batch))
+    check_tokens(batch, "prm", prm)
+    check_tokens(batch, "old", old)
+    sums = np.bincount(token_rows(token_counts(batch)), prm - old, len(batch))
     return beta * sums.astype(np.float64)
 
 
@@ -88,9 +85,7 @@ def advantage(
     check_switch("credit", credit, Credit)
     rows = np.arange(len(batch))
     if credit == "token":
-        if batch.tokens is None:
-            raise ValueError("tokens is missing: give the number of response tokens of each step")
-        rows = np.repeat(rows, batch.tokens)
+        rows = token_rows(token_counts(batch))
     if np.shape(process) != rows.shape:
         raise ValueError(f'process must have shape {rows.shape} under credit="{credit}"')
     group = joint(batch.group)[rows]

@@ -9,7 +9,7 @@ outcomes alone (`agentgym.algos.process.outcome_loss`), before it scores:
     A   = whiten(sum_{s >= t} R_s)
 
 with N answers to a prompt and sums over them. Here an answer is an episode, the tokens of its steps one after
-the other; ``unit="step"`` has every step answer for itself with its episode's outcome, as trainers built
+the other; ``sequence="row"`` has every step answer for itself with its episode's outcome, as trainers built
 for one turn do, and then N counts steps.
 
 Deviations of public code: it divides by N - 1 = 0 for an answer alone with its prompt, which is 0 here
@@ -18,24 +18,22 @@ Deviations of public code: it divides by N - 1 = 0 for an answer alone with its 
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
-
 import numpy as np
 
-from agentgym.algos.advantage import Singleton, check_switch, discounted, joint, masked_whiten, segment_ends
+from agentgym.algos.advantage import Singleton, check_switch, joint, masked_whiten, segment_ends
 from agentgym.algos.batch import Bools, Floats, Ints, StepBatch
-
-Unit: TypeAlias = Literal["trajectory", "step"]
+from agentgym.algos.tokens import SequenceOf, check_tokens, token_counts, token_mask, token_rows
 
 
 def advantage(
     batch: StepBatch,
     q: Floats,
     *,
+    mask: Bools | None = None,
     beta: float = 0.05,
     process_weight: float = 5.0,
     outcome_weight: float = 5.0,
-    unit: Unit = "trajectory",
+    sequence: SequenceOf = "trajectory",
     singleton: Singleton = "zero",
 ) -> Floats:
     """Advantage of each response token.
@@ -43,49 +41,47 @@ def advantage(
     Args:
         batch: the steps, with ``tokens`` and an ``outcome`` of 0 or 1.
         q: (T,) log-ratios of the response tokens of all steps.
+        mask: (T,) the tokens that count; all by default.
         beta: scale of the token rewards.
         process_weight: c_p.
         outcome_weight: c_o.
-        unit: what one answer is.
+        sequence: what one answer is.
         singleton: what an answer alone with its prompt gets.
 
     Returns:
-        (T,) whitened advantages.
+        (T,) whitened advantages, 0 on masked tokens.
 
     Raises:
-        ValueError: an outcome is not binary, ``tokens`` is missing or not T in all, or a switch is unknown.
+        ValueError: an outcome is not binary, ``tokens`` is missing, a shape is wrong, or an unknown switch.
     """
-    check_switch("unit", unit, Unit)
+    check_switch("sequence", sequence, SequenceOf)
     check_switch("singleton", singleton, Singleton)
-    outcome = check_binary(batch)
-    if batch.tokens is None or batch.tokens.sum() != len(q):
-        raise ValueError(f"tokens must hold the number of response tokens of each step, {len(q)} in all")
-    answer = joint(batch.trajectory) if unit == "trajectory" else np.arange(len(batch))
-    segment = np.repeat(answer, batch.tokens)
+    outcome, counted = check_binary(batch), token_mask(batch, mask)
+    check_tokens(batch, "q", q)
+    first = np.flatnonzero(batch.step == 0) if sequence == "trajectory" else np.arange(len(batch))
+    answer = np.repeat(np.arange(len(first)), np.diff(first, append=len(batch)))
+    segment = answer[token_rows(token_counts(batch))[counted]]
     last = segment_ends(segment)
-    reward = np.where(last, 0.0, beta * q)
-    reward = reward / (np.abs(discounted(reward, segment, 1.0)).max(initial=0.0) + 1e-6)
-    first = np.unique(answer, return_index=True)[1]  # one row per answer, in the order of their numbers
+    reward = np.where(last, 0.0, beta * q[counted])
+    reward = reward / (np.abs(_sums_to_end(reward, segment)).max(initial=0.0) + 1e-6)
     length = np.bincount(segment, minlength=len(first))
     mean = np.bincount(segment, reward, len(first)) / np.maximum(length, 1)
-    process = _leave_one_out(reward, mean, batch.group[first], segment, singleton)
-    final = _leave_one_out(
-        outcome[first], outcome[first], batch.group[first], np.arange(len(first)), singleton
-    )
-    total = process_weight * process + np.where(last, outcome_weight * final[segment], 0.0)
-    return masked_whiten(discounted(total, segment, 1.0))
+    factor, baseline = _leave_one_out(mean, batch.group[first], singleton)
+    total = process_weight * (factor[segment] * reward - baseline[segment])
+    factor, baseline = _leave_one_out(outcome[first], batch.group[first], singleton)
+    total[last] += (outcome_weight * (factor * outcome[first] - baseline))[segment[last]]
+    result = np.zeros(len(counted))
+    result[counted] = masked_whiten(_sums_to_end(total, segment))
+    return result
 
 
 def keep(batch: StepBatch, *, low: float = 0.2, high: float = 0.8) -> Bools:
-    """Mark the rows whose prompt is neither too hard nor too easy: share of successes in [low, high].
+    """Mark (n,) the rows whose prompt is neither too hard nor too easy.
 
     Args:
         batch: the steps, with an ``outcome`` of 0 or 1.
-        low: lowest share that is kept.
+        low: lowest share of successes that is kept.
         high: highest share that is kept.
-
-    Returns:
-        (n,).
     """
     outcome, group = check_binary(batch), joint(batch.group)
     first = batch.step == 0
@@ -108,9 +104,17 @@ def check_binary(batch: StepBatch) -> Floats:
     return batch.outcome
 
 
-def _leave_one_out(x: Floats, mean: Floats, group: Ints, answer: Ints, singleton: Singleton) -> Floats:
-    """``(N x - sum of the answers' means) / (N - 1)``, where ``answer`` says whose each entry of x is."""
+def _sums_to_end(x: Floats, segment: Ints) -> Floats:
+    """Sum what follows within each segment: differences of one running sum, since nothing is discounted."""
+    running = np.cumsum(x)
+    last = np.flatnonzero(segment_ends(segment))
+    return np.repeat(running[last], np.diff(last, prepend=-1)) - running + x
+
+
+def _leave_one_out(value: Floats, group: Ints, singleton: Singleton) -> tuple[Floats, Floats]:
+    """Return (m,) factors N / (N - 1) and baselines, the group's sum / (N - 1)."""
     number = joint(group)
-    size, total = np.bincount(number)[number][answer], np.bincount(number, mean)[number][answer]
-    alone = x if singleton == "raw" else np.zeros(len(x))
-    return np.where(size > 1, (size * x - total) / np.maximum(size - 1, 1), alone)
+    size, total = np.bincount(number)[number], np.bincount(number, value)[number]
+    others = np.maximum(size - 1, 1)
+    alone = 1.0 if singleton == "raw" else 0.0
+    return np.where(size > 1, size / others, alone), np.where(size > 1, total / others, 0.0)
