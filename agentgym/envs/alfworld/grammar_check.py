@@ -34,7 +34,7 @@ def check_grammar(grammar: Grammar, domain: Domain) -> None:
     Raises:
         UsageError: an action without words, an unknown construct, rule or name, or rules that never end.
     """
-    checker = _Checker(grammar, domain)
+    checker = _Checker(grammar, domain, frozenset())
     for text in START_TEXTS:
         checker.check(text, frozenset())
     for schema in domain.schemas:
@@ -42,15 +42,21 @@ def check_grammar(grammar: Grammar, domain: Domain) -> None:
         if action is None:
             raise UsageError(f"the grammar has no words for the action {schema.name}")
         names = frozenset(name.lstrip("?") for name, _ in schema.parameters)
-        checker.check(action.template, names)
         checker.check(action.feedback, names)
+        _Checker(grammar, domain, domain.fluents, f"the command of {schema.name}").check(
+            action.template, names
+        )
 
 
 class _Checker:
     """Checks each rule once for each set of names that may stand in it."""
 
-    def __init__(self, grammar: Grammar, domain: Domain):
+    def __init__(
+        self, grammar: Grammar, domain: Domain, changing: frozenset[str], subject: str = "a sentence"
+    ):
+        """Check texts of a ``subject`` that may not depend on predicates that are ``changing``."""
         self._grammar, self._domain = grammar, domain
+        self._changing, self._subject = changing, subject
         self._checked: set[tuple[str, frozenset[str]]] = set()
 
     def check(self, text: str, names: frozenset[str], within: tuple[str, ...] = ()) -> None:
@@ -96,11 +102,14 @@ class _Checker:
         """Check a query; return its variables."""
         names = []
         for predicate, arguments in parse_query(query):
-            arity = self._domain.arities.get(predicate.removeprefix("not_"))
+            positive = predicate.removeprefix("not_")
+            arity = self._domain.arities.get(positive)
             if arity != len(arguments):
                 raise UsageError(
                     f"unknown predicate in a grammar's query: {predicate} of {len(arguments)} arguments"
                 )
+            if positive in self._changing:
+                raise UsageError(f"unknown construct in a grammar: {self._subject} depends on the state")
             for name, kind in arguments:
                 if kind not in self._domain.types and kind != "object":
                     raise UsageError(f"unknown type in a grammar's query: {kind}")
