@@ -4,8 +4,8 @@
     R_i includes -(length - (L_max - L_cache)) / L_cache where a response is that long    (13)
 
 DAPO is GRPO's advantage with four changes around it: groups whose episodes all earn the same are resampled
-(`agentgym.algos.filters`), the upper clipping bound is higher, the loss averages tokens (both in
-`agentgym.algos.table`), and responses near the length limit pay. There is no divergence penalty.
+(`agentgym.algos.filters`), the upper clipping bound is higher, the loss averages tokens (`OBJECTIVE`), and
+responses near the length limit pay. There is no divergence penalty.
 
 The paper writes for one response per episode; here each step's response pays for its own length, and the
 price is part of that step's reward.
@@ -17,7 +17,11 @@ from agentgym.algos import grpo
 from agentgym.algos.advantage import EPS, EpisodeStat, InvalidPenalty, Singleton, trajectory_sums
 from agentgym.algos.batch import Floats, StepBatch
 from agentgym.algos.filters import overlong_penalty
+from agentgym.algos.objective import Objective
 from agentgym.algos.tokens import token_counts
+
+OBJECTIVE = Objective(clip_high=0.28)
+"""Eq. 8: clip-higher, mean over tokens."""
 
 
 def advantage(

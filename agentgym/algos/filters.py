@@ -1,4 +1,4 @@
-"""What is kept of a batch: dynamic sampling, accuracy bounds, and the price of long responses."""
+"""What is kept of a batch, dynamic sampling, and the price of long responses."""
 
 from __future__ import annotations
 
@@ -38,26 +38,6 @@ def varied(batch: StepBatch, filter_on: FilterOn = "return") -> Bools:
     one = np.zeros(len(names))
     one[index] = value
     return np.bincount(index, value != one[index], len(names))[index] > 0
-
-
-def accuracy_between(batch: StepBatch, low: float = 0.2, high: float = 0.8) -> Bools:
-    """Mark the groups whose share of successes lies in [low, high], as PRIME keeps them.
-
-    Args:
-        batch: the steps.
-        low: least share.
-        high: greatest share.
-
-    Returns:
-        (n,) True on the rows of those groups.
-    """
-    if not 0 <= low <= high <= 1:
-        raise ValueError(f"accuracy bounds must satisfy 0 <= low <= high <= 1, not {low!r} and {high!r}")
-    first = batch.step == 0
-    names, index = np.unique(batch.group, return_inverse=True)
-    episodes = np.bincount(index[first], minlength=len(names))
-    share = np.bincount(index[first], batch.won[first], len(names)) / np.maximum(episodes, 1)
-    return ((share >= low) & (share <= high))[index]
 
 
 def select(batch: StepBatch, keep: Bools) -> StepBatch:

@@ -17,6 +17,13 @@ from typing import Any
 
 from agentgym.algos.advantage import EPS, EpisodeStat, InvalidPenalty, Singleton, episode_relative
 from agentgym.algos.batch import Floats, StepBatch
+from agentgym.algos.objective import Objective
+
+OBJECTIVE = Objective(aggregation="seq-mean-token-mean", kl_coefficient=0.01)
+"""Eq. 3: each response's mean, with k3; 0.01 is what published runs on agents' tasks use, the paper 0.04."""
+
+DR_GRPO_OBJECTIVE = Objective(aggregation="seq-mean-token-sum")
+"""Without division by the response's length, and without a reference."""
 
 VERL_AGENT: Mapping[str, Any] = MappingProxyType(
     {"episode_stat": "cross_steps", "singleton": "raw", "invalid_penalty": "row"}

@@ -6,9 +6,13 @@
 
 The advantage is GRPO's; what is new is the importance ratio, of the whole response and on the scale of one
 token, hence clipped at 1 - 3e-4 and 1 + 4e-4. `agentgym.algos.loss` computes it under
-``Objective(ratio="sequence")``; a response here is that of one step. No dual clip.
+`OBJECTIVE`; a response here is that of one step. No dual clip.
 """
 
 from agentgym.algos.grpo import VERL_AGENT, advantage
+from agentgym.algos.objective import Objective
 
-__all__ = ["VERL_AGENT", "advantage"]
+__all__ = ["OBJECTIVE", "VERL_AGENT", "advantage"]
+
+OBJECTIVE = Objective(ratio="sequence", aggregation="seq-mean-token-mean", clip_low=3e-4, clip_high=4e-4)
+"""Eqs. 5 and 13, with the bounds of Section 5.1."""

@@ -21,6 +21,7 @@ import numpy as np
 
 from agentgym.algos.advantage import Truncation, after_last, gae, masked_whiten
 from agentgym.algos.batch import Bools, Floats, StepBatch
+from agentgym.algos.objective import Objective
 from agentgym.algos.tokens import (
     SequenceOf,
     check_tokens,
@@ -29,6 +30,9 @@ from agentgym.algos.tokens import (
     token_rewards,
     token_segments,
 )
+
+OBJECTIVE = Objective(kl_coefficient=0.01)
+"""Eq. 7 with the paper's epsilon; the divergence is of published runs on agents' tasks."""
 
 VERL_AGENT: Mapping[str, Any] = MappingProxyType({"sequence": "row", "truncation": "zero"})
 """What verl-agent does."""

@@ -7,8 +7,7 @@ Tokens are those of a trajectory's responses, all its steps chained; masked toke
 which carries a return over them unchanged (older public code reset it there). In the baseline form long
 responses weigh more in the batch's mean and variance, since each token counts.
 
-verl-agent (`VERL_AGENT`) takes each step row for an episode of its own, which receives the whole episode's
-outcome; its baseline form is `VERL_AGENT_BASELINE`.
+verl-agent (`VERL_AGENT`) takes each step row for an episode of its own, with the whole episode's outcome.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from agentgym.algos.advantage import (
     masked_whiten,
 )
 from agentgym.algos.batch import Bools, Floats, StepBatch
+from agentgym.algos.objective import Objective
 from agentgym.algos.tokens import (
     SequenceOf,
     check_tokens,
@@ -38,11 +38,14 @@ from agentgym.algos.tokens import (
     token_segments,
 )
 
+OBJECTIVE = Objective(kl_coefficient=0.01)
+"""PPO's surrogate. The paper puts the divergence into the rewards of tokens: pass those as ``rewards``."""
+
 VERL_AGENT: Mapping[str, Any] = MappingProxyType({"sequence": "row"})
 VERL_AGENT_BASELINE: Mapping[str, Any] = MappingProxyType(
     {"episode_stat": "cross_steps", "singleton": "raw", "invalid_penalty": "row"}
 )
-"""What verl-agent does, in each form."""
+"""What verl-agent does in each form."""
 
 
 def advantage(
@@ -105,9 +108,6 @@ def baseline_advantage(
 
     Returns:
         (T,) packed in the order of the steps; 0 on masked tokens.
-
-    Raises:
-        ValueError: ``tokens`` is missing, a shape is wrong, or an unknown switch.
     """
     counted = token_mask(batch, mask)
     centred = episode_relative(

@@ -18,6 +18,10 @@ import numpy as np
 
 from agentgym.algos.advantage import EpisodeStat, InvalidPenalty, Singleton, episode_relative
 from agentgym.algos.batch import Floats, StepBatch
+from agentgym.algos.objective import Objective
+
+OBJECTIVE = Objective(kl_coefficient=0.01)
+"""The paper's REINFORCE is this with one update per batch, where every ratio is 1."""
 
 VERL_AGENT: Mapping[str, Any] = MappingProxyType(
     {"episode_stat": "cross_steps", "singleton": "raw", "invalid_penalty": "row"}
