@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from agentgym.algos import grpo
 from agentgym.algos.advantage import (
     EpisodeStat,
     InvalidPenalty,
@@ -42,9 +43,7 @@ OBJECTIVE = Objective(kl_coefficient=0.01)
 """PPO's surrogate. The paper puts the divergence into the rewards of tokens: pass those as ``rewards``."""
 
 VERL_AGENT: Mapping[str, Any] = MappingProxyType({"sequence": "row"})
-VERL_AGENT_BASELINE: Mapping[str, Any] = MappingProxyType(
-    {"episode_stat": "cross_steps", "singleton": "raw", "invalid_penalty": "row"}
-)
+VERL_AGENT_BASELINE = grpo.VERL_AGENT
 """What verl-agent does in each form."""
 
 
