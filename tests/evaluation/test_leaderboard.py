@@ -111,6 +111,19 @@ def test_numbers_are_those_of_the_episodes(results: Path) -> None:
     assert result.tokens_per_success is None
 
 
+def test_task_types_are_columns(results: Path) -> None:
+    (board,) = load_boards(results)
+    lines = markdown([board], Published()).partition("### By task type\n\n")[2].splitlines()[:4]
+    head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
+    assert head == ["Environment", "Agent", "long", "short", "All"]
+    for cells, row in zip(rows, board.rows, strict=True):
+        result = row.envs["Corridor"]
+        assert cells[:2] == ["Corridor (success %)", f"*{row.name}*"]
+        shown = [float(cell.partition(" ")[0]) for cell in cells[2:]]
+        expected = [result.by_type["long"], result.by_type["short"], result.score]
+        assert shown == [pytest.approx(100 * estimate.value, abs=0.05) for estimate in expected]
+
+
 def test_rows_that_cannot_be_told_apart_share_a_rank(results: Path) -> None:
     add_run(results, "oracle", "half", Model(), mixed(results, 0.5, seed=1))
     add_run(results, "oracle", "halves", Model(), mixed(results, 0.5, seed=2))
@@ -155,6 +168,8 @@ def test_rejected_and_partial_runs_have_no_numbers(results: Path) -> None:
     add_run(results, "oracle", "lazy", Model(), episodes[:-1])
     unfinished = add_run(results, "oracle", "slow", Model(), episodes[:10])
     write_run(results / "small" / unfinished.folder_name, replace(unfinished, result_id=None))
+    add_run(results, "oracle", "twice", Model(), [*episodes, episodes[0]])
+    add_run(results, "oracle", "elsewhere", Model(), [replace(episodes[0], env="Elsewhere"), *episodes[1:]])
     edited = add_run(results, "oracle", "editor", Model(), episodes)
     with (results / "small" / edited.folder_name / EPISODES_FILE).open("a") as file:
         file.write("x")
@@ -163,6 +178,8 @@ def test_rejected_and_partial_runs_have_no_numbers(results: Path) -> None:
     reasons = {run.name: run.reason for run in board.unranked}
     assert reasons["lazy"] == "partial: 43 of 44 episodes"
     assert reasons["slow"] == "partial: 10 of 44 episodes"
+    assert reasons["twice"] == "holds episodes that were not asked for, or some twice"
+    assert reasons["elsewhere"] == reasons["twice"]
     assert reasons["liar"].startswith("rejected by verification: ")
     assert reasons["editor"].startswith("episodes.jsonl is not the file")
     page = markdown([board], Published())
