@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -162,8 +163,12 @@ def _load(folder: Path, run: RunRecord) -> _Loaded | Unranked:
     episodes = read_episodes(folder)
     if run.result_id != result_id(run.request_id, episodes):
         return unranked("result_id does not follow from the episodes")
-    if len({episode.key for episode in episodes}) != asked:
-        return unranked(f"partial: {len(episodes)} of {asked} episodes")
+    keys = {episode.key for episode in episodes}
+    if len(keys) < asked:
+        return unranked(f"partial: {len(keys)} of {asked} episodes")
+    per_env = Counter(episode.env for episode in episodes)
+    if per_env != {found.env.label: found.env.tasks * run.suite.attempts for found in run.envs}:
+        return unranked("holds episodes that were not asked for, or some twice")
     return _Loaded(run, episodes, "self-reported" if verdict is None else verdict.badge)
 
 

@@ -33,6 +33,12 @@ RETRIED: tuple[EndReason, ...] = ("agent_error", "env_error")
 _UNREPEATABLE = ("env_seconds", "model_seconds")
 """Keys of an episode that differ between equal runs."""
 
+_SPENT = ("prompt_tokens", "completion_tokens", "env_seconds", "model_seconds", "cost")
+"""Keys of an episode that no replay can check, so that at least they must be possible."""
+
+_MOST_SPENT = 1e15
+"""No episode spends more of anything; sums of such numbers stay exact."""
+
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRecord:
@@ -243,7 +249,7 @@ def read_json(path: Path) -> Any:
         UsageError: it is missing or malformed.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        return _loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}; name the folder of a run") from error
     except ValueError as error:
@@ -259,7 +265,14 @@ def read_run(folder: Path) -> RunRecord:
     table = read_json(folder / RUN_FILE)
     if isinstance(table, dict) and table.get("schema") != SCHEMA:
         raise UsageError(f"{folder / RUN_FILE}: schema {table.get('schema')!r} is not {SCHEMA}; run it anew")
-    return parse(RunRecord, table, str(folder / RUN_FILE))
+    run = parse(RunRecord, table, str(folder / RUN_FILE))
+    try:
+        run.text.encode()
+    except ValueError as error:  # an infinite number, or half a surrogate pair
+        raise UsageError(f"{folder / RUN_FILE} is damaged: {error}") from error
+    if not run.provenance:
+        raise UsageError(f"{folder / RUN_FILE} is damaged: provenance names no machine")
+    return run
 
 
 def write_run(folder: Path, run: RunRecord) -> None:
@@ -304,10 +317,20 @@ def parse_episodes(data: bytes) -> Iterator[tuple[int, EpisodeRecord | str]]:
             yield number, "the line is cut off"
             return
         try:
-            table = json.loads(line, parse_constant=_refuse_constant)
-            yield number, parse(EpisodeRecord, table, "episode")
+            yield number, _parse_line(line)
         except ValueError as error:
             yield number, f"malformed: {error}"
+
+
+def _parse_line(line: bytes) -> EpisodeRecord:
+    record = parse(EpisodeRecord, _loads(line.decode("utf-8")), "episode")
+    for key in _SPENT:
+        if not 0 <= getattr(record, key) <= _MOST_SPENT:
+            raise ValueError(f"{key} must be from 0 to {_MOST_SPENT:g}")
+    # keys that come twice, infinite numbers, half surrogate pairs: two readers could see two things
+    if record.line.encode() != line:
+        raise ValueError("the line is not written as records are")
+    return record
 
 
 def file_sha256(path: Path) -> str:
@@ -352,6 +375,13 @@ def load_episode(folder: Path, key: str) -> tuple[RunRecord, SuiteEnv, EpisodeRe
         if found.env.label == episode.env:
             return run, found.env, episode
     raise UsageError(f"episode {episode.id} is of an environment that {folder / RUN_FILE} does not name")
+
+
+def _loads(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def _refuse_constant(name: str) -> float:

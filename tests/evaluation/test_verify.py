@@ -133,6 +133,7 @@ EDITS: dict[str, Callable[[EpisodeRecord], EpisodeRecord]] = {
     "cut short": cut_short,
     "cut short, called an error": lambda e: replace(cut_short(e), end_reason="agent_error"),
     "drawn out": drawn_out,
+    "sign of zero": lambda e: replace(e, progress=-e.progress),
 }
 
 
@@ -190,6 +191,53 @@ def test_a_malformed_line_is_rejected(run_folder: Path, line: bytes) -> None:
     data = (run_folder / EPISODES_FILE).read_bytes()
     (run_folder / EPISODES_FILE).write_bytes(line + b"\n" + data)
     assert kinds(run_folder) == {"malformed", "file"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("cost", "1e999"),
+        ("cost", "-1.0"),
+        ("prompt_tokens", "-1"),
+        ("prompt_tokens", f"1{'0' * 400}"),
+        ("cost", "0"),
+        ("cost", '9.0,"cost":0.0'),
+        ("cost", " 0.0"),
+        ("actions", r'["\ud800"]'),
+    ],
+)
+def test_a_line_that_two_readers_may_read_otherwise_is_rejected(
+    run_folder: Path, key: str, value: str
+) -> None:
+    first, rest = (run_folder / EPISODES_FILE).read_text().split("\n", 1)
+    head, tail = first.split(f'"{key}":')
+    old = json.dumps(json.loads(first)[key], separators=(",", ":"))
+    assert tail.startswith(old)
+    (run_folder / EPISODES_FILE).write_text(f'{head}"{key}":{value}{tail.removeprefix(old)}\n{rest}')
+    assert kinds(run_folder) == {"malformed", "missing", "file", "result"}
+
+
+@pytest.mark.parametrize("name", [RUN_FILE, EPISODES_FILE])
+def test_a_file_nested_without_end_is_rejected(run_folder: Path, name: str) -> None:
+    (run_folder / name).write_text("[" * 200_000 + "\n")
+    assert kinds(run_folder) == ({"run"} if name == RUN_FILE else {"malformed", "missing", "file", "result"})
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda run: run.update(provenance=[]),
+        lambda run: run["agent"].update(parser="\ud800"),
+        lambda run: run["agent"]["options"].update(temperature=float("inf")),
+    ],
+)
+def test_a_run_file_that_cannot_be_written_again_is_rejected(
+    run_folder: Path, edit: Callable[[Table], None]
+) -> None:
+    table = json.loads((run_folder / RUN_FILE).read_text())
+    edit(table)
+    (run_folder / RUN_FILE).write_text(json.dumps(table).replace("Infinity", "1e999"))
+    assert kinds(run_folder) == {"run"}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 99}', '{"schema": 1}'])
