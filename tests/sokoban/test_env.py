@@ -97,6 +97,16 @@ def test_upstreams_count_starts_at_zero_and_is_part_of_the_state(file):
     assert upstream.step("left")[1] == -0.1
 
 
+def test_a_snapshot_taken_with_the_other_parity_pays_as_the_environment_does(file):
+    upstream = SokobanEnv(dataset=file, parity="gym-sokoban")
+    upstream.reset(options={"task": "two.xsb#1"})
+    single = SokobanEnv(dataset=file)
+    single.restore(upstream.snapshot())
+    slots = SokobanVectorEnv(1, dataset=file)
+    slots.restore(0, upstream.snapshot())
+    assert single.step("left")[1] == slots.step(["left"])[1][0] == -0.1
+
+
 def test_deadlocks_are_reported_and_stay(tmp_path):
     path = tmp_path / "a.xsb"
     path.write_text("#######\n#     #\n# $@ .#\n#######\n")

@@ -159,7 +159,8 @@ class _Sokoban(AgentEnv[ObsT]):
         self._board = bytearray(state.board)
         self._player = state.player
         self._on_target = state.on_target
-        self._counted = state.counted
+        # a snapshot may come from an environment with the other `parity`
+        self._counted = state.counted if self.upstream_count else state.on_target
         self._deadlock = state.deadlock
 
     def _identity(self) -> Any:
