@@ -349,6 +349,14 @@ def _check_completion(completion: object, policy: str) -> None:
         raise UsageError(
             f"{policy}.act answered with an action of type {type(action).__name__}: use a string"
         )
+    if not action.isascii():
+        try:
+            action.encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"{policy}.act answered with half a surrogate pair in {action[:40]!a}, which no file can "
+                "hold: decode with errors='replace'"
+            ) from None
     if completion.error is not None and completion.error not in ERROR_REASONS:
         known = ", ".join(sorted(ERROR_REASONS))
         raise UsageError(f"{policy}.act reported error {completion.error!r}; choose one of {known}")

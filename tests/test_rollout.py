@@ -271,6 +271,7 @@ def test_an_environment_that_resets_itself_is_refused(mode):
         (lambda n: [Completion("right")] * (n + 1), "returned 4 completions for 3 requests"),
         (lambda n: ["right"] * n, "must return Completions, got str"),
         (lambda n: [Completion(3)] * n, "action of type int: use a string"),
+        (lambda n: [Completion("go \ud83d")] * n, "half a surrogate pair in 'go \\\\ud83d'"),
         (
             lambda n: [Completion("", error="success")] * n,
             "reported error 'success'; choose one of agent_error",
