@@ -56,7 +56,7 @@ CHANGED_EVERY = 5
 PROVED_EVERY = 60
 """One game in so many is also played by TextWorld as it is, to prove that remembering changes nothing."""
 
-BUILTIN = 60
+BUILTIN = 30
 """Built-in games compared of each split."""
 
 EXAMPLES = 20

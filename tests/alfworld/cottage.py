@@ -56,7 +56,7 @@ grammar :: """
         "mood": [{"condition": "bright()", "rhs": "bright"}, {"rhs": "dim"}],
         "list_empty": [{"rhs": "nothing"}],
         "list_separator": [{"rhs": ", "}],
-        "list_last_separator": [{"rhs": " and "}]
+        "list_last_separator": [{"rhs": ", and "}]
     }
 """;
 

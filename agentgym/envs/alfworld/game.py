@@ -162,15 +162,9 @@ class Game:
         return chain.from_iterable(self._operators.values())
 
     def operation(self, schema: str, objects: tuple[str, ...], tests: Sequence[Test]) -> Operation | None:
-        """Compile an operator; None where it can never apply, or changes nothing.
-
-        Raises:
-            UsageError: its command depends on the state.
-        """
-        command = self._compile(self.grammar.actions[schema].template, schema, objects)
-        if support(command):
-            raise UsageError(f"unknown construct in a grammar: the command of {schema} depends on the state")
-        return self._operations.compile(write(command, self.initial), schema, objects, tests)
+        """Compile an operator; None where it can never apply, or changes nothing."""
+        command = write(self._compile(self.grammar.actions[schema].template, schema, objects), self.initial)
+        return self._operations.compile(command, schema, objects, tests)
 
     # ---- compilation -------------------------------------------------------------------------
 
@@ -184,6 +178,7 @@ class Game:
         bits = {fact: bit for fact, bit in self.planes.truth.items() if fact[0] == predicate}
         self._selector = union(bits.values())
         self._operators: dict[int, list[Operator]] = defaultdict(list)
+        used: set[str] = set()
         for (schema, objects), tests in grounding.operators.items():
             places = set()
             for needs, _ in tests:
@@ -191,6 +186,11 @@ class Game:
                 places.add(found[0] if len(found) == 1 else 0)
             at = places.pop() if len(places) == 1 else 0  # 0: more than one place will do
             self._operators[at].append((schema, objects, tests))
+            used.update(objects)
+        for name in sorted(used - self.names.keys()):
+            raise UsageError(
+                f"unknown construct in a PDDL problem: no fact mentions {name}, so it has no name"
+            )
         self._places: dict[int, _Place] = {}
 
     def _compile_place(self, at: int) -> _Place:

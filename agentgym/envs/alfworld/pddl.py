@@ -196,10 +196,10 @@ def parse_problem(text: str, domain: Domain) -> Problem:
     return Problem(objects, init, condition)
 
 
-_SECTIONS = {
+_SECTIONS = (
     ":action", ":constants", ":domain", ":functions", ":goal", ":init", ":metric", ":objects", ":predicates",
     ":requirements", ":types",
-}  # fmt: skip
+)  # fmt: skip
 
 
 def _sections(text: str, kind: str) -> dict[str, list[Any]]:
@@ -248,6 +248,15 @@ def _typed(words: Sequence[Any]) -> Variables:
     return tuple(pairs)
 
 
+def _variables(form: Any) -> Variables:
+    """Parse the parameters of an action or a quantifier."""
+    pairs = _typed(form) if isinstance(form, list) else ()
+    names = {name for name, _ in pairs if name[0] == "?"}
+    if not isinstance(form, list) or len(names) != len(pairs):
+        raise UsageError(f"unknown construct in PDDL variables: {_show(form)}")
+    return pairs
+
+
 def _schema(body: list[Any]) -> Schema:
     name, *rest = body or [None]
     known = (":parameters", ":precondition", ":effect")
@@ -259,7 +268,7 @@ def _schema(body: list[Any]) -> Schema:
         raise UsageError(f"unknown construct in PDDL action {name}: a part without parentheses")
     precondition = _condition(fields.get(":precondition", []))
     effects = tuple(_effects(fields.get(":effect", []), TRUE, ()))
-    return Schema(name, _typed(fields.get(":parameters", [])), precondition, effects)
+    return Schema(name, _variables(fields.get(":parameters", [])), precondition, effects)
 
 
 _OPERANDS = {"not": 1, "imply": 2, "exists": 2, "forall": 2, "when": 2, "increase": 2}
@@ -269,8 +278,6 @@ _OPERANDS = {"not": 1, "imply": 2, "exists": 2, "forall": 2, "when": 2, "increas
 def _parts(form: Any, where: str) -> tuple[Any, list[Any]]:
     """Split a form that is not empty into its first word and the rest."""
     if not isinstance(form, list) or len(form) - 1 != _OPERANDS.get(str(form[0]), len(form) - 1):
-        raise UsageError(f"unknown construct in {where}: {_show(form)}")
-    if form[0] in ("exists", "forall") and not isinstance(form[1], list):
         raise UsageError(f"unknown construct in {where}: {_show(form)}")
     return form[0], form[1:]
 
@@ -290,9 +297,9 @@ def _condition(form: Any) -> Condition:
         case "imply":
             return Or((negate(_condition(rest[0])), _condition(rest[1])))
         case "exists":
-            return Exists(_typed(rest[0]), _condition(rest[1]))
+            return Exists(_variables(rest[0]), _condition(rest[1]))
         case "forall":
-            return Forall(_typed(rest[0]), _condition(rest[1]))
+            return Forall(_variables(rest[0]), _condition(rest[1]))
     predicate, *arguments = _words(form, where)
     return Literal(predicate, tuple(arguments))
 
@@ -336,7 +343,7 @@ def _effects(form: Any, condition: Condition, variables: Variables) -> list[Effe
             own = _condition(rest[0])
             return _effects(rest[1], own if condition == TRUE else And((condition, own)), variables)
         case "forall":
-            return _effects(rest[1], condition, variables + _typed(rest[0]))
+            return _effects(rest[1], condition, variables + _variables(rest[0]))
         case "increase":
             return []  # costs do not change the state
         case "not":
