@@ -28,6 +28,14 @@ from agentgym.algos.advantage import (
 )
 from agentgym.algos.batch import Floats, StepBatch
 from agentgym.algos.matching import Match, match_states
+from agentgym.algos.objective import Objective
+
+OBJECTIVE = Objective(ratio="step_product", aggregation="step-mean", kl_coefficient=0.01)
+"""Eq. 9: the ratio of the whole action. No bound of clipping is printed; 0.2 is PPO's."""
+
+TOKEN_OBJECTIVE = Objective(kl_coefficient=0.01)
+"""What the public code minimises. A product over hundreds of tokens soon leaves the clipping range: take
+this where responses are long."""
 
 VERL_AGENT: Mapping[str, Any] = MappingProxyType(
     {"episode_stat": "cross_steps", "singleton": "raw", "invalid_penalty": "row", "match": "text"}

@@ -37,6 +37,19 @@ def match_edges(batch: StepBatch, match: Match = "state", *, threshold: float = 
     return source, target
 
 
+def step_costs(cost: Floats | None, n: int) -> Floats:
+    """Return (n,) what each step costs: 1 unless ``cost`` says.
+
+    Raises:
+        ValueError: a cost is negative or not finite, or the shape is wrong.
+    """
+    if cost is None:
+        return np.ones(n)
+    if np.shape(cost) != (n,) or not (np.isfinite(cost) & (np.asarray(cost) >= 0)).all():
+        raise ValueError(f"cost must hold {n} finite numbers that are not negative, one per step")
+    return np.asarray(cost, dtype=np.float64)
+
+
 def distance(batch: StepBatch, source: Ints, target: Ints, cost: Floats) -> Floats:
     """Length of the shortest path to SUCCESS from where each step led.
 

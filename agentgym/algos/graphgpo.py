@@ -35,11 +35,14 @@ from agentgym.algos.advantage import (
     relative,
 )
 from agentgym.algos.batch import Floats, StepBatch
-from agentgym.algos.graph import distance, distinct, match_edges
+from agentgym.algos.graph import distance, distinct, match_edges, step_costs
 from agentgym.algos.matching import Match
 
 Convention: TypeAlias = Literal["paper", "reference"]
 Edges: TypeAlias = Literal["occurrence", "unique"]
+
+OBJECTIVE, TOKEN_OBJECTIVE = gigpo.OBJECTIVE, gigpo.TOKEN_OBJECTIVE
+"""Eq. 9, which is GiGPO's, and what the public code minimises."""
 
 VERL_AGENT: Mapping[str, Any] = MappingProxyType({"convention": "reference", **gigpo.VERL_AGENT})
 """What the authors' public code does."""
@@ -93,7 +96,7 @@ def advantage(
     if not 0.0 < omega <= 1.0:
         raise ValueError(f"omega must be in (0, 1], not {omega!r}")
     source, target = match_edges(batch, match, threshold=threshold)
-    price = _costs(cost, len(batch))
+    price = step_costs(cost, len(batch))
     left = distance(batch, source, target, price)
     reward = success_reward * omega ** (left + price if convention == "paper" else left)
     if invalid_penalty == "row":
@@ -110,11 +113,3 @@ def advantage(
         penalty=penalty,
     )
     return graph_weight * graph + episode_weight * episode
-
-
-def _costs(cost: Floats | None, n: int) -> Floats:
-    if cost is None:
-        return np.ones(n)
-    if np.shape(cost) != (n,) or not (np.isfinite(cost) & (np.asarray(cost) >= 0)).all():
-        raise ValueError(f"cost must hold {n} finite numbers that are not negative, one per step")
-    return np.asarray(cost, dtype=np.float64)

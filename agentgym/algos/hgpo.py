@@ -34,6 +34,9 @@ from agentgym.algos.advantage import (
 from agentgym.algos.batch import Floats, Ints, StepBatch
 from agentgym.algos.matching import Match, match_states
 
+OBJECTIVE = gigpo.TOKEN_OBJECTIVE
+"""That of the public code."""
+
 VERL_AGENT: Mapping[str, Any] = gigpo.VERL_AGENT
 """What the authors' public code does."""
 

@@ -22,7 +22,11 @@ import numpy as np
 
 from agentgym.algos.advantage import Singleton, check_switch, joint, masked_whiten, segment_ends
 from agentgym.algos.batch import Bools, Floats, Ints, StepBatch
+from agentgym.algos.objective import Objective
 from agentgym.algos.tokens import SequenceOf, check_tokens, token_counts, token_mask, token_rows
+
+OBJECTIVE = Objective()
+"""PPO's clipped tokens."""
 
 
 def advantage(
@@ -90,11 +94,7 @@ def keep(batch: StepBatch, *, low: float = 0.2, high: float = 0.8) -> Bools:
 
 
 def check_binary(batch: StepBatch) -> Floats:
-    """Return the outcomes, (n,).
-
-    Raises:
-        ValueError: one is neither 0 nor 1.
-    """
+    """Return (n,) the outcomes; ValueError where one is neither 0 nor 1."""
     wrong = np.flatnonzero((batch.outcome != 0) & (batch.outcome != 1))
     if len(wrong):
         raise ValueError(

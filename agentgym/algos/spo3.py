@@ -26,6 +26,10 @@ import numpy.typing as npt
 from agentgym.algos.advantage import relative
 from agentgym.algos.batch import Floats, Ints, StepBatch
 from agentgym.algos.matching import Match, match_states
+from agentgym.algos.objective import Objective
+
+OBJECTIVE = Objective()
+"""Clipped tokens; the sources name no other."""
 
 
 def score(

@@ -1,0 +1,112 @@
+"""HGPO: literal numbers, the loop form of its definition, and what it must do at the edges."""
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentgym.algos import grpo, hgpo
+from agentgym.algos.advantage import step_returns
+from agentgym.algos.batch import StepBatch
+from tests.algos.episodes import batch_of, batches, shuffled, take, trajectories
+
+SEVEN = batch_of({"states": "ABC", "rewards": [0, 0, 10]}, {"states": "AD"}, {"states": "AB"})
+
+
+@pytest.mark.parametrize(
+    ("history", "std", "expected"),
+    [
+        (2, True, [1.41421252, 0.99999959, 0.0, -0.70710626, 0.0, -0.70710626, -0.99999959]),
+        (2, False, [6.01666366, 4.74999905, 0.0, -3.00833183, 0.0, -3.00833183, -4.74999905]),
+        (0, False, [6.01666366, 4.74999763, 0.0, -3.00833183, 0.0, -3.00833183, -4.74999763]),
+    ],
+)
+def test_seven_steps(history, std, expected):
+    np.testing.assert_allclose(hgpo.advantage(SEVEN, history=history, std=std), expected, atol=1e-8)
+
+
+def loop_form(batch, history, alpha, std, base_group):
+    """Clusters in dictionaries, one step and one level at a time."""
+    returns = step_returns(batch, gamma=0.95)
+    clusters, keys = defaultdict(list), defaultdict(list)
+    for rows in trajectories(batch):
+        for t, row in enumerate(rows):
+            for k in range(1, min(history + 1, t + 1) + 1):
+                key = (batch.group[row], k, tuple(batch.state[rows[t - k + 1 : t + 1]]))
+                clusters[key].append(returns[row])
+                keys[row].append(key)
+    base = grpo.advantage(batch, std=std)
+    result = np.zeros(len(batch))
+    for row in range(len(batch)):
+        items = [(0, base[row])] if base_group and abs(base[row]) > 1e-10 else []
+        for key in keys[row]:
+            members = np.array(clusters[key])
+            centred = returns[row] - members.mean()
+            if len(members) > 1 and abs(centred) > 1e-10:
+                items.append((key[1], centred / (members.std() + 1e-6 if std else 1.0)))
+        weights = [(k + 1) ** alpha for k, _ in items]
+        result[row] = sum(w * a for w, (_, a) in zip(weights, items, strict=True)) / (sum(weights) + 1e-6)
+    return result
+
+
+@given(batches(states=3), st.integers(0, 4), st.sampled_from([0.0, 1.0, 2.0]), st.booleans(), st.booleans())
+def test_equals_the_loop_form(batch, history, alpha, std, base_group):
+    result = hgpo.advantage(batch, history=history, alpha=alpha, std=std, base_group=base_group)
+    np.testing.assert_allclose(result, loop_form(batch, history, alpha, std, base_group), atol=1e-7)
+
+
+@given(batches(states=2))
+def test_permuting_trajectories_permutes_advantages(batch):
+    other, rows = shuffled(batch)
+    expected = hgpo.advantage(batch, base_group=True)[rows]
+    np.testing.assert_allclose(hgpo.advantage(other, base_group=True), expected, atol=1e-7)
+
+
+@given(batches(states=2))
+def test_groups_do_not_see_each_other(batch):
+    result = hgpo.advantage(batch)
+    for group in np.unique(batch.group):
+        rows = np.flatnonzero(batch.group == group)
+        np.testing.assert_allclose(hgpo.advantage(take(batch, rows)), result[rows], atol=1e-7)
+
+
+@given(batches(repeats=False))
+def test_states_that_never_repeat_leave_the_episodes_advantage(batch):
+    assert hgpo.advantage(batch).tolist() == [0.0] * len(batch)
+    # Level 0 has weight 1 of 1 + eps.
+    np.testing.assert_allclose(
+        hgpo.advantage(batch, base_group=True) * (1 + 1e-6), grpo.advantage(batch), atol=1e-9
+    )
+
+
+def test_a_difference_that_is_rounding_has_no_weight():
+    # 0.1 + 0.2 and 0.3 differ in the last bit: a level of its own would take two thirds of the weight.
+    batch = batch_of(
+        {"states": "XA", "rewards": [0.0, 0.1 + 0.2]},
+        {"states": "XA", "rewards": [0.0, 0.3]},
+        {"states": "YA", "rewards": [0.0, 0.9]},
+    )
+    level_one = hgpo.advantage(batch, history=0, std=False)
+    np.testing.assert_allclose(hgpo.advantage(batch, history=1, std=False), level_one, atol=1e-9)
+
+
+def test_one_episode_or_equal_ones_are_exactly_zero():
+    assert hgpo.advantage(batch_of({"states": "A", "rewards": [10]})).tolist() == [0.0]
+    batch = batch_of(*[{"states": "AB", "rewards": [0.1, 0.3]}] * 3)
+    assert hgpo.advantage(batch, base_group=True).tolist() == [0.0] * 6
+    assert hgpo.advantage(StepBatch.of(group=[], trajectory=[], state=[], reward=[])).shape == (0,)
+
+
+def test_a_history_longer_than_the_batch():
+    assert np.isfinite(hgpo.advantage(SEVEN, history=50)).all()
+
+
+@pytest.mark.parametrize(
+    ("switch", "message"),
+    [({"history": -1}, "history must not be negative"), ({"match": "hash"}, "match must be one of")],
+)
+def test_bad_switches_are_refused(switch, message):
+    with pytest.raises(ValueError, match=message):
+        hgpo.advantage(SEVEN, **switch)
