@@ -155,12 +155,16 @@ def discounted(x: Floats, segment: Ints, gamma: float) -> Floats:
     """
     check_unit("gamma", gamma)
     y = np.array(x, dtype=np.float64)
+    same, later = np.empty(len(y), dtype=np.bool_), np.empty(len(y))
     shift, factor = 1, float(gamma)
     while shift < len(y):
-        same = segment[shift:] == segment[:-shift]
-        if not same.any():
+        rest = len(y) - shift
+        np.equal(segment[shift:], segment[:rest], out=same[:rest])
+        if not same[:rest].any():
             break
-        y[:-shift] += factor * np.where(same, y[shift:], 0.0)
+        np.multiply(y[shift:], same[:rest], out=later[:rest])
+        later[:rest] *= factor
+        y[:rest] += later[:rest]
         shift, factor = 2 * shift, factor * factor
     return y
 
@@ -190,10 +194,14 @@ def gae(
         (n,) advantages; returns are advantages + values.
     """
     check_unit("lam", lam)
-    following = np.append(values[1:], np.zeros(min(len(values), 1)))
     last = segment_ends(segment)
-    following[last] = 0.0 if bootstrap is None else bootstrap[last]
-    return discounted(reward + gamma * following - values, segment, gamma * lam)
+    delta = np.zeros(len(values))
+    delta[:-1] = values[1:]
+    delta[last] = 0.0 if bootstrap is None else bootstrap[last]
+    delta *= gamma
+    delta += reward
+    delta -= values
+    return discounted(delta, segment, gamma * lam)
 
 
 def masked_whiten(x: Floats, mask: Bools | None = None) -> Floats:
@@ -206,13 +214,17 @@ def masked_whiten(x: Floats, mask: Bools | None = None) -> Floats:
     Returns:
         Same shape, 0 where the mask is 0. A single entry gives 0, for which public code gives NaN.
     """
-    chosen = np.ones(x.shape, dtype=np.bool_) if mask is None else np.asarray(mask, dtype=np.bool_)
-    result = np.zeros(x.shape)
-    values = x[chosen]
+    values = x.ravel() if mask is None else x[np.asarray(mask, dtype=np.bool_)]
     if len(values) > 1:
         values = values - values[0]  # equal entries give exactly 0
         values -= values.mean()
-        result[chosen] = values / np.sqrt(values.var(ddof=1) + 1e-8)
+        values /= np.sqrt(np.square(values).sum() / (len(values) - 1) + 1e-8)
+    else:
+        values = np.zeros(len(values))
+    if mask is None:
+        return values.reshape(x.shape)
+    result = np.zeros(x.shape)
+    result[np.asarray(mask, dtype=np.bool_)] = values
     return result
 
 

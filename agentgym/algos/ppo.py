@@ -17,19 +17,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from agentgym.algos.advantage import Truncation, after_last, gae, masked_whiten
 from agentgym.algos.batch import Bools, Floats, StepBatch
 from agentgym.algos.objective import Objective
-from agentgym.algos.tokens import (
-    SequenceOf,
-    check_tokens,
-    following,
-    token_mask,
-    token_rewards,
-    token_segments,
-)
+from agentgym.algos.tokens import Chain, SequenceOf
 
 OBJECTIVE = Objective(kl_coefficient=0.01)
 """Eq. 7 with the paper's epsilon; the divergence is of published runs on agents' tasks."""
@@ -76,15 +67,13 @@ def advantage(
     """
     if values is None:
         raise ValueError("values is missing: give the critic's value at each response token")
-    check_tokens(batch, "values", values)
-    counted = token_mask(batch, mask)
-    if rewards is None:
-        rewards = token_rewards(batch, sequence, counted, penalty)
-    check_tokens(batch, "rewards", rewards)
-    segment = token_segments(batch, sequence)
-    after = following(batch, after_last(batch, truncation), sequence)
-    result = np.zeros(len(counted))
-    result[counted] = gae(
-        rewards[counted], values[counted], segment[counted], gamma=gamma, lam=lam, bootstrap=after[counted]
+    chain = Chain.of(batch, sequence, mask)
+    result = gae(
+        chain.rewards(penalty) if rewards is None else chain.pick("rewards", rewards),
+        chain.pick("values", values),
+        chain.segment,
+        gamma=gamma,
+        lam=lam,
+        bootstrap=chain.following(after_last(batch, truncation)),
     )
-    return masked_whiten(result, counted) if whiten else result
+    return chain.spread(masked_whiten(result) if whiten else result)

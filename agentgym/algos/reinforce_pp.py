@@ -6,7 +6,6 @@
 Tokens are those of a trajectory's responses, all its steps chained; masked tokens lie outside the recursion,
 which carries a return over them unchanged (older public code reset it there). In the baseline form long
 responses weigh more in the batch's mean and variance, since each token counts.
-
 verl-agent (`VERL_AGENT`) takes each step row for an episode of its own, with the whole episode's outcome.
 """
 
@@ -15,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
-
-import numpy as np
 
 from agentgym.algos import grpo
 from agentgym.algos.advantage import (
@@ -29,15 +26,7 @@ from agentgym.algos.advantage import (
 )
 from agentgym.algos.batch import Bools, Floats, StepBatch
 from agentgym.algos.objective import Objective
-from agentgym.algos.tokens import (
-    SequenceOf,
-    check_tokens,
-    token_counts,
-    token_mask,
-    token_rewards,
-    token_rows,
-    token_segments,
-)
+from agentgym.algos.tokens import Chain, SequenceOf
 
 OBJECTIVE = Objective(kl_coefficient=0.01)
 """PPO's surrogate. The paper puts the divergence into the rewards of tokens: pass those as ``rewards``."""
@@ -75,13 +64,10 @@ def advantage(
     Raises:
         ValueError: ``tokens`` is missing, a shape is wrong, or an unknown switch.
     """
-    counted = token_mask(batch, mask)
-    if rewards is None:
-        rewards = token_rewards(batch, sequence, counted, penalty)
-    check_tokens(batch, "rewards", rewards)
-    result = np.zeros(len(counted))
-    result[counted] = discounted(rewards[counted], token_segments(batch, sequence)[counted], gamma)
-    return masked_whiten(result, counted) if whiten else result
+    chain = Chain.of(batch, sequence, mask)
+    earned = chain.rewards(penalty) if rewards is None else chain.pick("rewards", rewards)
+    result = discounted(earned, chain.segment, gamma)
+    return chain.spread(masked_whiten(result) if whiten else result)
 
 
 def baseline_advantage(
@@ -108,7 +94,7 @@ def baseline_advantage(
     Returns:
         (T,) packed in the order of the steps; 0 on masked tokens.
     """
-    counted = token_mask(batch, mask)
+    chain = Chain.of(batch, "trajectory", mask)
     centred = episode_relative(
         batch,
         std=False,
@@ -117,5 +103,5 @@ def baseline_advantage(
         invalid_penalty=invalid_penalty,
         penalty=penalty,
     )
-    result = np.where(counted, centred[token_rows(token_counts(batch))], 0.0)
-    return masked_whiten(result, counted) if whiten else result
+    result = chain.each(centred)
+    return chain.spread(masked_whiten(result) if whiten else result)

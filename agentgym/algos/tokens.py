@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from agentgym.algos.advantage import check_switch, step_rewards
+from agentgym.algos.advantage import check_switch
 from agentgym.algos.batch import Bools, Floats, Ints, StepBatch
 
 SequenceOf: TypeAlias = Literal["trajectory", "row"]
@@ -61,60 +61,97 @@ def token_mask(batch: StepBatch, mask: Bools | None) -> Bools:
     return chosen
 
 
-def token_segments(batch: StepBatch, sequence: SequenceOf) -> Ints:
-    """Return (T,) the sequence that each token belongs to."""
-    check_switch("sequence", sequence, SequenceOf)
-    rows = token_rows(token_counts(batch))
-    return rows if sequence == "row" else batch.trajectory[rows]
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The counted response tokens of a batch, as the sequences that returns run over."""
 
+    batch: StepBatch
+    sequence: SequenceOf
+    mask: Bools | None
+    """(T,) the tokens that count; None for all."""
+    counts: Ints
+    """(n,) number of counted tokens of each step; they are consecutive."""
 
-def token_rewards(batch: StepBatch, sequence: SequenceOf, mask: Bools, penalty: float) -> Floats:
-    """Put what a sequence earns on its tokens.
+    @classmethod
+    def of(cls, batch: StepBatch, sequence: SequenceOf, mask: Bools | None) -> Self:
+        """Find the counted tokens.
 
-    A reward goes to the last counted token of its step. Where a step has none, it goes to the token before,
-    since no token lies between the two; where there is no such token, it is no token's doing.
+        Raises:
+            ValueError: ``tokens`` is missing, the mask has another shape, or an unknown switch.
+        """
+        check_switch("sequence", sequence, SequenceOf)
+        counts = token_counts(batch)
+        if mask is None:
+            return cls(batch, sequence, None, counts)
+        chosen = token_mask(batch, mask)
+        return cls(batch, sequence, chosen, np.bincount(token_rows(counts)[chosen], minlength=len(batch)))
 
-    Args:
-        batch: the steps.
-        sequence: ``"trajectory"``: the steps' rewards; ``"row"``: the episode's outcome, to every row.
-        mask: (T,) the tokens that count.
-        penalty: price of a rejected action, off its step's reward or its row's outcome.
+    @property
+    def segment(self) -> Ints:
+        """(c,) sequence of each counted token."""
+        return self.each(
+            self.batch.trajectory if self.sequence == "trajectory" else np.arange(len(self.batch))
+        )
 
-    Returns:
-        (T,).
-    """
-    check_switch("sequence", sequence, SequenceOf)
-    chain = sequence == "trajectory"
-    reward = (
-        step_rewards(batch, "reward", penalty)
-        if chain
-        else batch.outcome - np.where(batch.valid, 0.0, penalty)
-    )
-    rows = token_rows(token_counts(batch))[mask]
-    last = np.searchsorted(rows, np.arange(len(batch)), side="right") - 1
-    taken = np.flatnonzero(last >= 0)
-    owner = rows[last[taken]]
-    taken = taken[batch.trajectory[owner] == batch.trajectory[taken] if chain else owner == taken]
-    result = np.zeros(len(mask))
-    result[mask] = np.bincount(last[taken], reward[taken], len(rows))
-    return result
+    def each(self, x: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+        """Give (c,) counted tokens their step's entry of an (n,) column."""
+        return np.repeat(x, self.counts)
 
+    def pick(self, name: str, column: Floats) -> Floats:
+        """Return (c,) the counted entries of a (T,) column.
 
-def following(batch: StepBatch, after: Floats, sequence: SequenceOf) -> Floats:
-    """Spread what follows an episode over its tokens, for `agentgym.algos.advantage.gae` to read at the end.
+        Raises:
+            ValueError: names the column, which has another shape or is not finite.
+        """
+        column = np.asarray(column, dtype=np.float64)
+        check_tokens(self.batch, name, column)
+        return column if self.mask is None else column[self.mask]
 
-    Args:
-        batch: the steps.
-        after: (n,) as `agentgym.algos.advantage.after_last` returns.
-        sequence: under ``"row"`` a row that is not its trajectory's last is followed by 0.
+    def spread(self, x: Floats) -> Floats:
+        """Return (T,) a (c,) column, 0 on masked tokens."""
+        if self.mask is None:
+            return x
+        result = np.zeros(len(self.mask))
+        result[self.mask] = x
+        return result
 
-    Returns:
-        (T,).
-    """
-    rows = token_rows(token_counts(batch))
-    if sequence == "trajectory":
-        after = np.repeat(after[batch.starts + batch.lengths - 1], batch.lengths)
-    return after[rows]
+    def rewards(self, penalty: float) -> Floats:
+        """Put what each sequence earns on its tokens: a step's reward, or under ``"row"`` the outcome.
+
+        It goes to the last counted token of its step. Where a step has none, it goes to the token before,
+        since no token lies between the two; where there is no such token, it is no token's doing.
+
+        Args:
+            penalty: price of a rejected action.
+
+        Returns:
+            (c,).
+        """
+        batch, chain = self.batch, self.sequence == "trajectory"
+        earned = batch.reward if chain else batch.outcome
+        earned = earned - np.where(batch.valid, 0.0, penalty)
+        step = np.arange(len(batch))
+        owner = np.maximum.accumulate(np.where(self.counts > 0, step, -1))  # last step that has tokens
+        taken = (batch.trajectory[owner] == batch.trajectory if chain else owner == step) & (owner >= 0)
+        result = np.zeros(int(self.counts.sum()))
+        last = np.cumsum(self.counts) - 1
+        np.add.at(result, last[taken], earned[taken])
+        return result
+
+    def following(self, after: Floats) -> Floats:
+        """Spread what follows each episode over its tokens, for `agentgym.algos.advantage.gae` to read.
+
+        Args:
+            after: (n,) as `agentgym.algos.advantage.after_last` returns; under ``"row"``, a row that is not
+                its trajectory's last is followed by its own entry, 0.
+
+        Returns:
+            (c,).
+        """
+        if self.sequence == "trajectory":
+            batch = self.batch
+            after = np.repeat(after[batch.starts + batch.lengths - 1], batch.lengths)
+        return self.each(after)
 
 
 def pad(x: npt.NDArray[Scalar], lengths: Ints, fill: Any = 0) -> npt.NDArray[Scalar]:
