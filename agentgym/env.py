@@ -92,7 +92,7 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
             UsageError: a step limit below 1, or an unknown render mode.
         """
         limit: object = max_steps  # suites and the command line pass what they were given
-        if limit is not None and not (isinstance(limit, int) and limit >= 1):
+        if limit is not None and not (isinstance(limit, int) and limit >= 1 and limit is not True):
             raise UsageError(f"max_steps must be at least 1 and whole, got {limit!r}")
         modes = self.metadata["render_modes"]
         if render_mode is not None and render_mode not in modes:

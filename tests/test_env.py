@@ -135,6 +135,7 @@ def test_bad_resets_change_nothing(env):
     [
         ({"max_steps": 0}, "max_steps must be at least 1"),
         ({"max_steps": 2.5}, "max_steps must be at least 1 and whole, got 2.5"),
+        ({"max_steps": True}, "max_steps must be at least 1 and whole"),
         ({"max_steps": "9"}, "max_steps must be at least 1 and whole"),
         ({"render_mode": "human"}, "unknown render_mode 'human'; choose one of ansi"),
     ],

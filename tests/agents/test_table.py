@@ -28,6 +28,7 @@ def test_the_oracle_is_the_environments(envs):
         ("oracel", {}, r"unknown agent 'oracel' \(did you mean 'oracle'\?\); choose one of random, "),
         ("random", {"seed": 1}, "agent 'random' has no option 'seed'; it takes none"),
         ("scripted", {"pth": "x"}, r"no option 'pth' \(did you mean 'path'\?\); it takes path"),
+        ("scripted", {"path": 3}, "path is the name of a file, got 3"),
         ("scripted", {}, "agent 'scripted' needs the option 'path'"),
     ],
 )

@@ -124,7 +124,7 @@ def rewards_of(name: str) -> tuple[float, ...]:
 
 
 def _look_up(table: Mapping[str, T], name: str, option: str) -> T:
-    if name not in table:
+    if name not in list(table):  # a list: what a file or the command line gives may not be hashable
         known = ", ".join(table)
         raise UsageError(f"unknown {option} {name!r}{nearest(name, table)}; choose one of {known}")
     return table[name]

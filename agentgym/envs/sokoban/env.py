@@ -99,6 +99,9 @@ class _Sokoban(AgentEnv[ObsT]):
         self.rewards = rewards_of(reward)
         if parity not in (None, "gym-sokoban"):
             raise UsageError(f"unknown parity {parity!r}; choose 'gym-sokoban' or None")
+        for option, given in (("effective_only", effective_only), ("stream", stream)):
+            if not isinstance(given, bool):
+                raise UsageError(f"{option} is true or false, got {given!r}")
         self.upstream_count = parity is not None
         self.effective_only = effective_only
         self.tile_size: TileSize = tile_size
@@ -248,7 +251,7 @@ class VisualSokobanEnv(_Sokoban[dict[str, Any]]):
 
 def _config(dim_room: Any, num_boxes: Any) -> Config:
     sizes = tuple(dim_room) if isinstance(dim_room, Sequence) else ()
-    if len(sizes) != 2 or not all(isinstance(number, int) for number in (*sizes, num_boxes)):
+    if len(sizes) != 2 or not all(type(number) is int for number in (*sizes, num_boxes)):
         raise UsageError(
             f"dim_room is (height, width) and num_boxes a number, got {dim_room!r} and {num_boxes!r}"
         )
