@@ -5,6 +5,7 @@ import json
 import pytest
 
 from agentgym.evaluation.results import read_episodes
+from agentgym.hashing import canonical_json
 from tests.cli.conftest import ENV
 
 SUITE = f"""\
@@ -71,7 +72,7 @@ def test_a_wrong_run_is_not_verified(cli, suite, run_folder):
     lines = path.read_text().splitlines()
     episode = json.loads(lines[0])
     episode["rewards"][0] += 0.25
-    path.write_text("\n".join([json.dumps(episode), *lines[1:]]) + "\n")
+    path.write_text("\n".join([canonical_json(episode), *lines[1:]]) + "\n")
     code, out, _ = cli("verify", run_folder, "--suite", suite)
     assert code == 1
     assert out.startswith("not verified: ")
@@ -123,7 +124,7 @@ def test_view_says_where_a_replay_differs(cli, run_folder):
     path = run_folder / "episodes.jsonl"
     episode = json.loads(path.read_text().splitlines()[0])
     episode["hash_chain"][1] = "0" * 32
-    path.write_text(json.dumps(episode) + "\n")
+    path.write_text(canonical_json(episode) + "\n")
     code, out, _ = cli("view", run_folder, "--episode", "Corridor/")
     assert code == 1
     assert out.splitlines()[-1] == "the replay differs from the record at step 1"
