@@ -44,7 +44,7 @@ class TextWorldEngine:
         """Load a game and return its first observation.
 
         Raises:
-            UsageError: the goal holds at the start or can never be reached, which TextWorld refuses.
+            UsageError: no action decides whether the goal holds, which TextWorld refuses.
         """
         game: Mapping[str, str] = {"pddl_domain": domain, "grammar": grammar, "pddl_problem": problem}
         with _arguments_kept():
@@ -54,7 +54,7 @@ class TextWorldEngine:
                 if error.args != ("val1",):
                     raise
                 raise UsageError(
-                    "TextWorld cannot play a game whose goal holds at the start or can never be reached"
+                    "TextWorld cannot play a game whose goal always holds or can never be reached"
                 ) from error
         return self.restart()
 
