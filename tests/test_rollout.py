@@ -304,7 +304,7 @@ def test_unknown_task():
 
 def played(env_id, kind, num_envs, count=12):
     """Return what `kind` does in the first test tasks, by task."""
-    envs = gymnasium.make_vec(env_id, num_envs=num_envs, autoreset_mode="Disabled", split="test")
+    envs = gymnasium.make_vec(env_id, num_envs=num_envs, autoreset_mode="Disabled")
     agent = RolloutWorker(envs, make_agent(kind, envs), env_id=env_id)
     specs = [EpisodeSpec(task.id, seed, 0) for seed, task in enumerate(envs.tasks[:count])]
     episodes = {episode.task_id: episode for episode in agent.run(specs)}
