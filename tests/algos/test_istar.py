@@ -1,0 +1,148 @@
+"""iStar: literal numbers, its switches, and what it must do at the edges."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentgym.algos import istar, rloo
+from agentgym.algos.advantage import episode_relative
+from agentgym.algos.batch import StepBatch
+from agentgym.algos.loss import Layout, policy_loss
+from tests.algos.episodes import batch_of, batches, shuffled, tokens_of
+
+
+def scored(trajectories):
+    """Build a batch and packed log-probabilities of ``(outcome, tokens under phi, tokens under old)``."""
+    steps = [
+        (i, o, p, q) for i, (o, prm, old) in enumerate(trajectories) for p, q in zip(prm, old, strict=True)
+    ]
+    batch = StepBatch.of(
+        group=[0] * len(steps),
+        trajectory=[i for i, _, _, _ in steps],
+        state=range(len(steps)),
+        reward=[0.0] * len(steps),
+        outcome=[o for _, o, _, _ in steps],
+        tokens=[len(p) for _, _, p, _ in steps],
+    )
+    return batch, np.concatenate([p for *_, p, _ in steps]), np.concatenate([q for *_, q in steps])
+
+
+WON = (1, [[-1.0, -1.0], [-0.5]], [[-1.2, -1.1], [-0.6]])
+LOST = (0, [[-2.0]], [[-1.5]])
+WON_TOO = (1, [[-1.0], [-1.0]], [[-1.0], [-1.4]])
+
+
+@pytest.mark.parametrize(
+    ("trajectories", "rewards", "expected"),
+    [
+        ([WON, LOST], [0.015, 0.005, -0.025], [1.50770809, 1.0273467, -1.82794901]),
+        (
+            [WON, LOST, WON_TOO],
+            [0.015, 0.005, -0.025, 0.0, 0.02],
+            [1.26162939, 0.69139596, -2.75135214, 0.40627924, 1.5467461],
+        ),
+    ],
+)
+def test_episodes_of_one_task(trajectories, rewards, expected):
+    batch, prm, old = scored(trajectories)
+    process = istar.step_rewards(prm, old, batch)
+    np.testing.assert_allclose(process, rewards, atol=1e-12)
+    np.testing.assert_allclose(istar.advantage(batch, process), expected, atol=1e-8)
+
+
+@given(batches(), st.floats(0.0, 2.0), st.booleans())
+def test_equals_the_loop_form(batch, alpha, std):
+    process = np.sin(np.arange(len(batch)))
+    expected = episode_relative(batch, std=std)
+    for row in range(len(batch)):
+        members = process[batch.group == batch.group[row]]
+        if len(members) > 1:
+            scale = members.std(ddof=1) + 1e-6 if std else 1.0
+            expected[row] += alpha * (process[row] - members.mean()) / scale
+    result = istar.advantage(batch, process, alpha=alpha, std=std)
+    np.testing.assert_allclose(result, expected, atol=1e-9)
+
+
+@given(batches(), st.sampled_from(["step", "token", "merged"]))
+def test_permuting_trajectories_permutes_advantages(batch, credit):
+    other, rows = shuffled(batch)
+    tokens = tokens_of(batch, rows)
+    units = tokens if credit == "token" else rows
+    process = np.sin(np.arange(batch.tokens.sum() if credit == "token" else len(batch)))
+    expected = istar.advantage(batch, process, credit=credit)[units]
+    np.testing.assert_allclose(istar.advantage(other, process[units], credit=credit), expected, atol=1e-9)
+
+
+@given(batches())
+def test_rounding_noise_is_no_credit(batch):
+    rng = np.random.default_rng(0)
+    noise = 1e-8 * rng.normal(size=len(batch))
+    assert np.array_equal(istar.advantage(batch, noise), episode_relative(batch))
+    assert np.array_equal(istar.advantage(batch, np.full(len(batch), 0.3)), episode_relative(batch))
+
+
+def test_noise_counts_without_a_floor():
+    batch, _, _ = scored([WON, LOST])
+    noise = np.array([1e-8, 0.0, -1e-8])
+    assert not np.array_equal(istar.advantage(batch, noise, floor=0.0), istar.advantage(batch, noise))
+
+
+def test_it_plugs_into_other_outcome_advantages():
+    batch, prm, old = scored([WON, LOST, WON_TOO])
+    process = istar.step_rewards(prm, old, batch)
+    alone = istar.advantage(batch, process, episode=np.zeros(len(batch)))
+    outcome = rloo.advantage(batch)
+    np.testing.assert_allclose(istar.advantage(batch, process, episode=outcome), outcome + alone, atol=1e-12)
+
+
+def test_credit_of_tokens():
+    batch, prm, old = scored([WON, LOST])
+    rewards = 0.05 * (prm - old)
+    a = istar.advantage(batch, rewards, credit="token")
+    expected = (rewards - rewards.mean()) / (rewards.std(ddof=1) + 1e-6)
+    episode = np.repeat(episode_relative(batch), batch.tokens)
+    np.testing.assert_allclose(a, episode + expected, atol=1e-9)
+
+
+def test_credit_of_merged_rewards():
+    batch, prm, old = scored([WON, LOST])
+    process = istar.step_rewards(prm, old, batch)
+    merged = batch.outcome + 2.0 * process
+    expected = (merged - merged.mean()) / (merged.std(ddof=1) + 1e-6)
+    a = istar.advantage(batch, process, credit="merged", alpha=2.0)
+    np.testing.assert_allclose(a, expected, atol=1e-9)
+
+
+def test_the_ratio_is_of_the_whole_action():
+    log_ratio = torch.tensor([0.1, 0.2, -0.3, 0.05, 0.05, 0.05], dtype=torch.float64)
+    layout = Layout.packed(torch.tensor([2, 1, 3]))
+    advantages = torch.tensor([1.0, -1.0, 2.0], dtype=torch.float64)
+    loss = policy_loss(log_ratio, torch.zeros_like(log_ratio), advantages, layout, istar.OBJECTIVE).loss
+    assert loss.item() == pytest.approx(-0.9078895, abs=1e-7)
+
+
+def test_one_step_and_no_steps():
+    assert istar.advantage(batch_of({"states": "A", "rewards": [1]}), np.array([0.5])).tolist() == [0.0]
+    empty = StepBatch.of(group=[], trajectory=[], state=[], reward=[], tokens=[])
+    assert istar.advantage(empty, istar.step_rewards(np.zeros(0), np.zeros(0), empty)).shape == (0,)
+
+
+def test_a_step_without_tokens_earns_nothing():
+    batch, _, _ = scored([WON, LOST])
+    batch = batch.with_columns(tokens=np.array([2, 0, 1]))
+    rewards = istar.step_rewards(np.array([-1.0, -1.0, -2.0]), np.array([-1.2, -1.1, -1.5]), batch)
+    np.testing.assert_allclose(rewards, [0.015, 0.0, -0.025], atol=1e-12)
+
+
+def test_what_is_wrong_is_named():
+    batch, prm, old = scored([WON, LOST])
+    with pytest.raises(ValueError, match=r"prm has shape \(3,\), the responses have 4 tokens"):
+        istar.step_rewards(prm[1:], old, batch)
+    with pytest.raises(ValueError, match="tokens is missing"):
+        istar.step_rewards(prm, old, batch.with_columns(tokens=None))
+    with pytest.raises(ValueError, match=r"process must have shape \(3,\)"):
+        istar.advantage(batch, prm)
+    with pytest.raises(ValueError, match="credit must be one of"):
+        istar.advantage(batch, prm, credit="tokens")
