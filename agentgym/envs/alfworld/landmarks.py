@@ -9,6 +9,7 @@ holds from what leads to the goal for nothing, actions of earlier cuts being fre
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from agentgym.envs.alfworld.planning_task import Literal, PlanningTask
@@ -23,8 +24,9 @@ class Bound(NamedTuple):
 
     steps: int
     """No plan is shorter; 0 only at the goal."""
-    landmarks: frozenset[int]
-    """Indexes of the actions of which a plan that is no longer begins with one."""
+    landmarks: Mapping[int, int]
+    """Index of every action that belongs to a landmark -> the landmark's number; low ones are near the
+    goal. Whoever begins with another action has all landmarks left to meet."""
 
 
 class Relaxation:
@@ -75,18 +77,18 @@ class Relaxation:
             if (state >> x & 1 if x >= 0 else not state >> ~x & 1)
         ]
         costs = self._costs.copy()
-        found: list[int] = []
+        landmarks: dict[int, int] = {}
         steps = 0
         while True:
             levels, last = self._levels(start, costs)
             if levels[1] == HOPELESS:
-                return Bound(HOPELESS, frozenset())
+                return Bound(HOPELESS, {})
             if levels[1] == 0:
-                return Bound(steps, frozenset(k for cut in found for k in self._same[cut]))
-            steps += 1
+                return Bound(steps, landmarks)
             for k in self._cut(start, costs, levels, last):
                 costs[k] = 0
-                found.append(k)
+                landmarks.update(dict.fromkeys(self._same[k], steps))
+            steps += 1
 
     def _levels(self, start: list[int], costs: list[int]) -> tuple[list[int], list[int]]:
         """Return for each literal its level, and for each action the need that is reached last.

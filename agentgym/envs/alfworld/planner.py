@@ -80,7 +80,7 @@ class Planner:
             aims = {name for names in objects[k : k + 2] for name in names}
             fitting = [
                 operation
-                for operation in self._game.choices(state).operations.values()
+                for _, operation in sorted(self._game.choices(state).operations.items())
                 if not (self._game.apply(state, operation) ^ stop.state) & mask
             ]
             if not fitting:

@@ -68,15 +68,15 @@ def planning_task(game: Game) -> PlanningTask:
     plain = {schema.name: _lifted(schema, numbers) for schema in schemas if _is_plain(schema)}
     other = {schema.name for schema in schemas} - plain.keys()
     found: dict[object, Action] = {}
-    for schema, objects, tests in game.operators():
+    for schema, objects, tests in sorted(game.operators()):  # the order must not depend on the process
         if schema in plain:
             gives = plain[schema](objects)
-            for need, forbidden in tests:
+            for need, forbidden in sorted(tests):
                 needs = frozenset(
                     (*[numbers[fact] for fact in need], *[~numbers[f] for f in forbidden if f in numbers])
                 )
                 found.setdefault((needs, gives), Action(schema, objects, needs, gives - needs))
-        elif schema in other and (operation := game.operation(schema, objects, tests)) is not None:
+        elif schema in other and (operation := game.operation(schema, objects, sorted(tests))) is not None:
             for action in _conditional(operation, game.planes.width):
                 found[action.operation, action.needs] = action
     return PlanningTask(tuple(found.values()), goals)

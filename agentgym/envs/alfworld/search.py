@@ -69,7 +69,7 @@ class Search:
         self._changes = [_change(action, self.mask) for action in task.actions]
         self._relaxation = Relaxation(task)
         self._nodes: dict[int, _Node] = {}
-        self._queue: list[tuple[int, int, int, int, _Node]] = []
+        self._queue: list[tuple[int, int, int, int, int, _Node]] = []
         self._pushed = 0
 
     def run(self, start: int, limit: int) -> list[Stop] | None:
@@ -79,7 +79,7 @@ class Search:
         self._push(self._nodes[start], 0)
         priced = 0
         while self._queue:
-            _, least, _, gone, node = heappop(self._queue)
+            _, least, _, _, gone, node = heappop(self._queue)
             if gone > node.gone:
                 continue  # reached on a shorter way since
             if node.bound is None:
@@ -97,12 +97,17 @@ class Search:
         self.exhausted = True
         return None
 
-    def _push(self, node: _Node, least: int) -> None:
-        """Queue a state that is at least ``least`` steps from the goal; of equals the last comes first."""
+    def _push(self, node: _Node, least: int, rank: int = 0) -> None:
+        """Queue a state that is at least ``least`` steps from the goal.
+
+        Of equals the one of the highest rank comes first, then the last.
+        """
         self._pushed += 1
-        heappush(self._queue, (node.gone + self._weight * least, least, -self._pushed, node.gone, node))
+        total = node.gone + self._weight * least
+        heappush(self._queue, (total, least, -rank, -self._pushed, node.gone, node))
 
     def _expand(self, node: _Node, bound: Bound, least: int) -> None:
+        """Queue what can be reached; first what meets the landmark that is farthest from the goal."""
         state, gone = node.state, node.gone + 1
         for k, (looked_at, wanted, keep, became, conditional) in enumerate(self._changes):
             if state & looked_at != wanted:
@@ -119,7 +124,8 @@ class Search:
             else:
                 known.gone, known.before, known.action = gone, node, k
             if known.bound is None:
-                self._push(known, max(bound.steps - (k in bound.landmarks), least - 1))
+                met = bound.landmarks.get(k, -1)
+                self._push(known, max(bound.steps - (met >= 0), least - 1), met)
             elif known.bound.steps < HOPELESS:
                 self._push(known, known.bound.steps)
 
