@@ -1,0 +1,86 @@
+"""Prompts: a template filled with what an agent knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentgym.agents.slots import PromptSlots
+from agentgym.agents.templates import Template
+from agentgym.types import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A rendered prompt, and what was left out of it."""
+
+    text: str
+    shown: int
+    """Past turns in it."""
+    dropped: int
+    """Past turns left out of it, the oldest."""
+    cut: int
+    """Characters left out of the end of the current observation."""
+
+
+def render(template: Template, slots: PromptSlots, *, dropped: int = 0, cut: int = 0) -> Prompt:
+    r"""Fill a template.
+
+    What never changes comes first, then what stays the same throughout an episode, then what changes
+    every turn; so all prompts of a template share a beginning, and those of an episode a longer one.
+    The task and the possible actions are always whole.
+
+    Args:
+        template: the words.
+        slots: what they are filled with.
+        dropped: how many of the past turns are left out, the oldest first; the prompt says so.
+        cut: how many characters are left out of the end of the observation; the prompt says so.
+
+    Raises:
+        UsageError: more is to be left out than there is.
+
+    Example:
+        >>> from agentgym.agents.templates import load_template
+        >>> slots = PromptSlots(task="", observation="#@$.#", turn=0, recent=(),
+        ...                     admissible_actions=("left", "right"), location="", held="", moved=())
+        >>> print(render(load_template("sokoban", "bare"), slots).text[-70:])
+        The warehouse now, after 0 turns:
+        #@$.#
+        <BLANKLINE>
+        Possible actions:
+        left, right
+    """
+    if not (0 <= dropped <= len(slots.recent) and 0 <= cut <= len(slots.observation)):
+        raise UsageError(
+            f"cannot leave out {dropped} of {len(slots.recent)} past turns "
+            f"and {cut} of {len(slots.observation)} characters: leave out less"
+        )
+    sections = template.sections
+    parts = [template.static] if template.static else []
+    if slots.task:
+        parts.append(sections["task"].format(task=slots.task))
+    if dropped:
+        parts.append(sections["omitted"].format(dropped=dropped))
+    shown = len(slots.recent) - dropped
+    if shown:
+        if "history" in sections:
+            parts.append(sections["history"].format(shown=shown, turn=slots.turn))
+        exchange = sections["exchange"]
+        parts.extend(
+            exchange.format(number=number, observation=past.observation, action=past.action)
+            for number, past in enumerate(slots.recent[dropped:], start=slots.turn - shown + 1)
+        )
+    seen = slots.observation
+    if cut:
+        seen = f"{seen[: len(seen) - cut]}\n{sections['cut'].format(cut=cut)}"
+    parts.append(sections["observation"].format(turn=slots.turn, observation=seen))
+    if slots.location and "location" in sections:
+        parts.append(sections["location"].format(location=slots.location))
+    if slots.held and "held" in sections:
+        parts.append(sections["held"].format(held=slots.held))
+    if slots.moved and "moved" in sections:
+        parts.append(sections["moved"].format(moved=", ".join(slots.moved)))
+    if slots.admissible_actions:
+        parts.append(sections["actions"].format(actions=template.separator.join(slots.admissible_actions)))
+    else:
+        parts.append(sections["stuck"].format())
+    return Prompt("\n\n".join(parts), shown, dropped, cut)
