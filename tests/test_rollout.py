@@ -303,7 +303,7 @@ def test_unknown_task():
 
 
 def played(env_id, kind, num_envs, count=12):
-    """Return what `kind` does in the first test tasks, by task."""
+    """Return what `kind` does in the first tasks, by task."""
     envs = gymnasium.make_vec(env_id, num_envs=num_envs, autoreset_mode="Disabled")
     agent = RolloutWorker(envs, make_agent(kind, envs), env_id=env_id)
     specs = [EpisodeSpec(task.id, seed, 0) for seed, task in enumerate(envs.tasks[:count])]
@@ -328,7 +328,7 @@ def test_real_environments_give_the_same_episodes_in_any_batch(env_id, kind):
 
 def test_worker_processes_give_the_same_episodes():
     expected = played("agentgym/Sokoban-v0", "oracle", 3)
-    envs = ShardedVectorEnv("agentgym/Sokoban-v0", 3, num_workers=2, autoreset_mode="Disabled", split="test")
+    envs = ShardedVectorEnv("agentgym/Sokoban-v0", 3, num_workers=2, autoreset_mode="Disabled")
     try:
         sharded = RolloutWorker(envs, make_agent("oracle", envs), env_id="agentgym/Sokoban-v0")
         specs = [EpisodeSpec(episode.task_id, episode.seed, 0) for episode in expected]
@@ -340,7 +340,7 @@ def test_worker_processes_give_the_same_episodes():
 
 def test_images_of_earlier_steps_stay_what_they_were():
     (episode, *_) = played("agentgym/VisualSokoban-v0", "oracle", 4)
-    env = gymnasium.make("agentgym/VisualSokoban-v0", split="test")
+    env = gymnasium.make("agentgym/VisualSokoban-v0")
     seen, _ = env.reset(options={"task": episode.task_id})
     for step in episode.steps:
         assert np.array_equal(step.observation["image"], seen["image"])
