@@ -6,26 +6,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from agentgym.agents.parsers import settle
 from agentgym.agents.prompts import Prompt, render
 from agentgym.agents.slots import PromptSlots
 from agentgym.agents.templates import Template
 from agentgym.types import Request, UsageError
 
 
-class Tokenizer(Protocol):
-    """What is asked of a tokenizer; one of any library fits behind it."""
-
-    def encode(self, text: str) -> Sequence[int]:
-        """Return the token ids of a piece of text, without special tokens around it."""
-        ...
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of token ids."""
-        ...
+class ChatTokenizer(Protocol):
+    """The part of a tokenizer that prompts need; one of any library fits behind it."""
 
     def encode_chat(self, message: str) -> Sequence[int]:
         """Return the token ids of a chat of one user message, up to where the answer begins."""
         ...
+
+
+class PromptTooLongError(UsageError):
+    """What a prompt has to hold needs more tokens than the budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +36,10 @@ class FittedPrompt:
 
 @dataclass(frozen=True, slots=True)
 class PromptBuilder:
-    """Turns requests into prompts, alike in training, benchmarks and agents."""
+    """Turns requests into prompts and responses into actions, alike in training, benchmarks and agents."""
 
     template: Template
-    tokenizer: Tokenizer
+    tokenizer: ChatTokenizer
     budget: int
     """Most tokens of a prompt."""
     history: int = 2
@@ -60,13 +57,20 @@ class PromptBuilder:
         """Return the prompt of a request.
 
         Raises:
-            UsageError: it does not `fit`.
+            PromptTooLongError: it does not `fit`.
         """
         slots = PromptSlots.of(request, history=self.history)
         return fit(self.template, slots, self.tokenizer, self.budget)
 
+    def read(self, response: str, request: Request) -> str:
+        """Return the action that a response states, in the spelling of the admissible one.
 
-def fit(template: Template, slots: PromptSlots, tokenizer: Tokenizer, budget: int) -> FittedPrompt:
+        Empty where it states none, which environments reject.
+        """
+        return settle(self.template.answer.parse(response).action, request.admissible_actions)
+
+
+def fit(template: Template, slots: PromptSlots, tokenizer: ChatTokenizer, budget: int) -> FittedPrompt:
     """Render the longest prompt within a budget.
 
     The oldest past turns go first, whole. When none is left, the end of the observation goes, but only
@@ -80,7 +84,7 @@ def fit(template: Template, slots: PromptSlots, tokenizer: Tokenizer, budget: in
         budget: most tokens, chat template included.
 
     Raises:
-        UsageError: what has to stay needs more tokens than the budget.
+        PromptTooLongError: what has to stay needs more tokens than the budget.
     """
 
     def attempt(dropped: int = 0, cut: int = 0) -> FittedPrompt:
@@ -101,7 +105,7 @@ def fit(template: Template, slots: PromptSlots, tokenizer: Tokenizer, budget: in
             return _longest(lambda cut: attempt(turns, cut), characters, fitted, budget)
         needed = min(needed, len(fitted.ids))
     kept = "its task" if slots.task else "its observation, which tells the task,"
-    raise UsageError(
+    raise PromptTooLongError(
         f"the prompt of {template.id} needs {needed:,} tokens for its instructions, {kept} "
         f"and {len(slots.admissible_actions)} possible actions, but the budget is {budget:,}: raise it"
     )

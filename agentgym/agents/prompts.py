@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agentgym.agents.slots import PromptSlots
@@ -54,33 +55,39 @@ def render(template: Template, slots: PromptSlots, *, dropped: int = 0, cut: int
             f"cannot leave out {dropped} of {len(slots.recent)} past turns "
             f"and {cut} of {len(slots.observation)} characters: leave out less"
         )
-    sections = template.sections
     parts = [template.static] if template.static else []
     if slots.task:
-        parts.append(sections["task"].format(task=slots.task))
+        parts.append(template.sections["task"].format(task=slots.task))
+    parts += _past(template, slots, dropped)
+    parts += _present(template, slots, cut)
+    return Prompt("\n\n".join(parts), len(slots.recent) - dropped, dropped, cut)
+
+
+def _past(template: Template, slots: PromptSlots, dropped: int) -> Iterator[str]:
+    sections = template.sections
     if dropped:
-        parts.append(sections["omitted"].format(dropped=dropped))
-    shown = len(slots.recent) - dropped
-    if shown:
-        if "history" in sections:
-            parts.append(sections["history"].format(shown=shown, turn=slots.turn))
-        exchange = sections["exchange"]
-        parts.extend(
-            exchange.format(number=number, observation=past.observation, action=past.action)
-            for number, past in enumerate(slots.recent[dropped:], start=slots.turn - shown + 1)
-        )
+        yield sections["omitted"].format(dropped=dropped)
+    shown = slots.recent[dropped:]
+    if shown and "history" in sections:
+        yield sections["history"].format(shown=len(shown), turn=slots.turn)
+    exchange = sections["exchange"]
+    for number, past in enumerate(shown, start=slots.turn - len(shown) + 1):
+        yield exchange.format(number=number, observation=past.observation, action=past.action)
+
+
+def _present(template: Template, slots: PromptSlots, cut: int) -> Iterator[str]:
+    sections = template.sections
     seen = slots.observation
     if cut:
         seen = f"{seen[: len(seen) - cut]}\n{sections['cut'].format(cut=cut)}"
-    parts.append(sections["observation"].format(turn=slots.turn, observation=seen))
+    yield sections["observation"].format(turn=slots.turn, observation=seen)
     if slots.location and "location" in sections:
-        parts.append(sections["location"].format(location=slots.location))
+        yield sections["location"].format(location=slots.location)
     if slots.held and "held" in sections:
-        parts.append(sections["held"].format(held=slots.held))
+        yield sections["held"].format(held=slots.held)
     if slots.moved and "moved" in sections:
-        parts.append(sections["moved"].format(moved=", ".join(slots.moved)))
+        yield sections["moved"].format(moved=", ".join(slots.moved))
     if slots.admissible_actions:
-        parts.append(sections["actions"].format(actions=template.separator.join(slots.admissible_actions)))
+        yield sections["actions"].format(actions=template.separator.join(slots.admissible_actions))
     else:
-        parts.append(sections["stuck"].format())
-    return Prompt("\n\n".join(parts), shown, dropped, cut)
+        yield sections["stuck"].format()

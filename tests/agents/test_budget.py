@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.agents.budget import PromptBuilder, fit
+from agentgym.agents.budget import PromptBuilder, PromptTooLongError, fit
 from agentgym.agents.prompts import render
 from agentgym.agents.slots import Exchange, PromptSlots
 from agentgym.agents.templates import load_template
@@ -100,7 +100,7 @@ def test_an_observation_that_tells_the_task_is_never_cut():
         rf"^the prompt of terse/bare needs {least} tokens for its instructions, its observation, which tells "
         rf"the task, and 2 possible actions, but the budget is {least - 1}: raise it$"
     )
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(PromptTooLongError, match=message):
         fit(TERSE, whole, WordTokenizer(), least - 1)
 
 
@@ -112,7 +112,7 @@ def test_a_budget_too_small_for_task_and_actions_is_refused():
         rf"^the prompt of terse/bare needs {least} tokens for its instructions, its task and 2 possible "
         rf"actions, but the budget is {least - 1}: raise it$"
     )
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(PromptTooLongError, match=message):
         fit(TERSE, whole, WordTokenizer(), least - 1)
 
 
@@ -143,7 +143,9 @@ def test_a_prompt_fits_with_task_and_actions_whole_or_is_refused(template, fille
     if filled.task:
         least = min(least, length(template, filled, dropped=turns, cut=characters))
     if min(least, length(template, filled)) > budget:
-        with pytest.raises(UsageError, match=rf"^the prompt of \S+ needs {least:,} tokens .*: raise it$"):
+        with pytest.raises(
+            PromptTooLongError, match=rf"^the prompt of \S+ needs {least:,} tokens .*: raise it$"
+        ):
             fit(template, filled, WordTokenizer(), budget)
         return
     tokenizer = WordTokenizer()
@@ -170,6 +172,20 @@ def test_a_builder_tells_as_many_turns_as_it_is_asked_to():
         assert builder.build(request).prompt == render(TERSE, filled)
         assert builder.build(request).prompt.shown == min(history, 5)
     assert PromptBuilder(TERSE, WordTokenizer(), budget=40, history=5).build(request).prompt.dropped > 0
+
+
+@pytest.mark.parametrize(
+    ("response", "action"),
+    [
+        ("<think>why</think><action>Go to  shelf 1</action>", "go to shelf 1"),
+        ("<think>why</think><action>fly</action>", "fly"),
+        ("go to shelf 1", ""),
+    ],
+)
+def test_a_builder_reads_what_its_template_asks_for(response, action):
+    request = Request(0, "t", "", 0, "now", ("go to shelf 1", "look"), "1", 7)
+    builder = PromptBuilder(load_template("generic", "think-action"), WordTokenizer(), budget=500)
+    assert builder.read(response, request) == action
 
 
 @pytest.mark.parametrize("numbers", [{"budget": 0}, {"budget": 9, "history": -1}])
