@@ -16,15 +16,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from agentgym.algos.advantage import (
-    Truncation,
-    after_last,
-    gae,
-    masked_whiten,
-    step_rewards,
-)
+import numpy as np
+
+from agentgym.algos import ppo
+from agentgym.algos.advantage import Truncation, after_last, gae, masked_whiten, step_rewards
 from agentgym.algos.batch import Floats, StepBatch
 from agentgym.algos.objective import Objective
+from agentgym.algos.tokens import token_counts, token_rows
 
 OBJECTIVE: Final = Objective(ratio="step_geomean", aggregation="trajectory-mean", kl_coefficient=0.001)
 """Eqs. 7 and 8. No clipping bound is printed; 0.2 is PPO's."""
@@ -83,19 +81,30 @@ def returns(
     truncation: Truncation = "bootstrap",
     penalty: float = 0.1,
 ) -> Floats:
-    """What the critic is regressed to: the advantage, never whitened, plus the value.
-
-    Args:
-        batch: the steps, with ``values``.
-        gamma: discount per step.
-        lam: mixing weight.
-        truncation: what follows a truncated episode.
-        penalty: taken off the reward of a rejected action.
-
-    Returns:
-        (n,) targets.
-    """
+    """Return (n,) what the critic is regressed to: `advantage`, never whitened, plus the value."""
     return advantage(batch, gamma=gamma, lam=lam, truncation=truncation, penalty=penalty) + _values(batch)
+
+
+def without_step_gae(
+    batch: StepBatch,
+    token_values: Floats,
+    *,
+    gamma: float = 0.99,
+    lam: float = 1.0,
+    truncation: Truncation = "bootstrap",
+    penalty: float = 0.1,
+) -> Floats:
+    """The ablation: GAE over response tokens, whose mean a step's tokens share, so that (7) and (8) apply.
+
+    ``token_values`` is (T,), ``gamma`` per token; the rest is as in `advantage`. Returns (n,) advantages, 0
+    where a step has no tokens.
+    """
+    token = ppo.advantage(
+        batch, values=token_values, gamma=gamma, lam=lam, whiten=False, truncation=truncation, penalty=penalty
+    )
+    lengths = token_counts(batch)
+    sums = np.bincount(token_rows(lengths), token, len(batch))
+    return np.asarray(sums / np.maximum(lengths, 1), dtype=np.float64)
 
 
 def _values(batch: StepBatch) -> Floats:

@@ -72,6 +72,17 @@ def test_one_token_a_step_is_token_gae(batch, gamma, lam, whiten):
     np.testing.assert_allclose(steppo.advantage(batch, **switches), token, atol=1e-9)
 
 
+@given(batches())
+def test_without_step_gae_a_step_has_the_mean_of_its_tokens(batch):
+    values = np.cos(np.arange(batch.tokens.sum()))
+    token = ppo.advantage(batch, values=values, gamma=0.99, lam=1.0, whiten=False)
+    expected = [part.mean() for part in np.split(token, np.cumsum(batch.tokens)[:-1])]
+    np.testing.assert_allclose(steppo.without_step_gae(batch, values), expected, atol=1e-12)
+    single = batch.with_columns(tokens=np.ones(len(batch), dtype=np.int64))
+    result = steppo.without_step_gae(single, batch.values)
+    np.testing.assert_allclose(result, steppo.advantage(batch), atol=1e-9)
+
+
 @given(batches(), st.sampled_from([0.5, 0.99]), st.sampled_from([0.0, 0.9, 1.0]))
 def test_equals_the_recursion(batch, gamma, lam):
     expected = np.zeros(len(batch))
