@@ -175,6 +175,12 @@ def load_suite(path: Path) -> Suite:
 
 
 def _check(suite: Suite, where: str) -> None:
+    try:
+        canonical_json(asdict(suite))
+    except (TypeError, ValueError) as error:  # TOML has dates, inf and nan; digests are over JSON
+        raise UsageError(
+            f"{where}: {error}; use texts, finite numbers, true, false, lists and tables"
+        ) from error
     for kind, name in [("suite", suite.name), *(("agent", agent.name) for agent in suite.agent)]:
         if not _NAME.fullmatch(name):
             raise UsageError(f"{where}: {kind} name {name!r} must be letters, digits, '.', '_' and '-'")

@@ -195,6 +195,8 @@ def test_rendering(file, capsys):
         ({"tile_size": 8}, "tile_size"),
         ({"render_mode": "rgb"}, "unknown render_mode"),
         ({"dataset": "/nowhere/levels.xsb"}, "check the path"),
+        ({"dataset": ""}, "dataset is 'builtin', a path or a name, got ''"),
+        ({"dataset": 3}, "dataset is 'builtin', a path or a name, got 3"),
         ({"max_steps": 0}, "max_steps"),
     ],
 )

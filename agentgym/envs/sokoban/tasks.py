@@ -165,6 +165,9 @@ def builtin_or_file_tasks(split: str, dataset: str, config: Config, *, stream: b
     Raises:
         UsageError: unknown split, no such data, or a stream of files.
     """
+    given: object = dataset  # suites and the command line pass what they were given
+    if not (isinstance(given, str) and given):
+        raise UsageError(f"dataset is 'builtin', a path or a name, got {given!r}")
     if dataset == "builtin":
         return builtin_tasks(split, config, stream=stream)
     if stream:
