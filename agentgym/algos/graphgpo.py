@@ -11,10 +11,9 @@ path to SUCCESS and c the cost of a step (1 by default):
 Where SUCCESS cannot be reached, d = 1 + the largest finite d of the group. A step alone in its state, and
 every step of a group without a success, has A^G = 0. Success is ``won``, not a reward above 0.
 
-Deviations of public code, as switches: it leaves out "+ c" (``convention="reference"``; a common factor,
-which shows where ``std=False``); its A^E counts steps and rejected actions cost 0.1 of R too (`VERL_AGENT`).
-It joins similar texts into nodes but groups by exact text; here nodes are groups. ``edges="unique"`` reads
-Eq. 5's set of edges literally: a step repeated by the same action is one member of the statistics.
+Public code leaves out "+ c" (``convention="reference"``; a common factor, which shows where ``std=False``),
+counts steps in A^E, takes 0.1 off R for rejected actions (`VERL_AGENT`), and joins similar texts into nodes
+but groups by exact text; here nodes are groups. ``edges="unique"`` reads Eq. 5's set of edges literally.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from agentgym.algos.advantage import (
     episode_relative,
     relative,
 )
-from agentgym.algos.batch import Floats, StepBatch
+from agentgym.algos.batch import Floats, Ints, StepBatch
 from agentgym.algos.graph import distance, distinct, match_edges, step_costs
 from agentgym.algos.matching import Match
 
@@ -89,16 +88,11 @@ def advantage(
         (n,) advantages.
 
     Raises:
-        ValueError: an unknown switch, a value out of range, or a column that is needed is missing.
+        ValueError: an unknown switch, a value out of range, or a needed column is missing.
     """
-    check_switch("convention", convention, Convention)
     check_switch("edges", edges, Edges)
-    if not 0.0 < omega <= 1.0:
-        raise ValueError(f"omega must be in (0, 1], not {omega!r}")
     source, target = match_edges(batch, match, threshold=threshold)
-    price = step_costs(cost, len(batch))
-    left = distance(batch, source, target, price)
-    reward = success_reward * omega ** (left + price if convention == "paper" else left)
+    reward = success_reward * _discount(batch, source, target, omega, cost, convention)
     if invalid_penalty == "row":
         reward = reward - penalty * ~batch.valid
     counted = None if edges == "occurrence" else distinct(batch, source, target, reward)
@@ -113,3 +107,14 @@ def advantage(
         penalty=penalty,
     )
     return graph_weight * graph + episode_weight * episode
+
+
+def _discount(
+    batch: StepBatch, source: Ints, target: Ints, omega: float, cost: Floats | None, convention: Convention
+) -> Floats:
+    """Return (n,) ``omega^(d(s') + c)`` of Eq. 4."""
+    check_switch("convention", convention, Convention)
+    if not 0.0 < omega <= 1.0:
+        raise ValueError(f"omega must be in (0, 1], not {omega!r}")
+    left = distance(batch, source, target, price := step_costs(cost, len(batch)))
+    return np.asarray(omega ** (left + price if convention == "paper" else left), dtype=np.float64)

@@ -81,7 +81,6 @@ def advantage(
     if history < 0:
         raise ValueError(f"history must not be negative, not {history!r}")
     returns = step_returns(batch, gamma=gamma, invalid_penalty=invalid_penalty, penalty=penalty)
-    rounding = 1e-12 * max(np.abs(returns).max(initial=0.0), np.abs(batch.outcome).max(initial=0.0))
     state = match_states(batch, match, threshold=threshold)
     levels = [
         (k, relative(returns, group, ddof=0, std=std), relative(returns, group, std=False))
@@ -97,11 +96,10 @@ def advantage(
             penalty=penalty,
         )
         levels.append((0, episode(std=std), episode(std=False)))
-    total, weights = np.zeros(len(batch)), np.zeros(len(batch))
-    for k, a, centred in levels:
-        weight = (k + 1) ** alpha * (np.abs(centred) > rounding)
-        total, weights = total + weight * a, weights + weight
-    return total / (weights + EPS)
+    rounding = 1e-12 * max(np.abs(returns).max(initial=0.0), np.abs(batch.outcome).max(initial=0.0))
+    kept = [((k + 1) ** alpha * (np.abs(centred) > rounding), a) for k, a, centred in levels]
+    total = sum((weight * a for weight, a in kept), np.zeros(len(batch)))
+    return total / (sum((weight for weight, _ in kept), np.zeros(len(batch))) + EPS)
 
 
 def _histories(batch: StepBatch, state: Ints, history: int) -> list[Ints]:
