@@ -16,22 +16,25 @@ from typing import Any
 GAMES_KEPT = 4
 """Translated games remembered: enough to restart the one being played."""
 
+_texts: dict[tuple[str, str], Any] = {}
+_queries: dict[str, Any] = {}
+_games: dict[tuple[str, str], Any] = {}
+
 
 @contextmanager
 def memoised() -> Iterator[None]:
-    """Make every TextWorld engine of this process remember what it parses."""
+    """Make every TextWorld engine of this process remember what it parses, now and the next time."""
     import fast_downward
     from textworld.envs.pddl import textgen
     from textworld.logic import Rule
 
     originals = (textgen._parse_and_convert, Rule.__dict__["parse_conjunctive_query"], fast_downward.pddl2sas)
     parse_query = Rule.parse_conjunctive_query
-    queries: dict[str, Any] = {}
 
     def query(cls: type, expression: str) -> Any:
-        if expression not in queries:
-            queries[expression] = parse_query(expression)
-        return queries[expression]
+        if expression not in _queries:
+            _queries[expression] = parse_query(expression)
+        return _queries[expression]
 
     textgen._parse_and_convert = _remember_texts(textgen._parse_and_convert)
     Rule.parse_conjunctive_query = classmethod(query)
@@ -42,28 +45,29 @@ def memoised() -> Iterator[None]:
         textgen._parse_and_convert, Rule.parse_conjunctive_query, fast_downward.pddl2sas = originals
 
 
-def _remember_texts(parse: Callable[..., Any]) -> Callable[..., Any]:
-    known: dict[tuple[str, str], Any] = {}
+def forget_games() -> None:
+    """Forget the games translated so far: the next one is loaded as if it were the first."""
+    _games.clear()
 
+
+def _remember_texts(parse: Callable[..., Any]) -> Callable[..., Any]:
     def remembered(text: str, rule_name: str, trace: bool = False) -> Any:
         key = (text, rule_name)
-        if key not in known:
-            known[key] = parse(text, rule_name=rule_name, trace=trace)
-        return deepcopy(known[key])  # deriving a sentence writes into it
+        if key not in _texts:
+            _texts[key] = parse(text, rule_name=rule_name, trace=trace)
+        return deepcopy(_texts[key])  # deriving a sentence writes into it
 
     return remembered
 
 
 def _remember_games(translate: Callable[..., Any]) -> Callable[..., Any]:
-    known: dict[tuple[str, str], Any] = {}
-
     def remembered(domain: str, problem: str, verbose: bool = False, optimize: bool = False) -> Any:
         del optimize  # only the planner's copy of the game is optimized
         key = (domain, problem)
-        if key not in known:
-            if len(known) >= GAMES_KEPT:
-                known.clear()
-            known[key] = translate(domain, problem, verbose=verbose)
-        return known[key]
+        if key not in _games:
+            if len(_games) >= GAMES_KEPT:
+                forget_games()
+            _games[key] = translate(domain, problem, verbose=verbose)
+        return _games[key]
 
     return remembered

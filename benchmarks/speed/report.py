@@ -8,8 +8,7 @@ import platform
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-
-PACKAGES = ("gymnasium", "numpy", "gym-sokoban", "agentgym-suite")
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +26,17 @@ class Row:
     ratio_quartiles: tuple[float, float] | None
 
 
-def machine() -> dict[str, str]:
-    """Say what the figures were measured on."""
+class Texts(NamedTuple):
+    """What is said around the tables."""
+
+    title: str
+    setting: str
+    notes: str
+    memory: str = "memory for each further environment"
+
+
+def machine(*peers: str) -> dict[str, str]:
+    """Say what the figures were measured on; ``peers`` are packages compared with."""
     cpu = platform.processor() or platform.machine()
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -37,19 +45,21 @@ def machine() -> dict[str, str]:
         "cpu": f"{cpu}, {os.cpu_count()} cores, one used",
         "system": platform.platform(),
         "python": platform.python_version(),
-        **{name: version(name) for name in PACKAGES},
+        **{name: version(name) for name in ("gymnasium", "numpy", *peers, "agentgym-suite")},
     }
 
 
-def markdown(rows: list[Row], memory: dict[str, float], about: dict[str, str], command: str) -> str:
+def markdown(
+    rows: list[Row], memory: dict[str, float], about: dict[str, str], command: str, texts: Texts
+) -> str:
     """Write the tables."""
-    versions = ", ".join(f"{name} {about[name]}" for name in ("python", *PACKAGES))
+    versions = ", ".join(f"{name} {about[name]}" for name in about if name not in ("cpu", "system"))
     lines = [
-        "# Speed of Sokoban",
+        f"# {texts.title}",
         "",
         f"`{command}` on {about['cpu']}; {versions}.",
         "",
-        "6x6 rooms with one box, random valid actions, at most 120 steps; resets are part of the time.",
+        texts.setting,
         "Median and quartiles over rounds; a ratio compares contestants within a round.",
         "",
         "| discipline | contestant | median | quartiles | agentgym is faster by |",
@@ -65,11 +75,10 @@ def markdown(rows: list[Row], memory: dict[str, float], about: dict[str, str], c
         lines.append(f"| {row.discipline} | {row.contestant} | {figure} | {ratio} |")
     lines += [
         "",
-        "| memory for each further environment | bytes |",
+        f"| {texts.memory} | bytes |",
         "|---|---|",
         *(f"| {name} | {size:,.0f} |" for name, size in memory.items()),
         "",
-        "The array form hands out rewards, both masks and boards, the full contract strings, infos and state",
-        "hashes as well. gym-sokoban makes a new room at every reset; agentgym draws one from its bank.",
+        texts.notes,
     ]
     return "\n".join(lines) + "\n"

@@ -12,11 +12,10 @@ import contextlib
 import copy
 import io
 import json
-import time
 import tracemalloc
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,37 +32,18 @@ from agentgym.envs.sokoban.env import SokobanEnv, VisualSokobanEnv
 from agentgym.envs.sokoban.generator import Config
 from agentgym.envs.sokoban.tiles import TileSize, draw
 from agentgym.envs.sokoban.vector import SokobanVectorEnv, VisualSokobanVectorEnv
-from benchmarks.speed.report import Row, machine, markdown
+from benchmarks.speed.report import Texts, machine, markdown
+from benchmarks.speed.rounds import Discipline, Run, measure, timed
 
 NAMES = [action.name for action in ACTIONS["agent"]]
 MAX_STEPS = 120
 ROOM = Config(6, 6, 1)
-
-Run = Callable[[float], float]
-"""Plays for about so many seconds; returns how many times a second it did its thing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Discipline:
-    """What is measured: the project's contestant first, then those it is compared with."""
-
-    name: str
-    unit: str
-    contestants: Mapping[str, Callable[[], Run]]
-
-
-def timed(once: Callable[[], int]) -> Run:
-    """Make a run of ``once``, which returns how many steps it played."""
-
-    def run(seconds: float) -> float:
-        done = 0
-        began = time.perf_counter()
-        while (took := time.perf_counter() - began) < seconds:
-            done += once()
-        return done / took
-
-    return run
-
+TEXTS = Texts(
+    "Speed of Sokoban",
+    "6x6 rooms with one box, random valid actions, at most 120 steps; resets are part of the time.",
+    "The array form hands out rewards, both masks and boards, the full contract strings, infos and state\n"
+    "hashes as well. gym-sokoban makes a new room at every reset; agentgym draws one from its bank.",
+)
 
 # ---- this project ----------------------------------------------------------------------------
 
@@ -327,38 +307,6 @@ def pictures(size: TileSize, mode: str) -> list[Discipline]:
     return [*found, Discipline(name, "steps/s", {"agentgym": alone, "gym-sokoban": peer})]
 
 
-def measure(discipline: Discipline, rounds: int, seconds: float) -> list[Row]:
-    """Run all contestants in turn, round by round."""
-    runs = {name: make() for name, make in discipline.contestants.items()}
-    figures: dict[str, list[float]] = {name: [] for name in runs}
-    for run in runs.values():
-        run(seconds / 4)  # warm caches
-    for _ in range(rounds):
-        for name, run in runs.items():
-            figures[name].append(run(seconds))
-    ours = np.array(figures["agentgym"])
-    rows = []
-    for name, values in figures.items():
-        ratios = None if name == "agentgym" else ours / values
-        rows.append(
-            Row(
-                discipline.name,
-                name,
-                discipline.unit,
-                float(np.median(values)),
-                _quartiles(values),
-                None if ratios is None else float(np.median(ratios)),
-                None if ratios is None else _quartiles(ratios),
-            )
-        )
-    return rows
-
-
-def _quartiles(values: Any) -> tuple[float, float]:
-    low, high = np.quantile(values, [0.25, 0.75]).tolist()
-    return low, high
-
-
 def memory_per_environment() -> dict[str, float]:
     """Return the bytes that Python and numpy hold for each environment beyond the first."""
 
@@ -406,7 +354,7 @@ def main() -> int:
     for discipline in track(disciplines(), "measuring", console=console, disable=not console.is_terminal):
         rows += measure(discipline, options.rounds, options.seconds)
     memory = memory_per_environment()
-    about = machine()
+    about = machine("gym-sokoban")
     command = f"python -m benchmarks.speed.sokoban --rounds {options.rounds} --seconds {options.seconds}"
     record = {
         "command": command,
@@ -414,7 +362,7 @@ def main() -> int:
         "rows": [asdict(row) for row in rows],
         "memory_bytes": memory,
     }
-    text = markdown(rows, memory, about, command)
+    text = markdown(rows, memory, about, command, TEXTS)
     (options.out / "results.json").write_text(json.dumps(record, indent=2) + "\n")
     (options.out / "results.md").write_text(text)
     print(text)

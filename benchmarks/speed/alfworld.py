@@ -1,0 +1,402 @@
+"""ALFWorld's speed beside the real engine's: ``python -m benchmarks.speed.alfworld``.
+
+All contestants play the same kitchens with random admissible commands in one process, one after the
+other, in several rounds; a ratio compares two contestants within a round. TextWorld runs as it is and
+with its parsing remembered. Memory and start-up are measured in processes of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
+from functools import partial
+from itertools import cycle
+from pathlib import Path
+
+import numpy as np
+
+from agentgym.data.gametext import GameText
+from agentgym.envs.alfworld.env import ALFWorldEnv
+from agentgym.envs.alfworld.game import Game
+from agentgym.envs.alfworld.source import load_game
+from agentgym.envs.alfworld.textworld import TextWorldEngine
+from agentgym.envs.alfworld.vector import ALFWorldVectorEnv
+from agentgym.hashing import StateHasher, canonical
+from agentgym.tasks import Task
+from benchmarks.memoised import forget_games, memoised
+from benchmarks.speed.report import Texts, machine, markdown
+from benchmarks.speed.rounds import Discipline, Run, measure, timed
+
+KITCHENS = 8
+"""Games played. Floor plans 1 to 30 are kitchens."""
+
+ENDLESS = 1 << 30
+STEPS = 64
+"""Steps between two looks at the clock, for what is fast."""
+
+WARM = 2000
+"""Walks before the clock starts: games remember what they have computed, and training plays them often."""
+
+FIRST = 50
+"""Steps of a first episode."""
+
+EPISODES, GAMES = 1024, 200
+"""Whose memory is measured."""
+
+TEXTS = Texts(
+    "Speed of ALFWorld",
+    f"{KITCHENS} kitchens of the published valid_seen, random admissible commands. Before the clock starts the\n"
+    f"native engine has walked {WARM:,} times through them.",
+    "agentgym's engine computes the next state, its sentence, the admissible commands and the state hash;\n"
+    "the environments hand out everything the contract asks for, and resets are part of their time.\n"
+    "Whoever loads a game parses its text, grounds it and says the first sentence.",
+    "memory of a process",
+)
+
+
+# ---- this project ----------------------------------------------------------------------------
+
+
+def engine_steps(tasks: list[Task]) -> Run:
+    """Step, list the admissible commands, answer and hash the state, without the environment around it."""
+    games = [(load_game(task.content), StateHasher("alfworld", 1, task.id)) for task in tasks]
+    rng = np.random.default_rng(0)
+    turns = cycle(games)
+
+    def once() -> int:
+        game, hasher = next(turns)
+        state = game.initial
+        for draw in rng.random(STEPS).tolist():
+            commands, operations = game.choices(state)
+            operation = operations[commands[int(draw * len(commands))]]
+            state = game.apply(state, operation)
+            game.feedback(operation, state)
+            hasher.hash(canonical(game.physical(state)), game.won(state))
+        return STEPS
+
+    for _ in range(WARM):
+        once()
+    return timed(once)
+
+
+def first_episodes(tasks: list[Task]) -> Run:
+    """Compile games from their text and play one short episode in each."""
+    texts = cycle([task.content.read() for task in tasks])
+    rng = np.random.default_rng(0)
+
+    def once() -> int:
+        text = next(texts)
+        game = Game(text.domain, text.grammar, text.problem)
+        game.intro()
+        state = game.initial
+        for draw in rng.random(FIRST).tolist():
+            commands, operations = game.choices(state)
+            operation = operations[commands[int(draw * len(commands))]]
+            state = game.apply(state, operation)
+            game.feedback(operation, state)
+        return 1
+
+    return timed(once)
+
+
+def single(tasks: list[Task]) -> Run:
+    """Step a single environment."""
+    env = make_env(tasks)
+    rng = np.random.default_rng(0)
+    turns = cycle(tasks)
+
+    def once() -> int:
+        commands = env.reset(options={"task": next(turns).id})[1]["admissible_actions"]
+        for draw in rng.random(STEPS).tolist():
+            info = env.step(commands[int(draw * len(commands))])[4]
+            commands = info["admissible_actions"] or ("look",)
+            if info["won"]:
+                commands = env.reset(options={"task": next(turns).id})[1]["admissible_actions"]
+        return STEPS
+
+    return timed(once)
+
+
+def batched(tasks: list[Task], num: int) -> Run:
+    """Step a vector environment that resets itself."""
+    envs = ALFWorldVectorEnv(num, dataset="official", split="valid_seen", max_steps=ENDLESS)
+    names = [tasks[i % len(tasks)].id for i in range(num)]
+    rows = envs.reset(seed=0, options={"tasks": names})[1]["admissible_actions"]
+    rng = np.random.default_rng(0)
+    last = [rows]
+
+    def once() -> int:
+        draws = rng.random(num).tolist()
+        actions = [
+            row[int(draw * len(row))] if row else "look" for row, draw in zip(last[0], draws, strict=True)
+        ]
+        last[0] = envs.step(actions)[4]["admissible_actions"]
+        return num
+
+    return timed(once)
+
+
+def backend(tasks: list[Task]) -> Run:
+    """Step the environment over TextWorld."""
+    env = ALFWorldEnv(dataset="official", split="valid_seen", engine="textworld", max_steps=ENDLESS)
+    commands = env.reset(options={"task": tasks[0].id})[1]["admissible_actions"]
+    rng = np.random.default_rng(0)
+    last = [commands]
+
+    def once() -> int:
+        info = env.step(last[0][int(rng.integers(len(last[0])))])[4]
+        last[0] = info["admissible_actions"]
+        if info["won"]:
+            last[0] = env.reset(options={"task": tasks[0].id})[1]["admissible_actions"]
+        return 1
+
+    return timed(once)
+
+
+def resets(tasks: list[Task]) -> Run:
+    """Reset an environment to games that are loaded."""
+    env = make_env(tasks)
+    names = [task.id for task in tasks] * (STEPS // len(tasks))
+
+    def once() -> int:
+        for name in names:
+            env.reset(options={"task": name})
+        return len(names)
+
+    return timed(once)
+
+
+def snapshots(tasks: list[Task]) -> Run:
+    """Take a snapshot and restore it."""
+    env = make_env(tasks)
+    env.reset(options={"task": tasks[0].id})
+    env.step(env.admissible_actions()[0])
+
+    def once() -> int:
+        for _ in range(STEPS):
+            env.restore(env.snapshot())
+        return STEPS
+
+    return timed(once)
+
+
+def loads(tasks: list[Task]) -> Run:
+    """Compile games from their text."""
+    texts = cycle([task.content.read() for task in tasks])
+
+    def once() -> int:
+        text = next(texts)
+        game = Game(text.domain, text.grammar, text.problem)
+        game.intro()
+        game.choices(game.initial)
+        return 1
+
+    return timed(once)
+
+
+def make_env(tasks: list[Task]) -> ALFWorldEnv:
+    """Make an environment whose games are loaded."""
+    env = ALFWorldEnv(dataset="official", split="valid_seen", max_steps=ENDLESS)
+    for task in tasks:
+        env.reset(options={"task": task.id})
+    return env
+
+
+# ---- TextWorld -------------------------------------------------------------------------------
+
+Memory = Callable[[], AbstractContextManager[None]]
+"""`memoised`, or nothing."""
+
+
+def start(engine: TextWorldEngine, text: GameText) -> None:
+    """Load a game and say its first sentence."""
+    engine.start(text.domain, text.grammar, text.problem)
+
+
+def stock_steps(tasks: list[Task], memory: Memory) -> Run:
+    """Step TextWorld."""
+    engine = TextWorldEngine()
+    with memory():
+        start(engine, tasks[0].content.read())
+    rng = np.random.default_rng(0)
+
+    def once() -> int:
+        commands = engine.commands
+        engine.step(commands[int(rng.integers(len(commands)))])
+        return 1
+
+    return within(memory, timed(once))
+
+
+def stock_resets(tasks: list[Task], memory: Memory) -> Run:
+    """Reset TextWorld to the game that is loaded."""
+    engine = TextWorldEngine()
+    with memory():
+        start(engine, tasks[0].content.read())
+
+    def once() -> int:
+        engine.restart()
+        return 1
+
+    return within(memory, timed(once))
+
+
+def stock_loads(tasks: list[Task], memory: Memory) -> Run:
+    """Load games in TextWorld."""
+    engine = TextWorldEngine()
+    texts = cycle([task.content.read() for task in tasks])
+
+    def once() -> int:
+        forget_games()
+        start(engine, next(texts))
+        return 1
+
+    return within(memory, timed(once))
+
+
+def within(memory: Memory, run: Run) -> Run:
+    """Run with TextWorld's parsing remembered, or not."""
+
+    def remembering(seconds: float) -> float:
+        with memory():
+            return run(seconds)
+
+    return remembering
+
+
+# ---- what is compared ------------------------------------------------------------------------
+
+
+def kitchens() -> list[Task]:
+    """Return the games played."""
+    tasks = ALFWorldEnv(dataset="official", split="valid_seen").tasks
+    found = [task for task in tasks if int(task.metadata["scene"]) <= 30]
+    return found[:: len(found) // KITCHENS][:KITCHENS]
+
+
+def disciplines(tasks: list[Task]) -> Iterator[Discipline]:
+    """Yield everything that is measured in rounds."""
+    peers: dict[str, Memory] = {"TextWorld": nullcontext, "TextWorld, remembering": memoised}
+
+    def beside(
+        ours: Callable[[list[Task]], Run], theirs: Callable[[list[Task], Memory], Run]
+    ) -> dict[str, Callable[[], Run]]:
+        found: dict[str, Callable[[], Run]] = {"agentgym": partial(ours, tasks)}
+        return found | {name: partial(theirs, tasks, memory) for name, memory in peers.items()}
+
+    yield Discipline("step, admissible commands, state hash", "steps/s", beside(engine_steps, stock_steps))
+    full = beside(single, stock_steps)
+    full["agentgym over TextWorld"] = partial(backend, tasks)
+    yield Discipline("single environment", "steps/s", full)
+    batch = {"agentgym": partial(batched, tasks, 128), "agentgym, single": partial(single, tasks)}
+    yield Discipline("vector environment, N = 128", "steps/s", batch)
+    yield Discipline("reset to a loaded game", "resets/s", beside(resets, stock_resets))
+    yield Discipline("load a game", "games/s", beside(loads, stock_loads))
+    yield Discipline(
+        f"load a game and play its first {FIRST} steps",
+        "games/s",
+        {"agentgym": partial(first_episodes, tasks)},
+    )
+    yield Discipline("snapshot and restore", "pairs/s", {"agentgym": partial(snapshots, tasks)})
+
+
+# ---- processes of their own ------------------------------------------------------------------
+
+
+def hold_episodes() -> None:
+    """Hold many episodes over many games, and play some steps in each."""
+    envs = ALFWorldVectorEnv(EPISODES, dataset="official", split="train")
+    names = [task.id for task in envs.tasks[:GAMES]]
+    rows = envs.reset(seed=0, options={"tasks": [names[i % GAMES] for i in range(EPISODES)]})[1]
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        commands = rows["admissible_actions"]
+        rows = envs.step([row[int(rng.integers(len(row)))] if row else "look" for row in commands])[4]
+
+
+def hold_game() -> None:
+    """Hold one game in TextWorld."""
+    start(TextWorldEngine(), kitchens()[0].content.read())
+
+
+def hold_nothing() -> None:
+    """Import what the others import."""
+
+
+def begin_train() -> None:
+    """Make the environment of the whole train split and begin an episode."""
+    ALFWorldEnv(dataset="official", split="train").reset(seed=0)
+
+
+ALONE: dict[str, Callable[[], None]] = {
+    f"agentgym, {EPISODES:,} episodes over {GAMES} games": hold_episodes,
+    "TextWorld, one game": hold_game,
+    "neither: Python and what is imported": hold_nothing,
+    "start-up of the train split": begin_train,
+}
+
+
+def alone(name: str) -> tuple[float, float]:
+    """Run one of `ALONE` in a process of its own; return its peak of memory in bytes and its seconds."""
+    command = [sys.executable, "-m", "benchmarks.speed.alfworld", "--alone", name]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    size, seconds = done.stdout.split()[-2:]
+    return float(size), float(seconds)
+
+
+def run_alone(name: str) -> None:
+    """Run one of `ALONE` and print its peak of memory and its seconds after imports."""
+    began = time.perf_counter()
+    ALONE[name]()
+    took = time.perf_counter() - began
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(kilobytes * 1024, took)
+
+
+def main() -> int:
+    """Measure everything and write alfworld.json and alfworld.md beside this file."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.alfworld", description=main.__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of each contestant in a round")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder of the results")
+    parser.add_argument("--alone", choices=list(ALONE), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.alone:
+        run_alone(options.alone)
+        return 0
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    rows = []
+    found = list(disciplines(kitchens()))
+    for discipline in track(found, "measuring", console=console, disable=not console.is_terminal):
+        rows += measure(discipline, options.rounds, options.seconds)
+    measured = {name: alone(name) for name in ALONE}
+    *memory, startup = measured
+    about = machine("textworld", "alfworld")
+    command = f"python -m benchmarks.speed.alfworld --rounds {options.rounds} --seconds {options.seconds}"
+    record = {
+        "command": command,
+        "machine": about,
+        "rows": [asdict(row) for row in rows],
+        "memory_bytes": {name: measured[name][0] for name in memory},
+        "startup_seconds": measured[startup][1],
+    }
+    text = markdown(rows, {name: measured[name][0] for name in memory}, about, command, TEXTS)
+    text += f"\nThe whole train split is opened, and an episode begun, in {measured[startup][1]:.2f} s.\n"
+    (options.out / "alfworld.json").write_text(json.dumps(record, indent=2) + "\n")
+    (options.out / "alfworld.md").write_text(text)
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
