@@ -76,7 +76,13 @@ def test_an_effect_for_all_applies_where_its_condition_holds():
 
 
 def test_winning_and_progress():
-    commands = ["press lamp 2", "take mug 2 from shelf 2", "go to shelf 1", "put mug 2 on shelf 1", "rub mug 2"]
+    commands = [
+        "press lamp 2",
+        "take mug 2 from shelf 2",
+        "go to shelf 1",
+        "put mug 2 on shelf 1",
+        "rub mug 2",
+    ]
     states = [play(*commands[:k])[0] for k in range(6)]
     assert [COTTAGE.progress(state) * 3 for state in states] == [0, 1, 1, 1, 2, 3]
     assert [COTTAGE.won(state) for state in states] == [False] * 5 + [True]

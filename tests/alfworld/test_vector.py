@@ -41,7 +41,9 @@ def choose(generator, admissible):
 
 def test_many_episodes_equal_single_ones():
     """128 episodes over 64 games, step for step."""
-    envs = ALFWorldVectorEnv(128, observation="augmented", max_steps=12, autoreset_mode=AutoresetMode.DISABLED)
+    envs = ALFWorldVectorEnv(
+        128, observation="augmented", max_steps=12, autoreset_mode=AutoresetMode.DISABLED
+    )
     singles = [ALFWorldEnv(observation="augmented", max_steps=12) for _ in range(128)]
     tasks = [task.id for task in envs.tasks[:64]] * 2
     texts, infos = envs.reset(seed=5, options={"tasks": tasks})
@@ -55,7 +57,12 @@ def test_many_episodes_equal_single_ones():
         texts, rewards, ended, cut, infos = envs.step(actions)
         for slot, env in enumerate(singles):
             text, reward, terminated, truncated, info = env.step(actions[slot])
-            assert (text, reward, terminated, truncated) == (texts[slot], rewards[slot], ended[slot], cut[slot])
+            assert (text, reward, terminated, truncated) == (
+                texts[slot],
+                rewards[slot],
+                ended[slot],
+                cut[slot],
+            )
             assert info == {key: infos[key][slot] for key in info}
         over = ended | cut
         if over.any():
@@ -84,7 +91,9 @@ def test_episodes_are_copied_between_slots():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "options", [{}, pytest.param({"dataset": "official"}, marks=pytest.mark.assets)], ids=["builtin", "official"]
+    "options",
+    [{}, pytest.param({"dataset": "official"}, marks=pytest.mark.assets)],
+    ids=["builtin", "official"],
 )
 def test_a_thousand_episodes_over_two_hundred_games_fit(options):
     """In a process of its own: at most 600 MB, all of its imports included."""

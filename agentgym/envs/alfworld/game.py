@@ -15,16 +15,13 @@ from agentgym.envs.alfworld.grounding import Grounding, Objects, Test, ground
 from agentgym.envs.alfworld.operations import Operation, OperationCompiler, selector
 from agentgym.envs.alfworld.pddl import Domain, Fact, Schema, parse_domain, parse_problem, predicates
 from agentgym.envs.alfworld.planes import Planes, union
-from agentgym.envs.alfworld.sentences import Text, TextCompiler, support, write
+from agentgym.envs.alfworld.sentences import MEMO_LIMIT, Bindings, Sentence, TextCompiler, write
 from agentgym.envs.alfworld.vocabulary import Vocabulary
 from agentgym.types import UsageError
 
 HISTORY = frozenset({"checked", "examined", "wasinreceptacle"})
 """Predicates that record what an agent has done: no part of the physical state, unless a domain's actions
 or a goal depend on them."""
-
-MEMO_LIMIT = 4096
-"""Entries kept of what can be done, per place; then the memory starts afresh."""
 
 
 class Choices(NamedTuple):
@@ -75,7 +72,7 @@ class Game:
         self._physical_bytes = (self.planes.width + 7) // 8
         self._compiler = TextCompiler(self.grammar, self.vocabulary)
         self._operations = OperationCompiler(domain, self.planes, self.objects, conditions)
-        self._feedbacks: dict[tuple[str, tuple[str, ...]], tuple[Text, int, dict[int, str]]] = {}
+        self._feedbacks: dict[tuple[str, tuple[str, ...]], Sentence] = {}
         self.schemas: Mapping[str, Schema] = {schema.name: schema for schema in domain.schemas}
         self._sort_operators(grounding, domain)
 
@@ -97,8 +94,9 @@ class Game:
 
     def apply(self, state: int, operation: Operation) -> int:
         """Return the state after an operation that applies."""
-        after = state & operation.keep | operation.set
-        for looked_at, wanted, keep, became in operation.conditional:
+        sure_keep, sure_set, conditional = operation.change
+        after = state & sure_keep | sure_set
+        for looked_at, wanted, keep, became in conditional:
             if state & looked_at == wanted:
                 after = after & keep | became
         return after
@@ -106,18 +104,11 @@ class Game:
     def feedback(self, operation: Operation, state: int) -> str:
         """Return the sentence that answers an operation, in the state after it."""
         key = (operation.schema, operation.objects)
-        known = self._feedbacks.get(key)
-        if known is None:
-            text = self._compile(self.grammar.actions[operation.schema].feedback, *key)
-            known = self._feedbacks[key] = (text, support(text), {})
-        text, looked_at, memo = known
-        seen = state & looked_at
-        sentence = memo.get(seen)
+        sentence = self._feedbacks.get(key)
         if sentence is None:
-            if len(memo) >= MEMO_LIMIT:
-                memo.clear()
-            sentence = memo[seen] = write(text, state)
-        return sentence
+            feedback = self.grammar.actions[operation.schema].feedback
+            sentence = self._feedbacks[key] = self._compiler.sentence(feedback, self._bind(*key))
+        return sentence.write(state)
 
     def intro(self) -> str:
         """Return the first observation."""
@@ -163,14 +154,14 @@ class Game:
 
     def operation(self, schema: str, objects: tuple[str, ...], tests: Sequence[Test]) -> Operation | None:
         """Compile an operator; None where it can never apply, or changes nothing."""
-        command = write(self._compile(self.grammar.actions[schema].template, schema, objects), self.initial)
-        return self._operations.compile(command, schema, objects, tests)
+        text = self._compiler.compile(self.grammar.actions[schema].template, self._bind(schema, objects))
+        return self._operations.compile(write(text, self.initial), schema, objects, tests)
 
     # ---- compilation -------------------------------------------------------------------------
 
-    def _compile(self, template: str, schema: str, objects: tuple[str, ...]) -> Text:
+    def _bind(self, schema: str, objects: tuple[str, ...]) -> Bindings:
         variables = ((name.lstrip("?"), kind) for name, kind in self.schemas[schema].parameters)
-        return self._compiler.compile(template, dict(zip(variables, objects, strict=True)))
+        return dict(zip(variables, objects, strict=True))
 
     def _sort_operators(self, grounding: Grounding, domain: Domain) -> None:
         """Sort operators by the atom of the selector that they need: most apply in one place only."""

@@ -12,20 +12,49 @@ from agentgym.envs.alfworld.pddl import TRUE, Domain, Effect, Fact, Literal, Sch
 from agentgym.envs.alfworld.planes import Planes, union
 
 
-class Operation(NamedTuple):
-    """A command that applies, and what it does to a state."""
+class Change(NamedTuple):
+    """What an action does to the bits of a state."""
 
-    command: str
-    schema: str
-    objects: tuple[str, ...]
-    tests: tuple[tuple[int, int], ...]
-    """(bits looked at, bits that must be set of these): any pair suffices."""
     keep: int
     """Bits that survive."""
     set: int
     """Bits that become set."""
     conditional: tuple[tuple[int, int, int, int], ...]
     """(bits looked at, bits set of these, keep, set), tested on the state before the action."""
+
+
+class Operation:
+    """A command that applies in some states, and what it does to them."""
+
+    __slots__ = ("_change", "_compiler", "command", "objects", "schema", "tests")
+
+    def __init__(
+        self,
+        command: str,
+        schema: str,
+        objects: tuple[str, ...],
+        tests: tuple[tuple[int, int], ...],
+        compiler: OperationCompiler,
+    ):
+        """Hold the command of a ground action.
+
+        Args:
+            command: its words.
+            schema: its name.
+            objects: its arguments.
+            tests: (bits looked at, bits that must be set of these): any pair suffices.
+            compiler: compiles what it does.
+        """
+        self.command, self.schema, self.objects, self.tests = command, schema, objects, tests
+        self._compiler = compiler
+        self._change: Change | None = None
+
+    @property
+    def change(self) -> Change:
+        """What it does, compiled when it is first done: of a large room's commands few ever are."""
+        if self._change is None:
+            self._change = self._compiler.change(self.schema, self.objects, self.tests)
+        return self._change
 
 
 class _GroundEffect(NamedTuple):
@@ -57,20 +86,30 @@ class OperationCompiler:
         masks = self._planes.tests(tests)
         if not masks:
             return None
-        effects = list(self._effects(self._schemas[schema], objects))
-        sure = [effect for effect in effects if ALWAYS in effect.tests]
-        maybe = [effect for effect in effects if ALWAYS not in effect.tests]
-        granted, denied = _known(masks)
-        adds = union(effect.bit for effect in sure if effect.positive)
-        deletes = union(effect.bit for effect in sure if not effect.positive) & ~adds & ~denied
-        if not (adds & ~granted or deletes or maybe):
+        adds, deletes, maybe = self._news(schema, objects, masks)
+        if not (adds & ~_known(masks)[0] or deletes or maybe):
             return None
+        return Operation(command, schema, objects, masks, self)
+
+    def change(self, schema: str, objects: tuple[str, ...], masks: Sequence[tuple[int, int]]) -> Change:
+        """Compile what an action does where one of the tests ``masks`` holds."""
+        adds, deletes, maybe = self._news(schema, objects, masks)
         keep, became = self._planes.change(adds, deletes)
         if maybe:
             appear, vanish = self._planes.record((effect.bit, effect.positive) for effect in maybe)
             keep, became = keep & ~(appear | vanish), became & ~vanish | appear
-        conditional = tuple(test for effect in maybe for test in self._conditional(effect))
-        return Operation(command, schema, objects, masks, keep, became, conditional)
+        return Change(keep, became, tuple(test for effect in maybe for test in self._conditional(effect)))
+
+    def _news(
+        self, schema: str, objects: tuple[str, ...], masks: Sequence[tuple[int, int]]
+    ) -> tuple[int, int, list[_GroundEffect]]:
+        """Return the bits added, the bits deleted that may be set, and the conditional effects."""
+        effects = list(self._effects(self._schemas[schema], objects))
+        sure = [effect for effect in effects if ALWAYS in effect.tests]
+        adds = union(effect.bit for effect in sure if effect.positive)
+        denied = _known(masks)[1]
+        deletes = union(effect.bit for effect in sure if not effect.positive) & ~adds & ~denied
+        return adds, deletes, [effect for effect in effects if ALWAYS not in effect.tests]
 
     def _effects(self, schema: Schema, objects: tuple[str, ...]) -> Iterator[_GroundEffect]:
         """Yield the effects on fluent atoms that any state can bring about."""

@@ -129,6 +129,7 @@ def read(text: str) -> list[Any]:
         UsageError: unbalanced parentheses.
     """
     stack: list[list[Any]] = [[]]
+    words: dict[str, str] = {}  # one string for a name that comes a hundred times
     for token in _TOKEN.findall(_COMMENT.sub("", text).lower()):
         if token == "(":
             stack.append([])
@@ -140,7 +141,7 @@ def read(text: str) -> list[Any]:
             done = stack.pop()
             stack[-1].append(done)
         else:
-            stack[-1].append(token)
+            stack[-1].append(words.setdefault(token, token))
     if len(stack) != 1 or len(stack[0]) != 1 or not isinstance(stack[0][0], list):
         raise UsageError("PDDL is cut short: parentheses do not close")
     return stack[0][0]

@@ -64,7 +64,8 @@ class Planes:
             wanted = self.mask(needs)
             unwanted = self.mask(fact for fact in forbids if fact in self.truth)
             if not wanted & unwanted:
-                masks.append((wanted | unwanted, wanted))
+                # one object for both where nothing is forbidden: there are thousands of these
+                masks.append((wanted | unwanted, wanted) if unwanted else (wanted, wanted))
         return tuple(dict.fromkeys(masks))
 
     def conjunction(self, literals: Iterable[Literal]) -> tuple[int, int] | None:

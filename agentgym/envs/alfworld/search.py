@@ -144,7 +144,7 @@ def _change(action: Action, mask: int) -> _Change:
     if action.operation is None:
         became = bits(x for x in action.gives if x >= 0)
         return _Change(looked_at, wanted, mask & ~bits(~x for x in action.gives if x < 0), became, ())
-    _, _, _, _, keep, became, conditional = action.operation
+    keep, became, conditional = action.operation.change
     masked = (
         (seen, value, keep, became & mask)
         for seen, value, keep, became in conditional

@@ -102,8 +102,44 @@ def support(text: Text) -> int:
             return own | union(support(part) for part in separators or ())
 
 
+MEMO_LIMIT = 512
+"""Entries kept in a memory of what was computed before; then it starts afresh."""
+
+
+class Sentence:
+    """A compiled text that remembers what it said."""
+
+    __slots__ = ("_looked_at", "_said", "text")
+
+    def __init__(self, text: Text):
+        """Find what the text looks at."""
+        self.text = text
+        self._looked_at = support(text)
+        self._said: dict[int, str] = {}
+
+    def write(self, state: int) -> str:
+        """Write the text in a state."""
+        seen = state & self._looked_at
+        said = self._said.get(seen)
+        if said is None:
+            if len(self._said) >= MEMO_LIMIT:
+                self._said.clear()
+            said = self._said[seen] = write(self.text, state)
+        return said
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What the objects bound to variables can change in a text."""
+
+    names: frozenset[str]
+    """Variables that the text, or a rule it leads to, mentions."""
+    objects: frozenset[str]
+    """Objects that could answer its queries: one that is bound is no answer for another variable."""
+
+
 class TextCompiler:
-    """Compiles texts against one game."""
+    """Compiles texts against one game. Texts that cannot differ are compiled once."""
 
     def __init__(self, grammar: Grammar, vocabulary: Vocabulary, within: int = -1):
         """Keep the grammar and the game's vocabulary.
@@ -114,6 +150,18 @@ class TextCompiler:
             within: bits that states may have; a text for one state alone is compiled much sooner.
         """
         self._grammar, self._vocabulary, self._never = grammar, vocabulary, ~within
+        self._scopes: dict[str, _Scope] = {}
+        self._called: dict[tuple[str, tuple[tuple[tuple[str, str], str], ...]], Text] = {}
+        self._sentences: dict[tuple[str, tuple[tuple[tuple[str, str], str], ...]], Sentence] = {}
+
+    def sentence(self, text: str, bindings: Bindings) -> Sentence:
+        """Return the sentence of a text whose variables are bound to objects; as `compile`."""
+        own = self._within_scope(text, bindings)
+        key = (text, tuple(own.items()))
+        sentence = self._sentences.get(key)
+        if sentence is None:
+            sentence = self._sentences[key] = Sentence(self.compile(text, own))
+        return sentence
 
     def compile(self, text: str, bindings: Bindings) -> Text:
         """Compile a text whose variables are bound to objects.
@@ -121,6 +169,44 @@ class TextCompiler:
         Text and rules have passed `agentgym.envs.alfworld.grammar_check.check_grammar`.
         """
         return _sequence([self._part(part, bindings) for part in parse_text(text)])
+
+    def _within_scope(self, text: str, bindings: Bindings) -> Bindings:
+        """Return the bindings that can change a text."""
+        scope = self._scopes.get(text)
+        if scope is None:
+            names, predicates = self._mentions(text)
+            facts = (fact for name in predicates for fact, _ in self._vocabulary.candidates(name, ()))
+            scope = _Scope(names, frozenset(value for fact in facts for value in fact[1:]))
+            self._scopes[text] = scope
+        return {
+            variable: value
+            for variable, value in bindings.items()
+            if variable[0] in scope.names or value in scope.objects
+        }
+
+    def _mentions(self, text: str) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the names of variables and predicates in a text and in the rules it leads to."""
+        names: set[str] = set()
+        predicates: set[str] = set()
+        queue, seen = [text], {text}
+        while queue:
+            for part in parse_text(queue.pop()):
+                inner = part.part if isinstance(part, Listing) else part
+                queries = [part.query] if isinstance(part, Listing) else []
+                rules = list(LIST_RULES) if isinstance(part, Listing) and part.is_list else []
+                if isinstance(inner, Call):
+                    rules.append(inner.rule)
+                elif isinstance(inner, Value):
+                    names.update(node.id for node in ast.walk(inner.code) if isinstance(node, ast.Name))
+                for production in (p for rule in rules for p in self._grammar.rules[rule]):
+                    queries.append(production.condition)
+                    if production.text not in seen:
+                        seen.add(production.text)
+                        queue.append(production.text)
+                for predicate, variables in (atom for q in queries if q for atom in parse_query(q)):
+                    predicates.add(predicate)
+                    names.update(name for name, _ in variables)
+        return frozenset(names), frozenset(predicates)
 
     def _part(self, part: Part, bindings: Bindings) -> Text:
         match part:
@@ -139,6 +225,14 @@ class TextCompiler:
                 return Enumeration(rows, (none, between, last))
 
     def _call(self, rule: str, bindings: Bindings) -> Text:
+        own = self._within_scope(f"#{rule}#", bindings)
+        key = (rule, tuple(own.items()))
+        text = self._called.get(key)
+        if text is None:
+            text = self._called[key] = self._choose(rule, own)
+        return text
+
+    def _choose(self, rule: str, bindings: Bindings) -> Text:
         options: list[tuple[tuple[int, ...], Text]] = []
         for production in self._grammar.rules[rule]:
             masks = self._masks(production.condition, bindings)
@@ -215,6 +309,8 @@ def _object(name: str, bindings: Bindings) -> str:
 
 def _sequence(parts: list[Text]) -> Text:
     """Join what is constant."""
+    if len(parts) == 1:
+        return parts[0]
     merged: list[Text] = []
     for part in parts:
         for piece in part.parts if isinstance(part, Joined) else (part,):

@@ -36,8 +36,8 @@ class Vocabulary:
         index = self._indexes.get((predicate, where))
         if index is None:
             index = self._indexes[predicate, where] = defaultdict(list)
-            for fact, bit in self._of(predicate):
-                index[tuple([fact[i] for i in where])].append((fact, bit))
+            for atom in self._of(predicate):
+                index[tuple([atom[0][i] for i in where])].append(atom)
         return index.get(tuple([value for value in bound if value is not None]), ())
 
     def count(self, predicate: str) -> int:
