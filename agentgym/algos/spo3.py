@@ -28,8 +28,8 @@ from agentgym.algos.batch import Floats, Ints, StepBatch
 from agentgym.algos.matching import Match, match_states
 from agentgym.algos.objective import Objective
 
-OBJECTIVE = Objective()
-"""Clipped tokens; the sources name no other."""
+OBJECTIVE = Objective(kl_coefficient=0.01)
+"""Clipped tokens; the sources name no other ratio."""
 
 
 def score(

@@ -88,10 +88,6 @@ class Algorithm:
         return policy_loss(log_probs, old_log_probs, advantages, layout, self.objective)
 
 
-WHOLE_ACTION: Final = Objective(ratio="step_product", aggregation="step-mean", kl_coefficient=0.01)
-"""The ratio of the whole action, as the step-level papers print it. Public code uses ratios of tokens,
-``Objective(kl_coefficient=0.01)``: a product over hundreds of tokens is nearly always clipped."""
-
 ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType(
     {
         "ppo": Algorithm(
@@ -170,7 +166,7 @@ ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType(
         "gigpo": Algorithm(
             title="GiGPO",
             advantage=gigpo.advantage,
-            objective=WHOLE_ACTION,
+            objective=gigpo.OBJECTIVE,
             credit="step",
             states=True,
             paper="Feng et al. 2025, arXiv:2505.10978",
@@ -180,7 +176,7 @@ ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType(
         "hgpo": Algorithm(
             title="HGPO",
             advantage=hgpo.advantage,
-            objective=WHOLE_ACTION,
+            objective=hgpo.OBJECTIVE,
             credit="step",
             states=True,
             paper="He et al. 2026, arXiv:2602.22817",
@@ -190,7 +186,7 @@ ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType(
         "graphgpo": Algorithm(
             title="GraphGPO",
             advantage=graphgpo.advantage,
-            objective=WHOLE_ACTION,
+            objective=graphgpo.OBJECTIVE,
             credit="step",
             states=True,
             paper="Cheng et al. 2026, arXiv:2605.26684",
@@ -210,7 +206,7 @@ ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType(
         "spo3": Algorithm(
             title="3SPO",
             advantage=spo3.advantage,
-            objective=WHOLE_ACTION,
+            objective=spo3.OBJECTIVE,
             credit="step",
             states=True,
             snapshot=True,
@@ -231,7 +227,7 @@ ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType(
         "prime": Algorithm(
             title="PRIME",
             advantage=prime.advantage,
-            objective=Objective(),
+            objective=prime.OBJECTIVE,
             credit="token",
             reward_model=True,
             paper="Cui et al. 2025, arXiv:2502.01456",
