@@ -103,7 +103,9 @@ def test_disabled_waits_for_a_reset():
 
 def test_a_mask_needs_slots_that_have_begun():
     with pytest.raises(ResetNeeded, match="slot 1 has never been reset"):
-        CorridorVectorEnv(2).reset(options={"reset_mask": np.array([True, False])})
+        (envs := CorridorVectorEnv(2)).reset(options={"reset_mask": np.array([True, False])})
+    with pytest.raises(ResetNeeded, match="slot 0 plays no task yet"):  # nothing has changed
+        envs.snapshot(0)
 
 
 @pytest.mark.parametrize(

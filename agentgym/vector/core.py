@@ -159,12 +159,12 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
             seeds: Sequence[int | None] = [None if seed is None else int(seed) + i for i in self._every_slot]
         else:
             seeds = self._per_slot(seed, "seed")
+        missing = sorted(set(np.flatnonzero(~self._begun).tolist()) - set(slots))
+        if missing:
+            raise ResetNeeded(f"slot {missing[0]} has never been reset: reset all slots once, without a mask")
         starts = self._start(slots, [tasks[i] for i in slots], [seeds[i] for i in slots])
         if len(slots) == self.num_envs:
             return starts.observations, with_masks(starts.infos, self.num_envs)
-        missing = np.flatnonzero(~self._begun)
-        if missing.size:
-            raise ResetNeeded(f"slot {missing[0]} has never been reset: reset all slots once, without a mask")
         infos = {key: spread(column, slots, self.num_envs) for key, column in starts.infos.items()}
         mask = np.zeros(self.num_envs, dtype=np.bool_)
         mask[slots] = True
