@@ -1,0 +1,12 @@
+"""Training language models as agents: engines that sample, learners that update, and the loop of both.
+
+Everything below this package needs the extra ``train``; importing it without says so.
+"""
+
+from importlib.util import find_spec
+
+from agentgym.types import UsageError
+
+for _package in ("torch", "transformers", "tokenizers", "safetensors"):
+    if find_spec(_package) is None:
+        raise UsageError(f"{_package} is not installed: pip install 'agentgym-suite[train]'")

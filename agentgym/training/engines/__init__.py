@@ -1,0 +1,5 @@
+"""What turns prompts into sampled tokens with their log-probabilities."""
+
+from agentgym.training.engines.types import Engine, Finish, Generation, GenerationRequest, Sampling
+
+__all__ = ["Engine", "Finish", "Generation", "GenerationRequest", "Sampling"]

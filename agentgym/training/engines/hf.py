@@ -1,0 +1,241 @@
+"""The engine over a `transformers` model in this process: a batched decoding loop with cached attention.
+
+What `generate` of that library does not do, and training needs: a response depends on its prompt and
+seed alone, prompts that a group shares are read once, finished rows leave the batch at once, and
+constrained rows choose among an action trie's tokens, skipping those without an alternative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.cache_utils import DynamicCache, DynamicLayer
+
+from agentgym.training.choices import ROOT
+from agentgym.training.engines.rows import DecodingRows
+from agentgym.training.engines.sampling import sample, uniform
+from agentgym.training.engines.types import Finish, Generation, GenerationRequest
+from agentgym.types import UsageError
+
+
+@dataclass(slots=True)
+class _Row:
+    """A response that is being drawn."""
+
+    request: GenerationRequest
+    limit: int
+    """Most tokens this response may have."""
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    fed: int = 0
+    """How many of the tokens the model has read."""
+    node: int = ROOT
+    """Where in the trie the response is."""
+    finish: Finish | None = None
+
+    def take(self, token: int, logprob: float) -> None:
+        """Append a drawn token, and those that then have no alternative."""
+        self.ids.append(token)
+        self.logprobs.append(logprob)
+        if self.request.allowed is not None:
+            self.node = self.request.allowed.child(self.node, token)
+            self.follow()
+        elif token in self.request.sampling.stop_ids:
+            self.finish = "stop"
+        elif len(self.ids) == self.limit:
+            self.finish = "length"
+
+    def follow(self) -> None:
+        """Append the tokens that the trie leaves no alternative to."""
+        trie = self.request.allowed
+        if trie is None:
+            return
+        while len(allowed := trie.allowed(self.node)) == 1:
+            self.ids.append(allowed[0])
+            self.logprobs.append(0.0)
+            self.node = trie.child(self.node, allowed[0])
+        if not allowed:
+            self.finish = "choice"
+
+
+class HfEngine:
+    """Samples from a causal language model of `transformers`, on the device and in the type it has.
+
+    The model may be the learner's own: sampling leaves its mode, gradients and weights as they are.
+    """
+
+    def __init__(self, model: PreTrainedModel, *, version: int = 0, batch_tokens: int = 131_072):
+        """Bind a model.
+
+        Args:
+            model: any causal language model whose every layer attends to the whole context.
+            version: of its weights.
+            batch_tokens: bounds what is decoded together: rows times the longest prompt with its
+                response. A single row may be longer.
+
+        Raises:
+            UsageError: the model has layers of another kind, which padding would change.
+        """
+        if any(type(layer) is not DynamicLayer for layer in DynamicCache(config=model.config).layers):
+            raise UsageError(
+                f"the model of type {model.config.model_type!r} has layers that do not attend to the whole "
+                "context: choose one with full attention in every layer"
+            )
+        if batch_tokens < 1:
+            raise UsageError(f"batch_tokens must be at least 1, got {batch_tokens}")
+        self.model = model
+        self._version = version
+        self._batch_tokens = batch_tokens
+
+    @property
+    def version(self) -> int:
+        """Version of the weights."""
+        return self._version
+
+    @property
+    def context_length(self) -> int:
+        """Most tokens that a prompt and its response may have together."""
+        return int(self.model.config.max_position_embeddings)
+
+    def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
+        """Continue every prompt.
+
+        Args:
+            requests: any number, of any lengths and kinds.
+
+        Returns:
+            One generation per request, in order.
+
+        Raises:
+            UsageError: an empty prompt, one that leaves no room in the context for a response, or
+                logits that are not numbers.
+        """
+        rows = [self._row(request) for request in requests]
+        for row in rows:
+            row.follow()
+        training = self.model.training
+        self.model.train(False)
+        try:
+            with torch.inference_mode():
+                for batch in self._batches([row for row in rows if row.finish is None]):
+                    self._decode(batch)
+        finally:
+            self.model.train(training)
+        return [
+            Generation(tuple(row.ids), tuple(row.logprobs), self._version, row.finish)
+            for row in rows
+            if row.finish is not None
+        ]
+
+    def sync(self, state: Iterable[tuple[str, Tensor]], version: int) -> None:
+        """Take over weights, tensor by tensor.
+
+        Args:
+            state: every tensor of the model's ``state_dict`` by name, in any order; one of several tied
+                names suffices.
+            version: of these weights.
+
+        Raises:
+            UsageError: a tensor is unknown, missing or of another shape. Some may then be new already.
+        """
+        own = self.model.state_dict()
+        taken = set()
+        for name, tensor in state:
+            if name not in own:
+                raise UsageError(f"the engine's model has no tensor {name!r}: sync a model of the same kind")
+            if own[name].shape != tensor.shape:
+                raise UsageError(
+                    f"{name} has shape {tuple(own[name].shape)} in the engine's model, not "
+                    f"{tuple(tensor.shape)}: sync a model of the same configuration"
+                )
+            own[name].copy_(tensor.detach())
+            taken.add(own[name].data_ptr())
+        missing = [name for name, tensor in own.items() if tensor.data_ptr() not in taken]
+        if missing:
+            raise UsageError(f"{len(missing)} tensors are missing, for example {missing[0]}: sync all")
+        self._version = version
+
+    # ---- inside ----------------------------------------------------------------------------
+
+    def _row(self, request: GenerationRequest) -> _Row:
+        room = self.context_length - len(request.prompt_ids)
+        if not request.prompt_ids:
+            raise UsageError("a prompt has no tokens: give at least one")
+        needed = 1 if request.allowed is None else request.allowed.longest
+        if room < needed:
+            raise UsageError(
+                f"a prompt of {len(request.prompt_ids)} tokens leaves room for {max(room, 0)} of the "
+                f"{needed} that its response needs in the model's context of {self.context_length}: "
+                "shorten the prompt"
+            )
+        limit = needed if request.allowed is not None else min(room, request.sampling.max_tokens)
+        return _Row(request, limit)
+
+    def _batches(self, rows: list[_Row]) -> Iterator[list[_Row]]:
+        """Cut rows of ascending prompts into batches; the same prompts stay neighbours."""
+        batch: list[_Row] = []
+        longest = 0
+        for row in sorted(rows, key=lambda row: (len(row.request.prompt_ids), row.request.prompt_ids)):
+            size = len(row.request.prompt_ids) + row.limit
+            if batch and (len(batch) + 1) * max(longest, size) > self._batch_tokens:
+                yield batch
+                batch, longest = [], 0
+            batch.append(row)
+            longest = max(longest, size)
+        if batch:
+            yield batch
+
+    def _decode(self, rows: list[_Row]) -> None:
+        """Draw the responses of a batch to their ends."""
+        state = DecodingRows(
+            self.model, [row.request.prompt_ids for row in rows], prefill_tokens=self._batch_tokens
+        )
+        while True:
+            _draw(rows, state.logits)
+            finished = [k for k, row in enumerate(rows) if row.finish is not None]
+            if len(finished) == len(rows):
+                return
+            if finished:
+                for place, moved in state.leave(finished):
+                    rows[place] = rows[moved]
+                del rows[len(rows) - len(finished) :]
+            state.feed([row.ids[row.fed :] for row in rows])
+            for row in rows:
+                row.fed = len(row.ids)
+
+
+def _draw(rows: list[_Row], logits: Tensor) -> None:
+    """Draw each row's next token from its (vocabulary,) logits."""
+    free = [k for k, row in enumerate(rows) if row.request.allowed is None]
+    bound = [k for k, row in enumerate(rows) if row.request.allowed is not None]
+    if free:
+        _draw_some([rows[k] for k in free], logits if not bound else logits[free], None)
+    if bound:
+        choices = _choices([rows[k] for k in bound], logits.device)
+        own = logits if not free else logits[bound]
+        narrowed = own.gather(1, choices.clamp(min=0)).masked_fill(choices < 0, -torch.inf)
+        _draw_some([rows[k] for k in bound], narrowed, choices)
+
+
+def _choices(rows: list[_Row], device: torch.device) -> Tensor:
+    """Return the tokens each row may choose from, (n, most), filled up with -1."""
+    sets = [row.request.allowed.allowed(row.node) for row in rows if row.request.allowed is not None]
+    width = max(map(len, sets))
+    return torch.tensor([[*tokens, *[-1] * (width - len(tokens))] for tokens in sets], device=device)
+
+
+def _draw_some(rows: list[_Row], logits: Tensor, tokens: Tensor | None) -> None:
+    """Draw a column for each row; ``tokens`` says which token a column is, where it is not its own."""
+    device = logits.device
+    temperatures = torch.tensor([row.request.sampling.temperature for row in rows], device=device)
+    uniforms = torch.tensor(
+        [uniform(row.request.seed, len(row.ids)) for row in rows], dtype=torch.float64, device=device
+    )
+    columns, logprobs = sample(logits, temperatures, uniforms)
+    drawn = columns if tokens is None else tokens.gather(1, columns.unsqueeze(1)).squeeze(1)
+    for row, token, logprob in zip(rows, drawn.tolist(), logprobs.tolist(), strict=True):
+        row.take(token, logprob)

@@ -1,0 +1,228 @@
+"""The keys and values of the rows that are being decoded, and one forward pass over all of them.
+
+Rows stand side by side in columns that end together: each block of new tokens is padded on the left, as
+is each prompt, and padding is masked for good. Positions count a row's own tokens, so padding changes
+nothing that is computed for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
+
+PAD = 0
+"""Fills what is masked; any token would do."""
+
+SPARE_COLUMNS = 64
+"""Columns made beyond those in use when a buffer is made or grows by half."""
+
+
+class RowBuffer(CacheLayerMixin):  # type: ignore[no-untyped-call]
+    """One layer's keys and values in a buffer with room to grow, instead of a new tensor each token."""
+
+    keys: Tensor
+    """(rows, heads, columns with room to grow, key size)."""
+    values: Tensor
+    """(rows, heads, columns with room to grow, value size)."""
+
+    def __init__(self, keys: Tensor, values: Tensor):
+        """Hold the first columns.
+
+        Args:
+            keys: (rows, heads, columns, key size); becomes part of the buffer.
+            values: (rows, heads, columns, value size).
+        """
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.keys, self.values = keys, values
+        self.used = keys.shape[2]
+        self.start = 0
+        self.is_initialized = True
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Do nothing: the prompts were there first."""
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Append columns and return all from ``start`` on, as views."""
+        end = self.used + key_states.shape[2]
+        if end > self.keys.shape[2]:
+            spare = end // 2 + SPARE_COLUMNS
+            self.keys, self.values = _widened(self.keys, spare), _widened(self.values, spare)
+        self.keys[:, :, self.used : end] = key_states
+        self.values[:, :, self.used : end] = value_states
+        self.used = end
+        return self.keys[:, :, self.start : end], self.values[:, :, self.start : end]
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Return how many columns a block of queries sees, and where they begin."""
+        return self.get_seq_length() + query_length, 0
+
+    def get_seq_length(self) -> int:
+        """Return the number of columns in sight."""
+        return self.used - self.start
+
+    def get_max_length(self) -> int:
+        """Return -1: there is no limit."""
+        return -1
+
+    def keep(self, count: int, holes: Tensor, movers: Tensor) -> None:
+        """Move rows ``movers`` into ``holes`` and forget all from ``count`` on."""
+        for buffer in (self.keys, self.values):
+            buffer[holes, :, self.start : self.used] = buffer[movers, :, self.start : self.used]
+        self.keys, self.values = self.keys[:count], self.values[:count]
+
+
+class DecodingRows:
+    """A batch of sequences that grow by blocks of tokens, and can leave.
+
+    Rows may change places when some leave: `leave` says how.
+    """
+
+    def __init__(self, model: PreTrainedModel, prompts: Sequence[tuple[int, ...]], *, prefill_tokens: int):
+        """Read the prompts, each different one once.
+
+        Args:
+            model: a causal language model with full attention.
+            prompts: one per row, none empty.
+            prefill_tokens: at most so many tokens, padding included, are read in one pass, but for a
+                prompt that is longer.
+        """
+        self._model = model
+        self._device = model.device
+        self._lengths = torch.tensor([len(prompt) for prompt in prompts], device=self._device)
+        width = max(map(len, prompts))
+        self._pads = [width - len(prompt) for prompt in prompts]
+        self._mask = torch.arange(width, device=self._device) >= torch.tensor(
+            self._pads, device=self._device
+        ).unsqueeze(1)
+        self._start = 0
+        self._masked = any(self._pads)
+        self._layers: list[RowBuffer] = []
+        self._prefill(prompts, width, prefill_tokens)
+
+    def _prefill(self, prompts: Sequence[tuple[int, ...]], width: int, budget: int) -> None:
+        rows_of: dict[tuple[int, ...], list[int]] = {}
+        for row, prompt in enumerate(prompts):
+            rows_of.setdefault(prompt, []).append(row)
+        logits: Tensor | None = None
+        for bucket in _buckets(sorted(rows_of, key=len), budget):
+            cache = DynamicCache()
+            last = self._read(bucket, cache)
+            sources = [k for k, prompt in enumerate(bucket) for _ in rows_of[prompt]]
+            targets = [row for prompt in bucket for row in rows_of[prompt]]
+            source, target = (torch.tensor(x, device=self._device) for x in (sources, targets))
+            states: list[tuple[Tensor, Tensor]] = [(keys, values) for keys, values, *_ in cache]
+            if logits is None:
+                logits = last.new_empty(len(prompts), last.shape[-1])
+                self._layers = [
+                    RowBuffer(_room(keys, len(prompts), width), _room(values, len(prompts), width))
+                    for keys, values in states
+                ]
+            logits[target] = last[source]
+            for layer, (keys, values) in zip(self._layers, states, strict=True):
+                columns = slice(width - keys.shape[2], width)
+                layer.keys[target, :, columns] = keys[source]
+                layer.values[target, :, columns] = values[source]
+        assert logits is not None
+        self.logits = logits
+        """(rows, vocabulary): of the token after each row's last."""
+        self._cache = Cache(layers=list(self._layers))
+
+    def _read(self, prompts: list[tuple[int, ...]], cache: DynamicCache) -> Tensor:
+        tokens, mask = _padded(prompts, self._device)
+        lengths = mask.sum(1, keepdim=True)
+        positions = (torch.arange(tokens.shape[1], device=self._device) - tokens.shape[1] + lengths).clamp(0)
+        padded = len(prompts[0]) < len(prompts[-1])
+        return self._forward(tokens, positions, mask if padded else None, cache)
+
+    def _forward(self, tokens: Tensor, positions: Tensor, mask: Tensor | None, cache: Cache) -> Tensor:
+        output = self._model(
+            input_ids=tokens,
+            position_ids=positions,
+            attention_mask=mask,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        logits: Tensor = output.logits[:, -1]
+        return logits
+
+    def feed(self, blocks: Sequence[Sequence[int]]) -> None:
+        """Append a block of tokens to each row, at least one, and compute `logits` anew."""
+        width = max(map(len, blocks))
+        if width == 1:
+            tokens = torch.tensor(blocks, device=self._device)
+            positions = self._lengths.unsqueeze(1)
+            new = torch.ones_like(tokens, dtype=torch.bool)
+            self._lengths = self._lengths + 1
+        else:
+            tokens, new = _padded(blocks, self._device)
+            positions = (self._lengths.unsqueeze(1) + new.cumsum(1) - 1).clamp(0)
+            self._lengths = self._lengths + new.sum(1)
+            self._masked |= min(map(len, blocks)) < width
+        self._mask = torch.cat([self._mask, new], dim=1)
+        mask = self._mask[:, self._start :] if self._masked else None
+        self.logits = self._forward(tokens, positions, mask, self._cache)
+
+    def leave(self, gone: Sequence[int]) -> list[tuple[int, int]]:
+        """Remove rows; the last ones take their places.
+
+        Args:
+            gone: rows, ascending; not all of them.
+
+        Returns:
+            The moves: (place, the row that now stands there). Rows beyond the new count are no more.
+        """
+        count = len(self._pads) - len(gone)
+        holes = [row for row in gone if row < count]
+        leaving = set(gone)
+        movers = [row for row in range(count, len(self._pads)) if row not in leaving]
+        hole, mover = (torch.tensor(x, dtype=torch.long, device=self._device) for x in (holes, movers))
+        for layer in self._layers:
+            layer.keep(count, hole, mover)
+        self._lengths[hole] = self._lengths[mover]
+        self._mask[hole] = self._mask[mover]
+        self._lengths, self._mask = self._lengths[:count], self._mask[:count]
+        for place, row in zip(holes, movers, strict=True):
+            self._pads[place] = self._pads[row]
+        del self._pads[count:]
+        self._start = min(self._pads)  # columns that only longer prompts had are out of sight
+        for layer in self._layers:
+            layer.start = self._start
+        return list(zip(holes, movers, strict=True))
+
+
+def _buckets(prompts: list[tuple[int, ...]], budget: int) -> Iterator[list[tuple[int, ...]]]:
+    """Cut prompts of ascending length where a pass would be too large or half of a row padding."""
+    bucket: list[tuple[int, ...]] = []
+    for prompt in prompts:
+        size = len(prompt)
+        if bucket and ((len(bucket) + 1) * size > budget or size > 2 * len(bucket[0])):
+            yield bucket
+            bucket = []
+        bucket.append(prompt)
+    yield bucket
+
+
+def _padded(blocks: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return tokens and mask, (n, longest), padded on the left."""
+    width = max(map(len, blocks))
+    tokens = torch.tensor([[*[PAD] * (width - len(block)), *block] for block in blocks], device=device)
+    counts = torch.tensor([len(block) for block in blocks], device=device)
+    return tokens, torch.arange(width, device=device) >= width - counts.unsqueeze(1)
+
+
+def _room(like: Tensor, rows: int, columns: int) -> Tensor:
+    """Make zeros for (rows, heads, columns, size): a masked column is multiplied by zero, so not by NaN."""
+    _, heads, _, size = like.shape
+    return like.new_zeros(rows, heads, columns, size)
+
+
+def _widened(buffer: Tensor, columns: int) -> Tensor:
+    return torch.cat([buffer, _room(buffer, len(buffer), columns)], dim=2)

@@ -1,0 +1,116 @@
+"""The records that engines take and give, and what an engine is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+from torch import Tensor
+
+from agentgym.training.choices import ActionTrie
+from agentgym.types import UsageError
+
+Finish: TypeAlias = Literal["stop", "length", "choice"]
+"""Why a response ended: at a stop id, at its limit, or because it spells an allowed action."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are drawn.
+
+    Nothing truncates the distribution: what a learner recomputes must be what was sampled from.
+
+    Example:
+        >>> Sampling(temperature=0.7, max_tokens=32, stop_ids=(2,)).greedy
+        False
+    """
+
+    temperature: float = 1.0
+    """Divides the logits. 0 takes the likeliest token and reports its log-probability at 1."""
+    max_tokens: int = 512
+    """Longest response of a free generation; a constrained one ends with its action."""
+    stop_ids: tuple[int, ...] = ()
+    """A free generation ends after any of these; it is part of the response."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be drawn from.
+
+        Raises:
+            UsageError: names the field.
+        """
+        if not (0 <= self.temperature < math.inf):
+            raise UsageError(f"temperature must be finite and at least 0, got {self.temperature}")
+        if self.max_tokens < 1:
+            raise UsageError(f"max_tokens must be at least 1, got {self.max_tokens}")
+
+    @property
+    def greedy(self) -> bool:
+        """Whether nothing is drawn."""
+        return self.temperature == 0
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """One prompt to be continued."""
+
+    prompt_ids: tuple[int, ...]
+    """At least one token."""
+    allowed: ActionTrie | None
+    """The actions one of which the response must spell; None for a free generation."""
+    sampling: Sampling
+    seed: int
+    """Decides all draws of this response, whatever it is batched with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One sampled response."""
+
+    ids: tuple[int, ...]
+    """The sampled tokens, the stop id included."""
+    logprobs: tuple[float, ...]
+    """Natural-log probability of each under the distribution it was drawn from."""
+    version: int
+    """Version of the weights."""
+    finish: Finish
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Anything that continues prompts with one causal language model."""
+
+    @property
+    def version(self) -> int:
+        """Version of the weights that the next generation is sampled from."""
+        ...
+
+    @property
+    def context_length(self) -> int:
+        """Most tokens that a prompt and its response may have together."""
+        ...
+
+    def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
+        """Continue every prompt.
+
+        Returns:
+            One generation per request, in order. Neither its tokens nor its log-probabilities depend
+            on the other requests, but for rounding.
+
+        Raises:
+            UsageError: a prompt leaves no room in the context for a response.
+        """
+        ...
+
+    def sync(self, state: Iterable[tuple[str, Tensor]], version: int) -> None:
+        """Take over weights.
+
+        Args:
+            state: every tensor of the model by name, in any order; one of several tied names suffices.
+            version: of these weights.
+
+        Raises:
+            UsageError: a tensor is unknown, missing or of another shape.
+        """
+        ...

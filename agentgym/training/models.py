@@ -1,0 +1,123 @@
+"""Models as directories: loading any causal language model that `transformers` knows, and saving one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging
+
+from agentgym.types import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTokenizer:
+    """A tokenizer of `transformers` as prompts, choices and policies use one: exact, and nothing added."""
+
+    tokenizer: PreTrainedTokenizerBase
+
+    def encode(self, text: str) -> list[int]:
+        """Return the token ids of a piece of text, without special tokens around it."""
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of token ids, special tokens and blanks as they are."""
+        return str(self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
+
+    def encode_chat(self, message: str) -> list[int]:
+        """Return the token ids of a chat of one user message, up to where the answer begins."""
+        chat = [{"role": "user", "content": message}]
+        text = self.tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+        return self.encode(str(text))
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModel:
+    """A model and the tokenizer it was made with."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+
+    @property
+    def chat(self) -> ChatTokenizer:
+        """The tokenizer as prompts, choices and policies use one."""
+        return ChatTokenizer(self.tokenizer)
+
+    @property
+    def stop_ids(self) -> tuple[int, ...]:
+        """Tokens after which a response is over, ascending: the tokenizer's and the model's own."""
+        listed = self.model.generation_config.eos_token_id
+        own = listed if isinstance(listed, list) else [listed]
+        return tuple(sorted({token for token in (*own, self.tokenizer.eos_token_id) if token is not None}))
+
+
+def load_model(
+    directory: str | Path, *, dtype: torch.dtype = torch.float32, device: str = "cpu"
+) -> LanguageModel:
+    """Load a model from a Hugging Face directory; nothing is downloaded and no code in it is run.
+
+    Args:
+        directory: holds ``config.json``, weights and a tokenizer with a chat template.
+        dtype: of the weights.
+        device: where they go.
+
+    Raises:
+        UsageError: there is no such directory, it is incomplete, or its tokenizer has no chat template
+            or more tokens than the model has embeddings.
+    """
+    path = Path(directory)
+    if not (path / "config.json").is_file():
+        problem = "holds no config.json" if path.is_dir() else "does not exist"
+        raise UsageError(f"the model directory {path} {problem}: give the path of a saved model")
+    try:
+        with _without_progress_bars():
+            tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
+            config = AutoConfig.from_pretrained(path, local_files_only=True)
+            model = AutoModelForCausalLM.from_pretrained(
+                path, config=config, dtype=dtype, local_files_only=True
+            )
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UsageError(f"cannot load a model from {path}: {reason}") from error
+    if tokenizer.chat_template is None:
+        raise UsageError(
+            f"the tokenizer in {path} has no chat template: use an instruction-tuned model, or put a "
+            "chat_template.jinja there"
+        )
+    rows = config.get_text_config().vocab_size
+    if len(tokenizer) > rows:
+        raise UsageError(
+            f"the tokenizer in {path} has {len(tokenizer)} tokens but the model only {rows} embeddings: "
+            "use the tokenizer the model was made with"
+        )
+    return LanguageModel(model.to(device=torch.device(device)), tokenizer)  # type: ignore[call-arg]
+
+
+def save_model(directory: str | Path, language_model: LanguageModel) -> None:
+    """Save a model as an ordinary Hugging Face directory, which `load_model` and others load."""
+    with _without_progress_bars():
+        language_model.model.save_pretrained(directory)
+    language_model.tokenizer.save_pretrained(directory)
+
+
+@contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    """Keep the bars of `transformers` off the terminal, which is not this layer's."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]

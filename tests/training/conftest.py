@@ -1,0 +1,33 @@
+import pytest
+import torch
+
+from agentgym.training.choices import ActionSpeller
+from agentgym.training.models import LanguageModel
+from agentgym.training.tiny import tiny_model, word_tokenizer
+
+TEXTS = (
+    "You stand in a kitchen. Around you, you see a shelf 1, a drawer 2 and a fridge.",
+    "Your task is to: put a clean cup on a shelf.",
+    "go to shelf, go to drawer, take cup from shelf, open fridge, look, wait",
+)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread():
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def language_model() -> LanguageModel:
+    """A tiny model whose weights are large enough for its distributions to be far from uniform."""
+    made = tiny_model("0.1m", word_tokenizer(TEXTS), context=128, seed=3)
+    with torch.no_grad():
+        for weight in made.model.parameters():
+            if weight.ndim == 2:
+                weight.mul_(4.0)
+    return made
+
+
+@pytest.fixture(scope="session")
+def speller(language_model: LanguageModel) -> ActionSpeller:
+    return ActionSpeller(language_model.chat, end=language_model.stop_ids[-1])

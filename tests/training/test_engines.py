@@ -1,0 +1,364 @@
+from itertools import product
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import MistralConfig, MistralForCausalLM
+
+from agentgym.training.choices import ROOT
+from agentgym.training.engines import Engine, GenerationRequest, Sampling
+from agentgym.training.engines.hf import HfEngine
+from agentgym.training.engines.sampling import sample, uniform
+from agentgym.training.tiny import tiny_model
+from agentgym.types import UsageError
+
+ACTIONS = ("go to shelf 1", "go to shelf 12", "go to drawer 2", "look", "open fridge 1", "go", "look around")
+
+
+@pytest.fixture
+def engine(language_model):
+    return HfEngine(language_model.model)
+
+
+@pytest.fixture(scope="module")
+def trie(speller):
+    return speller.trie(ACTIONS)
+
+
+def prompt(vocabulary, length, seed=0):
+    """Return random tokens."""
+    draws = torch.Generator().manual_seed(1000 * seed + length)
+    return tuple(torch.randint(vocabulary, (length,), generator=draws).tolist())
+
+
+def mixed_requests(language_model, speller, lengths, *, temperature=1.0):
+    """Return groups of three with one prompt each, by turns free, of two kinds of choices, and greedy."""
+    stops = (*language_model.stop_ids, *range(100, 140))  # likely enough to be met
+    kinds = [
+        (None, Sampling(temperature=temperature, max_tokens=9, stop_ids=stops)),
+        (speller.trie(ACTIONS), Sampling(temperature=temperature)),
+        (speller.trie(ACTIONS[2:]), Sampling(temperature=0.6)),
+        (None, Sampling(temperature=0.0, max_tokens=4)),
+    ]
+    size = len(language_model.tokenizer)
+    return [
+        GenerationRequest(prompt(size, length), *kinds[k % len(kinds)], seed=10 * k + member)
+        for k, length in enumerate(lengths)
+        for member in range(3)
+    ]
+
+
+def forward_logprobs(model, request, ids):
+    """Compute the response's log-probabilities by one plain pass without cache, padding or batch."""
+    temperature = request.sampling.temperature or 1.0
+    with torch.no_grad():
+        logits = model(torch.tensor([request.prompt_ids + ids])).logits[0].float() / temperature
+    rows = logits[len(request.prompt_ids) - 1 : -1]
+    if request.allowed is None:
+        return [row.log_softmax(-1)[token].item() for row, token in zip(rows, ids, strict=True)]
+    sets = request.allowed.allowed_along(ids)
+    return [
+        (row[token] - row[list(allowed)].logsumexp(0)).item()
+        for row, token, allowed in zip(rows, ids, sets, strict=True)
+    ]
+
+
+def close(one, other, tolerance=1e-4):
+    return len(one) == len(other) and all(abs(x - y) <= tolerance for x, y in zip(one, other, strict=True))
+
+
+def test_the_engine_is_an_engine(engine):
+    assert isinstance(engine, Engine)
+    assert engine.context_length == 128
+    assert engine.generate([]) == []
+
+
+@settings(max_examples=30)
+@given(
+    lengths=st.lists(st.integers(1, 90), min_size=1, max_size=8),
+    batch_tokens=st.sampled_from([1, 200, 700, 100_000]),
+)
+def test_log_probabilities_are_those_of_a_plain_forward_pass(language_model, speller, lengths, batch_tokens):
+    requests = mixed_requests(language_model, speller, lengths, temperature=1.3)
+    engine = HfEngine(language_model.model, batch_tokens=batch_tokens)
+    for request, generation in zip(requests, engine.generate(requests), strict=True):
+        expected = forward_logprobs(language_model.model, request, generation.ids)
+        assert close(generation.logprobs, expected)
+
+
+@settings(max_examples=30)
+@given(
+    lengths=st.lists(st.integers(1, 90), min_size=1, max_size=6),
+    batch_tokens=st.sampled_from([1, 200, 700, 100_000]),
+    order=st.randoms(use_true_random=False),
+)
+def test_a_response_does_not_depend_on_what_it_is_batched_with(
+    language_model, speller, lengths, batch_tokens, order
+):
+    requests = mixed_requests(language_model, speller, lengths)
+    alone = [HfEngine(language_model.model).generate([request])[0] for request in requests]
+    places = list(range(len(requests)))
+    order.shuffle(places)
+    together = HfEngine(language_model.model, batch_tokens=batch_tokens).generate(
+        [requests[k] for k in places]
+    )
+    for place, generation in zip(places, together, strict=True):
+        assert generation.ids == alone[place].ids
+        assert generation.finish == alone[place].finish
+        assert close(generation.logprobs, alone[place].logprobs, 1e-5)
+
+
+def test_greedy_responses_are_those_of_transformers(language_model, engine):
+    size = len(language_model.tokenizer)
+    for length in (3, 40):
+        ids = prompt(size, length)
+        sampling = Sampling(temperature=0.0, max_tokens=12)
+        (generation,) = engine.generate([GenerationRequest(ids, None, sampling, seed=0)])
+        inputs = torch.tensor([ids])
+        expected = language_model.model.generate(
+            input_ids=inputs,
+            attention_mask=torch.ones_like(inputs),
+            do_sample=False,
+            min_new_tokens=12,
+            max_new_tokens=12,
+            eos_token_id=None,
+        )
+        assert generation.ids == tuple(expected[0, length:].tolist())
+
+
+def test_a_group_s_prompt_is_read_once(language_model, engine):
+    read = []
+    hook = language_model.model.get_input_embeddings().register_forward_hook(
+        lambda module, inputs, output: read.append(inputs[0].numel())
+    )
+    ids = prompt(len(language_model.tokenizer), 50)
+    sampling = Sampling(max_tokens=3)
+    engine.generate([GenerationRequest(ids, None, sampling, seed=seed) for seed in range(8)])
+    hook.remove()
+    assert read == [50, 8, 8]
+
+
+def test_finished_rows_leave_the_batch(language_model, engine):
+    rows = []
+    hook = language_model.model.get_input_embeddings().register_forward_hook(
+        lambda module, inputs, output: rows.append(len(inputs[0]))
+    )
+    ids = [prompt(len(language_model.tokenizer), 20, seed) for seed in range(4)]
+    engine.generate(
+        [GenerationRequest(ids[k], None, Sampling(max_tokens=1 + 2 * k), seed=k) for k in range(4)]
+    )
+    hook.remove()
+    assert rows == [4, 3, 3, 2, 2, 1, 1]
+
+
+def test_tokens_without_an_alternative_need_no_pass(language_model, speller, engine):
+    passes = []
+    hook = language_model.model.register_forward_hook(lambda *_: passes.append(1))
+    ids = prompt(len(language_model.tokenizer), 20)
+    only = GenerationRequest(ids, speller.trie(("go to shelf 1",)), Sampling(), seed=0)
+    (generation,) = engine.generate([only])
+    assert passes == []
+    assert generation.ids == speller.spell("go to shelf 1")
+    assert set(generation.logprobs) == {0.0}
+    assert generation.finish == "choice"
+    two = GenerationRequest(ids, speller.trie(("go to shelf 1", "look")), Sampling(), seed=0)
+    engine.generate([two])
+    hook.remove()
+    assert passes == [1]
+
+
+def test_choices_are_admissible_and_their_probabilities_sum_to_one(language_model, engine, trie):
+    ids = prompt(len(language_model.tokenizer), 30)
+    seeds = range(600)
+    requests = [GenerationRequest(ids, trie, Sampling(temperature=3.0), seed=seed) for seed in seeds]
+    probability = {}
+    counts = dict.fromkeys(ACTIONS, 0)
+    for generation in engine.generate(requests):
+        action = trie.action(generation.ids)
+        counts[action] += 1
+        probability[action] = torch.tensor(generation.logprobs, dtype=torch.float64).sum().exp().item()
+    for action in set(ACTIONS) - set(probability):  # too unlikely to be drawn
+        walk = [said for said in walks(trie) if trie.action(said) == action]
+        probability[action] = sum(
+            torch.tensor(forward_logprobs(language_model.model, requests[0], said)).sum().exp().item()
+            for said in walk
+        )
+    assert sum(probability.values()) == pytest.approx(1.0, abs=1e-5)
+    expected = {action: len(seeds) * share for action, share in probability.items()}
+    common = [action for action in ACTIONS if expected[action] >= 5]
+    assert len(common) >= 3
+    statistic = sum((counts[action] - expected[action]) ** 2 / expected[action] for action in common)
+    assert statistic < 22.5  # p = 0.001 at 6 degrees
+
+
+def walks(trie, node=ROOT, said=()):
+    """Yield every response that the trie allows."""
+    if not trie.allowed(node):
+        yield said
+    for token in trie.allowed(node):
+        yield from walks(trie, trie.child(node, token), (*said, token))
+
+
+def test_responses_end_at_a_stop_id_or_at_their_limit(language_model, engine):
+    size = len(language_model.tokenizer)
+    stops = tuple(range(0, size, 4))
+    requests = [
+        GenerationRequest(prompt(size, 10), None, Sampling(max_tokens=6, stop_ids=stops), seed=seed)
+        for seed in range(40)
+    ]
+    generations = engine.generate(requests)
+    assert {generation.finish for generation in generations} == {"stop", "length"}
+    for generation in generations:
+        *before, last = generation.ids
+        assert not set(before) & set(stops)
+        assert (last in stops) == (generation.finish == "stop")
+        assert generation.finish == "stop" or len(generation.ids) == 6
+
+
+def test_the_context_is_a_limit(language_model, speller, engine):
+    size = len(language_model.tokenizer)
+    (generation,) = engine.generate([GenerationRequest(prompt(size, 125), None, Sampling(), seed=0)])
+    assert (len(generation.ids), generation.finish) == (3, "length")
+    full = GenerationRequest(prompt(size, 128), None, Sampling(), seed=0)
+    with pytest.raises(UsageError, match=r"leaves room for 0 of the 1 that its response needs"):
+        engine.generate([full])
+    choice = GenerationRequest(prompt(size, 127), speller.trie(ACTIONS), Sampling(), seed=0)
+    with pytest.raises(UsageError, match=r"context of 128: shorten the prompt"):
+        engine.generate([choice])
+    with pytest.raises(UsageError, match="has no tokens"):
+        engine.generate([GenerationRequest((), None, Sampling(), seed=0)])
+
+
+def test_sampling_leaves_the_model_and_the_generators_alone(language_model, engine):
+    model = language_model.model
+    before = torch.random.get_rng_state()
+    model.train()
+    request = GenerationRequest(
+        prompt(len(language_model.tokenizer), 9), None, Sampling(max_tokens=2), seed=0
+    )
+    (generation,) = engine.generate([request])
+    assert model.training
+    assert all(module.training for module in model.modules())
+    model.eval()
+    assert engine.generate([request]) == [generation]
+    assert torch.equal(torch.random.get_rng_state(), before)
+    model(torch.tensor([request.prompt_ids])).logits.sum().backward()
+    assert all(weight.grad is not None for weight in model.parameters())
+    model.zero_grad()
+
+
+def test_weights_and_their_version_are_taken_over(language_model):
+    old, new = (tiny_model("0.1m", language_model.tokenizer, context=128, seed=seed).model for seed in (1, 2))
+    engine = HfEngine(old, version=4)
+    request = GenerationRequest(
+        prompt(len(language_model.tokenizer), 9), None, Sampling(max_tokens=5), seed=0
+    )
+    (before,) = engine.generate([request])
+    assert before.version == engine.version == 4
+    engine.sync(new.named_parameters(), version=5)  # without lm_head, which is tied to the embedding
+    (after,) = engine.generate([request])
+    assert after.version == engine.version == 5
+    assert after.logprobs != before.logprobs
+    assert close(after.logprobs, forward_logprobs(new, request, after.ids))
+    assert all(weight.requires_grad and weight.is_leaf for weight in old.parameters())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda state: state.pop("model.norm.weight"),
+            r"1 tensors are missing, for example model\.norm\.weight",
+        ),
+        (lambda state: state.update(extra=torch.zeros(1)), "has no tensor 'extra'"),
+        (
+            lambda state: state.update({"model.norm.weight": torch.zeros(3)}),
+            r"model\.norm\.weight has shape \(64,\) in the engine's model, not \(3,\)",
+        ),
+    ],
+)
+def test_weights_of_another_model_are_refused(language_model, change, message):
+    model = tiny_model("0.1m", language_model.tokenizer).model
+    engine = HfEngine(model)
+    state = dict(model.state_dict())
+    change(state)
+    with pytest.raises(UsageError, match=message):
+        engine.sync(state.items(), version=1)
+    assert engine.version == 0
+
+
+def test_a_model_that_diverged_is_an_error(language_model):
+    model = tiny_model("0.1m", language_model.tokenizer).model
+    with torch.no_grad():
+        model.model.norm.weight[0] = torch.nan
+    with pytest.raises(UsageError, match="not numbers: go back to a checkpoint"):
+        HfEngine(model).generate([GenerationRequest((1, 2), None, Sampling(), seed=0)])
+
+
+def test_models_with_windows_are_refused():
+    config = MistralConfig(
+        vocab_size=32,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        sliding_window=8,
+    )
+    with pytest.raises(UsageError, match="choose one with full attention in every layer"):
+        HfEngine(MistralForCausalLM(config))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temperature": -0.1}, "temperature must be finite and at least 0"),
+        ({"temperature": float("nan")}, "temperature must be finite"),
+        ({"max_tokens": 0}, "max_tokens must be at least 1"),
+    ],
+)
+def test_impossible_sampling_is_refused(options, message):
+    with pytest.raises(UsageError, match=message):
+        Sampling(**options)
+
+
+def test_a_batch_holds_something(language_model):
+    with pytest.raises(UsageError, match="batch_tokens must be at least 1"):
+        HfEngine(language_model.model, batch_tokens=0)
+
+
+def test_draws_follow_the_distribution():
+    logits = torch.tensor([[0.0, 1.0, -torch.inf, 2.0, -50.0]])
+    n = 20_000
+    uniforms = torch.tensor([uniform(seed, 3) for seed in range(n)], dtype=torch.float64)
+    columns, logprobs = sample(logits.expand(n, -1), torch.full((n,), 2.0), uniforms)
+    shares = (logits / 2).softmax(-1)[0]
+    counts = columns.bincount(minlength=5)
+    assert counts[2] == counts[4] == 0
+    likely = [0, 1, 3]
+    assert sum((counts[k] - n * shares[k]) ** 2 / (n * shares[k]) for k in likely) < 13.9  # p = 0.001
+    assert torch.equal(logprobs, (logits / 2).log_softmax(-1)[0][columns])
+
+
+@pytest.mark.parametrize("number", [0.0, 0.5, 1 - 2**-53])
+def test_a_draw_at_an_edge_has_mass(number):
+    logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf]])
+    columns, logprobs = sample(logits, torch.ones(1), torch.tensor([number], dtype=torch.float64))
+    assert columns.item() == (1 if number < 0.5 else 3)
+    assert logprobs.item() == pytest.approx(-0.6931472)
+
+
+def test_greedy_takes_the_likeliest_and_reports_its_probability():
+    columns, logprobs = sample(
+        torch.tensor([[0.0, 1.0]]), torch.zeros(1), torch.zeros(1, dtype=torch.float64)
+    )
+    assert columns.item() == 1
+    assert logprobs.item() == pytest.approx(-0.3132617)
+
+
+def test_uniform_numbers_are_below_one_and_differ():
+    numbers = [uniform(seed, position) for seed, position in product(range(100), range(100))]
+    assert 0 <= min(numbers) < 0.001
+    assert 0.999 < max(numbers) < 1
+    assert len(set(numbers)) == len(numbers)

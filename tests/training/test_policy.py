@@ -1,0 +1,157 @@
+import gymnasium
+import pytest
+
+import agentgym  # noqa: F401 (registers the environments)
+from agentgym.agents.budget import PromptTooLongError
+from agentgym.rollout import RolloutWorker
+from agentgym.training.choices import ActionSpeller
+from agentgym.training.engines import Sampling
+from agentgym.training.engines.hf import HfEngine
+from agentgym.training.policy import LanguageModelPolicy
+from agentgym.training.tiny import environment_texts, tiny_model, word_tokenizer
+from agentgym.types import Policy, Request, UsageError
+
+ACTIONS = ("go to shelf 1", "look", "go")
+
+
+def request(observation="You stand in a kitchen.", *, actions=ACTIONS, turn=0, seed=7):
+    return Request(
+        episode=0,
+        task_id="t",
+        task_type="",
+        turn=turn,
+        observation=observation,
+        admissible_actions=actions,
+        state_hash="0" * 32,
+        seed=seed,
+    )
+
+
+@pytest.fixture
+def build(language_model, speller):
+    def build(**options):
+        """Make a policy; constrained, if nothing else is said."""
+        return LanguageModelPolicy(
+            HfEngine(language_model.model, version=3),
+            language_model.chat,
+            lambda asked: language_model.chat.encode_chat(asked.observation),
+            **{"sampling": Sampling(max_tokens=8)}
+            | ({} if "read" in options else {"speller": speller})
+            | options,
+        )
+
+    return build
+
+
+def test_a_constrained_policy_says_what_is_admissible(build, language_model, speller):
+    policy = build()
+    assert isinstance(policy, Policy)
+    asked = [request(seed=seed) for seed in range(30)]
+    completions = policy.act(asked)
+    assert {completion.action for completion in completions} <= set(ACTIONS)
+    assert len({completion.action for completion in completions}) > 1
+    for completion in completions:
+        assert completion.prompt_ids == tuple(language_model.chat.encode_chat("You stand in a kitchen."))
+        assert completion.response_ids[: len(speller.spell(completion.action))] == speller.spell(
+            completion.action
+        )
+        assert completion.text == language_model.chat.decode(completion.response_ids)
+        assert len(completion.logprobs) == len(completion.response_ids) == completion.completion_tokens
+        assert completion.prompt_tokens == len(completion.prompt_ids)
+        assert completion.version == 3
+        assert completion.seconds > 0
+        assert completion.error is None
+
+
+def test_an_answer_is_a_function_of_seed_and_turn(build):
+    policy = build()
+    asked = [request(seed=seed, turn=turn) for seed in range(6) for turn in range(6)]
+    together = policy.act(asked)
+    for question, completion in zip(asked, together, strict=True):
+        (alone,) = policy.act([question])
+        assert (alone.action, alone.response_ids) == (completion.action, completion.response_ids)
+    turns = {tuple(c.action for c in together[6 * seed : 6 * seed + 6]) for seed in range(6)}
+    assert len(turns) > 3
+
+
+def test_free_text_is_read_without_its_stop_token(build, language_model):
+    seen = []
+
+    def read(text, asked):
+        seen.append(text)
+        return f"{asked.turn}:{text[:3]}"
+
+    stops = tuple(range(0, len(language_model.tokenizer), 3))
+    policy = build(read=read, sampling=Sampling(max_tokens=5, stop_ids=stops))
+    completions = policy.act([request(seed=seed, turn=2) for seed in range(20)])
+    assert len(seen) == 20
+    for text, completion in zip(seen, completions, strict=True):
+        ids = completion.response_ids
+        stopped = ids[-1] in stops
+        assert completion.text == text == language_model.chat.decode(ids[:-1] if stopped else ids)
+        assert completion.action == f"2:{text[:3]}"
+        assert stopped or len(ids) == 5
+    assert len({len(completion.response_ids) for completion in completions}) > 1
+
+
+def test_where_nothing_is_admissible_nothing_is_said(build):
+    policy = build()
+    first, stuck, last = policy.act([request(), request(actions=()), request(seed=8)])
+    assert (stuck.action, stuck.response_ids, stuck.error) == ("", (), None)
+    assert first.action in ACTIONS
+    assert last.response_ids == policy.act([request(seed=8)])[0].response_ids
+    assert policy.act([request(actions=())])[0].action == ""
+
+
+def test_an_episode_that_outgrows_the_context_ends(build, language_model):
+    policy = build()
+    long = " ".join(["look"] * 120)
+    first, outgrown = policy.act([request(), request(long, turn=1)])
+    assert first.error is None
+    assert (outgrown.error, outgrown.action, outgrown.response_ids) == ("context_limit", "", ())
+    assert outgrown.prompt_tokens == len(language_model.chat.encode_chat(long))
+    with pytest.raises(UsageError, match="shorten the prompt"):
+        policy.act([request(long)])
+
+
+def test_an_episode_that_outgrows_the_prompt_s_budget_ends(language_model, speller):
+    def prompt(asked):
+        if asked.observation == "long":
+            raise PromptTooLongError("raise the budget")
+        return language_model.chat.encode(asked.observation)
+
+    policy = LanguageModelPolicy(
+        HfEngine(language_model.model), language_model.chat, prompt, sampling=Sampling(), speller=speller
+    )
+    outgrown, other = policy.act([request("long", turn=1), request()])
+    assert (outgrown.error, outgrown.action) == ("context_limit", "")
+    assert other.action in ACTIONS
+    with pytest.raises(PromptTooLongError):
+        policy.act([request("long")])
+
+
+def test_one_way_to_find_the_action_is_needed(build, speller):
+    for options in ({"read": None}, {"speller": speller, "read": lambda text, asked: text}):
+        with pytest.raises(UsageError, match="give either a speller"):
+            build(**options)
+
+
+@pytest.mark.parametrize("env_id", ["agentgym/Sokoban-v0", "agentgym/EZPoints-v0"])
+def test_a_tiny_model_plays_the_same_episodes_in_any_number_of_slots(env_id):
+    played = []
+    for slots in (2, 5):
+        envs = gymnasium.make_vec(env_id, num_envs=slots, autoreset_mode="Disabled", max_steps=6)
+        tiny = tiny_model("0.1m", word_tokenizer(environment_texts(envs, episodes=2, seed=0)))
+        policy = LanguageModelPolicy(
+            HfEngine(tiny.model),
+            tiny.chat,
+            lambda asked, chat=tiny.chat: chat.encode_chat(asked.observation),
+            sampling=Sampling(),
+            speller=ActionSpeller(tiny.chat, end=tiny.stop_ids[0]),
+        )
+        groups = RolloutWorker(envs, policy, env_id=env_id).collect(envs.tasks.ids[:2], group_size=3, seed=0)
+        steps = [step for group in groups for member in group.trajectories for step in member.steps]
+        assert all(step.action in step.admissible_actions for step in steps)
+        played.append([(step.state_hash, step.completion.response_ids) for step in steps])
+    assert played[0] == played[1]
+    assert len(played[0]) > 6
