@@ -9,7 +9,7 @@ RUN = $(VENV)/bin/python
 # What is not of the core: it needs the tools of the `dev` extra, or torch.
 NOT_CORE = tests/test_layers.py tests/test_packaging.py \
 	agentgym/algos/loss.py agentgym/algos/process.py docs/algorithms/losses.md \
-	tests/algos/test_loss.py tests/algos/test_process.py
+	tests/algos/test_loss.py tests/algos/test_process.py tests/algos/test_istar.py tests/algos/test_steppo.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -52,11 +52,14 @@ bench: $(VENV)/.installed-core ## run, verify and rank a suite: make bench SUITE
 	@$(VENV)/bin/agentgym bench benchmarks/suites/$(SUITE).toml --out benchmarks/results \
 		--verify --leaderboard benchmarks/LEADERBOARD.md
 
-speed: $(VENV)/.installed-bench ## measure speed side by side with gym-sokoban and SyncVectorEnv
+speed: $(VENV)/.installed-bench ## measure speed side by side with gym-sokoban, SyncVectorEnv, TextWorld and loops
 	@$(RUN) -m benchmarks.speed.sokoban
+	@$(RUN) -m benchmarks.speed.alfworld
+	@$(RUN) -m benchmarks.speed.algos
 
-parity: $(VENV)/.installed-bench ## compare Sokoban with gym-sokoban on 100,000 random steps
+parity: $(VENV)/.installed-bench ## compare Sokoban with gym-sokoban and ALFWorld with TextWorld; it may be stopped
 	@$(RUN) -m benchmarks.parity.sokoban
+	@$(RUN) -m benchmarks.parity.alfworld
 
 bank: $(VENV)/.installed-core ## generate Sokoban's level bank anew
 	@$(RUN) -m agentgym.envs.sokoban.bank
