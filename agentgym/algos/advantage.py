@@ -121,7 +121,7 @@ def relative(
     if std:
         squares = np.bincount(members, (values - mean[members]) ** 2, len(names))
         deviation = np.sqrt(squares / np.maximum(size - ddof, 1))
-        scale = np.where(deviation > 0, 1 / (deviation + eps), 0.0)
+        scale = np.divide(1.0, deviation + eps, out=np.zeros(len(names)), where=deviation > 0)
         result = result * scale[index]
     alone = (size <= 1)[index]
     return np.where(alone, (x / (1 + eps) if std else x) if singleton == "raw" else 0.0, result)

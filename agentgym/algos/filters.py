@@ -16,6 +16,10 @@ FilterOn: TypeAlias = Literal["return", "won"]
 """What must differ within a group: the episodes' returns (DAPO), or whether they succeeded (GraphGPO)."""
 
 
+SAME = 1e-9
+"""Returns that differ by no more were summed in another order."""
+
+
 def varied(batch: StepBatch, filter_on: FilterOn = "return") -> Bools:
     """Mark the groups that a group-relative method can learn from.
 
@@ -37,7 +41,7 @@ def varied(batch: StepBatch, filter_on: FilterOn = "return") -> Bools:
     names, index = np.unique(batch.group, return_inverse=True)
     one = np.zeros(len(names))
     one[index] = value
-    return np.bincount(index, value != one[index], len(names))[index] > 0
+    return np.bincount(index, np.abs(value - one[index]) > SAME, len(names))[index] > 0
 
 
 def select(batch: StepBatch, keep: Bools) -> StepBatch:
@@ -91,8 +95,8 @@ def dynamic_sampling(
 
 
 def _varies(group: Group, filter_on: FilterOn) -> bool:
-    members = group.trajectories
-    return len({t.episode_return if filter_on == "return" else float(t.won) for t in members}) > 1
+    values = [t.episode_return if filter_on == "return" else float(t.won) for t in group.trajectories]
+    return max(values, default=0.0) - min(values, default=0.0) > SAME
 
 
 def overlong_penalty(lengths: Ints, *, max_tokens: int, buffer: int, factor: float = 1.0) -> Floats:

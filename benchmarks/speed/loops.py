@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from agentgym.algos.batch import StepBatch
 
 EPS = 1e-6
@@ -98,6 +100,17 @@ def by_group(batch: StepBatch) -> dict[int, Column]:
 def grpo(batch: StepBatch) -> Column:
     """Standardised outcomes."""
     return compared(outcomes(batch), batch.group.tolist(), by_group(batch))
+
+
+def dapo(batch: StepBatch) -> Column:
+    """GRPO, where responses of more than 384 of 512 tokens pay."""
+    assert batch.tokens is not None
+    outcome = batch.outcome.tolist()
+    for rows in trajectories(batch):
+        price = sum(max(int(batch.tokens[row]) - 384, 0) / 128 for row in rows)
+        for row in rows:
+            outcome[row] -= price
+    return grpo(batch.with_columns(outcome=np.array(outcome)))
 
 
 def rloo(batch: StepBatch) -> Column:

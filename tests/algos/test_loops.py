@@ -30,6 +30,12 @@ def test_estimator_of_the_batch_alone(name, batch):
 
 
 @given(batches(), st.integers(0, 2**32 - 1))
+def test_dapo(batch, seed):
+    batch = batch.with_columns(tokens=np.random.default_rng(seed).integers(0, 600, size=len(batch)))
+    np.testing.assert_allclose(ALGORITHMS["dapo"].advantage(batch), loops.dapo(batch), atol=1e-8)
+
+
+@given(batches(), st.integers(0, 2**32 - 1))
 def test_ppo(batch, seed):
     values = np.random.default_rng(seed).normal(size=batch.tokens.sum())
     result = ALGORITHMS["ppo"].advantage(batch, values=values)

@@ -1,0 +1,168 @@
+"""Time of each advantage estimator beside loops: ``python -m benchmarks.speed.algos``.
+
+A batch is 16 groups of 8 episodes of 50 steps, and ten times as many groups; a step's response has about 30
+tokens. Both contestants compute the same numbers, which is checked first, in one process and one after the
+other in every round. Times are of the processor, so that what else the machine does counts little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from agentgym.algos.batch import Floats, StepBatch
+from agentgym.algos.table import ALGORITHMS
+from benchmarks.speed import loops
+from benchmarks.speed.report import machine
+
+GROUP_SIZE, STEPS, STATES, TOKENS = 8, 50, 60, (20, 40)
+SIZES = {16: 7, 160: 3}
+"""Number of groups -> rounds."""
+
+OUT = Path(__file__).with_name("algos.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One estimator on one batch, in milliseconds of processor time."""
+
+    algorithm: str
+    steps: int
+    arrays: float
+    arrays_quartiles: tuple[float, float]
+    loops: float
+    loops_quartiles: tuple[float, float]
+    ratio: float
+    """Median over rounds of loops by arrays."""
+
+
+def make_batch(groups: int) -> StepBatch:
+    """Draw episodes that wander about a few states of their group, some of them to success."""
+    rng = np.random.default_rng(0)
+    episodes = groups * GROUP_SIZE
+    group = np.repeat(np.arange(groups), GROUP_SIZE * STEPS)
+    moves = rng.integers(-2, 4, size=(episodes, STEPS))
+    moves[:, 0] = 0
+    walk = np.cumsum(np.concatenate([moves, moves[:, -1:]], axis=1), axis=1) % STATES
+    won = np.repeat(rng.random(episodes) < 0.4, STEPS)
+    last = np.tile(np.arange(STEPS) == STEPS - 1, episodes)
+    n = len(group)
+    return StepBatch(
+        group=group,
+        trajectory=np.repeat(np.arange(episodes), STEPS),
+        step=np.tile(np.arange(STEPS), episodes),
+        state=group * STATES + walk[:, :-1].ravel(),
+        next_state=group * STATES + walk[:, 1:].ravel(),
+        reward=10.0 * (won & last),
+        outcome=won.astype(np.float64),
+        won=won,
+        valid=rng.random(n) < 0.95,
+        terminated=won & last,
+        truncated=~won & last,
+        values=rng.normal(size=n),
+        next_values=rng.normal(size=n),
+        tokens=rng.integers(*TOKENS, size=n),
+    )
+
+
+def contestants(batch: StepBatch) -> dict[str, tuple[Callable[[], Floats], Callable[[], Floats]]]:
+    """Name -> the estimator, and the loops."""
+    assert batch.tokens is not None
+    rng = np.random.default_rng(1)
+    extra = {
+        "ppo": rng.normal(size=batch.tokens.sum()),
+        "istar": rng.normal(size=len(batch)),
+        "prime": rng.normal(size=batch.tokens.sum()),
+    }
+
+    def pair(name: str) -> tuple[Callable[[], Floats], Callable[[], Floats]]:
+        estimator, loop = ALGORITHMS[name].advantage, getattr(loops, name)
+        if name not in extra:
+            return lambda: estimator(batch), lambda: np.array(loop(batch))
+        column, listed = extra[name], extra[name].tolist()
+        if name == "ppo":
+            return lambda: estimator(batch, values=column), lambda: np.array(loop(batch, listed))
+        return lambda: estimator(batch, column), lambda: np.array(loop(batch, listed))
+
+    return {name: pair(name) for name in ALGORITHMS if hasattr(loops, name)}
+
+
+def milliseconds(function: Callable[[], object], seconds: float) -> float:
+    """Processor time of one call, averaged over calls that last about so long."""
+    calls, began = 0, time.process_time()
+    while (took := time.process_time() - began) < seconds or not calls:
+        function()
+        calls += 1
+    return 1000 * took / calls
+
+
+def measure(groups: int, rounds: int, seconds: float) -> list[Result]:
+    """Time all contestants on a batch of so many groups."""
+    batch = make_batch(groups)
+    results = []
+    for name, (estimator, loop) in contestants(batch).items():
+        if not np.abs(estimator() - loop()).max() < 1e-7:
+            raise RuntimeError(f"{name}: the estimator and its loops differ, so there is nothing to time")
+        times = np.array([(milliseconds(estimator, seconds), milliseconds(loop, 0.0)) for _ in range(rounds)])
+        low, middle, high = np.percentile(times, [25, 50, 75], axis=0)
+        ratio = float(np.median(times[:, 1] / times[:, 0]))
+        ours, theirs = (float(low[0]), float(high[0])), (float(low[1]), float(high[1]))
+        results.append(Result(name, len(batch), float(middle[0]), ours, float(middle[1]), theirs, ratio))
+        print(f"{name:24}{len(batch):8,} steps {middle[0]:9.2f} ms {middle[1]:11.1f} ms  x{ratio:.0f}")
+    return results
+
+
+def markdown(results: list[Result], about: dict[str, str]) -> str:
+    """Write the table."""
+    lines = [
+        "# Speed of the advantage estimators",
+        "",
+        f"`python -m benchmarks.speed.algos` on {about['cpu']}; python {about['python']}, "
+        f"numpy {about['numpy']}.",
+        "",
+        f"Groups of {GROUP_SIZE} episodes of {STEPS} steps, about {sum(TOKENS) // 2} response tokens a step "
+        "(read by PPO, REINFORCE++, PRIME). Processor",
+        "time in milliseconds, median and quartiles over rounds. The loops are `benchmarks/speed/loops.py`: "
+        "plain Python,",
+        "one pass for every sum. Both compute the same numbers, which is checked before the clock starts.",
+        "",
+        "| algorithm | steps | agentgym | quartiles | loops | quartiles | faster by |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for r in results:
+        (low, high), (least, most) = r.arrays_quartiles, r.loops_quartiles
+        lines.append(
+            f"| {ALGORITHMS[r.algorithm].title} | {r.steps:,} | {r.arrays:.2f} | {low:.2f} to {high:.2f} "
+            f"| {r.loops:,.0f} | {least:,.0f} to {most:,.0f} | {r.ratio:,.0f} |"
+        )
+    lines += ["", "Dr. GRPO and GSPO have GRPO's estimator; 3SPO's is that of one round of its rollouts."]
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure and write the results."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--out", type=Path, default=OUT, help="JSON to write; a table goes beside it as .md")
+    parser.add_argument("--seconds", type=float, default=0.2, help="time of an estimator in a round")
+    parser.add_argument("--groups", type=int, nargs="*", default=list(SIZES), help="sizes to measure")
+    options = parser.parse_args(arguments)
+    about = machine()
+    results = [
+        result
+        for groups in options.groups
+        for result in measure(groups, SIZES.get(groups, 3), options.seconds)
+    ]
+    options.out.write_text(
+        json.dumps({"machine": about, "results": [asdict(r) for r in results]}, indent=1) + "\n"
+    )
+    options.out.with_suffix(".md").write_text(markdown(results, about))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+import numpy as np
+import pytest
+from hypothesis import given
+
+from agentgym.algos import dapo, grpo
+from agentgym.algos.batch import StepBatch
+from tests.algos.episodes import batches
+
+
+@given(batches())
+def test_without_a_limit_on_length_it_is_grpo(batch):
+    np.testing.assert_array_equal(dapo.advantage(batch), grpo.advantage(batch))
+
+
+def test_long_responses_pay_in_their_steps_reward():
+    batch = StepBatch.of(
+        group=[0, 0, 0], trajectory=[0, 0, 1], state="ABA", reward=[0.0, 1.0, 1.0], tokens=[448, 512, 384]
+    )
+    shaped = dapo.shaped(batch, max_tokens=512, buffer=128)
+    assert shaped.reward.tolist() == [-0.5, 0.0, 1.0]
+    assert shaped.outcome.tolist() == [-0.5, -0.5, 1.0]
+    result = dapo.advantage(batch, max_tokens=512, buffer=128, eps=0.0)
+    np.testing.assert_allclose(result, [-(0.5**0.5), -(0.5**0.5), 0.5**0.5])
+
+
+def test_the_limit_needs_the_lengths():
+    batch = StepBatch.of(group=[0], trajectory=[0], state="A", reward=[0.0])
+    with pytest.raises(ValueError, match="tokens is missing"):
+        dapo.advantage(batch, max_tokens=512)
+
+
+def test_its_objective_clips_higher_and_averages_tokens():
+    assert (dapo.OBJECTIVE.clip_low, dapo.OBJECTIVE.clip_high) == (0.2, 0.28)
+    assert dapo.OBJECTIVE.aggregation == "token-mean"
+    assert dapo.OBJECTIVE.kl_coefficient == 0
