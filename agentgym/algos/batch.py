@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self, TypeAlias
 
@@ -75,13 +75,7 @@ class StepBatch:
         Raises:
             ValueError: names the column and what is wrong with it.
         """
-        n = len(self.group)
-        for field in fields(self):
-            column = getattr(self, field.name)
-            if column is not None and len(column) != n:
-                raise ValueError(
-                    f"{field.name} has {len(column)} rows, group has {n}: give one entry per step"
-                )
+        _check_lengths({field.name: getattr(self, field.name) for field in fields(self)})
         for name in (*_FLOATS, "values", "next_values"):
             column = getattr(self, name)
             if column is not None and not np.isfinite(column).all():
@@ -141,6 +135,7 @@ class StepBatch:
         missing = [name for name in ("group", "trajectory", "state", "reward") if name not in columns]
         if missing:
             raise ValueError(f"{missing[0]} is missing: give one entry per step")
+        _check_lengths(columns)
         n = len(columns["group"])
         states, following = _number_states(columns["state"], columns.get("next_state"))
         given: dict[str, Any] = {**columns, "state": states}
@@ -191,6 +186,13 @@ class StepBatch:
             actions=tuple(step.action for step in steps),
             **columns,
         )
+
+
+def _check_lengths(columns: Mapping[str, Any]) -> None:
+    n = len(columns["group"])
+    for name, column in columns.items():
+        if column is not None and len(column) != n:
+            raise ValueError(f"{name} has {len(column)} rows, group has {n}: give one entry per step")
 
 
 def _number_states(states: Any, following: Any) -> tuple[Ints, Ints | None]:
