@@ -41,6 +41,46 @@ class Status(NamedTuple):
     """In [0, 1]."""
 
 
+class GeneratorState(NamedTuple):
+    """Where a generator of Gymnasium's (PCG64) stands, as a value."""
+
+    state: int
+    inc: int
+    has_uint32: int
+    uinteger: int
+
+    @classmethod
+    def of(cls, generator: np.random.Generator | None) -> Self | None:
+        """Return where ``generator`` stands; None for none."""
+        if generator is None:
+            return None
+        parts = generator.bit_generator.state
+        return cls(parts["state"]["state"], parts["state"]["inc"], parts["has_uint32"], parts["uinteger"])
+
+
+def restored_generator(
+    snapshot: Snapshot, generator: np.random.Generator | None
+) -> np.random.Generator | None:
+    """Return a generator that stands where the snapshot's stood; None if it had none.
+
+    Args:
+        snapshot: of any environment.
+        generator: is set and returned where there is one, which is cheaper than a new one.
+    """
+    if snapshot.rng is None:
+        return None
+    if generator is None:
+        generator = np.random.Generator(np.random.PCG64(0))
+    state, inc, has_uint32, uinteger = snapshot.rng
+    generator.bit_generator.state = {
+        "bit_generator": "PCG64",
+        "state": {"state": state, "inc": inc},
+        "has_uint32": has_uint32,
+        "uinteger": uinteger,
+    }
+    return generator
+
+
 class AgentEnv(gymnasium.Env[ObsT, str]):
     """An environment for language agents: text in, text out, with state that can be held.
 
@@ -253,7 +293,7 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
     @final
     def snapshot(self) -> Snapshot:
         """Return everything that decides the episode's future."""
-        rng = None if self._np_random is None else self._np_random.bit_generator.state
+        rng = GeneratorState.of(self._np_random)
         return Snapshot(
             self.suite,
             self.state_schema,
@@ -338,11 +378,5 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
             )
 
     def _restore_rng(self, snapshot: Snapshot) -> None:
-        if snapshot.rng is None:
-            self._np_random = None
-            self._np_random_seed = None
-            return
-        if self._np_random is None:
-            self._np_random = np.random.Generator(np.random.PCG64(0))
-        self._np_random.bit_generator.state = snapshot.rng
-        self._np_random_seed = -1
+        self._np_random = restored_generator(snapshot, self._np_random)
+        self._np_random_seed = None if self._np_random is None else -1

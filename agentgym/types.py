@@ -48,8 +48,8 @@ class Snapshot:
     """The game ended by its own rules."""
     truncated: bool
     """The step limit was reached."""
-    rng: Mapping[str, Any] | None
-    """State of the bit generator; None when the environment has never drawn or been seeded."""
+    rng: tuple[int, int, int, int] | None
+    """An `agentgym.env.GeneratorState`; None when the environment has never drawn or been seeded."""
 
 
 @dataclass(frozen=True, slots=True)

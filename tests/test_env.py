@@ -235,3 +235,14 @@ def test_rendering():
 def test_signatures_are_gymnasium_s():
     assert list(inspect.signature(CorridorEnv.reset).parameters) == ["self", "seed", "options"]
     assert list(inspect.signature(CorridorEnv.step).parameters) == ["self", "action"]
+
+
+def test_a_snapshot_holds_the_generator_as_a_value():
+    env = CorridorEnv()
+    env.reset(seed=5)
+    env.np_random.integers(9, dtype="uint32")  # leaves half a word over
+    snapshot = env.snapshot()
+    drawn = env.np_random.integers(9, size=20, dtype="uint32").tolist()
+    assert len({snapshot.rng, env.snapshot().rng}) == 2
+    env.restore(snapshot)
+    assert env.np_random.integers(9, size=20, dtype="uint32").tolist() == drawn

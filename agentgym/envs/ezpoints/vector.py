@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
 
+from agentgym.env import GeneratorState, restored_generator
 from agentgym.envs.ezpoints.cards import pair_of
 from agentgym.envs.ezpoints.env import EZPointsEnv, title
 from agentgym.envs.ezpoints.picture import card_index, paint
@@ -103,7 +104,7 @@ class EZPointsVectorEnv(AgentVectorEnv):
             valid=bool(self._valid[slot]),
             terminated=bool(self._table.over[row]),
             truncated=bool(self._truncated[slot]),
-            rng=None if generator is None else generator.bit_generator.state,
+            rng=GeneratorState.of(generator),
         )
 
     def _restore_slot(self, slot: int, snapshot: Snapshot) -> tuple[Any, dict[str, Any]]:
@@ -113,7 +114,7 @@ class EZPointsVectorEnv(AgentVectorEnv):
         self._turn[slot] = snapshot.turn
         self._valid[slot] = snapshot.valid
         self._truncated[slot] = snapshot.truncated
-        self._generators[slot] = _generator(snapshot)
+        self._generators[slot] = restored_generator(snapshot, self._generators[slot])
         (observation,) = unbatch_observations(self._observe_slots([slot]), 1)
         (info,) = info_rows(self._infos([slot]), 1)
         return observation, info
@@ -157,11 +158,3 @@ class EZPointsVectorEnv(AgentVectorEnv):
             "score": score,
             "progress": score.copy(),
         }
-
-
-def _generator(snapshot: Snapshot) -> np.random.Generator | None:
-    if snapshot.rng is None:
-        return None
-    generator = np.random.Generator(np.random.PCG64(0))
-    generator.bit_generator.state = snapshot.rng
-    return generator

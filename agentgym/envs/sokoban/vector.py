@@ -10,6 +10,7 @@ import numpy.typing as npt
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
 
+from agentgym.env import GeneratorState, restored_generator
 from agentgym.envs.sokoban.arrays import BoardBatch, Ints
 from agentgym.envs.sokoban.deadlock import is_deadlocked
 from agentgym.envs.sokoban.env import REJECTED, SokobanEnv, State, VisualSokobanEnv
@@ -145,7 +146,7 @@ class SokobanVectorEnv(AgentVectorEnv):
             bool(self._valid[slot]),
             missing == 0,
             bool(self._truncated[slot]),
-            None if generator is None else generator.bit_generator.state,
+            GeneratorState.of(generator),
         )
 
     def _restore_slot(self, slot: int, snapshot: Snapshot) -> tuple[Any, dict[str, Any]]:
@@ -160,11 +161,7 @@ class SokobanVectorEnv(AgentVectorEnv):
         self._valid[slot] = snapshot.valid
         self._truncated[slot] = snapshot.truncated
         self._deadlocks[slot] = state.deadlock
-        generator = None
-        if snapshot.rng is not None:
-            generator = np.random.Generator(np.random.PCG64(0))
-            generator.bit_generator.state = snapshot.rng
-        self._generators[slot] = generator
+        self._generators[slot] = restored_generator(snapshot, self._generators[slot])
         self._refresh([slot])
         (observation,) = unbatch_observations(self._observe_slots([slot]), 1)
         (info,) = info_rows(self._infos(np.array([slot])), 1)
