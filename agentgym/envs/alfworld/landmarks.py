@@ -43,12 +43,10 @@ class Relaxation:
         """For each relaxed action, the task's actions that it stands for."""
         relaxed: dict[object, int] = {}
         for k, action in enumerate(task.actions):
-            gives = tuple(sorted(numbers[x] for x in action.gives if x in numbers))
             # where one comes from does not matter: one can always go
-            needs = (0,) if is_move(action) else tuple(sorted(numbers[x] for x in action.needs)) or (0,)
-            if is_move(action):
-                gives = (numbers[max(action.gives)],)
-            self._add(relaxed, needs, gives).append(k)
+            needs = () if is_move(action) else tuple(sorted(numbers[x] for x in action.needs))
+            gives = tuple(sorted(numbers[x] for x in action.gives if x in numbers))
+            self._add(relaxed, needs or (0,), gives).append(k)
         self._costs = [1] * len(self._needs)
         for goal in task.goals:
             self._add(relaxed, tuple(numbers[x] for x in goal) or (0,), (1,))
