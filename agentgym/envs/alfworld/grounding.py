@@ -128,7 +128,10 @@ class Relations:
 
     def __init__(self, facts: Iterable[Fact]):
         """Hold ``facts``."""
-        self.all: set[Fact] = set()
+        self.all: dict[Fact, Fact] = {}
+        """Every atom and itself: what keeps atoms keeps these, and no copies."""
+        self.forbidden: dict[Fact, Fact] = {}
+        """Atoms that operators forbid, likewise."""
         self._facts: dict[str, list[Fact]] = defaultdict(list)
         self._indexes: dict[str, dict[tuple[int, ...], dict[Any, list[Fact]]]] = defaultdict(dict)
         for fact in facts:
@@ -136,7 +139,7 @@ class Relations:
 
     def add(self, fact: Fact) -> None:
         """Add one atom to every index of its predicate."""
-        self.all.add(fact)
+        self.all[fact] = fact
         self._facts[fact[0]].append(fact)
         for positions, index in self._indexes[fact[0]].items():
             index[_key(fact, positions)].append(fact)
@@ -264,8 +267,9 @@ class _JoinWriter:
 
     def __init__(self, rule: _Rule, names: dict[str, str]):
         self.rule, self.names = rule, names
-        self.setup = ["    has = relations.all"]
+        self.setup = ["    has = relations.all", "    forbidden = relations.forbidden"]
         self.body: list[str] = []
+        self.found: dict[Literal, str] = {}
         self.bound: set[str] = set()
         self.depth = self.top
 
@@ -298,6 +302,7 @@ class _JoinWriter:
     def match(self, fact: str, literal: Literal) -> None:
         """Bind the arguments of ``literal`` from an atom, skipping it where they do not fit."""
         skip = self.skip
+        self.found[literal] = fact
         for position, argument in enumerate(literal.arguments, 1):
             if self.known(argument):
                 self.line(f"if {fact}[{position}] != {self.value(argument)}: {skip}")
@@ -317,13 +322,15 @@ class _JoinWriter:
         """Go through the atoms that fit what is bound."""
         where = tuple(i for i, a in enumerate(literal.arguments, 1) if self.known(a))
         if len(where) == len(literal.arguments):
-            self.line(f"if {self.atom(literal)} not in has: {self.skip}")
+            fact = self.found[literal] = f"g{len(self.found)}"
+            self.line(f"{fact} = has.get({self.atom(literal)})")
+            self.line(f"if {fact} is None: {self.skip}")
             return
         name = f"by_{len(self.setup)}"
         self.setup.append(f"    {name} = relations.index({literal.predicate!r}, {where!r})")
         keys = [self.value(literal.arguments[i - 1]) for i in where]
         key = keys[0] if len(keys) == 1 else f"({', '.join(keys)})" if keys else "()"
-        fact = f"f{self.depth}"
+        fact = self.found[literal] = f"f{self.depth}"
         self.line(f"for {fact} in {name}.get({key}, ()):", deeper=True)
         unmatched = [i for i in range(1, len(literal.arguments) + 1) if i not in where]
         for position in unmatched:
@@ -348,8 +355,9 @@ class _JoinWriter:
     def emit(self, changing: frozenset[str]) -> None:
         """Record the operator, and what it adds when it is new."""
         schema = self.rule.schema
-        needs = "".join(self.atom(x) + ", " for x in self.rule.fluent)
-        forbids = "".join(self.atom(x) + ", " for x in self.rule.negative if x.predicate in changing)
+        needs = "".join(self.found[x] + ", " for x in self.rule.fluent)
+        negative = (self.atom(x) for x in self.rule.negative if x.predicate in changing)
+        forbids = "".join(f"forbidden.setdefault({atom}, {atom}), " for atom in negative)
         objects = "".join(self.names[name] + ", " for name, _ in schema.parameters)
         self.line(f"key = ({schema.name!r}, ({objects}))")
         self.line(f"test = (({needs}), ({forbids}))")
