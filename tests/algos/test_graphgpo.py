@@ -195,6 +195,20 @@ def test_rewards_do_not_enter_the_graph(batch):
     assert np.array_equal(graphgpo.advantage(moved, episode_weight=0.0), a)
 
 
+def test_two_actions_to_one_state_are_two_edges():
+    def advantage(first, second):
+        batch = batch_of(
+            {"states": "SG", "won": True, "actions": "aa"},
+            {"states": "S", "final": "L", "won": False, "actions": first},
+            {"states": "S", "final": "L", "won": False, "actions": second},
+        )
+        return graphgpo.advantage(batch, edges="unique", std=False, episode_weight=0.0)
+
+    good, bad = 10 * 0.1**2, 10 * 0.1**4  # L is lost: 1 + the largest distance, 2
+    np.testing.assert_allclose(advantage("b", "b")[0], good - (good + bad) / 2, atol=1e-12)
+    np.testing.assert_allclose(advantage("b", "c")[0], good - (good + 2 * bad) / 3, atol=1e-12)
+
+
 def test_near_states_are_one_node():
     angles = np.array([0.0, 0.1, 0.2, 1.5])  # the second and third step act in nearly the same state
     batch = batch_of({"states": "AB", "won": True}, {"states": "CD", "won": False})

@@ -62,6 +62,13 @@ def test_a_step_leads_to_where_the_next_one_starts():
     assert target[3] not in {0, 1}
 
 
+def test_within_a_trajectory_the_next_text_is_where_a_step_leads():
+    batch = batch_of({"states": "AAB", "final": "A"})
+    source, target = match_edges(batch.with_columns(texts=("a room", "no such door", "a hall")), "text")
+    assert source.tolist() == [0, 1, 2]
+    assert target.tolist() == [1, 2, 0]
+
+
 def test_group_sizes():
     assert group_sizes(match_states(rooms())).tolist() == [2, 1, 2, 1]
 
