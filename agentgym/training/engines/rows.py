@@ -13,16 +13,16 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
-from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 PAD = 0
 """Fills what is masked; any token would do."""
 
 SPARE_COLUMNS = 64
-"""Columns made beyond those in use when a buffer is made or grows by half."""
+"""Columns that are made beyond those in use, with a quarter of these where a buffer has to grow."""
 
 
-class RowBuffer(CacheLayerMixin):  # type: ignore[no-untyped-call]
+class RowBuffer(DynamicLayer):  # type: ignore[no-untyped-call]
     """One layer's keys and values in a buffer with room to grow, instead of a new tensor each token."""
 
     keys: Tensor
@@ -30,21 +30,20 @@ class RowBuffer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     values: Tensor
     """(rows, heads, columns with room to grow, value size)."""
 
-    def __init__(self, keys: Tensor, values: Tensor):
-        """Hold the first columns.
+    def __init__(self, like: tuple[Tensor, Tensor], rows: int, used: int):
+        """Make a buffer of zeros.
 
         Args:
-            keys: (rows, heads, columns, key size); becomes part of the buffer.
-            values: (rows, heads, columns, value size).
+            like: keys and values of any batch, (n, heads, columns, size).
+            rows: how many.
+            used: how many columns are taken; they are to be filled in.
         """
         super().__init__()  # type: ignore[no-untyped-call]
-        self.keys, self.values = keys, values
-        self.used = keys.shape[2]
+        self.keys, self.values = (_room(states, rows, used + SPARE_COLUMNS) for states in like)
+        self.used = used
         self.start = 0
+        """First column in sight."""
         self.is_initialized = True
-
-    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Do nothing: the prompts were there first."""
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
@@ -52,7 +51,7 @@ class RowBuffer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         """Append columns and return all from ``start`` on, as views."""
         end = self.used + key_states.shape[2]
         if end > self.keys.shape[2]:
-            spare = end // 2 + SPARE_COLUMNS
+            spare = end // 4 + SPARE_COLUMNS
             self.keys, self.values = _widened(self.keys, spare), _widened(self.values, spare)
         self.keys[:, :, self.used : end] = key_states
         self.values[:, :, self.used : end] = value_states
@@ -66,10 +65,6 @@ class RowBuffer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     def get_seq_length(self) -> int:
         """Return the number of columns in sight."""
         return self.used - self.start
-
-    def get_max_length(self) -> int:
-        """Return -1: there is no limit."""
-        return -1
 
     def keep(self, count: int, holes: Tensor, movers: Tensor) -> None:
         """Move rows ``movers`` into ``holes`` and forget all from ``count`` on."""
@@ -120,10 +115,7 @@ class DecodingRows:
             states: list[tuple[Tensor, Tensor]] = [(keys, values) for keys, values, *_ in cache]
             if logits is None:
                 logits = last.new_empty(len(prompts), last.shape[-1])
-                self._layers = [
-                    RowBuffer(_room(keys, len(prompts), width), _room(values, len(prompts), width))
-                    for keys, values in states
-                ]
+                self._layers = [RowBuffer(like, len(prompts), width) for like in states]
             logits[target] = last[source]
             for layer, (keys, values) in zip(self._layers, states, strict=True):
                 columns = slice(width - keys.shape[2], width)

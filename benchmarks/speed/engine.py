@@ -1,0 +1,245 @@
+"""The engine's speed beside `generate` of transformers: ``python -m benchmarks.speed.engine``.
+
+Both sample from one tiny model with random weights, on prompts of the built-in ALFWorld, eight attempts at
+each, in one process and one thread. They take turns, round by round; a ratio compares them within a
+round, and processor time is counted, so that what else the machine does disturbs little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, cast
+
+import gymnasium
+import numpy as np
+import torch
+from torch import Tensor
+
+import agentgym  # noqa: F401 (registers the environments)
+from agentgym.training.choices import ROOT, ActionSpeller, ActionTrie
+from agentgym.training.engines import GenerationRequest, Sampling
+from agentgym.training.engines.hf import HfEngine
+from agentgym.training.models import LanguageModel
+from agentgym.training.tiny import environment_texts, tiny_model, word_tokenizer
+from agentgym.vector.core import AgentVectorEnv
+from benchmarks.speed.report import Row, machine
+
+GROUPS, MEMBERS = 8, 8
+TOKENS = 64
+MEAN_LENGTH = 16
+"""Of responses that end at a stop token: that many of the vocabulary stop."""
+
+Contest = Mapping[str, Callable[[int], int]]
+"""Contestants by name, the project's first; each plays a round and returns how much it produced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What both continue."""
+
+    tiny: LanguageModel
+    prompts: list[tuple[int, ...]]
+    """Each member's, group by group."""
+    tries: list[ActionTrie]
+    """Each member's admissible actions."""
+
+
+def work(size: str) -> Work:
+    """Make a model and prompts: what is seen first in eight tasks, and what can be done."""
+    envs = gymnasium.make_vec(
+        "agentgym/ALFWorld-v0", num_envs=GROUPS, autoreset_mode="Disabled", max_steps=10
+    )
+    texts = environment_texts(cast(AgentVectorEnv, envs), episodes=24, seed=0)
+    tiny = tiny_model(size, word_tokenizer(texts))
+    speller = ActionSpeller(tiny.chat, end=tiny.stop_ids[0])
+    observations, infos = envs.reset(seed=0)
+    prompts, tries = [], []
+    for observation, actions in zip(observations, infos["admissible_actions"], strict=True):
+        ids = tuple(tiny.chat.encode_chat("\n".join([observation, *actions])))
+        prompts += [ids] * MEMBERS
+        tries += [speller.trie(actions)] * MEMBERS
+    return Work(tiny, prompts, tries)
+
+
+# ---- this project ----------------------------------------------------------------------------
+
+
+def ours(todo: Work, sampling: Sampling, *, choose: bool, seed: int) -> int:
+    """Continue all prompts; return the number of tokens, or of actions."""
+    requests = [
+        GenerationRequest(prompt, trie if choose else None, sampling, seed=seed * 1000 + row)
+        for row, (prompt, trie) in enumerate(zip(todo.prompts, todo.tries, strict=True))
+    ]
+    generations = HfEngine(todo.tiny.model).generate(requests)
+    return len(generations) if choose else sum(len(generation.ids) for generation in generations)
+
+
+# ---- transformers ----------------------------------------------------------------------------
+
+
+def theirs(todo: Work, sampling: Sampling, *, choose: bool, logprobs: bool, seed: int) -> int:
+    """Do the same with `generate`: one padded batch, until its last row has ended."""
+    model: Any = todo.tiny.model
+    pad = model.config.pad_token_id
+    width = max(map(len, todo.prompts))
+    ids = torch.tensor([[*[pad] * (width - len(prompt)), *prompt] for prompt in todo.prompts])
+    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in todo.prompts])
+    torch.manual_seed(seed)
+    end = todo.tiny.stop_ids[0]
+    allowed = {"prefix_allowed_tokens_fn": partial(_allowed, todo.tries, width, end)} if choose else {}
+    output = model.generate(
+        input_ids=ids,
+        attention_mask=mask,
+        do_sample=True,
+        top_k=0,
+        max_new_tokens=sampling.max_tokens,
+        eos_token_id=list(sampling.stop_ids) or None,
+        output_scores=logprobs,
+        return_dict_in_generate=True,
+        **allowed,
+    )
+    if logprobs:
+        model.compute_transition_scores(output.sequences, output.scores, normalize_logits=True)
+    if choose:
+        return len(todo.prompts)
+    stops = torch.tensor(sampling.stop_ids, dtype=torch.long)
+    stopped: Tensor = torch.isin(output.sequences[:, width:], stops)
+    return int((stopped.cumsum(1) - stopped.long() == 0).sum())
+
+
+def _allowed(tries: Sequence[ActionTrie], width: int, end: int, row: int, ids: Tensor) -> list[int]:
+    """Return what may come next; a complete action is followed by the end of the response."""
+    trie, node = tries[row], ROOT
+    for token in ids[width:].tolist():
+        if not trie.allowed(node):
+            break
+        node = trie.child(node, token)
+    return list(trie.allowed(node)) or [end]
+
+
+# ---- what is compared ------------------------------------------------------------------------
+
+
+def contests(todo: Work) -> dict[str, tuple[str, Contest]]:
+    """Return everything that is measured in rounds, with its unit."""
+    vocabulary = len(todo.tiny.tokenizer)
+    full = Sampling(max_tokens=TOKENS)
+    ending = replace(full, stop_ids=tuple(range(0, vocabulary, MEAN_LENGTH)))
+    longest = max(trie.longest for trie in todo.tries)
+    choice = Sampling(max_tokens=longest + 1, stop_ids=todo.tiny.stop_ids)
+
+    def pair(sampling: Sampling, *, choose: bool) -> Contest:
+        return {
+            "agentgym": lambda seed: ours(todo, sampling, choose=choose, seed=seed),
+            "transformers": lambda seed: theirs(todo, sampling, choose=choose, logprobs=True, seed=seed),
+            "transformers, without log-probabilities": lambda seed: theirs(
+                todo, sampling, choose=choose, logprobs=False, seed=seed
+            ),
+        }
+
+    return {
+        f"{TOKENS} tokens each": ("tokens", pair(full, choose=False)),
+        f"responses that end, on average after {MEAN_LENGTH} tokens": ("tokens", pair(ending, choose=False)),
+        "one of the admissible actions each": ("actions", pair(choice, choose=True)),
+    }
+
+
+def measure(name: str, unit: str, contest: Contest, rounds: int) -> list[Row]:
+    """Let all contestants take turns."""
+    figures: dict[str, list[float]] = {contestant: [] for contestant in contest}
+    for round_ in range(rounds + 1):
+        for contestant, play in contest.items():
+            began = time.process_time()
+            amount = play(round_)
+            figures[contestant].append(amount / (time.process_time() - began))
+    rows = []
+    own = np.array(figures["agentgym"][1:])  # the first round warms up
+    for contestant, values in figures.items():
+        ratios = None if contestant == "agentgym" else own / np.array(values[1:])
+        rows.append(
+            Row(
+                name,
+                contestant,
+                f"{unit}/CPU-s",
+                float(np.median(values[1:])),
+                _quartiles(values[1:]),
+                None if ratios is None else float(np.median(ratios)),
+                None if ratios is None else _quartiles(ratios),
+            )
+        )
+    return rows
+
+
+def _quartiles(values: Any) -> tuple[float, float]:
+    low, high = np.quantile(values, [0.25, 0.75])
+    return float(low), float(high)
+
+
+def markdown(rows: list[Row], about: Mapping[str, Any], command: str) -> str:
+    """Write the table."""
+    lines = [
+        "# Speed of the engine",
+        "",
+        f"`{command}` on {about['cpu']}; python {about['python']}, torch {about['torch']}, "
+        f"transformers {about['transformers']}.",
+        "",
+        f"A tiny model of {about['weights']:,} weights and {about['vocabulary']:,} tokens; {GROUPS} prompts "
+        f"of {about['shortest_prompt']} to {about['longest_prompt']} tokens, {MEMBERS} responses to each.",
+        "Median and quartiles over rounds; a ratio compares contestants within a round.",
+        "",
+        "| what is sampled | contestant | median | quartiles | agentgym is faster by |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        ratio = ""
+        if row.ratio is not None and row.ratio_quartiles is not None:
+            ratio = "{:.2f} ({:.2f} to {:.2f})".format(row.ratio, *row.ratio_quartiles)
+        low, high = row.quartiles
+        figure = f"{row.median:,.0f} {row.unit} | {low:,.0f} to {high:,.0f}"
+        lines.append(f"| {row.discipline} | {row.contestant} | {figure} | {ratio} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Measure, and write a record and a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--size", default="0.8m", help="of the tiny model")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    todo = work(options.size)
+    rows = [
+        row
+        for name, (unit, contest) in contests(todo).items()
+        for row in measure(name, unit, contest, options.rounds)
+    ]
+    lengths = sorted(map(len, todo.prompts))
+    about = {
+        **machine(),
+        "torch": version("torch"),
+        "transformers": version("transformers"),
+        "weights": sum(weight.numel() for weight in todo.tiny.model.parameters()),
+        "vocabulary": len(todo.tiny.tokenizer),
+        "shortest_prompt": lengths[0],
+        "longest_prompt": lengths[-1],
+    }
+    command = f"python -m benchmarks.speed.engine --rounds {options.rounds} --size {options.size}"
+    record = {"command": command, "machine": about, "rows": [asdict(row) for row in rows]}
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "engine.json").write_text(json.dumps(record, indent=2) + "\n")
+    text = markdown(rows, about, command)
+    (options.out / "engine.md").write_text(text)
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
