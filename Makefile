@@ -8,7 +8,7 @@ SUITE ?= quick
 RUN = $(VENV)/bin/python
 # What is not of the core: it needs the tools of the `dev` extra, or torch.
 NOT_CORE = tests/test_layers.py tests/test_packaging.py \
-	agentgym/algos/loss.py agentgym/algos/process.py docs/algorithms/losses.md \
+	agentgym/algos/loss.py agentgym/algos/process.py agentgym/training docs/algorithms/losses.md tests/training \
 	tests/algos/test_loss.py tests/algos/test_process.py tests/algos/test_istar.py tests/algos/test_steppo.py
 
 .DEFAULT_GOAL := help
@@ -52,10 +52,11 @@ bench: $(VENV)/.installed-core ## run, verify and rank a suite: make bench SUITE
 	@$(VENV)/bin/agentgym bench benchmarks/suites/$(SUITE).toml --out benchmarks/results \
 		--verify --leaderboard benchmarks/LEADERBOARD.md
 
-speed: $(VENV)/.installed-bench ## measure speed side by side with gym-sokoban, SyncVectorEnv, TextWorld and loops
+speed: $(VENV)/.installed-bench $(VENV)/.installed-train ## measure speed side by side with other projects
 	@$(RUN) -m benchmarks.speed.sokoban
 	@$(RUN) -m benchmarks.speed.alfworld
 	@$(RUN) -m benchmarks.speed.algos
+	@$(RUN) -m benchmarks.speed.engine
 
 parity: $(VENV)/.installed-bench ## compare Sokoban with gym-sokoban and ALFWorld with TextWorld; it may be stopped
 	@$(RUN) -m benchmarks.parity.sokoban
