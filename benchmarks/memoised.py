@@ -2,7 +2,8 @@
 
 TextWorld parses each template and each query anew for every admissible command of every step, and
 translates a game's PDDL twice per load and twice per reset, once of them for a planner that nothing here
-asks. Inside `memoised` each text is parsed and each game is translated once. What it plays is unchanged;
+asks. Inside `memoised` each text is parsed and each game is translated once; inside `hurried`, moreover,
+names are not copied deeply for each word of a sentence. What it plays is unchanged:
 `benchmarks.parity.alfworld` proves that on a sample each time it runs.
 """
 
@@ -19,6 +20,20 @@ GAMES_KEPT = 4
 _texts: dict[tuple[str, str], Any] = {}
 _queries: dict[str, Any] = {}
 _games: dict[tuple[str, str], Any] = {}
+
+
+@contextmanager
+def hurried() -> Iterator[None]:
+    """Do as `memoised`, and copy no more of a sentence's context than is written to."""
+    from textworld.envs.pddl import textgen
+
+    original = textgen.copy_context
+    textgen.copy_context = _copy_dictionaries
+    try:
+        with memoised():
+            yield
+    finally:
+        textgen.copy_context = original
 
 
 @contextmanager
@@ -48,6 +63,12 @@ def memoised() -> Iterator[None]:
 def forget_games() -> None:
     """Forget the games translated so far: the next one is loaded as if it were the first."""
     _games.clear()
+
+
+def _copy_dictionaries(context: dict[str, Any]) -> dict[str, Any]:
+    """Copy a context down to the objects that its dictionaries name, which nothing writes to."""
+    own = {"variables": dict(context["variables"]), "mapping": dict(context["mapping"])}
+    return {key: own.get(key, value) for key, value in context.items()}
 
 
 def _remember_texts(parse: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,8 +4,8 @@ Every game is played in TextWorld and in `ALFWorldEnv` side by side, in random, 
 and adversarial walks, and compared in every state: observation, admissible commands, all facts, won,
 score. Games speak their own dialect or the current one, and some start in an odd state.
 
-TextWorld runs with its parsing remembered (`benchmarks.memoised`); each run first proves on a sample
-that this changes nothing. Results are kept game by game, so that a run may be stopped and taken up
+TextWorld runs with its parsing remembered (`benchmarks.memoised`); each run proves on a sample that this
+changes nothing. Results are kept game by game, so that a run may be stopped and taken up
 again; they are forgotten when the engine changes.
 """
 
@@ -34,7 +34,7 @@ from agentgym.envs.alfworld.source import load_game
 from agentgym.envs.alfworld.textworld import TextWorldEngine
 from agentgym.tasks import ListTaskSet, Task
 from agentgym.types import MissingDataError
-from benchmarks.memoised import memoised
+from benchmarks.memoised import hurried
 from benchmarks.parity.alfworld_walks import WALKS, Scout, harder
 
 SPLITS = (
@@ -187,7 +187,7 @@ class Comparison:
             text = harder(text, rng)
         result = Result(unit, task.source_id, task.id)
         pair = Pair(self._env, self._engine, result, text)
-        with memoised():
+        with hurried():
             for kind in WALKS:
                 pair.walk(kind, rng, self._seen)
             if prove:
