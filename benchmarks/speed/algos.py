@@ -139,7 +139,7 @@ def markdown(results: list[Result], about: dict[str, str]) -> str:
         (low, high), (least, most) = r.arrays_quartiles, r.loops_quartiles
         lines.append(
             f"| {ALGORITHMS[r.algorithm].title} | {r.steps:,} | {r.arrays:.2f} | {low:.2f} to {high:.2f} "
-            f"| {r.loops:,.0f} | {least:,.0f} to {most:,.0f} | {r.ratio:,.0f} |"
+            f"| {r.loops:,.1f} | {least:,.1f} to {most:,.1f} | {r.ratio:,.0f} |"
         )
     lines += ["", "Dr. GRPO and GSPO have GRPO's estimator; 3SPO's is that of one round of its rollouts."]
     return "\n".join(lines) + "\n"

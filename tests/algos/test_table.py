@@ -1,3 +1,4 @@
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -100,6 +101,15 @@ def test_the_core_tests_leave_torch_out():
     }
     assert {f"agentgym/algos/{module}.py" for module in NEED_TORCH} <= users
     assert users - listed == set()
+
+
+@pytest.mark.parametrize("page", ["docs/algorithms/index.md", "README.md"])
+def test_the_table_on_the_pages_is_up_to_date(page):
+    """`python docs/algorithm_table.py` writes it."""
+    spec = importlib.util.spec_from_file_location("algorithm_table", ROOT / "docs" / "algorithm_table.py")
+    writer = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(writer)
+    assert writer.updated(ROOT / page) == (ROOT / page).read_text(encoding="utf-8")
 
 
 def test_records_are_frozen():

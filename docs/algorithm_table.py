@@ -1,0 +1,84 @@
+"""Write the table of algorithms into the pages that show it: ``python docs/algorithm_table.py``."""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import tokenize
+from pathlib import Path
+
+from agentgym.algos.table import ALGORITHMS, Algorithm
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = (ROOT / "docs" / "algorithms" / "index.md", ROOT / "README.md")
+BEGIN, END = "<!-- algorithms -->\n", "<!-- end of algorithms -->\n"
+
+BLANK = (
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+)
+
+
+def code_lines(source: str) -> int:
+    """Count the lines of code: no blank lines, comments or docstrings.
+
+    Example:
+        >>> code_lines('''def f():
+        ...     "Say one."
+        ...
+        ...     return (1  # the number
+        ...     )''')
+        3
+    """
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in BLANK:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            lines.difference_update(range(node.lineno, (node.end_lineno or 0) + 1))
+    return len(lines)
+
+
+def needs(algorithm: Algorithm) -> str:
+    """Say what an algorithm asks of a run, besides groups of episodes and a critic."""
+    wanted = {
+        "state ids": algorithm.states,
+        "snapshots": algorithm.snapshot,
+        "reward model": algorithm.reward_model,
+        "reference": algorithm.reference,
+    }
+    return ", ".join(name for name, needed in wanted.items() if needed) or "nothing more"
+
+
+def table(page: Path) -> str:
+    """Return the table, with links as they are written on the page."""
+    lines = ["| algorithm | credit | critic | needs | lines of code |", "|---|---|---|---|---|"]
+    for algorithm in ALGORITHMS.values():
+        link = os.path.relpath(ROOT / "docs" / "algorithms" / f"{algorithm.page}.md", page.parent)
+        source = ROOT / "agentgym" / "algos" / f"{algorithm.page}.py"
+        size = code_lines(source.read_text(encoding="utf-8"))
+        critic = f"per {algorithm.critic}" if algorithm.critic else "no"
+        lines.append(
+            f"| [{algorithm.title}]({link}) | {algorithm.credit} | {critic} | {needs(algorithm)} | {size} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def updated(page: Path) -> str:
+    """Return the page's text with the table as it should be."""
+    text = page.read_text(encoding="utf-8")
+    if BEGIN not in text:
+        return text
+    before, _, rest = text.partition(BEGIN)
+    return before + BEGIN + "\n" + table(page) + "\n" + END + rest.partition(END)[2]
+
+
+if __name__ == "__main__":
+    for path in PAGES:
+        path.write_text(updated(path), encoding="utf-8")
