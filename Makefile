@@ -14,7 +14,7 @@ NOT_CORE = tests/test_layers.py tests/test_packaging.py \
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-core core-tests lint format type check bench speed parity bank leaderboard docs clean
+.PHONY: help install test test-all test-core core-tests lint format type check bench speed parity bank leaderboard docs pictures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -70,6 +70,9 @@ leaderboard: $(VENV)/.installed-core ## rank the runs under benchmarks/results
 
 docs: $(VENV)/.installed-dev ## run the examples in README.md, docs/ and the docstrings
 	@$(RUN) -m pytest README.md docs agentgym
+
+pictures: $(VENV)/.installed-core ## draw the pictures of README.md and the pages anew
+	@$(RUN) docs/pictures.py
 
 clean: ## remove virtual environments, builds and caches
 	rm -rf $(VENV) .venv-core-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
