@@ -114,9 +114,8 @@ class ALFWorldEnv(AgentEnv[str]):
             current_logic()  # raises where it is missing, before any game is played
         if engine == "textworld":
             TextWorldEngine()
-        self.engine = engine
+        self.engine, self.dialect = engine, dialect
         self.augmented = observation == "augmented"
-        self.dialect: Dialect = dialect
         self.show_help = show_help
         types = check_types(task_types)
         if dataset == "builtin":
@@ -134,23 +133,27 @@ class ALFWorldEnv(AgentEnv[str]):
     def _load(self, task: Task) -> None:
         self._scene: Scene = load_scene(task.content, self.dialect)
         self._game = self._scene.game
-        self._bits = self._game.initial
+        self._stand(self._game.initial)
         self._text = self._scene.intro
         self._place = START
         self._moved: tuple[str, ...] = ()
         self._commands: tuple[str, ...] = ()
         if self.engine == "textworld":
             text = read_game(task.content, self.dialect)
-            self._real = TextWorldEngine()
+            self._real = self._real or TextWorldEngine()
             self._text = self._real.start(text.domain, text.grammar, text.problem)
+
+    def _stand(self, bits: int) -> None:
+        self._bits = bits
+        self._choices = self._game.choices(bits)
 
     def _apply(self, action: str) -> Outcome:
         command = action.strip()
-        operation = self._game.choices(self._bits).operations.get(command)
+        operation = self._choices.operations.get(command)
         if operation is None or (command == HELP and not self.show_help):
             return Outcome(0.0, valid=False)
         place, moved = trace(command, self._scene.hands(self._bits))
-        self._bits = self._game.apply(self._bits, operation)
+        self._stand(self._game.apply(self._bits, operation))
         if self._real is None:
             self._text = self._game.feedback(operation, self._bits)
         else:
@@ -173,7 +176,7 @@ class ALFWorldEnv(AgentEnv[str]):
         return f"{line} Moved items: {', '.join(self._moved)}." if self._moved else line
 
     def _admissible(self) -> tuple[str, ...]:
-        commands = self._game.choices(self._bits).commands if self._real is None else self._real.commands
+        commands = self._choices.commands if self._real is None else self._real.commands
         if self.show_help or HELP not in commands:
             return commands
         return tuple(command for command in commands if command != HELP)
@@ -192,7 +195,8 @@ class ALFWorldEnv(AgentEnv[str]):
         return State(self._bits, self._text, self._place, self._moved, self._commands)
 
     def _set_state(self, state: State) -> None:
-        self._bits, self._text, self._place, self._moved, self._commands = state
+        bits, self._text, self._place, self._moved, self._commands = state
+        self._stand(bits)
         if self._real is not None:
             self._real.restart()
             for command in self._commands:
