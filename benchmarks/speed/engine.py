@@ -10,15 +10,14 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
 import gymnasium
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,15 +28,13 @@ from agentgym.training.engines.hf import HfEngine
 from agentgym.training.models import LanguageModel
 from agentgym.training.tiny import environment_texts, tiny_model, word_tokenizer
 from agentgym.vector.core import AgentVectorEnv
-from benchmarks.speed.report import Row, machine
+from benchmarks.speed.report import Texts, machine, markdown
+from benchmarks.speed.rounds import Discipline, Run, measure
 
 GROUPS, MEMBERS = 8, 8
 TOKENS = 64
 MEAN_LENGTH = 16
 """Of responses that end at a stop token: that many of the vocabulary stop."""
-
-Contest = Mapping[str, Callable[[int], int]]
-"""Contestants by name, the project's first; each plays a round and returns how much it produced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,90 +124,67 @@ def _allowed(tries: Sequence[ActionTrie], width: int, end: int, row: int, ids: T
 # ---- what is compared ------------------------------------------------------------------------
 
 
-def contests(todo: Work) -> dict[str, tuple[str, Contest]]:
-    """Return everything that is measured in rounds, with its unit."""
-    vocabulary = len(todo.tiny.tokenizer)
+def timed(once: Callable[[int], int]) -> Run:
+    """Make a run of ``once``, which takes a seed and returns how much it produced; counts processor time."""
+    seeds = count()
+
+    def run(seconds: float) -> float:
+        done = 0
+        began = time.process_time()
+        while (took := time.process_time() - began) < seconds:
+            done += once(next(seeds))
+        return done / took
+
+    return run
+
+
+def disciplines(todo: Work) -> list[Discipline]:
+    """Return everything that is measured in rounds."""
     full = Sampling(max_tokens=TOKENS)
-    ending = replace(full, stop_ids=tuple(range(0, vocabulary, MEAN_LENGTH)))
+    ending = replace(full, stop_ids=tuple(range(0, len(todo.tiny.tokenizer), MEAN_LENGTH)))
     longest = max(trie.longest for trie in todo.tries)
     choice = Sampling(max_tokens=longest + 1, stop_ids=todo.tiny.stop_ids)
 
-    def pair(sampling: Sampling, *, choose: bool) -> Contest:
-        return {
-            "agentgym": lambda seed: ours(todo, sampling, choose=choose, seed=seed),
-            "transformers": lambda seed: theirs(todo, sampling, choose=choose, logprobs=True, seed=seed),
-            "transformers, without log-probabilities": lambda seed: theirs(
-                todo, sampling, choose=choose, logprobs=False, seed=seed
-            ),
-        }
-
-    return {
-        f"{TOKENS} tokens each": ("tokens", pair(full, choose=False)),
-        f"responses that end, on average after {MEAN_LENGTH} tokens": ("tokens", pair(ending, choose=False)),
-        "one of the admissible actions each": ("actions", pair(choice, choose=True)),
-    }
-
-
-def measure(name: str, unit: str, contest: Contest, rounds: int) -> list[Row]:
-    """Let all contestants take turns."""
-    figures: dict[str, list[float]] = {contestant: [] for contestant in contest}
-    for round_ in range(rounds + 1):
-        for contestant, play in contest.items():
-            began = time.process_time()
-            amount = play(round_)
-            figures[contestant].append(amount / (time.process_time() - began))
-    rows = []
-    own = np.array(figures["agentgym"][1:])  # the first round warms up
-    for contestant, values in figures.items():
-        ratios = None if contestant == "agentgym" else own / np.array(values[1:])
-        rows.append(
-            Row(
-                name,
-                contestant,
-                f"{unit}/CPU-s",
-                float(np.median(values[1:])),
-                _quartiles(values[1:]),
-                None if ratios is None else float(np.median(ratios)),
-                None if ratios is None else _quartiles(ratios),
+    def discipline(name: str, unit: str, sampling: Sampling, choose: bool) -> Discipline:
+        def peer(logprobs: bool) -> Callable[[], Run]:
+            return lambda: timed(
+                lambda seed: theirs(todo, sampling, choose=choose, logprobs=logprobs, seed=seed)
             )
-        )
-    return rows
 
+        contestants = {
+            "agentgym": lambda: timed(lambda seed: ours(todo, sampling, choose=choose, seed=seed)),
+            "transformers": peer(logprobs=True),
+            "transformers, without log-probabilities": peer(logprobs=False),
+        }
+        return Discipline(name, unit, contestants)
 
-def _quartiles(values: Any) -> tuple[float, float]:
-    low, high = np.quantile(values, [0.25, 0.75])
-    return float(low), float(high)
-
-
-def markdown(rows: list[Row], about: Mapping[str, Any], command: str) -> str:
-    """Write the table."""
-    lines = [
-        "# Speed of the engine",
-        "",
-        f"`{command}` on {about['cpu']}; python {about['python']}, torch {about['torch']}, "
-        f"transformers {about['transformers']}.",
-        "",
-        f"A tiny model of {about['weights']:,} weights and {about['vocabulary']:,} tokens; {GROUPS} prompts "
-        f"of {about['shortest_prompt']} to {about['longest_prompt']} tokens, {MEMBERS} responses to each.",
-        "Median and quartiles over rounds; a ratio compares contestants within a round.",
-        "",
-        "| what is sampled | contestant | median | quartiles | agentgym is faster by |",
-        "|---|---|---|---|---|",
+    return [
+        discipline(f"{TOKENS} tokens each", "tokens/CPU-s", full, False),
+        discipline(f"{MEAN_LENGTH} tokens on average, up to {TOKENS}", "tokens/CPU-s", ending, False),
+        discipline("one of the admissible actions each", "actions/CPU-s", choice, True),
     ]
-    for row in rows:
-        ratio = ""
-        if row.ratio is not None and row.ratio_quartiles is not None:
-            ratio = "{:.2f} ({:.2f} to {:.2f})".format(row.ratio, *row.ratio_quartiles)
-        low, high = row.quartiles
-        figure = f"{row.median:,.0f} {row.unit} | {low:,.0f} to {high:,.0f}"
-        lines.append(f"| {row.discipline} | {row.contestant} | {figure} | {ratio} |")
-    return "\n".join(lines) + "\n"
+
+
+def texts(todo: Work) -> Texts:
+    """Say what was measured."""
+    lengths = sorted(map(len, todo.prompts))
+    weights = sum(weight.numel() for weight in todo.tiny.model.parameters())
+    return Texts(
+        title="Speed of the engine",
+        setting=f"A tiny model of {weights:,} weights and {len(todo.tiny.tokenizer):,} tokens; {GROUPS} "
+        f"prompts of built-in ALFWorld, {lengths[0]} to {lengths[-1]} tokens long, {MEMBERS} responses to "
+        "each.\nProcessor time of one thread.",
+        notes="transformers is `generate` over the padded batch, with `prefix_allowed_tokens_fn` where "
+        "actions are chosen.\nThe engine reads a group's prompt once, drops finished rows, and passes over "
+        "tokens without an alternative.",
+    )
 
 
 def main() -> int:
     """Measure, and write a record and a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each contestant in a round")
     parser.add_argument("--size", default="0.8m", help="of the tiny model")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent)
     options = parser.parse_args()
@@ -218,24 +192,18 @@ def main() -> int:
     todo = work(options.size)
     rows = [
         row
-        for name, (unit, contest) in contests(todo).items()
-        for row in measure(name, unit, contest, options.rounds)
+        for discipline in disciplines(todo)
+        for row in measure(discipline, options.rounds, options.seconds)
     ]
-    lengths = sorted(map(len, todo.prompts))
-    about = {
-        **machine(),
-        "torch": version("torch"),
-        "transformers": version("transformers"),
-        "weights": sum(weight.numel() for weight in todo.tiny.model.parameters()),
-        "vocabulary": len(todo.tiny.tokenizer),
-        "shortest_prompt": lengths[0],
-        "longest_prompt": lengths[-1],
-    }
-    command = f"python -m benchmarks.speed.engine --rounds {options.rounds} --size {options.size}"
+    about = machine("torch", "transformers")
+    command = (
+        f"python -m benchmarks.speed.engine --rounds {options.rounds} --seconds {options.seconds:g} "
+        f"--size {options.size}"
+    )
     record = {"command": command, "machine": about, "rows": [asdict(row) for row in rows]}
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "engine.json").write_text(json.dumps(record, indent=2) + "\n")
-    text = markdown(rows, about, command)
+    text = markdown(rows, {}, about, command, texts(todo))
     (options.out / "engine.md").write_text(text)
     print(text)
     return 0

@@ -52,7 +52,7 @@ def machine(*peers: str) -> dict[str, str]:
 def markdown(
     rows: list[Row], memory: dict[str, float], about: dict[str, str], command: str, texts: Texts
 ) -> str:
-    """Write the tables."""
+    """Write the tables; none of memory where there is nothing to say about it."""
     versions = ", ".join(f"{name} {about[name]}" for name in about if name not in ("cpu", "system"))
     lines = [
         f"# {texts.title}",
@@ -73,12 +73,7 @@ def markdown(
             ratio = f"{row.ratio:,.3g} ({least:,.3g} to {most:,.3g})"
         figure = f"{row.median:,.0f} {row.unit} | {low:,.0f} to {high:,.0f}"
         lines.append(f"| {row.discipline} | {row.contestant} | {figure} | {ratio} |")
-    lines += [
-        "",
-        f"| {texts.memory} | bytes |",
-        "|---|---|",
-        *(f"| {name} | {size:,.0f} |" for name, size in memory.items()),
-        "",
-        texts.notes,
-    ]
-    return "\n".join(lines) + "\n"
+    if memory:
+        sizes = [f"| {name} | {size:,.0f} |" for name, size in memory.items()]
+        lines += ["", f"| {texts.memory} | bytes |", "|---|---|", *sizes]
+    return "\n".join([*lines, "", texts.notes]) + "\n"

@@ -38,7 +38,7 @@ def mixed_requests(language_model, speller, lengths, *, temperature=1.0):
     kinds = [
         (None, Sampling(temperature=temperature, max_tokens=9, stop_ids=stops)),
         (speller.trie(ACTIONS), Sampling(temperature=temperature)),
-        (speller.trie(ACTIONS[2:]), Sampling(temperature=0.6)),
+        (speller.trie(ACTIONS[2:4]), Sampling(temperature=0.6)),
         (None, Sampling(temperature=0.0, max_tokens=4)),
     ]
     size = len(language_model.tokenizer)
@@ -107,6 +107,29 @@ def test_a_response_does_not_depend_on_what_it_is_batched_with(
         assert generation.ids == alone[place].ids
         assert generation.finish == alone[place].finish
         assert close(generation.logprobs, alone[place].logprobs, 1e-5)
+
+
+def test_long_responses_outgrow_the_buffers(language_model, speller, engine):
+    size = len(language_model.tokenizer)
+    requests = [
+        GenerationRequest(prompt(size, length), None, Sampling(max_tokens=128 - length - 3 * k), seed=k)
+        for k, length in enumerate((4, 11, 4, 30))
+    ]
+    requests.append(GenerationRequest(prompt(size, 8), speller.trie(ACTIONS), Sampling(), seed=9))
+    for request, generation in zip(requests, engine.generate(requests), strict=True):
+        assert request.allowed is not None or len(generation.ids) == request.sampling.max_tokens
+        expected = forward_logprobs(language_model.model, request, generation.ids)
+        assert close(generation.logprobs, expected)
+
+
+def test_choices_of_equal_lengths_need_no_padding(language_model, speller, engine):
+    size = len(language_model.tokenizer)
+    choice = speller.trie(("go to shelf 1", "go to drawer 2", "take cup from", "open fridge 2 now"))
+    requests = [GenerationRequest(prompt(size, 20, k), choice, Sampling(), seed=k) for k in range(12)]
+    generations = engine.generate(requests)
+    assert len({generation.ids for generation in generations}) > 2
+    for request, generation in zip(requests, generations, strict=True):
+        assert close(generation.logprobs, forward_logprobs(language_model.model, request, generation.ids))
 
 
 def test_greedy_responses_are_those_of_transformers(language_model, engine):
