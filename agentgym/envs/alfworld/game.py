@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from sys import intern
 from typing import NamedTuple, TypeAlias
 
 from agentgym.envs.alfworld.conditions import ConditionCompiler
@@ -155,7 +156,8 @@ class Game:
     def operation(self, schema: str, objects: tuple[str, ...], tests: Sequence[Test]) -> Operation | None:
         """Compile an operator; None where it can never apply, or changes nothing."""
         text = self._compiler.compile(self.grammar.actions[schema].template, self._bind(schema, objects))
-        return self._operations.compile(write(text, self.initial), schema, objects, tests)
+        # rooms have much the same commands: one string does for all games
+        return self._operations.compile(intern(write(text, self.initial)), schema, objects, tests)
 
     # ---- compilation -------------------------------------------------------------------------
 
@@ -187,6 +189,9 @@ class Game:
     def _compile_place(self, at: int) -> _Place:
         operators = [*self._operators.get(at, ()), *(self._operators.get(0, ()) if at else ())]
         operations = tuple(o for operator in operators if (o := self.operation(*operator)) is not None)
+        same: dict[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]] = {}
+        for operation in operations:  # many have the same tests, and a large room has thousands
+            operation.tests = same.setdefault(operation.tests, operation.tests)
         looked_at = union(bits for operation in operations for bits, _ in operation.tests)
         return _Place(operations, looked_at & ~self._selector, {})
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from sys import intern
 from typing import TypeAlias
 
 from agentgym.envs.alfworld.grammar import (
@@ -320,4 +321,6 @@ def _sequence(parts: list[Text]) -> Text:
                 merged.append(piece)
     if not merged:
         return ""
+    # names come again in every game: one string does for all
+    merged = [intern(piece) if isinstance(piece, str) else piece for piece in merged]
     return merged[0] if len(merged) == 1 else Joined(tuple(merged))

@@ -32,6 +32,10 @@ class Vocabulary:
             predicate: the predicate's name; ``not_`` before one that changes means its recorded negation.
             bound: for each argument the object it must be, or None.
         """
+        if predicate.startswith("not_") and predicate not in self._atoms:
+            truth, width = self._planes.truth, self._planes.width
+            positive = [fact for fact, _ in self.candidates(predicate[4:], bound) if fact in truth]
+            return [((predicate, *fact[1:]), truth[fact] << width) for fact in positive]
         where = tuple(i for i, value in enumerate(bound, 1) if value is not None)
         index = self._indexes.get((predicate, where))
         if index is None:
@@ -62,11 +66,6 @@ class Vocabulary:
         return self.names[name]
 
     def _of(self, predicate: str) -> list[tuple[Fact, int]]:
-        if predicate.startswith("not_") and predicate not in self._atoms:
-            planes = self._planes
-            positive = [fact for fact in planes.truth if fact[0] == predicate[4:]]
-            negated = [((predicate, *f[1:]), planes.truth[f] << planes.width) for f in positive]
-            self._atoms[predicate] = negated
         facts = self._atoms.get(predicate, [])
         if predicate not in self._sorted:
             facts.sort()
