@@ -1,0 +1,194 @@
+"""Log-probabilities of response tokens, without ever holding the logits of all of them.
+
+The model's body reads a whole pack; its head reads only the positions that predict a response token, a
+chunk at a time, and what it computed there is computed again for the gradient. So memory is bounded by a
+chunk and not by the number of tokens, however large the vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from agentgym.algos.batch import Floats
+from agentgym.algos.loss import entropy
+from agentgym.training.packing import Pack, StepRow, pack_rows
+from agentgym.types import UsageError
+
+CHUNK_LOGITS = 1 << 22
+"""Most logits that are computed at once: 16 MiB in float32, several times over while differentiating.
+
+More pays on accelerators only.
+"""
+
+
+def response_log_probs(
+    model: PreTrainedModel, pack: Pack, *, temperature: float = 1.0, chunk_logits: int = CHUNK_LOGITS
+) -> tuple[Tensor, Tensor]:
+    """Return what a model makes of the response tokens of a pack.
+
+    Args:
+        model: as `check_model` accepts.
+        pack: on the model's device.
+        temperature: that responses were sampled at; 0 is taken for 1, as engines report it.
+        chunk_logits: most logits that are computed at once, but at least one token's.
+
+    Returns:
+        (R,) log-probabilities and (R,) entropies in nats, in the pack's order, both differentiable. Where
+        responses are constrained choices both are of the distribution over the allowed tokens.
+    """
+    head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
+    states = hidden_states(model.base_model, pack)[pack.predictors]
+    log_probs, entropies = _ChunkedHead.apply(  # type: ignore[no-untyped-call]
+        states, head.weight, head.bias, pack.targets, pack.choices, temperature or 1.0, chunk_logits
+    )
+    return log_probs, entropies
+
+
+def hidden_states(body: torch.nn.Module, pack: Pack) -> Tensor:
+    """Return (S, d) the last hidden states of a model's body, the part below its head."""
+    mask = pack.attention_mask(next(body.parameters()).dtype)
+    output = body(
+        input_ids=pack.input_ids[None],
+        position_ids=pack.position_ids[None],
+        attention_mask=mask[None, None],
+        use_cache=False,
+    )
+    states: Tensor = output.last_hidden_state[0]
+    return states
+
+
+def all_log_probs(
+    model: PreTrainedModel, rows: Sequence[StepRow], *, token_budget: int, temperature: float = 1.0
+) -> Floats:
+    """Return (T,) the log-probabilities of all response tokens, in the rows' order; without a gradient.
+
+    Args:
+        model: as `check_model` accepts.
+        rows: any number.
+        token_budget: most tokens that the model reads at once.
+        temperature: that responses were sampled at.
+    """
+    result = np.zeros(sum(len(row.response_ids) for row in rows))
+    with torch.inference_mode():
+        for pack in pack_rows(rows, token_budget=token_budget, device=model.device):
+            log_probs, _ = response_log_probs(model, pack, temperature=temperature)
+            result[pack.tokens] = log_probs.double().cpu().numpy()
+    return result
+
+
+def check_model(model: PreTrainedModel) -> None:
+    """Refuse a model that packing, or a head apart from the body, would change.
+
+    Raises:
+        UsageError: its layers do not all attend to the whole context, it does not compute attention with
+            SDPA, or its logits are not simply its head's.
+    """
+    config = model.config.get_text_config()
+    kind = model.config.model_type
+    if any(layer != "full_attention" for layer in getattr(config, "layer_types", None) or ()):
+        raise UsageError(
+            f"the model of type {kind!r} has layers that do not attend to the whole context: choose one "
+            "with full attention in every layer"
+        )
+    if config._attn_implementation != "sdpa":
+        raise UsageError(
+            f"the model of type {kind!r} computes attention with {config._attn_implementation!r}: load it "
+            'with attn_implementation="sdpa"'
+        )
+    probe = StepRow((0, 1), (2, 3, 1))
+    (pack,) = pack_rows([probe, probe], token_budget=8, device=model.device)
+    with torch.inference_mode():
+        logits = model(input_ids=pack.input_ids[None, :4], use_cache=False).logits[0, 1:]
+        expected, _ = _statistics(logits, pack.targets[:3], None, 1.0)
+        packed, _ = response_log_probs(model, pack)
+    exact = model.dtype in (torch.float32, torch.float64)
+    if not torch.allclose(packed, expected.repeat(2), rtol=0, atol=1e-4 if exact else 0.1):
+        raise UsageError(
+            f"the model of type {kind!r} does more than apply its output embedding to its last hidden "
+            "states: choose a model without scaled or capped logits"
+        )
+
+
+class _ChunkedHead(torch.autograd.Function):
+    """The head, temperature and softmax, forward and backward a chunk of tokens at a time."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        choices: Tensor | None,
+        temperature: float,
+        chunk_logits: int,
+    ) -> tuple[Tensor, Tensor]:
+        """Compute (R,) log-probabilities and entropies of (R, d) hidden states."""
+        ctx.set_materialize_grads(False)  # an entropy that nobody minimises costs nothing
+        ctx.save_for_backward(states, weight, bias, targets, choices)
+        ctx.temperature = temperature
+        ctx.chunk = max(chunk_logits // len(weight), 1)
+        dtype = torch.promote_types(states.dtype, torch.float32)
+        log_probs = states.new_empty(len(states), dtype=dtype)  # a list of parts would fragment the heap
+        entropies = torch.empty_like(log_probs)
+        for chunk in _chunks(len(states), ctx.chunk):
+            log_probs[chunk], entropies[chunk] = _statistics(
+                torch.nn.functional.linear(states[chunk], weight, bias),
+                targets[chunk],
+                None if choices is None else choices[chunk],
+                temperature,
+            )
+        return log_probs, entropies
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        """Compute each chunk's logits again, their gradient, and add up what it does to the weights."""
+        states, weight, bias, targets, choices = ctx.saved_tensors
+        wants_states, wants_weight, wants_bias = ctx.needs_input_grad[:3]
+        of_states = torch.zeros_like(states) if wants_states else None
+        of_weight = torch.zeros_like(weight) if wants_weight else None
+        of_bias = torch.zeros_like(bias) if wants_bias else None
+        for chunk in _chunks(len(states), ctx.chunk):
+            logits = torch.nn.functional.linear(states[chunk], weight, bias).requires_grad_()
+            with torch.enable_grad():
+                outputs = _statistics(
+                    logits, targets[chunk], None if choices is None else choices[chunk], ctx.temperature
+                )
+            wanted = [
+                (output, gradient[chunk])
+                for output, gradient in zip(outputs, gradients, strict=True)
+                if gradient is not None
+            ]
+            heads, seeds = zip(*wanted, strict=True)
+            (of_logits,) = torch.autograd.grad(heads, logits, seeds)
+            if of_states is not None:
+                of_states[chunk] = of_logits @ weight
+            if of_weight is not None:
+                of_weight.addmm_(of_logits.T, states[chunk])
+            if of_bias is not None:
+                of_bias += of_logits.sum(0)
+        return of_states, of_weight, of_bias, None, None, None, None
+
+
+def _statistics(
+    logits: Tensor, targets: Tensor, choices: Tensor | None, temperature: float
+) -> tuple[Tensor, Tensor]:
+    """Return (R,) log-probabilities of the targets and (R,) entropies, from (R, vocabulary) logits.
+
+    With choices a log-probability is ``logit - logsumexp(logits[allowed])``.
+    """
+    if choices is not None:
+        logits = logits.gather(1, choices.clamp(min=0)).masked_fill(choices < 0, -torch.inf)
+        targets = (choices == targets[:, None]).int().argmax(1)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
+    return logits.log_softmax(-1).gather(1, targets[:, None])[:, 0], entropy(logits)
+
+
+def _chunks(count: int, size: int) -> list[slice]:
+    return [slice(begin, begin + size) for begin in range(0, count, size)]
