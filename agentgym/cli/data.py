@@ -46,7 +46,9 @@ def add_to(commands: Commands[Parser]) -> None:
         example="agentgym data import boxoban ~/boxoban-levels",
     )
     importer.add_argument("name", metavar="NAME", help="a data set")
-    importer.add_argument("path", type=Path, metavar="PATH", help="folder with a copy of the upstream data")
+    importer.add_argument(
+        "path", type=Path, metavar="PATH", help="a copy of the upstream data: a folder, or an archive"
+    )
     verify = add_command(
         actions,
         "verify",

@@ -21,7 +21,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from agentgym.cli.slots import open_slots
     from agentgym.data.catalogue import DATA_SOURCES
-    from agentgym.data.directory import data_directory
+    from agentgym.data.importing import is_present
     from agentgym.registration import ENVIRONMENTS
 
     table = Table("environment", "data set", "splits (tasks)", "steps", "actions", box=None, pad_edge=False)
@@ -37,8 +37,9 @@ def run(arguments: argparse.Namespace) -> int:
             if source.folder != game.suite:
                 continue
             for name, splits in source.sets.items():
-                present = (data_directory() / source.folder / name).is_dir()
-                note = "" if present else f" [missing: agentgym data import {source.name} PATH]"
+                note = (
+                    "" if is_present(source, name) else f" [missing: agentgym data import {source.name} PATH]"
+                )
                 table.add_row("", f"{source.name}/{name}", (", ".join(splits) or "no splits") + note)
     open_console().print(table, markup=False)
     return 0

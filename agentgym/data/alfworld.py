@@ -94,14 +94,15 @@ def open_games(dataset: str, split: str) -> GameStore:
     """Return the games of a split, imported into the cache when they are used first.
 
     Args:
-        dataset: ``"official"``, the published games in the data directory; or the path of a store, an
-            archive, a game, or a folder of any of these.
+        dataset: ``"official"`` (or ``"alfworld/official"``), the published games in the data directory;
+            or the path of a store, an archive, a game, or a folder of any of these.
         split: of a data set that has splits; one without is taken whole.
 
     Raises:
         MissingDataError: nothing is there.
         UsageError: the data set has other splits only.
     """
+    dataset = official_or_path(dataset)
     root = data_directory() / DATA_SOURCES["alfworld"].folder if dataset == OFFICIAL else _path(dataset)
     if root.suffix == SUFFIX:
         return open_store(root)
@@ -118,6 +119,11 @@ def open_games(dataset: str, split: str) -> GameStore:
     if not path.exists():
         _import(files, split, path)
     return open_store(path)
+
+
+def official_or_path(dataset: str) -> str:
+    """Return ``"official"`` for either of its names; anything else as it is."""
+    return OFFICIAL if dataset == f"alfworld/{OFFICIAL}" else dataset
 
 
 def _path(dataset: str) -> Path:

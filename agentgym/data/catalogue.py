@@ -20,7 +20,9 @@ class DataSource:
     """Where a copy can be had."""
     licence: str
     sets: Mapping[str, tuple[str, ...]]
-    """Its parts, sub-folders of ``folder``, and the splits each is divided into, if any."""
+    """The data sets it gives an environment, ``NAME/SET``, and the splits each is divided into, if any."""
+    expected: str
+    """What a copy of it holds, in words."""
 
 
 DATA_SOURCES: Mapping[str, DataSource] = {
@@ -33,6 +35,7 @@ DATA_SOURCES: Mapping[str, DataSource] = {
             upstream="https://github.com/google-deepmind/boxoban-levels",
             licence="Apache-2.0",
             sets={"unfiltered": ("train", "valid", "test"), "medium": ("train", "valid"), "hard": ()},
+            expected="unfiltered/, medium/, hard/",
         ),
         DataSource(
             name="alfworld",
@@ -40,7 +43,8 @@ DATA_SOURCES: Mapping[str, DataSource] = {
             about="household tasks in text: the games of ALFWorld (json_2.1.1)",
             upstream="https://github.com/alfworld/alfworld (alfworld-download)",
             licence="MIT",
-            sets={"train": (), "valid_seen": (), "valid_unseen": (), "valid_train": ()},
+            sets={"official": ("train", "valid_seen", "valid_unseen", "valid_train")},
+            expected="train/, valid_seen/ or other folders of games, nor archives of them",
         ),
     )
 }

@@ -74,6 +74,14 @@ def get_source(name: str) -> DataSource:
     return DATA_SOURCES[name]
 
 
+def is_present(source: DataSource, part: str) -> bool:
+    """Return whether a set of a source is on this machine."""
+    folder, reader = data_directory() / source.folder, READERS[source.name]
+    if reader.convert is None:
+        return (folder / part).is_dir()
+    return next(iter(reader.find_files(folder)), None) is not None
+
+
 def import_data(name: str, origin: Path, *, progress: Progress) -> dict[str, FileEntry]:
     """Bring a source's files into the data directory, checked, with a manifest.
 
@@ -95,8 +103,7 @@ def import_data(name: str, origin: Path, *, progress: Progress) -> dict[str, Fil
     reader = READERS[name]
     files = list(reader.find_files(origin))
     if not files:
-        expected = ", ".join(f"{part}/" for part in source.sets)
-        raise UsageError(f"{origin} holds none of {expected}: name a copy of {source.upstream}")
+        raise UsageError(f"{origin} holds none of {source.expected}: name a copy of {source.upstream}")
     target = data_directory() / source.folder
     if target.exists() and not (target / MANIFEST).exists():
         raise UsageError(

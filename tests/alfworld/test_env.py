@@ -234,6 +234,8 @@ def test_published_games_are_played():
     env = ALFWorldEnv(dataset="official", split="valid_seen")
     assert len(env.tasks) == 140
     env.tasks.verify()
+    twin = ALFWorldEnv(dataset="alfworld/official", split="valid_seen")
+    assert twin.tasks.manifest_sha256 == env.tasks.manifest_sha256
     task = env.tasks[0]
     assert task.metadata["scene"].isdecimal()
     _, info = env.reset(options={"task": task.source_id})

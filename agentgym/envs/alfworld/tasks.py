@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from agentgym.data.alfworld import OFFICIAL, open_games
+from agentgym.data.alfworld import OFFICIAL, official_or_path, open_games
 from agentgym.data.gamestore import GameStore, game_id, open_store
 from agentgym.data.gametext import GameText
 from agentgym.data.progress import progress_bar
@@ -94,6 +94,7 @@ def stored_tasks(
         UsageError: unknown split, or a game that cannot be read.
         MissingDataError: the data set is not there.
     """
+    dataset = official_or_path(dataset)
     if dataset == OFFICIAL:
         check_split(split, SPLITS)
     store = open_games(dataset, split)
