@@ -1,0 +1,72 @@
+"""A critic: the body of a language model with one number on top."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from agentgym.algos.batch import Floats
+from agentgym.training.logprobs import hidden_states
+from agentgym.training.packing import Pack, StepRow, pack_rows
+
+Valued: TypeAlias = Literal["step", "token"]
+"""What gets a value: a step, at the last token of its prompt; or each response token, at the one before."""
+
+
+class Critic(torch.nn.Module):
+    """Values what a language model reads. Before it has learned anything, every value is 0."""
+
+    def __init__(self, model: PreTrainedModel, valued: Valued):
+        """Copy a model's body.
+
+        Args:
+            model: left as it is.
+            valued: what gets a value, `agentgym.algos.table.Algorithm.critic`.
+        """
+        super().__init__()
+        self.valued = valued
+        body = copy.deepcopy(model.base_model)
+        assert isinstance(body, PreTrainedModel)
+        self.body = body.train(False)
+        size = model.config.get_text_config().hidden_size
+        dtype = torch.promote_types(model.dtype, torch.float32)
+        self.head = torch.nn.Linear(size, 1, device=model.device, dtype=dtype)
+        torch.nn.init.zeros_(self.head.weight)
+        torch.nn.init.zeros_(self.head.bias)
+
+    def forward(self, pack: Pack, valued: Valued | None = None) -> Tensor:
+        """Return (r,) values of the pack's steps, or (R,) of its response tokens.
+
+        Args:
+            pack: on the critic's device.
+            valued: what gets a value, where not what the critic learns to value.
+        """
+        positions = pack.prompt_ends if (valued or self.valued) == "step" else pack.predictors
+        states = hidden_states(self.body, pack)[positions]
+        values: Tensor = self.head(states.to(self.head.weight.dtype))[:, 0]
+        return values
+
+    def values(self, rows: Sequence[StepRow], *, token_budget: int, valued: Valued | None = None) -> Floats:
+        """Return (n,) values of steps or (T,) of their response tokens, without a gradient.
+
+        What follows a truncated episode is worth the "step" of a row that only has the next prompt.
+
+        Args:
+            rows: any number; a step without any token is worth 0.
+            token_budget: most tokens that are read at once.
+            valued: what gets a value, where not what the critic learns to value.
+        """
+        valued = valued or self.valued
+        total = len(rows) if valued == "step" else sum(len(row.response_ids) for row in rows)
+        result = np.zeros(total)
+        with torch.inference_mode():
+            for pack in pack_rows(rows, token_budget=token_budget, device=self.head.weight.device):
+                place = pack.rows if valued == "step" else pack.tokens
+                result[place] = self(pack, valued).double().cpu().numpy()
+        return result

@@ -1,0 +1,320 @@
+import copy
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from agentgym.algos.loss import Layout, kl_loss, policy_loss
+from agentgym.algos.objective import Objective
+from agentgym.algos.tokens import Batch
+from agentgym.training.config import LearnerConfig
+from agentgym.training.critic import Critic
+from agentgym.training.learner import DivergenceError, Learner
+from agentgym.training.logprobs import all_log_probs
+from agentgym.training.packing import StepRow, pack_rows
+from agentgym.types import UsageError
+
+OBJECTIVES = {
+    "token": Objective(dual_clip=3.0),
+    "response": Objective(aggregation="seq-mean-token-mean", kl_coefficient=0.1),
+    "sequence": Objective(ratio="sequence", aggregation="seq-mean-token-mean"),
+    "step": Objective(ratio="step_geomean", aggregation="trajectory-mean", kl_coefficient=0.1),
+}
+
+
+def some_rows(count=10, seed=0):
+    draws = np.random.default_rng(seed)
+    sizes = draws.integers(1, 10, (count, 2))
+    rows = [StepRow(*(tuple(draws.integers(0, 200, size).tolist()) for size in pair)) for pair in sizes]
+    return [*rows, StepRow((3, 4), ())]
+
+
+def some_batch(model, rows, seed=1, valued="step", **columns):
+    """Sampled by a policy and compared with a reference that differ a little from the model."""
+    draws = np.random.default_rng(seed)
+    lengths = np.array([len(row.response_ids) for row in rows], dtype=np.int64)
+    now = all_log_probs(model, rows, token_budget=500)
+    count = len(rows) if valued == "step" else len(now)
+    given = {
+        "advantages": draws.normal(size=len(rows)),
+        "old_log_probs": now + 0.2 * draws.normal(size=len(now)),
+        "ref_log_probs": now + 0.2 * draws.normal(size=len(now)),
+        "mask": draws.random(len(now)) < 0.8,
+        "values": draws.normal(size=count),
+        "returns": draws.normal(size=count),
+    }
+    trajectory = np.sort(draws.integers(0, 4, len(rows)))
+    return Batch(lengths=lengths, trajectory=trajectory, **{**given, **columns})
+
+
+def learner_of(model, objective=None, critic=None, **settings):
+    given = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3, "max_grad_norm": None} | settings
+    return Learner(model, objective or Objective(), LearnerConfig(**given), critic=critic)
+
+
+def weights_of(module):
+    return torch.cat([weight.detach().flatten() for weight in module.parameters()])
+
+
+@pytest.fixture
+def model(language_model):
+    return copy.deepcopy(language_model.model)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_the_update_is_the_same_whatever_the_token_budget(model, name):
+    model = model.double()
+    rows = some_rows()
+    batch = some_batch(model, rows)
+    updates = []
+    for budget in (1, 30, 1000):
+        own = copy.deepcopy(model)
+        critic = Critic(own, "step")
+        torch.nn.init.constant_(critic.head.weight, 0.1)
+        learner = learner_of(
+            own,
+            OBJECTIVES[name],
+            critic,
+            token_budget=budget,
+            minibatches=2,
+            epochs=2,
+            entropy_coefficient=0.01,
+            max_grad_norm=0.5,
+            value_clip=0.5,
+        )
+        metrics = learner.update(rows, batch, seed=5)
+        updates.append((weights_of(own), weights_of(critic), metrics))
+    assert (updates[0][0] - weights_of(model)).abs().max() > 1e-4
+    for policy, critic, metrics in updates[1:]:
+        assert (policy - updates[0][0]).abs().max() < 1e-6
+        assert (critic - updates[0][1]).abs().max() < 1e-6
+        for field, value in dataclasses.asdict(metrics).items():
+            assert value == pytest.approx(getattr(updates[0][2], field), abs=1e-6), field
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_the_gradient_is_that_of_the_algorithm_s_loss_on_the_whole_batch(model, name):
+    model, objective, rows = model.double(), OBJECTIVES[name], some_rows()
+    batch = some_batch(model, rows)
+    learner = learner_of(copy.deepcopy(model), objective)
+    learner._policy_gradient(pack_rows(rows, token_budget=30), batch)
+    layout = Layout.packed(*(torch.from_numpy(x) for x in (batch.lengths, batch.mask, batch.trajectory)))
+    parts = []
+    for row in rows:
+        ids = torch.tensor([[*row.prompt_ids, *row.response_ids]])
+        logits = model(input_ids=ids, use_cache=False).logits[0, len(row.prompt_ids) - 1 : -1]
+        parts.append(logits.log_softmax(-1).gather(1, torch.tensor(row.response_ids).long()[:, None])[:, 0])
+    log_probs = torch.cat(parts)
+    old, advantages, reference = (
+        torch.from_numpy(x) for x in (batch.old_log_probs, batch.advantages, batch.ref_log_probs)
+    )
+    loss = policy_loss(log_probs, old, advantages, layout, objective).loss
+    (loss + objective.kl_coefficient * kl_loss(log_probs, reference, layout, objective)).backward()
+    for own, plain in zip(learner.model.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(own.grad, plain.grad, rtol=1e-6, atol=1e-9)
+
+
+def test_good_responses_become_likelier_and_bad_ones_less_likely(model):
+    rows = some_rows()[:-1]
+    learner = learner_of(model, learning_rate=3e-4)
+    before = learner.log_probs(rows)
+    advantages = np.where(np.arange(len(rows)) % 2 == 0, 1.0, -1.0)
+    batch = some_batch(model, rows, advantages=advantages, old_log_probs=before, mask=None)
+    for _ in range(3):
+        learner.update(rows, batch, seed=0)
+    change = np.add.reduceat(learner.log_probs(rows) - before, np.cumsum(batch.lengths) - batch.lengths)
+    assert (change * advantages > 0).all()
+
+
+@pytest.mark.parametrize("valued", ["step", "token"])
+def test_a_critic_learns_the_returns(model, valued):
+    rows = some_rows()[:-1]
+    critic = Critic(model, valued)
+    learner = learner_of(model, critic=critic, critic_learning_rate=3e-3)
+    assert (critic.values(rows, token_budget=50) == 0).all()
+    batch = some_batch(model, rows, valued=valued, mask=None)
+    first = learner.update(rows, batch, seed=0)
+    assert first.value_loss == pytest.approx(np.square(batch.returns).mean() / 2)
+    for _ in range(40):
+        last = learner.update(rows, batch, seed=0)
+    assert last.value_loss < 0.05 * first.value_loss
+    assert np.abs(critic.values(rows, token_budget=50) - batch.returns).max() < 0.6
+
+
+def test_a_step_s_value_is_at_the_end_of_its_prompt_and_a_token_s_before_it(model):
+    critic = Critic(model, "token")
+    torch.nn.init.constant_(critic.head.weight, 0.1)
+    rows = some_rows()
+    tokens = critic.values(rows, token_budget=40)
+    steps = critic.values(rows, token_budget=1000, valued="step")
+    begins = np.cumsum([0, *(len(row.response_ids) for row in rows[:-2])])
+    assert np.abs(tokens[begins] - steps[:-1]).max() < 1e-5
+    prompts = [StepRow(row.prompt_ids, ()) for row in rows]
+    assert np.abs(critic.values(prompts, token_budget=9, valued="step") - steps).max() < 1e-5
+    assert critic.values([StepRow((), ())], token_budget=9, valued="step").tolist() == [0.0]
+
+
+def test_masked_tokens_teach_neither_policy_nor_critic(model):
+    rows = some_rows()
+    mask = some_batch(model, rows).mask
+    updates = []
+    for shift in (0.0, 5.0):
+        own = copy.deepcopy(model)
+        critic = Critic(own, "token")
+        batch = some_batch(own, rows, valued="token")
+        changed = {
+            name: np.where(mask, column, column + shift)
+            for name in ("old_log_probs", "values", "returns")
+            for column in [getattr(batch, name)]
+        }
+        learner_of(own, critic=critic).update(rows, dataclasses.replace(batch, **changed), seed=0)
+        updates.append((weights_of(own), weights_of(critic)))
+    assert torch.equal(updates[0][0], updates[1][0])
+    assert torch.equal(updates[0][1], updates[1][1])
+
+
+def test_metrics_say_what_happened(model):
+    rows = some_rows()
+    old = all_log_probs(model, rows, token_budget=500)
+    batch = some_batch(model, rows, old_log_probs=old + 0.01, ref_log_probs=old, mask=None)
+    learner = learner_of(model, OBJECTIVES["response"], Critic(model, "step"), token_budget=30)
+    metrics = learner.update(rows, batch, seed=0)
+    assert metrics.logp_diff == pytest.approx(0.01, abs=1e-5)
+    assert metrics.kl == pytest.approx(np.exp(0.01) - 0.01 - 1, abs=1e-6)
+    assert metrics.ref_kl == pytest.approx(0.0, abs=1e-6)
+    assert metrics.clip_fraction == 0.0
+    assert metrics.tokens == sum(map(len, rows))
+    residual = 1 - np.var(batch.returns - batch.values) / np.var(batch.returns)
+    assert metrics.explained_variance == pytest.approx(residual)
+    moved = learner.update(rows, batch, seed=0)
+    assert moved.logp_diff > metrics.logp_diff
+    without = learner_of(model, minibatches=2, epochs=2)
+    again = without.update(rows, dataclasses.replace(batch, values=None, returns=None), seed=0)
+    assert (again.ref_kl, again.value_loss, again.critic_grad_norm, again.explained_variance) == (None,) * 4
+    assert again.tokens == 2 * metrics.tokens
+
+
+def test_the_reference_is_the_policy_as_it_was(model):
+    rows = some_rows()
+    learner = learner_of(model, OBJECTIVES["response"])
+    before = learner.ref_log_probs(rows)
+    assert np.array_equal(before, learner.log_probs(rows))
+    learner.update(rows, some_batch(model, rows), seed=0)
+    assert np.array_equal(learner.ref_log_probs(rows), before)
+    assert np.abs(learner.log_probs(rows) - before).max() > 1e-3
+
+
+def test_gradient_checkpointing_changes_nothing(model):
+    rows = some_rows()
+    batch = some_batch(model, rows)
+    updated = []
+    for switch in (False, True):
+        own = copy.deepcopy(model)
+        critic = Critic(own, "step")
+        learner = learner_of(own, critic=critic, gradient_checkpointing=switch)
+        passes = [count_passes(body.layers[0].mlp) for body in (own.model, critic.body)]
+        learner.update(rows, batch, seed=0)
+        updated.append(torch.cat([weights_of(own), weights_of(critic)]))
+        assert not own.training
+        assert not critic.training
+        assert [len(seen) for seen in passes] == [2 if switch else 1] * 2
+    assert torch.equal(*updated)
+
+
+def count_passes(module):
+    seen = []
+    module.register_forward_hook(lambda *_: seen.append(None))
+    return seen
+
+
+def test_dropout_is_refused_where_checkpointing_would_turn_it_on(model):
+    model.config.attention_dropout = 0.1
+    with pytest.raises(UsageError, match=r"attention_dropout is 0\.1"):
+        learner_of(model, gradient_checkpointing=True)
+
+
+@pytest.mark.parametrize("column", ["advantages", "old_log_probs", "returns"])
+def test_what_is_not_a_number_stops_before_the_step(model, column):
+    rows = some_rows()
+    batch = some_batch(model, rows, mask=None)
+    critic = Critic(model, "step")
+    learner = learner_of(model, critic=critic)
+    learner.update(rows, batch, seed=0)
+    before = copy.deepcopy(learner.state_dict())
+    broken = getattr(batch, column).copy()
+    broken[1] = np.nan
+    with pytest.raises(DivergenceError, match="no step was taken"):
+        learner.update(rows, dataclasses.replace(batch, **{column: broken}), seed=0)
+    after = learner.state_dict()
+    for part in ("model", "critic"):
+        assert all(torch.equal(after[part][name], tensor) for name, tensor in before[part].items())
+    learner.update(rows, batch, seed=0)
+    fresh = learner_of(copy.deepcopy(model), critic=Critic(model, "step"))
+    fresh.load_state_dict(before)
+    fresh.update(rows, batch, seed=0)
+    assert torch.equal(weights_of(fresh.model), weights_of(learner.model))
+
+
+def test_a_run_continues_from_its_state_to_the_bit(model):
+    rows = some_rows()
+    batch = some_batch(model, rows)
+    learner = learner_of(model, OBJECTIVES["response"], Critic(model, "step"), minibatches=3)
+    learner.update(rows, batch, seed=0)
+    state = copy.deepcopy(learner.state_dict())
+    other = learner_of(copy.deepcopy(model), OBJECTIVES["response"], Critic(model, "step"), minibatches=3)
+    other.load_state_dict(state)
+    assert learner.update(rows, batch, seed=1) == other.update(rows, batch, seed=1)
+    for name in ("model", "critic", "reference"):
+        ours, theirs = (each.state_dict()[name] for each in (learner, other))
+        assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+    with pytest.raises(UsageError, match="continue with the algorithm it was saved with"):
+        learner_of(copy.deepcopy(model)).load_state_dict(state)
+
+
+def test_rate_scales_the_step(model):
+    rows = some_rows()
+    batch = some_batch(model, rows)
+    still = copy.deepcopy(model)
+    learner_of(still).update(rows, batch, seed=0, rate=0.0)
+    assert torch.equal(weights_of(still), weights_of(model))
+
+
+def test_missing_columns_and_other_rows_are_refused(model):
+    rows = some_rows()
+    batch = some_batch(model, rows)
+    with pytest.raises(UsageError, match="give the same steps"):
+        learner_of(model).update(rows[1:], batch, seed=0)
+    with pytest.raises(UsageError, match="lower minibatches"):
+        learner_of(model, minibatches=12).update(rows, batch, seed=0)
+    with pytest.raises(UsageError, match=r"fill it from Learner\.ref_log_probs"):
+        learner_of(model, OBJECTIVES["step"]).update(
+            rows, dataclasses.replace(batch, ref_log_probs=None), seed=0
+        )
+    for valued, name in (("step", "values"), ("token", "returns")):
+        critic = Critic(model, valued)
+        missing = dataclasses.replace(some_batch(model, rows, valued=valued), **{name: None})
+        with pytest.raises(UsageError, match=f"{name} must hold one number per {valued} .* is missing"):
+            learner_of(model, critic=critic).update(rows, missing, seed=0)
+    with pytest.raises(UsageError, match=r"one number per token .* not 11"):
+        learner_of(model, critic=Critic(model, "token")).update(rows, batch, seed=0)
+    with pytest.raises(UsageError, match="there is no reference"):
+        learner_of(model).ref_log_probs(rows)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"learning_rate": 0.0},
+        {"learning_rate": float("nan")},
+        {"epochs": 0},
+        {"token_budget": 0},
+        {"temperature": -1.0},
+        {"max_grad_norm": 0.0},
+        {"value_clip": -1.0},
+        {"betas": (0.9, 1.0)},
+    ],
+)
+def test_settings_that_cannot_be_trained_with_are_refused(setting):
+    with pytest.raises(UsageError, match=next(iter(setting))):
+        LearnerConfig(**setting)
