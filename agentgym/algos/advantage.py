@@ -30,6 +30,9 @@ Truncation: TypeAlias = Literal["bootstrap", "zero"]
 EPS = 1e-6
 """Added to a group's standard deviation."""
 
+ROUNDING = 1e-12
+"""A deviation below this part of a group's values (of 1, where they are smaller) is the rounding of sums."""
+
 
 def check_switch(name: str, value: object, choices: object) -> None:
     """Refuse a value that a switch does not have.
@@ -99,7 +102,8 @@ def relative(
         population: (n,) what the statistics are formed of where it is not ``x`` itself.
 
     Returns:
-        (n,) finite; exactly 0 where the group's population does not vary and ``std`` would divide.
+        (n,) finite; exactly 0 where the group's population does not vary, but for the rounding of sums, and
+        ``std`` would divide.
 
     Example:
         >>> relative(np.array([10.0, 0.0, 4.0, 4.0]), np.array([0, 0, 1, 1]), std=False).tolist()
@@ -121,7 +125,8 @@ def relative(
     if std:
         squares = np.bincount(members, (values - mean[members]) ** 2, len(names))
         deviation = np.sqrt(squares / np.maximum(size - ddof, 1))
-        scale = np.divide(1.0, deviation + eps, out=np.zeros(len(names)), where=deviation > 0)
+        varies = deviation > ROUNDING * np.maximum(np.abs(anchor), 1.0)
+        scale = np.divide(1.0, deviation + eps, out=np.zeros(len(names)), where=varies)
         result = result * scale[index]
     alone = (size <= 1)[index]
     return np.where(alone, (x / (1 + eps) if std else x) if singleton == "raw" else 0.0, result)

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -50,6 +52,15 @@ def test_relative_to_another_population():
     group = np.zeros(2, dtype=int)
     result = relative(np.array([4.0, 6.0]), group, std=False, population=np.array([0.0, 2.0]))
     assert result.tolist() == [3.0, 5.0]
+
+
+@pytest.mark.parametrize("rewards", [[0.1] * 10, [0.1, 0.2, -0.3], [1e6 / 3] * 6])
+def test_sums_that_differ_by_rounding_do_not_vary(rewards):
+    population = np.array([sum(rewards), math.fsum(rewards)])
+    assert population[0] != population[1]
+    penalised = population - [0.1, 0.0]
+    result = relative(penalised, np.zeros(2, dtype=np.int64), population=population)
+    assert result.tolist() == [0.0, 0.0]
 
 
 def test_a_population_that_does_not_vary_gives_zero_not_a_division_by_eps():
