@@ -97,7 +97,7 @@ def advantage(
         )
         levels.append((0, episode(std=std), episode(std=False)))
     rounding = 1e-12 * max(np.abs(returns).max(initial=0.0), np.abs(batch.outcome).max(initial=0.0))
-    kept = [((k + 1) ** alpha * (np.abs(centred) > rounding), a) for k, a, centred in levels]
+    kept = [((k + 1) ** alpha * ((np.abs(centred) > rounding) & (a != 0)), a) for k, a, centred in levels]
     total = sum((weight * a for weight, a in kept), np.zeros(len(batch)))
     return total / (sum((weight for weight, _ in kept), np.zeros(len(batch))) + EPS)
 

@@ -92,6 +92,15 @@ def test_a_difference_that_is_rounding_has_no_weight():
     np.testing.assert_allclose(hgpo.advantage(batch, history=1, std=False), level_one, atol=1e-9)
 
 
+def test_a_level_that_is_zero_has_no_weight():
+    """Equal outcomes: level 0 is 0 for the rejected action too, though its row pays 0.1."""
+    batch = batch_of({"states": "AB", "valid": [False, True]}, {"states": "AC"})
+    switches = {"invalid_penalty": "row", "gamma": 0.0}
+    alone = hgpo.advantage(batch, **switches)
+    assert alone[0] < 0 < alone[2]
+    np.testing.assert_array_equal(hgpo.advantage(batch, base_group=True, **switches), alone)
+
+
 def test_one_episode_or_equal_ones_are_exactly_zero():
     assert hgpo.advantage(batch_of({"states": "A", "rewards": [10]})).tolist() == [0.0]
     batch = batch_of(*[{"states": "AB", "rewards": [0.1, 0.3]}] * 3)
