@@ -21,7 +21,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from agentgym.algos.advantage import check_switch, episode_relative, joint, relative
+from agentgym.algos import grpo
+from agentgym.algos.advantage import EpisodeStat, InvalidPenalty, Singleton, check_switch, joint, relative
 from agentgym.algos.batch import Floats, StepBatch
 from agentgym.algos.objective import Objective
 from agentgym.algos.tokens import check_tokens, token_counts, token_rows
@@ -63,6 +64,10 @@ def advantage(
     credit: Credit = "step",
     episode: Floats | None = None,
     floor: float = 1e-6,
+    episode_stat: EpisodeStat = "trajectory",
+    singleton: Singleton = "zero",
+    invalid_penalty: InvalidPenalty = "reward",
+    penalty: float = 0.1,
 ) -> Floats:
     """Advantage of each step by its episode's outcome and its own implicit reward.
 
@@ -75,6 +80,10 @@ def advantage(
         credit: what A^S compares.
         episode: (n,) A^E, any outcome advantage: GRPO's by default, or RLOO's, or REINFORCE++'s.
         floor: process rewards of a group that all lie this close to their mean are noise.
+        episode_stat: what GRPO's A^E counts once, like all that follow.
+        singleton: A^E of an episode alone in its group.
+        invalid_penalty: where A^E has the price of a rejected action.
+        penalty: the price; 0.1, in search 0.01.
 
     Returns:
         (n,) advantages, (T,) for ``credit="token"``.
@@ -92,7 +101,14 @@ def advantage(
     if credit == "merged":
         return relative(batch.outcome + alpha * process, group, std=std)
     if episode is None:
-        episode = episode_relative(batch, std=std)
+        episode = grpo.advantage(
+            batch,
+            std=std,
+            episode_stat=episode_stat,
+            singleton=singleton,
+            invalid_penalty=invalid_penalty,
+            penalty=penalty,
+        )
     spread = np.zeros(len(rows))
     np.maximum.at(spread, group, np.abs(relative(process, group, std=False)))
     step = np.where(spread[group] > floor, relative(process, group, std=std), 0.0)

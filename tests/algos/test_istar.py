@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.algos import istar, rloo
+from agentgym.algos import grpo, istar, rloo
 from agentgym.algos.advantage import episode_relative
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.loss import Layout, policy_loss
@@ -95,6 +95,26 @@ def test_it_plugs_into_other_outcome_advantages():
     alone = istar.advantage(batch, process, episode=np.zeros(len(batch)))
     outcome = rloo.advantage(batch)
     np.testing.assert_allclose(istar.advantage(batch, process, episode=outcome), outcome + alone, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "switches",
+    [
+        {"invalid_penalty": "row", "penalty": 0.01},
+        {"invalid_penalty": "step_only"},
+        {"episode_stat": "cross_steps"},
+        {"singleton": "raw", "penalty": 0.0},
+    ],
+)
+def test_the_outcomes_advantage_is_grpos_under_its_switches(switches):
+    batch = batch_of(
+        {"states": "AB", "rewards": [0, 1], "valid": [False, True]},
+        {"states": "A"},
+        {"states": "A", "rewards": [3], "group": 1},
+    )
+    result = istar.advantage(batch, np.zeros(4), **switches)
+    np.testing.assert_array_equal(result, grpo.advantage(batch, **switches))
+    assert not np.array_equal(result, istar.advantage(batch, np.zeros(4)))
 
 
 def test_credit_of_tokens():
