@@ -216,9 +216,14 @@ def _unit_advantages(advantages: Tensor, layout: Layout, objective: Objective) -
                 f"not {tuple(advantages.shape)}: give one per step"
             )
         return advantages
-    if per_step and tuple(advantages.shape) != layout.shape:
-        return advantages[layout.row]
-    return layout.pick(advantages)
+    if not per_step:
+        return layout.pick(advantages)
+    if tuple(advantages.shape) == layout.shape and not torch.equal(layout.row, layout.index):
+        raise ValueError(
+            f"advantages of shape ({len(layout.lengths)},) could be of steps or of tokens, there being "
+            "as many of both: leave out the steps without tokens, or pad"
+        )
+    return advantages[layout.row]
 
 
 def kl_terms(log_probs: Tensor, ref_log_probs: Tensor, estimator: KL) -> Tensor:

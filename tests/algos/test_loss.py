@@ -339,6 +339,15 @@ def test_weights_add_up_to_one_over_responses_that_have_tokens():
     assert layout.weights("trajectory-mean").tolist() == [0.25, 0.25, 0.0, 0.25, 0.25]
 
 
+def test_advantages_of_as_many_steps_as_tokens_are_refused_where_it_matters():
+    tokens = torch.zeros(2, dtype=torch.float64)
+    advantages = torch.tensor([1.0, -3.0], dtype=torch.float64)
+    with pytest.raises(ValueError, match="could be of steps or of tokens"):
+        policy_loss(tokens, tokens, advantages, Layout.packed(torch.tensor([0, 2])), Objective())
+    result = policy_loss(tokens, tokens, advantages, Layout.packed(torch.tensor([1, 1])), Objective())
+    assert result.terms.tolist() == [-1.0, 3.0]
+
+
 def test_advantages_of_tokens_are_used_as_they_are():
     log_probs, old, _, layout = responses()
     advantages = log_probs.sin()
