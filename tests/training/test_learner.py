@@ -224,7 +224,7 @@ def test_gradient_checkpointing_changes_nothing(model):
 
 def count_passes(module):
     seen = []
-    module.register_forward_hook(lambda *_: seen.append(None))
+    module.register_forward_pre_hook(lambda *_: seen.append(None))
     return seen
 
 
