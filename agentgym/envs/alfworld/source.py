@@ -14,8 +14,9 @@ from agentgym.types import UsageError
 
 __all__ = ["GameSource", "GameText", "load_game", "load_scene", "read_game"]
 
-GAMES_KEPT = 256
-"""Compiled games kept though no episode plays them; those being played are always shared."""
+ATOMS_KEPT = 150_000
+"""How many atoms the compiled games may have that are kept though no episode plays them: about 2.5 KB of
+memory each, once a game has been played for a while. Games that are being played are always shared."""
 
 
 class GameSource(Protocol):
@@ -72,8 +73,17 @@ def load_scene(source: GameSource, dialect: Dialect = "game") -> Scene:
         except UsageError as error:
             raise type(error)(f"{source.name}: {error}") from error
         _live[key] = scene
-    _recent[key] = scene
-    _recent.move_to_end(key)
-    if len(_recent) > GAMES_KEPT:
-        _recent.popitem(last=False)
+    _keep(key, scene)
     return scene
+
+
+def _keep(key: tuple[GameSource, str], scene: Scene) -> None:
+    """Keep a game as the one used last, and those used before as far as there is room."""
+    if key in _recent:
+        _recent.move_to_end(key)
+        return
+    _recent[key] = scene
+    room = ATOMS_KEPT - sum(kept.game.planes.width for kept in _recent.values())
+    while room < 0 and len(_recent) > 1:
+        _, dropped = _recent.popitem(last=False)
+        room += dropped.game.planes.width
