@@ -250,7 +250,7 @@ class Learner:
     def _policy_gradient(self, packs: list[Pack], batch: Batch) -> tuple[dict[str, float], float]:
         objective, config = self.objective, self.config
         sums = dict.fromkeys(("loss", "kl", "clip_fraction", "entropy"), 0.0)
-        difference = 0.0
+        terms, tokens, difference = 0.0, 0.0, 0.0
         self.model.train(config.gradient_checkpointing)
         for share in self._shares(packs, batch):
             layout = share.layout
@@ -280,10 +280,14 @@ class Learner:
             moved = layout.pick(log_probs.detach()), layout.pick(old)
             sums["loss"] += loss.item()
             sums["entropy"] += entropy.item()
-            sums["clip_fraction"] += float(surrogate.clip_fraction * share.term_weights.sum())
+            terms += (weight := share.term_weights.sum().item())
+            tokens += share.token_weights.sum().item()
+            sums["clip_fraction"] += surrogate.clip_fraction.item() * weight
             sums["kl"] += float((kl_terms(*moved, "k3") * share.token_weights).sum())
             difference = max([difference, *(moved[0] - moved[1]).abs().tolist()])
         self.model.train(False)
+        for name, total in (("clip_fraction", terms), ("kl", tokens), ("entropy", tokens)):
+            sums[name] /= total or 1.0  # sums over responses have weights of more than 1 altogether
         return sums, difference
 
     def _shares(self, packs: list[Pack], batch: Batch) -> Iterator[_Share]:

@@ -195,6 +195,18 @@ def test_metrics_say_what_happened(model):
     assert again.tokens == 2 * metrics.tokens
 
 
+@pytest.mark.parametrize("aggregation", ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum"])
+def test_metrics_are_averages_also_where_the_loss_is_a_sum(model, aggregation):
+    rows = some_rows()
+    old = all_log_probs(model, rows, token_budget=500)
+    batch = some_batch(model, rows, old_log_probs=old - 1.0, advantages=np.ones(len(rows)), mask=None)
+    learner = learner_of(model, Objective(aggregation=aggregation), token_budget=30)
+    metrics = learner.update(rows, batch, seed=0)
+    assert metrics.clip_fraction == pytest.approx(1.0)
+    assert metrics.kl == pytest.approx(np.exp(-1.0), rel=1e-4)
+    assert 0 < metrics.entropy < np.log(model.config.vocab_size)
+
+
 def test_the_reference_is_the_policy_as_it_was(model):
     rows = some_rows()
     learner = learner_of(model, OBJECTIVES["response"])
