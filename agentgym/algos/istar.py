@@ -95,8 +95,10 @@ def advantage(
     rows = np.arange(len(batch))
     if credit == "token":
         rows = token_rows(token_counts(batch))
-    if np.shape(process) != rows.shape:
-        raise ValueError(f'process must have shape {rows.shape} under credit="{credit}"')
+    if np.shape(process) != rows.shape or not np.isfinite(process).all():
+        raise ValueError(f'process must have shape {rows.shape} under credit="{credit}", and be finite')
+    if episode is not None and np.shape(episode) != (len(batch),):
+        raise ValueError(f"episode must have shape ({len(batch)},), not {np.shape(episode)}: one per step")
     group = joint(batch.group)[rows]
     if credit == "merged":
         return relative(batch.outcome + alpha * process, group, std=std)
@@ -109,7 +111,7 @@ def advantage(
             invalid_penalty=invalid_penalty,
             penalty=penalty,
         )
-    spread = np.zeros(len(rows))
+    spread = np.zeros(len(batch))
     np.maximum.at(spread, group, np.abs(relative(process, group, std=False)))
     step = np.where(spread[group] > floor, relative(process, group, std=std), 0.0)
     return episode[rows] + alpha * step

@@ -126,6 +126,11 @@ def test_credit_of_tokens():
     np.testing.assert_allclose(a, episode + expected, atol=1e-9)
 
 
+def test_credit_of_tokens_where_a_task_has_none():
+    batch = batch_of({"states": "A"}, {"states": "A", "group": 1}).with_columns(tokens=np.array([0, 1]))
+    assert istar.advantage(batch, np.array([0.5]), credit="token").tolist() == [0.0]
+
+
 def test_credit_of_merged_rewards():
     batch, prm, old = scored([WON, LOST])
     process = istar.step_rewards(prm, old, batch)
@@ -164,5 +169,9 @@ def test_what_is_wrong_is_named():
         istar.step_rewards(prm, old, batch.with_columns(tokens=None))
     with pytest.raises(ValueError, match=r"process must have shape \(3,\)"):
         istar.advantage(batch, prm)
+    with pytest.raises(ValueError, match="and be finite"):
+        istar.advantage(batch, np.array([0.0, np.nan, 0.0]))
+    with pytest.raises(ValueError, match=r"episode must have shape \(3,\), not \(4,\)"):
+        istar.advantage(batch, np.zeros(3), episode=prm)
     with pytest.raises(ValueError, match="credit must be one of"):
         istar.advantage(batch, prm, credit="tokens")
