@@ -26,6 +26,7 @@ from agentgym.algos.advantage import (
     EpisodeStat,
     InvalidPenalty,
     Singleton,
+    check_switch,
     episode_relative,
     joint,
     relative,
@@ -78,6 +79,8 @@ def advantage(
     Raises:
         ValueError: an unknown switch, a negative history, or a column that the match needs is missing.
     """
+    check_switch("episode_stat", episode_stat, EpisodeStat)
+    check_switch("singleton", singleton, Singleton)
     if history < 0:
         raise ValueError(f"history must not be negative, not {history!r}")
     returns = step_returns(batch, gamma=gamma, invalid_penalty=invalid_penalty, penalty=penalty)

@@ -114,7 +114,12 @@ def test_a_history_longer_than_the_batch():
 
 @pytest.mark.parametrize(
     ("switch", "message"),
-    [({"history": -1}, "history must not be negative"), ({"match": "hash"}, "match must be one of")],
+    [
+        ({"history": -1}, "history must not be negative"),
+        ({"match": "hash"}, "match must be one of"),
+        ({"episode_stat": "steps"}, "episode_stat must be one of"),
+        ({"singleton": "one"}, "singleton must be one of"),
+    ],
 )
 def test_bad_switches_are_refused(switch, message):
     with pytest.raises(ValueError, match=message):
