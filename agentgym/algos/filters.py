@@ -50,7 +50,12 @@ def select(batch: StepBatch, keep: Bools) -> StepBatch:
     Args:
         batch: the steps.
         keep: (n,).
+
+    Raises:
+        ValueError: the mask has another shape, or a trajectory is kept in part.
     """
+    if np.shape(keep) != (len(batch),):
+        raise ValueError(f"keep must have shape ({len(batch)},), not {np.shape(keep)}: one per step")
 
     def part(name: str) -> Any:
         column = getattr(batch, name)

@@ -41,6 +41,18 @@ class Layout:
     trajectory: Tensor | None = None
     """(n,) trajectory of each response, numbered from 0; needed to average over trajectories."""
 
+    def __post_init__(self) -> None:
+        """Check that each response has a trajectory, if any does.
+
+        Raises:
+            ValueError: it does not.
+        """
+        if self.trajectory is not None and self.trajectory.shape != self.lengths.shape:
+            n = len(self.lengths)
+            raise ValueError(
+                f"trajectory must have shape ({n},), one per response, not {tuple(self.trajectory.shape)}"
+            )
+
     @classmethod
     def padded(cls, mask: Tensor, trajectory: Tensor | None = None) -> Self:
         """Describe (n, L) tensors whose mask is 1 at response tokens."""
@@ -56,9 +68,14 @@ class Layout:
             lengths: (n,) number of tokens of each response; they sum to T.
             mask: (T,) 1 at the tokens that count; all by default.
             trajectory: (n,) trajectory of each response.
+
+        Raises:
+            ValueError: the mask has another shape, or as the constructor.
         """
         n = len(lengths)
         row = torch.repeat_interleave(torch.arange(n, device=lengths.device), lengths)
+        if mask is not None and mask.shape != row.shape:
+            raise ValueError(f"mask must have shape ({len(row)},), like the tokens, not {tuple(mask.shape)}")
         index = torch.arange(len(row), device=row.device) if mask is None else mask.nonzero().flatten()
         counted = row[index]
         return cls((len(row),), index, counted, torch.bincount(counted, minlength=n), trajectory)
@@ -311,7 +328,17 @@ def value_loss(
         returns: same shape.
         mask: same shape, 1 at the entries that count; all by default.
         clip: how far values may move; None for no bound.
+
+    Raises:
+        ValueError: a shape is wrong, or the bound is negative.
     """
+    given = {"old_values": old_values if clip is not None else None, "returns": returns, "mask": mask}
+    for name, tensor in given.items():
+        if tensor is not None and tensor.shape != values.shape:
+            wanted, found = tuple(values.shape), tuple(tensor.shape)
+            raise ValueError(f"{name} must have shape {wanted} like values, not {found}")
+    if clip is not None and not clip >= 0:
+        raise ValueError(f"clip must not be negative, or None for no bound, not {clip!r}")
     chosen = torch.ones_like(values, dtype=torch.bool) if mask is None else mask.bool()
     value, target = values[chosen], returns[chosen].detach()
     errors = (value - target).square()

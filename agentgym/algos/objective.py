@@ -63,7 +63,7 @@ class Objective:
                 f'not "{self.aggregation}"'
             )
         for name in ("clip_low", "clip_high", "kl_coefficient"):
-            if getattr(self, name) < 0:
+            if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must not be negative, not {getattr(self, name)!r}")
-        if self.dual_clip is not None and self.dual_clip <= 1:
+        if self.dual_clip is not None and not self.dual_clip > 1:
             raise ValueError(f"dual_clip must be above 1, or None, not {self.dual_clip!r}")

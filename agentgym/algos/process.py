@@ -46,8 +46,13 @@ def pool(step_rewards: Tensor, trajectory: Tensor, pooling: Pooling = "sum") -> 
 
     Returns:
         (m,) in ascending order of the numbers.
+
+    Raises:
+        ValueError: lengths differ, or an unknown pooling.
     """
     check_switch("pooling", pooling, Pooling)
+    if trajectory.shape != step_rewards.shape:
+        raise ValueError(f"trajectory must have shape {tuple(step_rewards.shape)}: one per step")
     names, index, steps = torch.unique(trajectory, return_inverse=True, return_counts=True)
     total = torch.zeros(len(names), dtype=step_rewards.dtype, device=step_rewards.device)
     total = total.index_add(0, index, step_rewards)
@@ -99,8 +104,10 @@ def outcome_loss(scores: Tensor, outcome: Tensor) -> Tensor:
         outcome: (m,) 0 or 1.
 
     Raises:
-        ValueError: an outcome is neither 0 nor 1.
+        ValueError: an outcome is neither 0 nor 1, or lengths differ.
     """
+    if outcome.shape != scores.shape:
+        raise ValueError(f"outcome must have shape {tuple(scores.shape)} like the scores: one per answer")
     if not ((outcome == 0) | (outcome == 1)).all():
         raise ValueError("outcome must be 0 or 1 for PRIME: say which answers succeeded")
     total = binary_cross_entropy_with_logits(scores, outcome.to(scores.dtype), reduction="sum")

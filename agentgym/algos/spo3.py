@@ -58,9 +58,9 @@ def score(
         ValueError: counts that cannot be, or t < 1.
     """
     won, seen, time = np.broadcast_arrays(np.asarray(successes), np.asarray(total), np.asarray(t, np.float64))
-    if (won < 0).any() or (won > seen).any():
+    if not ((won >= 0) & (won <= seen)).all():
         raise ValueError("successes must be between 0 and total")
-    if (time < 1).any():
+    if not (time >= 1).all():
         raise ValueError("t must be at least 1: depths and visits count from 1")
     p = won / (seen + 1e-6)
     exponent = np.maximum(-alpha * np.log(time) * p, -700.0)  # exp would underflow to "given up"

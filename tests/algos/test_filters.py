@@ -102,6 +102,10 @@ def test_price_of_long_responses():
         (lambda: varied(one_step_episodes([1], [0]), "score"), "filter_on must be one of"),
         (lambda: dynamic_sampling(list, 1, filter_on="score"), "filter_on must be one of"),
         (lambda: dynamic_sampling(list, 1, attempts=0), "attempts must be at least 1"),
+        (
+            lambda: select(StepBatch.of(group=[0], trajectory=[0], state="A", reward=[0]), np.ones(2, bool)),
+            r"keep must have shape \(1,\), not \(2,\)",
+        ),
         (lambda: overlong_penalty(np.array([1]), max_tokens=4, buffer=8), "buffer must be between 1 and"),
         (lambda: overlong_penalty(np.array([1]), max_tokens=4, buffer=2, factor=-1), "factor must not be"),
     ],

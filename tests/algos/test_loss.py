@@ -430,6 +430,7 @@ def test_value_loss_takes_the_worse_of_clipped_and_unclipped():
         ({"clip_low": -0.1}, "clip_low must not be negative"),
         ({"kl_coefficient": -1.0}, "kl_coefficient must not be negative"),
         ({"dual_clip": 1.0}, "dual_clip must be above 1"),
+        ({"clip_high": float("nan")}, "clip_high must not be negative"),
     ],
 )
 def test_bad_objectives_are_refused(switches, message):
@@ -458,6 +459,12 @@ def test_bad_objectives_are_refused(switches, message):
         (lambda: Layout.padded(MASK).weights("mean"), "aggregation must be one of"),
         (lambda: entropy_loss(LOG_PROBS, Layout.padded(MASK), Objective()), "logits must have shape"),
         (lambda: kl_terms(LOG_PROBS, OLD, "k9"), "kl must be one of"),
+        (lambda: Layout.packed(torch.tensor([1, 2]), MASK), r"mask must have shape \(3,\)"),
+        (lambda: Layout.padded(MASK, torch.zeros(3)), r"trajectory must have shape \(2,\), one per response"),
+        (lambda: value_loss(OLD, OLD, OLD[0]), r"returns must have shape \(2, 2\) like values, not \(2,\)"),
+        (lambda: value_loss(OLD, OLD, OLD, MASK[0]), r"mask must have shape \(2, 2\) like values"),
+        (lambda: value_loss(OLD, OLD[0], OLD, clip=0.2), "old_values must have shape"),
+        (lambda: value_loss(OLD, OLD, OLD, clip=-0.1), "clip must not be negative"),
     ],
 )
 def test_bad_tensors_are_refused(call, message):

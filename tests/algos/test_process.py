@@ -147,5 +147,9 @@ def test_what_is_wrong_is_named():
         preference_loss(tensor([0, 0, 0]), WON[:2], TASK)
     with pytest.raises(ValueError, match="outcome must be 0 or 1 for PRIME"):
         outcome_loss(tensor([0.0]), tensor([0.5]))
+    with pytest.raises(ValueError, match=r"outcome must have shape \(1,\) like the scores"):
+        outcome_loss(tensor([0.0]), tensor([0.0, 1.0]))
+    with pytest.raises(ValueError, match="trajectory must have shape"):
+        pool(steps(), TRAJECTORY[:1])
     with pytest.raises(ValueError, match="pooling must be one of 'sum', 'mean'"):
         pool(steps(), TRAJECTORY, "max")

@@ -142,6 +142,8 @@ def test_visits_count_each_state_once_a_trajectory():
         ((2, 1, 1), "successes must be between 0 and total"),
         ((-1, 1, 1), "successes must be between 0 and total"),
         ((0, 1, 0), "t must be at least 1"),
+        ((float("nan"), 1, 1), "successes must be between 0 and total"),
+        ((0, 1, float("nan")), "t must be at least 1"),
     ],
 )
 def test_counts_that_cannot_be_are_refused(counts, message):
