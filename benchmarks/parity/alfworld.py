@@ -149,15 +149,15 @@ class Pair:
         bits = self.env.snapshot().state.bits
         # the environment admits nothing once the game has ended, the real engine does
         commands = self.game.choices(bits).commands if info["won"] else info["admissible_actions"]
-        real = (theirs, engine.commands, engine.facts(), engine.won, float(engine.score))
+        real = (theirs, engine.commands, engine.facts(), engine.won, engine.score)
         native = (ours, commands, self.game.facts(bits), info["won"], info["score"])
         self.result.states[kind] += 1
         for name, one, other in zip(COMPARED, real, native, strict=True):
-            if one != other:
+            if one != other and one is not None:
                 self.result.mismatches[name] += 1
                 if len(self.result.examples) < EXAMPLES:
-                    one, other = _difference(one, other)
-                    self.result.examples.append([name, command[:200], str(one)[:500], str(other)[:500]])
+                    shown = [str(value)[:500] for value in _difference(one, other)]
+                    self.result.examples.append([name, command[:200], *shown])
 
 
 def _difference(one: object, other: object) -> tuple[object, object]:
@@ -352,6 +352,7 @@ def markdown(report: dict[str, Any]) -> str:
         "heated, cooled, cleaned, sliced or recorded elsewhere, receptacles open or in one place, a knife",
         "in hand.",
         "Adversarial walks: three commands in ten are empty, very long, out of date or misspelt.",
+        "Score: TextWorld gives none before the first step.",
     ]
     return "\n".join(lines) + "\n"
 

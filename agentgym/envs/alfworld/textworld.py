@@ -80,9 +80,10 @@ class TextWorldEngine:
         return bool(self._state["won"])
 
     @property
-    def score(self) -> int:
-        """1 when the game is won; TextWorld gives none before the first step."""
-        return int(self._state.get("score", 0))
+    def score(self) -> int | None:
+        """1 when the game is won, else 0; None before the first step, when TextWorld gives none."""
+        score = self._state.get("score")
+        return None if score is None else int(score)
 
     def facts(self) -> set[Fact]:
         """Return every fact of the state, but for the planner's own axioms."""
