@@ -163,7 +163,7 @@ WORLD = """
 (define (domain world) (:types agent place thing)
   (:predicates (at ?a - agent ?p - place) (in ?t - thing ?p - place) (holds ?a - agent ?t - thing)
     (busy ?a - agent) (open ?p - place) (lid ?p - place) (flat ?p - place)
-    (road ?p - place ?q - place))
+    (road ?p - place ?q - place) (rung) (dull))
   (:action go :parameters (?a - agent ?p - place ?q - place) :precondition (and (at ?a ?p) (road ?p ?q))
     :effect (and (at ?a ?q) (not (at ?a ?p))))
   (:action lift :parameters (?a - agent ?p - place)
@@ -175,7 +175,9 @@ WORLD = """
     :effect (and (not (in ?t ?p)) (holds ?a ?t) (busy ?a)))
   (:action drop :parameters (?a - agent ?t - thing ?p - place)
     :precondition (and (at ?a ?p) (holds ?a ?t) (flat ?p) (or (not (lid ?p)) (open ?p)))
-    :effect (and (in ?t ?p) (not (holds ?a ?t)) (not (busy ?a)))))
+    :effect (and (in ?t ?p) (not (holds ?a ?t)) (not (busy ?a))))
+  (:action knock :parameters (?a - agent ?p - place) :precondition (and (at ?a ?p) (lid ?p))
+    :effect (and (when (open ?p) (rung)) (when (not (open ?p)) (dull)))))
 """
 
 WORDS = 'grammar :: """{"intro": [{"rhs": "-"}], "task": [{"rhs": "-"}]}""";' + "".join(
@@ -186,16 +188,22 @@ WORDS = 'grammar :: """{"intro": [{"rhs": "-"}], "task": [{"rhs": "-"}]}""";' + 
         ("shut", "{p}"),
         ("take", "{t}"),
         ("drop", "{t} {p}"),
+        ("knock", "{p}"),
+        ("juggle", "{t}"),
     )
 )
 
 
-def world(goal, *facts, roads="ab ba bc cb ac ca"):
+JUGGLE = """(:action juggle :parameters (?a - agent ?t - thing) :precondition (holds ?a ?t)
+    :effect (not (busy ?a))))"""
+
+
+def world(goal, *facts, roads="ab ba bc cb ac ca", domain=WORLD):
     """Return a game of three places; things can be put down in a and c, and c has a lid."""
     ways = " ".join(f"(road {way[0]} {way[1]})" for way in roads.split())
     start = " ".join(facts) or "(in key a) (in coin c)"
     return Game(
-        WORLD,
+        domain,
         WORDS,
         f"(define (problem p) (:domain world) (:objects me - agent a b c - place key coin - thing)"
         f"(:init (at me a) (lid c) (flat a) (flat c) {ways} {start}) (:goal {goal}))",
@@ -231,6 +239,33 @@ def test_what_is_held_already_can_be_put_down():
     assert named(Planner(game).plan(game.initial)) == ["drop key a", "go a c", "lift c", "take coin c"]
 
 
+def test_a_thing_matters_if_only_taking_it_does():
+    assert golden_steps(world("(not (in key b))", "(in key b)", "(in coin c)")) == 2
+
+
+@pytest.mark.parametrize(
+    ("facts", "domain"),
+    [
+        (["(holds me key)", "(in coin c)"], WORLD),  # holds something, yet is free
+        (["(holds me key)", "(holds me coin)", "(busy me)"], WORLD),
+        (["(in key a)", "(in coin c)"], WORLD.rstrip()[:-1] + JUGGLE),
+    ],
+)
+def test_who_may_hold_several_things_takes_what_it_likes(facts, domain):
+    assert {"take key a", "take key c"} <= kept(world("(holds me coin)", *facts, domain=domain))
+
+
+def test_what_an_effect_depends_on_remains():
+    game = world("(and (rung) (dull))", "(in key a) (in coin c) (open c)", roads="ac")
+    plan = named(Planner(game).plan(game.initial))
+    assert plan == ["go a c", "knock c", "shut c", "knock c"]
+    check(game)
+
+
+def test_what_is_made_true_and_false_at_once_is_true():
+    assert golden_steps(world("(and (not (at me a)) (not (at me b)))", roads="aa ab")) is None
+
+
 def test_a_stop_on_the_only_way_is_no_detour():
     game = world("(in key c)", roads="ab bc")
     plan = Planner(game).plan(game.initial)
@@ -249,6 +284,8 @@ def test_a_stop_on_the_only_way_is_no_detour():
         "(or (and (in key b) (in coin b)) (and (in key a) (holds me coin) (not (open c))))",
         "(and (not (busy me)) (not (in coin c)))",
         "(and (busy me) (at me c))",
+        "(and (in key c) (not (at me a)) (not (at me c)))",
+        "(and (rung) (not (open c)) (in coin a))",
     ],
 )
 def test_nothing_left_out_makes_a_plan_longer(goal, roads):
