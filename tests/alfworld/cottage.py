@@ -84,5 +84,6 @@ action press { template :: "press {l}"; feedback :: "#pressed#";
         {"pressed": [{"condition": "lit(l:lamp)", "rhs": "{l} is lit."}, {"rhs": "{l} is dark."}]}
     """;
 }
-action clap { template :: "clap"; feedback :: "Lit: [{l.name | lit(l:lamp)}], dark: [{l.name | not_lit(l:lamp)}]."; }
+action clap { template :: "clap";
+    feedback :: "Lit: [{l.name | lit(l:lamp)}], dark: [{l.name | not_lit(l:lamp)}]."; }
 '''
