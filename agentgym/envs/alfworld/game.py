@@ -175,8 +175,8 @@ class Game:
         for (schema, objects), tests in grounding.operators.items():
             places = set()
             for needs, _ in tests:
-                found = [bits[fact] for fact in needs if fact in bits]
-                places.add(found[0] if len(found) == 1 else 0)
+                found = [fact for fact in needs if fact[0] == predicate]
+                places.add(bits[found[0]] if len(found) == 1 else 0)
             at = places.pop() if len(places) == 1 else 0  # 0: more than one place will do
             self._operators[at].append((schema, objects, tests))
             used.update(objects)

@@ -375,5 +375,6 @@ class _JoinWriter:
         self.names = {**names, **own}
         for name, kind in effect.variables:
             self.line(f"for {own[name]} in objects.members.get({kind!r}, ()):", deeper=True)
-        self.line(f"reached.append({self.atom(effect.literal)})")
+        self.line(f"atom = {self.atom(effect.literal)}")
+        self.line("if atom not in has: reached.append(atom)")
         self.names, self.depth = names, depth

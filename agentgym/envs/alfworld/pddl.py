@@ -188,7 +188,8 @@ def parse_problem(text: str, domain: Domain) -> Problem:
     objects = _typed(sections.get(":objects", []))
     known = dict((*domain.constants, *objects)).keys()
     for fact in init:
-        _check(Literal(fact[0], fact[1:]), domain.arities, frozenset(), "PDDL :init", known)
+        if domain.arities.get(fact[0]) != len(fact) - 1 or not known >= set(fact[1:]):
+            _check(Literal(fact[0], fact[1:]), domain.arities, frozenset(), "PDDL :init", known)
     goal = sections.get(":goal", [[]])
     if len(goal) != 1:
         raise UsageError(f"PDDL :goal must be one condition, got {len(goal)}")
@@ -222,7 +223,7 @@ def _sections(text: str, kind: str) -> dict[str, list[Any]]:
 
 def _words(form: Any, where: str) -> tuple[str, ...]:
     """Return a list of words, not empty."""
-    if not isinstance(form, list) or not form or not all(isinstance(word, str) for word in form):
+    if not isinstance(form, list) or not form or list in map(type, form):
         raise UsageError(f"unknown construct in {where}: {_show(form)}")
     return tuple(form)
 

@@ -173,6 +173,8 @@ class TextCompiler:
 
     def _within_scope(self, text: str, bindings: Bindings) -> Bindings:
         """Return the bindings that can change a text."""
+        if not bindings:
+            return bindings
         scope = self._scopes.get(text)
         if scope is None:
             names, predicates = self._mentions(text)
