@@ -81,8 +81,6 @@ def advantage(
     """
     check_switch("episode_stat", episode_stat, EpisodeStat)
     check_switch("singleton", singleton, Singleton)
-    if history < 0:
-        raise ValueError(f"history must not be negative, not {history!r}")
     returns = step_returns(batch, gamma=gamma, invalid_penalty=invalid_penalty, penalty=penalty)
     state = match_states(batch, match, threshold=threshold)
     levels = [
@@ -107,6 +105,8 @@ def advantage(
 
 def _histories(batch: StepBatch, state: Ints, history: int) -> list[Ints]:
     """Number each step's last k states, k = 1 .. K + 1; a step with fewer gets a number of its own."""
+    if history < 0:
+        raise ValueError(f"history must not be negative, not {history!r}")
     levels = [state]
     alone = np.arange(len(state)) + len(state)
     for k in range(1, history + 1):
