@@ -61,6 +61,7 @@ def test_a_run_is_taken_up_where_it_stopped(tmp_path, monkeypatch):
     assert len(list(read(tmp_path / "done.jsonl"))) == 1
 
 
+@pytest.mark.peer
 def test_a_mismatch_counts(tmp_path):
     path = tmp_path / "done.jsonl"
     row = {
