@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from sys import intern
@@ -57,25 +59,8 @@ class Game:
         Raises:
             UsageError: a construct outside the language, named.
         """
-        domain = parse_domain(domain_text)
-        problem = parse_problem(problem_text, domain)
-        self.objects = Objects(domain, problem)
-        self.grammar = parse_grammar(grammar_text)
-        check_grammar(self.grammar, domain)
-        grounding = ground(domain, problem, self.objects)
-        self.planes = Planes(domain, grounding)
-        self.initial = self.planes.start(problem.init)
-        self.vocabulary = Vocabulary(self.planes, self.objects, problem.init)
-        conditions = ConditionCompiler(self.planes, self.vocabulary, self.objects)
-        self._goal = conditions.compile(problem.goal)
-        history = HISTORY - domain.tested - set(predicates(problem.goal))
-        self._physical = self.planes.mask(f for f in self.planes.fluents if f[0] not in history)
-        self._physical_bytes = (self.planes.width + 7) // 8
-        self._compiler = TextCompiler(self.grammar, self.vocabulary)
-        self._operations = OperationCompiler(domain, self.planes, self.objects, conditions)
-        self._feedbacks: dict[tuple[str, tuple[str, ...]], Sentence] = {}
-        self.schemas: Mapping[str, Schema] = {schema.name: schema for schema in domain.schemas}
-        self._sort_operators(grounding, domain)
+        with _collector_paused():
+            self._compile(domain_text, grammar_text, problem_text)
 
     # ---- play ------------------------------------------------------------------------------
 
@@ -161,6 +146,27 @@ class Game:
 
     # ---- compilation -------------------------------------------------------------------------
 
+    def _compile(self, domain_text: str, grammar_text: str, problem_text: str) -> None:
+        domain = parse_domain(domain_text)
+        problem = parse_problem(problem_text, domain)
+        self.objects = Objects(domain, problem)
+        self.grammar = parse_grammar(grammar_text)
+        check_grammar(self.grammar, domain)
+        grounding = ground(domain, problem, self.objects)
+        self.planes = Planes(domain, grounding)
+        self.initial = self.planes.start(problem.init)
+        self.vocabulary = Vocabulary(self.planes, self.objects, problem.init)
+        conditions = ConditionCompiler(self.planes, self.vocabulary, self.objects)
+        self._goal = conditions.compile(problem.goal)
+        history = HISTORY - domain.tested - set(predicates(problem.goal))
+        self._physical = self.planes.mask(f for f in self.planes.fluents if f[0] not in history)
+        self._physical_bytes = (self.planes.width + 7) // 8
+        self._compiler = TextCompiler(self.grammar, self.vocabulary)
+        self._operations = OperationCompiler(domain, self.planes, self.objects, conditions)
+        self._feedbacks: dict[tuple[str, tuple[str, ...]], Sentence] = {}
+        self.schemas: Mapping[str, Schema] = {schema.name: schema for schema in domain.schemas}
+        self._sort_operators(grounding, domain)
+
     def _bind(self, schema: str, objects: tuple[str, ...]) -> Bindings:
         variables = ((name.lstrip("?"), kind) for name, kind in self.schemas[schema].parameters)
         return dict(zip(variables, objects, strict=True))
@@ -194,6 +200,18 @@ class Game:
             operation.tests = same.setdefault(operation.tests, operation.tests)
         looked_at = union(bits for operation in operations for bits, _ in operation.tests)
         return _Place(operations, looked_at & ~self._selector, {})
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keep the garbage collector from going through all there is again and again: what is made now stays."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
 
 
 def _choose(operations: Sequence[Operation], state: int) -> Choices:
