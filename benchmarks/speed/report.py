@@ -71,9 +71,14 @@ def markdown(
         if row.ratio is not None and row.ratio_quartiles is not None:
             least, most = row.ratio_quartiles
             ratio = f"{row.ratio:,.3g} ({least:,.3g} to {most:,.3g})"
-        figure = f"{row.median:,.0f} {row.unit} | {low:,.0f} to {high:,.0f}"
+        figure = f"{_digits(row.median)} {row.unit} | {_digits(low)} to {_digits(high)}"
         lines.append(f"| {row.discipline} | {row.contestant} | {figure} | {ratio} |")
     if memory:
         sizes = [f"| {name} | {size:,.0f} |" for name, size in memory.items()]
         lines += ["", f"| {texts.memory} | bytes |", "|---|---|", *sizes]
     return "\n".join([*lines, "", texts.notes]) + "\n"
+
+
+def _digits(number: float) -> str:
+    """Write a figure: whole, or with two digits where it is small."""
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
