@@ -1,0 +1,137 @@
+import json
+
+import gymnasium
+import pytest
+
+import agentgym  # noqa: F401 (registers the environments)
+from agentgym.registration import ENVIRONMENTS
+from agentgym.rollout import RolloutWorker
+from agentgym.training.engines.hf import HfEngine
+from agentgym.training.prompting import Prompting
+from agentgym.training.tiny import environment_texts, tiny_model, word_tokenizer
+from agentgym.types import UsageError
+
+SOKOBAN = "agentgym/Sokoban-v0"
+
+
+@pytest.fixture(scope="module")
+def envs():
+    return gymnasium.make_vec(SOKOBAN, num_envs=2, autoreset_mode="Disabled", max_steps=4)
+
+
+@pytest.fixture(scope="module")
+def player(envs):
+    return tiny_model("0.1m", word_tokenizer(environment_texts(envs, episodes=2, seed=0)))
+
+
+@pytest.mark.parametrize("env_id", [*ENVIRONMENTS, "elsewhere/Game-v0"])
+def test_every_environment_can_be_asked_about_in_two_ways(env_id):
+    tiny, usual = Prompting.tiny(env_id), Prompting.default(env_id)
+    assert (tiny.choice, usual.choice) == ("constrained", "free")
+    assert len(tiny.template.static) < 20 < len(usual.template.static)
+    assert usual.template.answer.thinks
+
+
+def test_json_gives_the_record_back():
+    prompting = Prompting(wording="alfworld", answer="think-action", history=3, temperature=0)
+    table = json.loads(json.dumps(prompting.to_json()))
+    assert Prompting.from_json(table) == prompting
+    assert table["template"]["sha256"] == prompting.template.sha256
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"template": {"id": "a/b", "version": "0", "sha256": "0" * 64}},
+            "words of the template a/b have",
+        ),
+        ({"template": {"id": "a/b"}}, "template: key 'version' is missing"),
+        ({"histroy": 1}, r"unknown key 'histroy' \(did you mean 'history'\?\)"),
+        ({"history": "2"}, "history: expected an integer, got '2'"),
+        ({"choice": "any"}, "'any' must be one of 'constrained', 'free'"),
+    ],
+)
+def test_another_record_is_refused(change, message):
+    with pytest.raises(UsageError, match=f"here: .*{message}"):
+        Prompting.from_json({**Prompting.tiny(SOKOBAN).to_json(), **change}, where="here")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"history": -1}, "history must be at least 0"),
+        ({"budget": 0}, "budget at least 1"),
+        ({"temperature": -1.0}, "temperature must be finite"),
+        ({"max_tokens": 0}, "max_tokens must be at least 1"),
+        ({"choice": "any"}, "choice must be 'constrained' or 'free'"),
+        ({"choice": "constrained"}, "'think-action' asks for more: use the answer 'bare'"),
+        ({"wording": "sokobann"}, r"unknown wording 'sokobann' \(did you mean 'sokoban'\?\)"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings, message):
+    with pytest.raises(UsageError, match=message):
+        Prompting(**{"wording": "sokoban", "answer": "think-action"} | settings)
+
+
+def test_a_wording_of_one_s_own_is_found_in_its_folder(tmp_path, monkeypatch):
+    (tmp_path / "own.toml").write_text('id = "own"\nversion = 1\nextends = "terse"\n')
+    saved = {**Prompting(wording=str(tmp_path / "own.toml"), answer="bare").to_json(), "wording": "own.toml"}
+    found = Prompting.from_json(saved, folder=tmp_path)
+    assert found.template.id == "own/bare"
+    monkeypatch.chdir(tmp_path)
+    assert Prompting.from_json(saved).template == found.template
+
+
+def test_replaced_checks_what_it_is_given():
+    tiny = Prompting.tiny(SOKOBAN)
+    assert tiny.replaced({"temperature": 0, "history": None}).temperature == 0.0
+    with pytest.raises(UsageError, match=r"unknown key 'temprature' \(did you mean 'temperature'\?\)"):
+        tiny.replaced({"temprature": 1})
+    with pytest.raises(UsageError, match="history must be at least 0"):
+        tiny.replaced({"history": -1})
+
+
+@pytest.mark.parametrize(
+    "prompting",
+    [Prompting.tiny(SOKOBAN), Prompting(wording="terse", answer="think-action", max_tokens=6, budget=999)],
+)
+def test_a_policy_asks_and_answers_as_the_record_says(prompting, envs, player):
+    policy = prompting.policy(player, HfEngine(player.model), envs)
+    groups = RolloutWorker(envs, policy, env_id=SOKOBAN).collect(envs.tasks.ids[:1], group_size=2, seed=0)
+    builder = prompting.builder(player.chat)
+    steps = [step for member in groups[0].trajectories for step in member.steps]
+    assert len(steps) == 8
+    for step in steps:
+        said = step.completion
+        assert len(said.prompt_ids) <= prompting.budget
+        assert step.observation in player.chat.decode(said.prompt_ids)
+        if prompting.choice == "constrained":
+            assert step.action in step.admissible_actions
+        else:
+            assert len(said.response_ids) <= 6
+            assert builder.template.answer.parse(said.text).action == step.action == ""
+
+
+def test_a_learner_may_share_the_policy_s_speller(envs, player):
+    prompting = Prompting.tiny(SOKOBAN)
+    speller = prompting.speller(player)
+    assert speller.trie(("up", "down")).allowed(0)
+    assert prompting.policy(player, HfEngine(player.model), envs, speller=speller).act([]) == []
+    assert Prompting.default(SOKOBAN).speller(player) is None
+
+
+def test_a_context_that_is_too_small_is_refused(envs, player):
+    prompting = Prompting.tiny(SOKOBAN).replaced({"budget": 4096})
+    with pytest.raises(UsageError, match=r"do not fit the context of 4,096: lower the budget$"):
+        prompting.policy(player, HfEngine(player.model), envs)
+    with pytest.raises(UsageError, match="lower the budget or max_tokens"):
+        prompting.replaced({"choice": "free"}).policy(player, HfEngine(player.model), envs)
+
+
+def test_actions_with_slots_cannot_be_chosen_among(envs, player):
+    class Slots:
+        prototype = type("SearchEnv", (), {"action_kind": "template"})()
+
+    with pytest.raises(UsageError, match="actions of SearchEnv have free slots"):
+        Prompting.tiny("any").policy(player, HfEngine(player.model), Slots())
