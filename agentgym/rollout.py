@@ -261,7 +261,8 @@ class RolloutWorker:
             if completion.error is None:
                 answers[slot] = completion
             else:
-                yield slot, self._trajectory(running[slot], False, 0.0, 0.0, completion.error)
+                reason = completion.error
+                yield slot, self._trajectory(running[slot], False, 0.0, 0.0, reason, completion)
         if answers:
             moving = list(answers)
             for slot in self._step([running[slot] for slot in moving], moving, list(answers.values())):
@@ -314,7 +315,13 @@ class RolloutWorker:
         return self._trajectory(episode, won, score, progress, reason)
 
     def _trajectory(
-        self, episode: _Episode, won: bool, score: float, progress: float, reason: EndReason
+        self,
+        episode: _Episode,
+        won: bool,
+        score: float,
+        progress: float,
+        reason: EndReason,
+        unplayed: Completion | None = None,
     ) -> Trajectory:
         return Trajectory(
             env_id=self.env_id,
@@ -332,6 +339,7 @@ class RolloutWorker:
             env_seconds=episode.env_seconds,
             model_seconds=episode.model_seconds,
             extra=episode.extra,
+            unplayed=unplayed,
         )
 
 

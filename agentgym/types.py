@@ -153,6 +153,14 @@ class Trajectory:
     model_seconds: float = 0.0
     extra: Mapping[str, Any] = field(default_factory=dict)
     """The last info's suite-specific keys."""
+    unplayed: Completion | None = None
+    """The answer that reported an error and ended the episode: no step, but its tokens were paid for."""
+
+    @property
+    def completions(self) -> tuple[Completion, ...]:
+        """Every answer that was had, `unplayed` included: what tokens and costs are summed over."""
+        played = tuple(step.completion for step in self.steps)
+        return played if self.unplayed is None else (*played, self.unplayed)
 
     @property
     def episode_return(self) -> float:

@@ -122,9 +122,12 @@ def test_an_answer_that_failed_ends_only_its_own_episode():
     failed = episodes.pop(broken)
     assert (failed.end_reason, failed.won, failed.score, failed.progress) == ("parse_error", False, 0.0, 0.0)
     assert len(failed.steps) == 1
+    assert failed.unplayed == Completion("", error="parse_error", completion_tokens=4)
+    assert failed.completions == (failed.steps[0].completion, failed.unplayed)
     assert failed.final_observation == "cell 1 of 5"
     assert failed.extra == {"cell": 1}
     assert {e.end_reason for e in episodes.values()} == {"success"}
+    assert all(e.completions == tuple(s.completion for s in e.steps) for e in episodes.values())
     assert len(episodes) == len(LENGTHS) - 1
 
 

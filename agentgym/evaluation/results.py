@@ -211,7 +211,7 @@ def record_of(trajectory: Trajectory, env: SuiteEnv) -> EpisodeRecord:
     for step in trajectory.steps:
         chain.extend(step.next_state_hash, step.action, step.reward, step.terminated, step.truncated)
     aborted = trajectory.end_reason in ABORTED
-    completions = [step.completion for step in trajectory.steps]
+    completions = trajectory.completions
     return EpisodeRecord(
         env=env.label,
         task_id=trajectory.task_id,

@@ -167,6 +167,16 @@ def test_an_error_takes_away_what_was_reached(suite_file: Path, reason: EndReaso
     assert (record.score, record.won, record.progress, record.end_reason) == (0.0, False, 0.0, reason)
 
 
+def test_an_answer_that_failed_was_paid_for(suite_file: Path) -> None:
+    env = load_suite(suite_file).env[0]
+    failed = Completion("", prompt_tokens=7, completion_tokens=3, cost=0.5, error="parse_error")
+    trajectory = Trajectory(
+        env.id, "t", "", 0, 0, "0" * 32, (), "", False, 0.0, 0.0, "parse_error", unplayed=failed
+    )
+    record = record_of(trajectory, env)
+    assert (record.prompt_tokens, record.completion_tokens, record.cost, record.length) == (7, 3, 0.5, 0)
+
+
 def test_kill_loses_no_finished_episode(finished: Path, suite_file: Path, tmp_path: Path) -> None:
     """Kill -9 at random moments until the run completes; what was finished stays, byte for byte."""
     suite_file.write_text(suite_file.read_text().replace("max_steps = 6 }", "max_steps = 6, delay = 0.02 }"))
