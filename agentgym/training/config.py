@@ -8,8 +8,16 @@ from dataclasses import dataclass, fields
 from agentgym.training.logprobs import CHUNK_LOGITS
 from agentgym.types import UsageError
 
-_POSITIVE = ("learning_rate", "critic_learning_rate", "epsilon", "epochs", "minibatches", "token_budget")
-_NOT_NEGATIVE = ("weight_decay", "temperature", "entropy_coefficient")
+_POSITIVE = (
+    "learning_rate",
+    "critic_learning_rate",
+    "epsilon",
+    "epochs",
+    "minibatches",
+    "token_budget",
+    "temperature",
+)
+_NOT_NEGATIVE = ("weight_decay", "entropy_coefficient")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +48,7 @@ class LearnerConfig:
     chunk_logits: int = CHUNK_LOGITS
     """Most logits that are computed at once."""
     temperature: float = 1.0
-    """That responses were sampled at."""
+    """That responses were sampled at; above 0, since greedy responses are no sample to learn from."""
     entropy_coefficient: float = 0.0
     """Weight of the entropy that is added to the objective."""
     value_clip: float | None = None

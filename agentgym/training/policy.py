@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Literal
 
 from agentgym.agents.budget import PromptTooLongError
 from agentgym.agents.draws import Draws
-from agentgym.training.choices import ActionSpeller, Tokenizer
+from agentgym.training.choices import ActionSpeller, ActionTrie, Tokenizer
 from agentgym.training.engines.types import Engine, Generation, GenerationRequest, Sampling
 from agentgym.types import Completion, Request, UsageError
+
+_SLOT = re.compile(r"<[^<>]+>")
+_NO_TEMPLATES = (
+    "choosing among admissible actions needs an environment that enumerates them, and this one gives "
+    "templates; generate freely instead"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,7 @@ class LanguageModelPolicy:
         sampling: Sampling,
         speller: ActionSpeller | None = None,
         read: Callable[[str, Request], str] | None = None,
+        action_kind: Literal["enumerated", "template"] | None = None,
     ):
         """Bind what turns requests into actions.
 
@@ -51,18 +60,22 @@ class LanguageModelPolicy:
             speller: for constrained choice; admissible actions must then be actions, not templates.
             read: for free generation: finds the action in a response's text, without its stop token.
                 Text without one should give an action that the environment rejects, such as "".
+            action_kind: the environment's. None takes angle brackets in admissible actions for slots.
 
         Raises:
-            UsageError: neither or both of ``speller`` and ``read``.
+            UsageError: neither or both of ``speller`` and ``read``, or a speller for templates.
         """
         if (speller is None) == (read is None):
             raise UsageError("give either a speller, for constrained choice, or read, for free generation")
+        if speller is not None and action_kind == "template":
+            raise UsageError(_NO_TEMPLATES)
         self.engine = engine
         self.sampling = sampling
         self._tokenizer = tokenizer
         self._prompt = prompt
         self._speller = speller
         self._read = read
+        self._slots = action_kind is None
 
     def act(self, requests: Sequence[Request]) -> list[Completion]:
         """Answer requests.
@@ -71,7 +84,8 @@ class LanguageModelPolicy:
         admissible, a constrained policy says nothing, which costs a step.
 
         Raises:
-            UsageError: an episode's first prompt is too long already, or an action cannot be spelled.
+            UsageError: an episode's first prompt is too long already, an action cannot be spelled, or an
+                admissible action to choose has a slot.
         """
         began = perf_counter()
         answers: list[Completion | _Question] = [self._question(request) for request in requests]
@@ -95,12 +109,19 @@ class LanguageModelPolicy:
             if request.turn == 0:
                 raise
             return Completion("", error="context_limit")
-        allowed = None if self._speller is None else self._speller.trie(request.admissible_actions)
+        allowed = None if self._speller is None else self._trie(self._speller, request.admissible_actions)
         needed = 1 if allowed is None else allowed.longest
         if len(ids) + needed > self.engine.context_length and request.turn > 0:
-            return Completion("", prompt_tokens=len(ids), error="context_limit")
+            return Completion("", error="context_limit")
         seed = Draws(request.seed, request.turn).below(1 << 64)
         return _Question(request, GenerationRequest(ids, allowed, self.sampling, seed))
+
+    def _trie(self, speller: ActionSpeller, actions: tuple[str, ...]) -> ActionTrie:
+        if self._slots:
+            for action in actions:
+                if "<" in action and _SLOT.search(action):
+                    raise UsageError(f"{_NO_TEMPLATES}: {action!r} has a slot")
+        return speller.trie(actions)
 
     def _completion(self, question: _Question, generation: Generation, seconds: float) -> Completion:
         ids = list(generation.ids)

@@ -304,11 +304,27 @@ def test_weights_and_their_version_are_taken_over(language_model):
 def test_weights_of_another_model_are_refused(language_model, change, message):
     model = tiny_model("0.1m", language_model.tokenizer).model
     engine = HfEngine(model)
-    state = dict(model.state_dict())
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    state = {name: tensor + 1 for name, tensor in before.items()}
     change(state)
     with pytest.raises(UsageError, match=message):
         engine.sync(state.items(), version=1)
     assert engine.version == 0
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_weights_that_break_off_leave_the_engine_as_it_was(language_model):
+    model = tiny_model("0.1m", language_model.tokenizer).model
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+    def breaks_off():
+        for name, tensor in list(before.items())[:4]:
+            yield name, tensor + 1
+        raise ConnectionError("the learner is gone")
+
+    with pytest.raises(ConnectionError):
+        HfEngine(model).sync(breaks_off(), version=1)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
 def test_a_model_that_diverged_is_an_error(language_model):

@@ -37,10 +37,12 @@ def some_batch(model, rows, seed=1, valued="step", **columns):
     now = all_log_probs(model, rows, token_budget=500)
     count = len(rows) if valued == "step" else len(now)
     given = {
+        "credit": "step",
         "advantages": draws.normal(size=len(rows)),
         "old_log_probs": now + 0.2 * draws.normal(size=len(now)),
         "ref_log_probs": now + 0.2 * draws.normal(size=len(now)),
         "mask": draws.random(len(now)) < 0.8,
+        "valued": valued,
         "values": draws.normal(size=count),
         "returns": draws.normal(size=count),
     }
@@ -125,6 +127,22 @@ def test_good_responses_become_likelier_and_bad_ones_less_likely(model):
         learner.update(rows, batch, seed=0)
     change = np.add.reduceat(learner.log_probs(rows) - before, np.cumsum(batch.lengths) - batch.lengths)
     assert (change * advantages > 0).all()
+
+
+@pytest.mark.parametrize("credit", ["step", "token"])
+def test_as_many_steps_as_tokens_train_like_the_steps_that_have_tokens(model, credit):
+    rows = [StepRow((3, 4), (5, 6)), StepRow((3, 7), ()), StepRow((8,), (9,))]
+    batch = some_batch(model, rows, mask=None, valued="token", credit=credit)
+    assert len(batch) == len(batch.advantages) == len(batch.values)
+    updates = []
+    for kept in (np.array([0, 1, 2]), np.array([0, 2])):
+        own = copy.deepcopy(model)
+        critic = Critic(own, "token")
+        some, part = [rows[row] for row in kept], batch.select(kept)
+        learner_of(own, critic=critic, token_budget=100).update(some, part, seed=0)
+        updates.append(torch.cat([weights_of(own), weights_of(critic)]))
+    assert (updates[0] - updates[1]).abs().max() < 1e-6
+    assert (updates[0][: len(weights_of(model))] - weights_of(model)).abs().max() > 1e-4
 
 
 @pytest.mark.parametrize("valued", ["step", "token"])
@@ -308,7 +326,7 @@ def test_missing_columns_and_other_rows_are_refused(model):
         missing = dataclasses.replace(some_batch(model, rows, valued=valued), **{name: None})
         with pytest.raises(UsageError, match=f"{name} must hold one number per {valued} .* is missing"):
             learner_of(model, critic=critic).update(rows, missing, seed=0)
-    with pytest.raises(UsageError, match=r"one number per token .* not 11"):
+    with pytest.raises(UsageError, match=r"one number per token .* has one per step"):
         learner_of(model, critic=Critic(model, "token")).update(rows, batch, seed=0)
     with pytest.raises(UsageError, match="there is no reference"):
         learner_of(model).ref_log_probs(rows)
@@ -322,6 +340,7 @@ def test_missing_columns_and_other_rows_are_refused(model):
         {"epochs": 0},
         {"token_budget": 0},
         {"temperature": -1.0},
+        {"temperature": 0.0},
         {"max_grad_norm": 0.0},
         {"value_clip": -1.0},
         {"betas": (0.9, 1.0)},

@@ -109,7 +109,7 @@ def test_an_episode_that_outgrows_the_context_ends(build, language_model):
     first, outgrown = policy.act([request(), request(long, turn=1)])
     assert first.error is None
     assert (outgrown.error, outgrown.action, outgrown.response_ids) == ("context_limit", "", ())
-    assert outgrown.prompt_tokens == len(language_model.chat.encode_chat(long))
+    assert outgrown.prompt_tokens == 0  # the model has read none of them
     with pytest.raises(UsageError, match="shorten the prompt"):
         policy.act([request(long)])
 
@@ -134,6 +134,81 @@ def test_one_way_to_find_the_action_is_needed(build, speller):
     for options in ({"read": None}, {"speller": speller, "read": lambda text, asked: text}):
         with pytest.raises(UsageError, match="give either a speller"):
             build(**options)
+
+
+def test_templates_cannot_be_chosen_among(build):
+    templates = ("search[<query>]", "click[back]")
+    with pytest.raises(UsageError, match=r"this one gives templates; generate freely instead: 'search\[<qu"):
+        build().act([request(actions=templates)])
+    with pytest.raises(UsageError, match=r"this one gives templates; generate freely instead$"):
+        build(action_kind="template")
+    (free,) = build(read=lambda text, asked: "click[back]", action_kind="template").act(
+        [request(actions=templates)]
+    )
+    assert free.action == "click[back]"
+
+
+def test_angle_brackets_are_no_slots_where_actions_are_enumerated(build):
+    actions = ("size < 10", "<b>", "a > b")
+    (answer,) = build(action_kind="enumerated").act([request(actions=actions)])
+    assert answer.action in actions
+    (answer,) = build().act([request(actions=("size < 10", "a > b"))])
+    assert answer.action in actions
+
+
+def test_an_action_that_the_vocabulary_cannot_spell_is_named(build, language_model):
+    class Narrow:
+        """A tokenizer that knows no capital letters."""
+
+        encode = staticmethod(lambda text: language_model.chat.encode(text.lower()))
+        decode = staticmethod(language_model.chat.decode)
+
+    policy = build(speller=ActionSpeller(Narrow(), end=language_model.stop_ids[-1]))
+    assert policy.act([request(actions=("look", "go"))])[0].action in ("look", "go")
+    with pytest.raises(UsageError, match=r"cannot spell the action 'Go' \(it says 'go'\)"):
+        policy.act([request(actions=("look", "Go"))])
+
+
+def play(context, budget=None):
+    """Play two episodes of Sokoban of at most six steps, in which each prompt is 20 tokens longer."""
+    envs = gymnasium.make_vec("agentgym/Sokoban-v0", num_envs=2, autoreset_mode="Disabled", max_steps=6)
+    tiny = tiny_model("0.1m", word_tokenizer(environment_texts(envs, episodes=2, seed=0)), context=context)
+
+    def prompt(asked):
+        ids = [7] * (40 + 20 * asked.turn)
+        if budget is not None and len(ids) > budget:
+            raise PromptTooLongError(f"{len(ids)} tokens")
+        return ids
+
+    policy = LanguageModelPolicy(
+        HfEngine(tiny.model),
+        tiny.chat,
+        prompt,
+        sampling=Sampling(),
+        speller=ActionSpeller(tiny.chat, end=tiny.stop_ids[0]),
+        action_kind=envs.prototype.action_kind,
+    )
+    (group,) = RolloutWorker(envs, policy, env_id="agentgym/Sokoban-v0").collect(
+        envs.tasks.ids[:1], group_size=2, seed=0
+    )
+    return group.trajectories
+
+
+@pytest.mark.parametrize(("context", "budget"), [(100, None), (400, 90)])
+def test_rollouts_end_where_prompts_outgrow_the_context_or_their_budget(context, budget):
+    for trajectory in play(context, budget):
+        assert (trajectory.end_reason, trajectory.score) == ("context_limit", 0.0)
+        assert [step.completion.prompt_tokens for step in trajectory.steps] == [40, 60, 80]
+        assert trajectory.unplayed.error == "context_limit"
+        assert trajectory.unplayed.prompt_tokens == trajectory.unplayed.completion_tokens == 0
+    assert {trajectory.end_reason for trajectory in play(400)} == {"step_limit"}
+
+
+def test_a_rollout_whose_first_prompt_is_too_long_is_an_error():
+    with pytest.raises(UsageError, match=r"a prompt of 40 tokens leaves room for 0 .* shorten the prompt"):
+        play(40)
+    with pytest.raises(PromptTooLongError):
+        play(400, 39)
 
 
 @pytest.mark.parametrize("env_id", ["agentgym/Sokoban-v0", "agentgym/EZPoints-v0"])

@@ -19,6 +19,7 @@ from agentgym.training.choices import ROOT
 from agentgym.training.engines.rows import DecodingRows
 from agentgym.training.engines.sampling import sample, uniform
 from agentgym.training.engines.types import Finish, Generation, GenerationRequest
+from agentgym.training.engines.weights import matched
 from agentgym.types import UsageError
 
 
@@ -132,7 +133,7 @@ class HfEngine:
         ]
 
     def sync(self, state: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """Take over weights, tensor by tensor.
+        """Take over weights: all are looked at before the first is copied.
 
         Args:
             state: every tensor of the model's ``state_dict`` by name, in any order; one of several tied
@@ -140,23 +141,13 @@ class HfEngine:
             version: of these weights.
 
         Raises:
-            UsageError: a tensor is unknown, missing or of another shape. Some may then be new already.
+            UsageError: a tensor is unknown, missing or of another shape. Then all weights are as before.
         """
-        own = self.model.state_dict()
-        taken = set()
-        for name, tensor in state:
-            if name not in own:
-                raise UsageError(f"the engine's model has no tensor {name!r}: sync a model of the same kind")
-            if own[name].shape != tensor.shape:
-                raise UsageError(
-                    f"{name} has shape {tuple(own[name].shape)} in the engine's model, not "
-                    f"{tuple(tensor.shape)}: sync a model of the same configuration"
-                )
-            own[name].copy_(tensor.detach())
-            taken.add(own[name].data_ptr())
-        missing = [name for name, tensor in own.items() if tensor.data_ptr() not in taken]
-        if missing:
-            raise UsageError(f"{len(missing)} tensors are missing, for example {missing[0]}: sync all")
+        own = self.model.state_dict(keep_vars=True)
+        new = matched(own, state)
+        with torch.no_grad():
+            for name, tensor in new.items():
+                own[name].copy_(tensor)
         self._version = version
 
     # ---- inside ----------------------------------------------------------------------------

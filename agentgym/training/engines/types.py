@@ -28,7 +28,8 @@ class Sampling:
     """
 
     temperature: float = 1.0
-    """Divides the logits. 0 takes the likeliest token and reports its log-probability at 1."""
+    """Divides the logits. 0 takes the likeliest token and reports its log-probability at 1: for
+    evaluation, since a learner refuses responses that were not drawn."""
     max_tokens: int = 512
     """Longest response of a free generation; a constrained one ends with its action."""
     stop_ids: tuple[int, ...] = ()
@@ -111,6 +112,6 @@ class Engine(Protocol):
             version: of these weights.
 
         Raises:
-            UsageError: a tensor is unknown, missing or of another shape.
+            UsageError: a tensor is unknown, missing or of another shape. Then all weights are as before.
         """
         ...

@@ -1,0 +1,43 @@
+"""Weights on their way into an engine: nothing is taken over before all of it is known to fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from torch import Tensor
+
+from agentgym.types import UsageError
+
+
+def matched(own: Mapping[str, Tensor], state: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
+    """Match new tensors with an engine's own, each tied weight once, under its first name.
+
+    Args:
+        own: every tensor of the engine's model by name, tied ones being one object, as
+            ``state_dict(keep_vars=True)`` gives them.
+        state: new tensors in any order; one of several tied names suffices. It is read to its end, so
+            tensors that are made on the way are all kept until then.
+
+    Returns:
+        The new tensors, detached, in the order of ``own``.
+
+    Raises:
+        UsageError: a tensor is unknown, missing or of another shape.
+    """
+    first: dict[int, str] = {}
+    for name, tensor in own.items():
+        first.setdefault(id(tensor), name)
+    new: dict[str, Tensor] = {}
+    for name, tensor in state:
+        if name not in own:
+            raise UsageError(f"the engine's model has no tensor {name!r}: sync a model of the same kind")
+        if own[name].shape != tensor.shape:
+            raise UsageError(
+                f"{name} has shape {tuple(own[name].shape)} in the engine's model, not "
+                f"{tuple(tensor.shape)}: sync a model of the same configuration"
+            )
+        new[first[id(own[name])]] = tensor.detach()
+    missing = [name for name in first.values() if name not in new]
+    if missing:
+        raise UsageError(f"{len(missing)} tensors are missing, for example {missing[0]}: sync all")
+    return {name: new[name] for name in first.values()}
