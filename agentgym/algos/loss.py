@@ -15,6 +15,7 @@ from torch import Tensor
 
 from agentgym.algos.advantage import check_switch
 from agentgym.algos.objective import KL, STEP_RATIOS, Aggregation, Objective
+from agentgym.algos.tokens import Per
 
 LOG_RATIO_BOUND = 20.0
 """Log-ratios are clipped to this before they are exponentiated."""
@@ -164,16 +165,18 @@ def policy_loss(
     layout: Layout,
     objective: Objective,
     *,
+    credit: Per | None = None,
     weights: Tensor | None = None,
 ) -> PolicyLoss:
     """Clipped surrogate of the objective's ratios, averaged as it says.
 
     Args:
         log_probs: of the policy, (n, L) or (T,).
-        old_log_probs: of the policy that sampled, same shape.
+        old_log_probs: of the policy that updates start from, same shape.
         advantages: (n,) of steps, or same shape as ``log_probs``; ratios of steps need (n,).
         layout: which tokens count.
         objective: the switches.
+        credit: what has an advantage; needed where the shape can mean both.
         weights: of the terms, where not ``layout.weights(objective.aggregation)``.
 
     Returns:
@@ -183,7 +186,7 @@ def policy_loss(
         ValueError: a shape is wrong.
     """
     log_ratio = unit_log_ratio(layout.pick(log_probs), layout.pick(old_log_probs).detach(), layout, objective)
-    advantages = _unit_advantages(advantages.detach(), layout, objective)
+    advantages = _unit_advantages(advantages.detach(), layout, objective, credit)
     terms = clipped_surrogate(log_ratio, advantages, objective)
     if weights is None:
         weights = layout.weights(objective.aggregation, terms.dtype)
@@ -224,23 +227,51 @@ def unit_log_ratio(log_probs: Tensor, old_log_probs: Tensor, layout: Layout, obj
     return mean.detach()[layout.row] + log_probs - log_probs.detach()
 
 
-def _unit_advantages(advantages: Tensor, layout: Layout, objective: Objective) -> Tensor:
-    per_step = tuple(advantages.shape) == (len(layout.lengths),)
-    if objective.ratio in STEP_RATIOS:
-        if not per_step:
+def importance_weights(
+    old_log_probs: Tensor, rollout_log_probs: Tensor, layout: Layout, objective: Objective, cap: float
+) -> Tensor:
+    """Weights that correct terms for what was not sampled by the policy that updates start from.
+
+    ``min(pi_old / pi_rollout, cap)``, of tokens or steps like the objective's ratios. Clipping stays relative
+    to ``pi_old``, so responses of stale weights, or of an engine that rounds otherwise, do not narrow it: the
+    decoupled PPO objective (Fu et al., 2025, arXiv:2505.24298), its weights truncated as those of V-trace are
+    (Espeholt et al., 2018, arXiv:1802.01561).
+
+    Args:
+        old_log_probs: of the policy that updates start from, (n, L) or (T,).
+        rollout_log_probs: of the policy that sampled, same shape.
+        layout: which tokens count.
+        objective: whose ratios are compared.
+        cap: the largest weight.
+
+    Returns:
+        (c,) or (n,), without a gradient; for the ``weights`` of `policy_loss` to be multiplied with.
+    """
+    with torch.no_grad():
+        picked = layout.pick(old_log_probs), layout.pick(rollout_log_probs)
+        log_weights = unit_log_ratio(*picked, layout, objective)
+        return log_weights.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND).exp().clamp(max=cap)
+
+
+def _unit_advantages(advantages: Tensor, layout: Layout, objective: Objective, credit: Per | None) -> Tensor:
+    shape, steps = tuple(advantages.shape), (len(layout.lengths),)
+    if credit is None:
+        if shape == layout.shape == steps and not torch.equal(layout.row, layout.index):
             raise ValueError(
-                f'advantages must have shape ({len(layout.lengths)},) under ratio="{objective.ratio}", '
-                f"not {tuple(advantages.shape)}: give one per step"
+                f"advantages of shape {shape} could be of steps or of tokens, there being as many of both: "
+                "give credit"
             )
-        return advantages
-    if not per_step:
-        return layout.pick(advantages)
-    if tuple(advantages.shape) == layout.shape and not torch.equal(layout.row, layout.index):
+        credit = "step" if shape == steps else "token"
+    if objective.ratio in STEP_RATIOS and (credit == "token" or shape != steps):
         raise ValueError(
-            f"advantages of shape ({len(layout.lengths)},) could be of steps or of tokens, there being "
-            "as many of both: leave out the steps without tokens, or pad"
+            f'advantages must have shape {steps} under ratio="{objective.ratio}", not {shape}: give one per '
+            "step"
         )
-    return advantages[layout.row]
+    if credit == "token":
+        return layout.pick(advantages)
+    if shape != steps:
+        raise ValueError(f"advantages must have shape {steps}, one per step, not {shape}")
+    return advantages if objective.ratio in STEP_RATIOS else advantages[layout.row]
 
 
 def kl_terms(log_probs: Tensor, ref_log_probs: Tensor, estimator: KL) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -14,6 +14,9 @@ from agentgym.algos.batch import Bools, Floats, Ints, StepBatch
 SequenceOf: TypeAlias = Literal["trajectory", "row"]
 """What a token's return runs over: the responses of the whole trajectory, chained, with each step's reward on
 its last token; or (verl-agent) its own response, which receives the whole episode's outcome."""
+
+Per: TypeAlias = Literal["step", "token"]
+"""What has an entry in a column: each of n steps, or each of their T response tokens."""
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -183,8 +186,10 @@ def padding_mask(lengths: Ints) -> Bools:
 class Batch:
     """What a learner reads: the response tokens of n steps, packed, with the steps' advantages.
 
+    A column that may be of steps or of tokens is never told by its length: there can be as many of both.
+
     Example:
-        >>> batch = Batch(lengths=np.array([2, 1]), trajectory=np.array([0, 0]),
+        >>> batch = Batch(lengths=np.array([2, 1]), trajectory=np.array([0, 0]), credit="step",
         ...               advantages=np.array([1.0, -1.0]), old_log_probs=np.array([-0.1, -0.2, -0.3]))
         >>> batch.select(np.array([1])).old_log_probs.tolist()
         [-0.3]
@@ -194,54 +199,74 @@ class Batch:
     """(n,) number of response tokens of each step."""
     trajectory: Ints
     """(n,) episode of each step."""
+    credit: Per
+    """What has an advantage."""
     advantages: Floats
-    """(n,) of steps, or (T,) of tokens."""
+    """(n,) of steps, or (T,) of tokens, as ``credit`` says."""
     old_log_probs: Floats
-    """(T,) under the policy that sampled."""
+    """(T,) under the policy that updates start from: the one that sampled, or the learner's own."""
     mask: Bools | None = None
     """(T,) the tokens that count; None for all."""
     response_ids: Ints | None = None
     """(T,) exactly as sampled."""
     ref_log_probs: Floats | None = None
     """(T,) under the reference."""
+    rollout_log_probs: Floats | None = None
+    """(T,) under the policy that sampled, where ``old_log_probs`` is another's."""
+    valued: Per | None = None
+    """What has a value and a return; needed where there are any."""
     values: Floats | None = None
     """(n,) or (T,) of the critic, at sampling time."""
     returns: Floats | None = None
     """(n,) or (T,) that the critic should predict."""
 
     def __post_init__(self) -> None:
-        """Check shapes.
+        """Check what columns are of, and their shapes.
 
         Raises:
             ValueError: names the column.
         """
-        n, total = len(self.lengths), int(self.lengths.sum())
-        for field in fields(self):
-            column = getattr(self, field.name)
-            if field.name in ("lengths", "trajectory"):
-                allowed = [(n,)]
-            elif field.name in ("advantages", "values", "returns"):
-                allowed = [(n,), (total,)]
-            else:
-                allowed = [(total,)]
-            if column is not None and column.shape not in allowed:
-                listed = " or ".join(str(shape) for shape in allowed)
-                raise ValueError(f"{field.name} must have shape {listed}, not {column.shape}")
+        check_switch("credit", self.credit, Per)
+        if self.valued is not None:
+            check_switch("valued", self.valued, Per)
+        elif self.values is not None or self.returns is not None:
+            raise ValueError('valued is missing: say whether values and returns are per "step" or "token"')
+        size = {"step": len(self.lengths), "token": int(self.lengths.sum())}
+        for name in _COLUMNS:
+            column, per = getattr(self, name), self.per(name)
+            if column is not None and column.shape != (size[per],):
+                raise ValueError(f"{name} must have shape ({size[per]},), one per {per}, not {column.shape}")
 
     @classmethod
-    def of(cls, steps: StepBatch, advantages: Floats, **columns: Any) -> Self:
+    def of(cls, steps: StepBatch, advantages: Floats, *, credit: Per, **columns: Any) -> Self:
         """Join steps, their advantages and columns of their tokens.
 
         Args:
             steps: with ``tokens``.
             advantages: (n,) or (T,).
+            credit: which of the two.
             **columns: further fields; ``old_log_probs`` is needed.
         """
-        return cls(lengths=token_counts(steps), trajectory=steps.trajectory, advantages=advantages, **columns)
+        lengths, trajectory = token_counts(steps), steps.trajectory
+        return cls(lengths=lengths, trajectory=trajectory, advantages=advantages, credit=credit, **columns)
 
     def __len__(self) -> int:
         """Number of steps, n."""
         return len(self.lengths)
+
+    def per(self, name: str) -> Per:
+        """Return what a column has an entry for.
+
+        Raises:
+            ValueError: there is no such column.
+        """
+        if name not in _COLUMNS:
+            raise ValueError(f"{name} is no column of a batch; choose one of {', '.join(_COLUMNS)}")
+        if name == "advantages":
+            return self.credit
+        if name in ("values", "returns"):
+            return self.valued or "step"
+        return "step" if name in ("lengths", "trajectory") else "token"
 
     def select(self, rows: Ints) -> Self:
         """Return some of the steps, in the order given: a mini-batch.
@@ -252,18 +277,12 @@ class Batch:
         lengths = self.lengths[rows]
         begins = np.cumsum(self.lengths) - self.lengths
         shift = begins[rows] - (np.cumsum(lengths) - lengths)
-        tokens = np.arange(int(lengths.sum())) + np.repeat(shift, lengths)
-
-        def part(name: str) -> Any:
-            column = getattr(self, name)
-            if column is None:
-                return None
-            per_step = name in ("lengths", "trajectory") or (
-                name in ("advantages", "values", "returns") and len(column) == len(self)
-            )
-            return column[rows if per_step else tokens]
-
-        return type(self)(**{field.name: part(field.name) for field in fields(self)})
+        place = {"step": rows, "token": np.arange(int(lengths.sum())) + np.repeat(shift, lengths)}
+        columns = {name: getattr(self, name) for name in _COLUMNS}
+        chosen = {
+            name: column[place[self.per(name)]] for name, column in columns.items() if column is not None
+        }
+        return replace(self, **chosen)
 
     def padded(self, name: str, fill: Any = 0) -> npt.NDArray[Any]:
         """Return a column of tokens as (n, L); `padding_mask` of the lengths says where tokens are.
@@ -275,10 +294,10 @@ class Batch:
         Raises:
             ValueError: the batch does not have it.
         """
-        column = getattr(self, name)
+        per, column = self.per(name), getattr(self, name)
         if column is None:
             raise ValueError(f"{name} is missing: the batch was built without it")
-        total = int(self.lengths.sum())
-        if len(column) == len(self) and (name in ("lengths", "trajectory") or len(column) != total):
-            column = np.repeat(column, self.lengths)
-        return pad(column, self.lengths, fill)
+        return pad(np.repeat(column, self.lengths) if per == "step" else column, self.lengths, fill)
+
+
+_COLUMNS = tuple(field.name for field in fields(Batch) if field.name not in ("credit", "valued"))

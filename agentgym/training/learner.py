@@ -203,13 +203,12 @@ class Learner:
         if self.objective.kl_coefficient > 0 and batch.ref_log_probs is None:
             raise UsageError("ref_log_probs is missing from the batch: fill it from Learner.ref_log_probs")
         if self.critic is not None:
-            count = len(rows) if self.critic.valued == "step" else sum(lengths)
             for name in ("values", "returns"):
-                column = getattr(batch, name)
-                if column is None or len(column) != count:
+                missing = getattr(batch, name) is None
+                if missing or batch.valued != self.critic.valued:
                     raise UsageError(
-                        f"{name} must hold one number per {self.critic.valued} for the critic, "
-                        + ("but is missing" if column is None else f"{count}, not {len(column)}")
+                        f"{name} must hold one number per {self.critic.valued} for the critic, but "
+                        + ("is missing" if missing else f"has one per {batch.valued}")
                     )
 
     def _set_rate(self, rate: float) -> None:
@@ -264,6 +263,7 @@ class Learner:
                 _tensor(share.batch.advantages, log_probs),
                 layout,
                 objective,
+                credit=share.batch.credit,
                 weights=share.term_weights,
             )
             entropy = (layout.pick(entropies) * share.token_weights).sum()

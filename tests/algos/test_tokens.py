@@ -94,8 +94,10 @@ def learner_batch():
     return Batch.of(
         STEPS,
         np.array([1.0, 2.0, 3.0, 4.0]),
+        credit="step",
+        valued="step",
         old_log_probs=np.array([-0.1, -0.2, -0.3, -0.4, -0.5]),
-        values=np.array([10.0, 11.0, 12.0, 13.0, 14.0]),
+        values=np.array([10.0, 11.0, 12.0, 13.0]),
         returns=np.array([5.0, 6.0, 7.0, 8.0]),
     )
 
@@ -107,7 +109,7 @@ def test_select_takes_steps_with_their_tokens_in_the_order_given():
     assert part.advantages.tolist() == [4.0, 1.0]
     assert part.returns.tolist() == [8.0, 5.0]
     assert part.old_log_probs.tolist() == [-0.4, -0.5, -0.1, -0.2]
-    assert part.values.tolist() == [13.0, 14.0, 10.0, 11.0]
+    assert part.values.tolist() == [13.0, 10.0]
     assert part.ref_log_probs is None
 
 
@@ -127,7 +129,30 @@ def test_padded_columns_spread_steps_over_their_tokens():
 def test_a_missing_or_misshapen_column_is_named():
     with pytest.raises(ValueError, match="ref_log_probs is missing"):
         learner_batch().padded("ref_log_probs")
-    with pytest.raises(ValueError, match=r"advantages must have shape \(4,\) or \(5,\), not \(3,\)"):
-        Batch.of(STEPS, np.zeros(3), old_log_probs=np.zeros(5))
-    with pytest.raises(ValueError, match=r"old_log_probs must have shape \(5,\), not \(4,\)"):
-        Batch.of(STEPS, np.zeros(4), old_log_probs=np.zeros(4))
+    with pytest.raises(ValueError, match=r"advantages must have shape \(4,\), one per step, not \(5,\)"):
+        Batch.of(STEPS, np.zeros(5), credit="step", old_log_probs=np.zeros(5))
+    with pytest.raises(ValueError, match=r"old_log_probs must have shape \(5,\), one per token, not \(4,\)"):
+        Batch.of(STEPS, np.zeros(4), credit="step", old_log_probs=np.zeros(4))
+    with pytest.raises(ValueError, match="credit must be one of 'step', 'token'"):
+        Batch.of(STEPS, np.zeros(4), credit="episode", old_log_probs=np.zeros(5))
+    with pytest.raises(ValueError, match="valued is missing"):
+        Batch.of(STEPS, np.zeros(4), credit="step", old_log_probs=np.zeros(5), values=np.zeros(4))
+    with pytest.raises(ValueError, match="credit is no column"):
+        learner_batch().padded("credit")
+
+
+def test_columns_of_as_many_steps_as_tokens_are_what_the_batch_says():
+    steps = STEPS.with_columns(tokens=np.array([2, 0, 1, 1]))
+    parts = {}
+    for per in ("step", "token"):
+        column = np.array([1.0, 2.0, 3.0, 4.0])
+        batch = Batch.of(
+            steps, column, credit=per, old_log_probs=column, valued=per, values=column, returns=column
+        )
+        parts[per] = batch.select(np.array([2, 1, 0]))
+        assert parts[per].old_log_probs.tolist() == [3.0, 1.0, 2.0]
+        assert parts[per].values.tolist() == parts[per].returns.tolist() == parts[per].advantages.tolist()
+    assert parts["step"].advantages.tolist() == [3.0, 2.0, 1.0]
+    assert parts["token"].advantages.tolist() == [3.0, 1.0, 2.0]
+    assert parts["step"].padded("advantages").tolist() == [[3.0, 0.0], [0.0, 0.0], [1.0, 1.0]]
+    assert parts["token"].padded("advantages").tolist() == [[3.0, 0.0], [0.0, 0.0], [1.0, 2.0]]
