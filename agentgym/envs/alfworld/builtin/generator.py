@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
+from agentgym.data.draws import Draws
 from agentgym.envs.alfworld.builtin.catalogue import LAMP, OPENABLE, ROOMS, THINGS, TOOLS
-from agentgym.envs.alfworld.builtin.draws import Draws
 from agentgym.envs.alfworld.builtin.layouts import HELD_OUT, KNOWN, VERSION, Layout, layouts
 
 FAMILIES = ("pick", "look", "clean", "heat", "cool", "pick2")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
+from agentgym.data.draws import Draws
 from agentgym.envs.alfworld.builtin.catalogue import NEIGHBOURS, ROOMS
-from agentgym.envs.alfworld.builtin.draws import Draws
 
 VERSION = 1
 """Part of every seed; a change of the games made changes it."""
