@@ -19,7 +19,7 @@ from transformers import GenerationConfig, Qwen2Config, Qwen2ForCausalLM, Qwen2T
 from agentgym.agents.random import RandomPolicy
 from agentgym.rollout import RolloutWorker
 from agentgym.training.models import LanguageModel
-from agentgym.types import Observation, UsageError
+from agentgym.types import Observation, Policy, UsageError
 from agentgym.vector.core import AgentVectorEnv
 
 PAD, BEGIN, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
@@ -133,18 +133,21 @@ def word_tokenizer(texts: Iterable[str], *, max_tokens: int = 4096) -> Qwen2Toke
     return tokenizer
 
 
-def environment_texts(envs: AgentVectorEnv, *, episodes: int, seed: int) -> Iterator[str]:
-    """Yield what an environment says and accepts while random agents play.
+def environment_texts(
+    envs: AgentVectorEnv, *, episodes: int, seed: int, policy: Policy | None = None
+) -> Iterator[str]:
+    """Yield what an environment says and accepts while an agent plays.
 
     Args:
         envs: in autoreset mode DISABLED.
         episodes: one for each of the first tasks of the split.
         seed: of the play.
+        policy: who plays; None for the random agent.
 
     Yields:
         Observations, goals and admissible actions.
     """
-    worker = RolloutWorker(envs, RandomPolicy(envs.prototype.action_kind), env_id="")
+    worker = RolloutWorker(envs, policy or RandomPolicy(envs.prototype.action_kind), env_id="")
     tasks = envs.tasks.ids[: min(episodes, len(envs.tasks))]
     for group in worker.collect(tasks, group_size=1, seed=seed):
         for trajectory in group.trajectories:
