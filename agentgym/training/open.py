@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from string import Formatter
 
@@ -58,14 +59,14 @@ def open_model(
     size = tiny_size(spec)
     if size is None:
         return load_model(spec, dtype=dtype, device=device)
-    said = [
-        *environment_texts(envs, episodes=EPISODES, seed=0),
+    said = chain(
+        environment_texts(envs, episodes=EPISODES, seed=0),
         # what is said about actions that are not accepted
-        *environment_texts(envs, episodes=1, seed=0, policy=RandomStringPolicy()),
-        *_words_of(prompting.template),
-    ]
+        environment_texts(envs, episodes=1, seed=0, policy=RandomStringPolicy()),
+        _words_of(prompting.template),
+    )
     # a text that a prompt puts after a blank begins with another token
-    tokenizer = word_tokenizer(variant for text in said for variant in (text, f" {text}"))
+    tokenizer = word_tokenizer(variant for text in dict.fromkeys(said) for variant in (text, f" {text}"))
     context = max(_LEAST_CONTEXT, prompting.budget + prompting.max_tokens)
     made = tiny_model(size, tokenizer, context=context, seed=seed)
     model = made.model.to(device=torch.device(device), dtype=dtype)  # type: ignore[call-arg]
