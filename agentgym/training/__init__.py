@@ -7,6 +7,6 @@ from importlib.util import find_spec
 
 from agentgym.types import UsageError
 
-for _package in ("torch", "transformers", "tokenizers", "safetensors"):
+for _package in ("torch", "transformers", "tokenizers", "safetensors", "peft"):
     if find_spec(_package) is None:
         raise UsageError(f"{_package} is not installed: pip install 'agentgym-suite[train]'")
