@@ -8,59 +8,18 @@ constrained rows choose among an action trie's tokens, skipping those without an
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
-from agentgym.training.choices import ROOT
+from agentgym.training.engines.responses import Response, generations
 from agentgym.training.engines.rows import DecodingRows
 from agentgym.training.engines.sampling import sample, uniform
-from agentgym.training.engines.types import Finish, Generation, GenerationRequest
+from agentgym.training.engines.types import Generation, GenerationRequest
 from agentgym.training.engines.weights import matched
 from agentgym.types import UsageError
-
-
-@dataclass(slots=True)
-class _Row:
-    """A response that is being drawn."""
-
-    request: GenerationRequest
-    limit: int
-    """Most tokens this response may have."""
-    ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    fed: int = 0
-    """How many of the tokens the model has read."""
-    node: int = ROOT
-    """Where in the trie the response is."""
-    finish: Finish | None = None
-
-    def take(self, token: int, logprob: float) -> None:
-        """Append a drawn token, and those that then have no alternative."""
-        self.ids.append(token)
-        self.logprobs.append(logprob)
-        if self.request.allowed is not None:
-            self.node = self.request.allowed.child(self.node, token)
-            self.follow()
-        elif token in self.request.sampling.stop_ids:
-            self.finish = "stop"
-        elif len(self.ids) == self.limit:
-            self.finish = "length"
-
-    def follow(self) -> None:
-        """Append the tokens that the trie leaves no alternative to."""
-        trie = self.request.allowed
-        if trie is None:
-            return
-        while len(allowed := trie.allowed(self.node)) == 1:
-            self.ids.append(allowed[0])
-            self.logprobs.append(0.0)
-            self.node = trie.child(self.node, allowed[0])
-        if not allowed:
-            self.finish = "choice"
 
 
 class HfEngine:
@@ -115,9 +74,7 @@ class HfEngine:
             UsageError: an empty prompt, one that leaves no room in the context for a response, or
                 logits that are not numbers.
         """
-        rows = [self._row(request) for request in requests]
-        for row in rows:
-            row.follow()
+        rows = [Response.to(request, self.context_length) for request in requests]
         training = self.model.training
         self.model.train(False)
         try:
@@ -126,11 +83,7 @@ class HfEngine:
                     self._decode(batch)
         finally:
             self.model.train(training)
-        return [
-            Generation(tuple(row.ids), tuple(row.logprobs), self._version, row.finish)
-            for row in rows
-            if row.finish is not None
-        ]
+        return generations(rows, self._version)
 
     def sync(self, state: Iterable[tuple[str, Tensor]], version: int) -> None:
         """Take over weights: all are looked at before the first is copied.
@@ -152,23 +105,9 @@ class HfEngine:
 
     # ---- inside ----------------------------------------------------------------------------
 
-    def _row(self, request: GenerationRequest) -> _Row:
-        room = self.context_length - len(request.prompt_ids)
-        if not request.prompt_ids:
-            raise UsageError("a prompt has no tokens: give at least one")
-        needed = 1 if request.allowed is None else request.allowed.longest
-        if room < needed:
-            raise UsageError(
-                f"a prompt of {len(request.prompt_ids)} tokens leaves room for {max(room, 0)} of the "
-                f"{needed} that its response needs in the model's context of {self.context_length}: "
-                "shorten the prompt"
-            )
-        limit = needed if request.allowed is not None else min(room, request.sampling.max_tokens)
-        return _Row(request, limit)
-
-    def _batches(self, rows: list[_Row]) -> Iterator[list[_Row]]:
+    def _batches(self, rows: list[Response]) -> Iterator[list[Response]]:
         """Cut rows of ascending prompts into batches; the same prompts stay neighbours."""
-        batch: list[_Row] = []
+        batch: list[Response] = []
         longest = 0
         for row in sorted(rows, key=lambda row: (len(row.request.prompt_ids), row.request.prompt_ids)):
             size = len(row.request.prompt_ids) + row.limit
@@ -180,7 +119,7 @@ class HfEngine:
         if batch:
             yield batch
 
-    def _decode(self, rows: list[_Row]) -> None:
+    def _decode(self, rows: list[Response]) -> None:
         """Draw the responses of a batch to their ends."""
         state = DecodingRows(
             self.model, [row.request.prompt_ids for row in rows], prefill_tokens=self._batch_tokens
@@ -199,7 +138,7 @@ class HfEngine:
                 row.fed = len(row.ids)
 
 
-def _draw(rows: list[_Row], logits: Tensor) -> None:
+def _draw(rows: list[Response], logits: Tensor) -> None:
     """Draw each row's next token from its (vocabulary,) logits."""
     free = [k for k, row in enumerate(rows) if row.request.allowed is None]
     bound = [k for k, row in enumerate(rows) if row.request.allowed is not None]
@@ -212,14 +151,14 @@ def _draw(rows: list[_Row], logits: Tensor) -> None:
         _draw_some([rows[k] for k in bound], narrowed, choices)
 
 
-def _choices(rows: list[_Row], device: torch.device) -> Tensor:
+def _choices(rows: list[Response], device: torch.device) -> Tensor:
     """Return the tokens each row may choose from, (n, most), filled up with -1."""
     sets = [row.request.allowed.allowed(row.node) for row in rows if row.request.allowed is not None]
     width = max(map(len, sets))
     return torch.tensor([[*tokens, *[-1] * (width - len(tokens))] for tokens in sets], device=device)
 
 
-def _draw_some(rows: list[_Row], logits: Tensor, tokens: Tensor | None) -> None:
+def _draw_some(rows: list[Response], logits: Tensor, tokens: Tensor | None) -> None:
     """Draw a column for each row; ``tokens`` says which token a column is, where it is not its own."""
     device = logits.device
     temperatures = torch.tensor([row.request.sampling.temperature for row in rows], device=device)

@@ -1,0 +1,85 @@
+"""Responses that are being drawn, token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from agentgym.training.choices import ROOT
+from agentgym.training.engines.types import Finish, Generation, GenerationRequest
+from agentgym.types import UsageError
+
+
+@dataclass(slots=True)
+class Response:
+    """A response that is being drawn."""
+
+    request: GenerationRequest
+    limit: int
+    """Most tokens it may have."""
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    fed: int = 0
+    """How many of the tokens the model has read."""
+    node: int = ROOT
+    """Where in the trie it is."""
+    finish: Finish | None = None
+
+    @classmethod
+    def to(cls, request: GenerationRequest, context_length: int) -> Response:
+        """Begin a response, with the tokens that have no alternative.
+
+        Raises:
+            UsageError: the prompt is empty, or leaves no room in the context for a response.
+        """
+        room = context_length - len(request.prompt_ids)
+        if not request.prompt_ids:
+            raise UsageError("a prompt has no tokens: give at least one")
+        needed = 1 if request.allowed is None else request.allowed.longest
+        if room < needed:
+            raise UsageError(
+                f"a prompt of {len(request.prompt_ids)} tokens leaves room for {max(room, 0)} of the "
+                f"{needed} that its response needs in the model's context of {context_length}: "
+                "shorten the prompt"
+            )
+        limit = needed if request.allowed is not None else min(room, request.sampling.max_tokens)
+        response = cls(request, limit)
+        response._follow()
+        return response
+
+    def take(self, token: int, logprob: float) -> None:
+        """Append a drawn token, and those that then have no alternative."""
+        self.ids.append(token)
+        self.logprobs.append(logprob)
+        if self.request.allowed is not None:
+            self.node = self.request.allowed.child(self.node, token)
+            self._follow()
+        elif token in self.request.sampling.stop_ids:
+            self.finish = "stop"
+        elif len(self.ids) == self.limit:
+            self.finish = "length"
+
+    def _follow(self) -> None:
+        trie = self.request.allowed
+        if trie is None:
+            return
+        while len(allowed := trie.allowed(self.node)) == 1:
+            self.ids.append(allowed[0])
+            self.logprobs.append(0.0)
+            self.node = trie.child(self.node, allowed[0])
+        if not allowed:
+            self.finish = "choice"
+
+
+def generations(responses: Iterable[Response], version: int) -> list[Generation]:
+    """Return finished responses as what an engine gives.
+
+    Args:
+        responses: all at their ends.
+        version: of the weights they were drawn with.
+    """
+    return [
+        Generation(tuple(response.ids), tuple(response.logprobs), version, response.finish)
+        for response in responses
+        if response.finish is not None
+    ]
