@@ -1,0 +1,1 @@
+"""What a training run records of itself, and learning curves drawn from it. Needs no torch."""

@@ -1,0 +1,108 @@
+"""What is logged of an iteration, as a record: a line of ``metrics.jsonl``; what curves are drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageSeconds:
+    """Wall-clock time of an iteration, by stage."""
+
+    model: float
+    """In the policy: building prompts and sampling."""
+    env: float
+    """In the environments, resetting and stepping, and in the rollout's own bookkeeping."""
+    credit: float
+    """Old and reference log-probabilities, values and advantages."""
+    update: float
+    sync: float
+    """Handing the weights to the engine."""
+    evaluate: float
+    total: float
+    """Of the whole iteration; more than the sum by what is in no stage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated:
+    """How the policy does on the fixed tasks of an evaluation."""
+
+    episodes: int
+    success: float
+    """Share won."""
+    score: float
+    """Mean of the benchmark's own number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IterationMetrics:
+    """One iteration. Means are over its training episodes; None where an algorithm has no such number."""
+
+    iteration: int
+    """From 1."""
+    version: int
+    """Of the weights after it: optimiser updates so far."""
+    episodes: int
+    """Played for training up to now."""
+    env_steps: int
+    """Taken for training up to now."""
+    success: float
+    score: float
+    mean_return: float
+    steps_per_episode: float
+    valid_fraction: float
+    """Share of actions that environments accepted."""
+    usable_fraction: float
+    """Share of the groups played whose returns differ."""
+    step_groups: Mapping[str, int] = field(default_factory=dict)
+    """Number of steps by how many steps of their task were taken in the same state: "1", "2", "3-4", "5-8",
+    "9-16", "17+"."""
+    tokens_in: int
+    """Prompt tokens that the engine read."""
+    tokens_out: int
+    """Tokens sampled."""
+    tokens_per_second: float
+    """Sampled, over the time in the policy."""
+    learning_rate: float
+    loss: float
+    kl: float
+    """Divergence from the policy that sampled."""
+    ref_kl: float | None
+    clip_fraction: float
+    entropy: float
+    grad_norm: float
+    logp_diff: float
+    """Largest difference between a log-probability of the engine and the learner's of the same weights."""
+    value_loss: float | None
+    explained_variance: float | None
+    staleness: float
+    """Mean age of the steps trained on, in versions of the weights."""
+    dropped: int
+    """Groups played up to now and not trained on: too old, or left out by dynamic sampling."""
+    pending: int
+    """Groups begun but not yet trained on."""
+    seconds: StageSeconds
+    evaluation_before: Evaluated | None = None
+    """Of the weights that the run began with; in its first iteration only."""
+    evaluation: Evaluated | None = None
+    """None where the iteration ends without one."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as JSON, nested as it is."""
+        return asdict(self)
+
+    def scalars(self) -> dict[str, float]:
+        """Return every number by a flat name, such as ``seconds/update``; what is None is left out."""
+        return dict(_scalars("", asdict(self)))
+
+
+def _scalars(prefix: str, value: Any) -> list[tuple[str, float]]:
+    if isinstance(value, Mapping):
+        return [
+            entry
+            for key, inner in value.items()
+            for entry in _scalars(f"{prefix}/{key}" if prefix else str(key), inner)
+        ]
+    return [] if value is None else [(prefix, float(value))]
