@@ -1,0 +1,91 @@
+"""The shop itself: what all episodes of a process share and none changes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Protocol
+
+from agentgym.envs.webshop.goals import Goal, Prices
+from agentgym.envs.webshop.product import Catalogue, Product
+from agentgym.envs.webshop.reward import Score, Scorer
+from agentgym.envs.webshop.session import Visit
+from agentgym.envs.webshop.taggers import DEFAULT, make_tagger
+
+FOUND = 50
+"""Products that a search finds at most."""
+
+QUERIES_KEPT = 4_096
+PRODUCTS_KEPT = 4_096
+SCORES_KEPT = 4_096
+NOUNS_KEPT = 65_536
+
+
+class Searcher(Protocol):
+    """Ranks the products of a catalogue."""
+
+    def search(self, query: str, k: int) -> tuple[int, ...]:
+        """Return the positions of the ``k`` best products, best first; fewer where fewer match."""
+        ...
+
+
+class World:
+    """A catalogue, its search, its prices and its scores.
+
+    What was searched, read or scored last is kept, so that episodes that do alike cost little.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        searcher: Searcher,
+        *,
+        name: str,
+        tagger: str = DEFAULT,
+        prices: Prices | None = None,
+    ):
+        """Put a world together.
+
+        Args:
+            catalogue: the products and their instructions.
+            searcher: over the same products.
+            name: of the data, for messages and manifests.
+            tagger: see `agentgym.envs.webshop.taggers`.
+            prices: what products cost; drawn with seed 0 if not given.
+
+        Raises:
+            UsageError: unknown tagger, or something it or the score needs is not installed.
+        """
+        self.catalogue = catalogue
+        self.searcher = searcher
+        self.name = name
+        self.tagger = make_tagger(tagger)
+        self.prices = Prices() if prices is None else prices
+        self.at = lru_cache(PRODUCTS_KEPT)(catalogue.product)
+        self.item = lru_cache(PRODUCTS_KEPT)(self._item)
+        self.found = lru_cache(QUERIES_KEPT)(self._found)
+        self._nouns = lru_cache(NOUNS_KEPT)(self.tagger.nouns)
+        self._scorer = Scorer(lambda product: self._nouns(product.title))
+        self._scores = lru_cache(SCORES_KEPT)(self._score)
+
+    def score(self, visit: Visit, goal: Goal) -> Score:
+        """Return the score of buying what is open, as it is chosen."""
+        return self._scores(visit.asin, visit.options, goal)
+
+    def _item(self, asin: str) -> Product:
+        index = self.catalogue.index_of(asin)
+        if index is None:
+            raise KeyError(f"{self.name} has no product {asin!r}")
+        return self.at(index)
+
+    def _found(self, query: str) -> tuple[int, ...]:
+        return self.searcher.search(query, FOUND)
+
+    def _score(self, asin: str, options: tuple[tuple[str, str], ...], goal: Goal) -> Score:
+        item = self.item(asin)
+        return self._scorer.score(
+            item,
+            goal,
+            wished=self.item(goal.asin),
+            price=self.prices.of(item),
+            chosen=[value for _, value in options],
+        )
