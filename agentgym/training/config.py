@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from typing import Literal, TypeAlias, get_args
 
 from agentgym.training.logprobs import CHUNK_LOGITS
 from agentgym.types import UsageError
+
+Dtype: TypeAlias = Literal["float32", "bfloat16"]
 
 _POSITIVE = (
     "learning_rate",
@@ -16,7 +19,9 @@ _POSITIVE = (
     "minibatches",
     "token_budget",
     "temperature",
+    "lora_alpha",
 )
+_POSITIVE_OR_NONE = ("max_grad_norm", "value_clip", "lora_rank", "importance_cap")
 _NOT_NEGATIVE = ("weight_decay", "entropy_coefficient")
 
 
@@ -55,6 +60,17 @@ class LearnerConfig:
     """How far values may move from those at sampling time; None for no bound."""
     gradient_checkpointing: bool = False
     """Whether layers are computed again for the gradient, to save memory."""
+    dtype: Dtype = "float32"
+    """That models compute in. Trained weights and AdamW's moments are float32 all the same."""
+    lora_rank: int | None = None
+    """Of the low-rank adapter that is trained instead of the policy's own weights; None for none."""
+    lora_alpha: float = 32.0
+    """The adapter is scaled by ``lora_alpha / lora_rank``."""
+    lora_targets: tuple[str, ...] | None = None
+    """Names of the layers that are adapted, such as "q_proj"; None for all linear layers but the head."""
+    importance_cap: float | None = None
+    """Terms are weighted by what the policy at the update's start makes of their tokens, over what the one
+    that sampled them did, up to this; None for no weights."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be trained with.
@@ -68,7 +84,9 @@ class LearnerConfig:
                 raise UsageError(f"{field.name} must be positive, got {value}")
             if field.name in _NOT_NEGATIVE and not 0 <= value < math.inf:
                 raise UsageError(f"{field.name} must be at least 0, got {value}")
-            if field.name in ("max_grad_norm", "value_clip") and value is not None and not value > 0:
-                raise UsageError(f"{field.name} must be positive, or None for no bound, got {value}")
+            if field.name in _POSITIVE_OR_NONE and value is not None and not value > 0:
+                raise UsageError(f"{field.name} must be positive or None, got {value}")
+        if self.dtype not in get_args(Dtype):
+            raise UsageError(f"dtype must be one of {', '.join(get_args(Dtype))}, got {self.dtype!r}")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise UsageError(f"betas must be at least 0 and below 1, got {self.betas}")

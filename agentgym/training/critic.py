@@ -12,6 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from agentgym.algos.batch import Floats
+from agentgym.training.distributed import Ranks, reshard
 from agentgym.training.logprobs import hidden_states
 from agentgym.training.packing import Pack, StepRow, pack_rows
 
@@ -52,7 +53,14 @@ class Critic(torch.nn.Module):
         values: Tensor = self.head(states.to(self.head.weight.dtype))[:, 0]
         return values
 
-    def values(self, rows: Sequence[StepRow], *, token_budget: int, valued: Valued | None = None) -> Floats:
+    def values(
+        self,
+        rows: Sequence[StepRow],
+        *,
+        token_budget: int,
+        valued: Valued | None = None,
+        ranks: Ranks | None = None,
+    ) -> Floats:
         """Return (n,) values of steps or (T,) of their response tokens, without a gradient.
 
         What follows a truncated episode is worth the "step" of a row that only has the next prompt.
@@ -61,12 +69,16 @@ class Critic(torch.nn.Module):
             rows: any number; a step without any token is worth 0.
             token_budget: most tokens that are read at once.
             valued: what gets a value, where not what the critic learns to value.
+            ranks: that divide the work, where it is theirs.
         """
-        valued = valued or self.valued
+        valued, ranks = valued or self.valued, ranks or Ranks()
         total = len(rows) if valued == "step" else sum(len(row.response_ids) for row in rows)
         result = np.zeros(total)
-        with torch.inference_mode():
-            for pack in pack_rows(rows, token_budget=token_budget, device=self.head.weight.device):
-                place = pack.rows if valued == "step" else pack.tokens
-                result[place] = self(pack, valued).double().cpu().numpy()
-        return result
+        packs = pack_rows(rows, token_budget=token_budget, device=self.head.weight.device)
+        with torch.no_grad():
+            for pack, counts in ranks.deal(packs):
+                values = self(pack, valued)
+                if counts:
+                    result[pack.rows if valued == "step" else pack.tokens] = values.double().cpu().numpy()
+        reshard(self)
+        return ranks.total(result)

@@ -10,20 +10,24 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from agentgym.algos.batch import Floats, Ints
-from agentgym.algos.loss import Layout, kl_loss, kl_terms, policy_loss, value_loss
-from agentgym.algos.objective import STEP_RATIOS, Objective
+from agentgym.algos.objective import Objective
 from agentgym.algos.tokens import Batch
 from agentgym.training.config import LearnerConfig
-from agentgym.training.critic import Critic
-from agentgym.training.logprobs import all_log_probs, check_model, response_log_probs
+from agentgym.training.critic import Critic, Valued
+from agentgym.training.distributed import Ranks, gathered, load_moments, load_weights, reshard, whole
+from agentgym.training.gradients import Actor, policy_gradient, value_gradient
+from agentgym.training.logprobs import check_model
+from agentgym.training.lora import add_adapter, has_adapter, plain_weights, without_adapter
+from agentgym.training.models import LanguageModel, save_model
 from agentgym.training.packing import Pack, StepRow, pack_rows
 from agentgym.types import UsageError
 
@@ -48,7 +52,7 @@ class UpdateMetrics:
     grad_norm: float
     """Before it was clipped."""
     logp_diff: float
-    """Largest difference of log-probabilities to those at sampling time, before the first step."""
+    """Largest difference of log-probabilities to those at sampling time, in the first step."""
     value_loss: float | None
     """None without a critic."""
     critic_grad_norm: float | None
@@ -56,25 +60,20 @@ class UpdateMetrics:
     """Share of the returns' variance that values at sampling time explain; None where there is none."""
     tokens: int
     """Read by the policy, prompts included, over all epochs."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Share:
-    """A pack, and what it has of its mini-batch."""
-
-    pack: Pack
-    batch: Batch
-    layout: Layout
-    term_weights: Tensor
-    """Of the surrogate's terms."""
-    token_weights: Tensor
-    """(c,) of averages over counted tokens."""
+    importance: float | None = None
+    """Mean importance weight of the terms; None without a cap."""
+    truncated: float | None = None
+    """Share of the terms whose importance weight is the cap."""
 
 
 class Learner:
     """Trains a policy, and a critic where there is one, by an algorithm's objective.
 
-    The model may be the one that an engine samples from: it is updated in place.
+    Every rank has a learner of its own and calls it with the same arguments, those of the whole batch: the
+    work is divided here, and so are the weights.
+
+    Trained weights and their moments are float32 at least, whatever computes: in bfloat16, an update of a
+    thousandth of a weight's size is lost.
     """
 
     def __init__(
@@ -85,35 +84,55 @@ class Learner:
         *,
         reference: PreTrainedModel | None = None,
         critic: Critic | None = None,
+        ranks: Ranks | None = None,
     ):
-        """Bind what is trained.
+        """Bind what is trained, in place.
 
         Args:
-            model: the policy.
+            model: the policy. With one rank, in float32 and without an adapter, an engine may sample from
+                it; otherwise give the engine a copy made before.
             objective: the algorithm's.
             config: how it is minimised.
-            reference: what the policy stays near to, never updated; by default a copy of the policy as it
-                is now, where the objective asks for one.
+            reference: what the policy stays near to, never updated; by default the policy as it is now,
+                where the objective asks for one: without its adapter, or else a copy.
             critic: trained beside the policy.
+            ranks: that train together; by default this process alone.
 
         Raises:
-            UsageError: the model cannot be packed, or drops units out where layers are computed again.
+            UsageError: the model cannot be packed, has no layers to adapt as the configuration says, or
+                drops units out where layers are computed again.
         """
         check_model(model)
+        self.ranks = ranks or Ranks()
+        self.objective = objective
+        self.config = config
         if config.gradient_checkpointing:
             for trained in (model,) if critic is None else (model, critic.body):
                 _checkpoint(trained)
-        self.model = model.train(False)
-        self.objective = objective
-        self.config = config
-        if reference is None and objective.kl_coefficient > 0:
+        if config.lora_rank is not None:
+            add_adapter(model, rank=config.lora_rank, alpha=config.lora_alpha, targets=config.lora_targets)
+        elif reference is None and objective.kl_coefficient > 0:
             reference = copy.deepcopy(model)
+        self.model = model.train(False)
         self.reference = reference if reference is None else reference.train(False).requires_grad_(False)
         self.critic = critic
+        self._actor = Actor(model, config)
+        self._reference = None if self.reference is None else Actor(self.reference, config)
+        for part in (self._actor, self._reference, critic):
+            if part is not None:
+                self._distribute(part, exact=() if critic is None or part is not critic else (critic.head,))
         self._optimizer = self._adamw(model.parameters(), config.learning_rate)
         self._critic_optimizer: torch.optim.AdamW | None = None
         if critic is not None:
             self._critic_optimizer = self._adamw(critic.parameters(), config.critic_learning_rate)
+
+    def _distribute(self, module: torch.nn.Module, exact: Sequence[torch.nn.Module]) -> None:
+        """Give weights the type they are kept in, and each rank its part of them."""
+        low = None if self.config.dtype == "float32" else getattr(torch, self.config.dtype)
+        for weight in module.parameters():
+            keeps = weight.requires_grad or low is None
+            weight.data = weight.data.to(torch.promote_types(weight.dtype, torch.float32) if keeps else low)
+        self.ranks.shard(module, low or next(module.parameters()).dtype, exact)
 
     def _adamw(self, parameters: Iterable[torch.nn.Parameter], learning_rate: float) -> torch.optim.AdamW:
         config = self.config
@@ -129,7 +148,7 @@ class Learner:
 
     def log_probs(self, rows: Sequence[StepRow]) -> Floats:
         """Return (T,) what the policy makes of the response tokens now."""
-        return self._log_probs(self.model, rows)
+        return self._log_probs(self._actor, rows)
 
     def ref_log_probs(self, rows: Sequence[StepRow]) -> Floats:
         """Return (T,) what the reference makes of the response tokens.
@@ -137,13 +156,36 @@ class Learner:
         Raises:
             UsageError: there is none.
         """
-        if self.reference is None:
+        if self._reference is not None:
+            return self._log_probs(self._reference, rows)
+        if not has_adapter(self.model):
             raise UsageError("there is no reference: give the learner one, or a positive kl_coefficient")
-        return self._log_probs(self.reference, rows)
+        with without_adapter(self.model):
+            return self._log_probs(self._actor, rows)
 
-    def _log_probs(self, model: PreTrainedModel, rows: Sequence[StepRow]) -> Floats:
-        budget, temperature = self.config.token_budget, self.config.temperature
-        return all_log_probs(model, rows, token_budget=budget, temperature=temperature)
+    def values(self, rows: Sequence[StepRow], valued: Valued | None = None) -> Floats:
+        """Return (n,) values of steps or (T,) of their response tokens, as `Critic.values` does.
+
+        Raises:
+            UsageError: there is no critic.
+        """
+        if self.critic is None:
+            raise UsageError("there is no critic: give the learner one")
+        budget = self.config.token_budget
+        return self.critic.values(rows, token_budget=budget, valued=valued, ranks=self.ranks)
+
+    def _log_probs(self, actor: Actor, rows: Sequence[StepRow]) -> Floats:
+        result = np.zeros(sum(len(row.response_ids) for row in rows))
+        with torch.no_grad():
+            for pack, counts in self.ranks.deal(self._packs(rows)):
+                log_probs, _ = actor(pack)
+                if counts:
+                    result[pack.tokens] = log_probs.double().cpu().numpy()
+        reshard(actor)
+        return self.ranks.total(result)
+
+    def _packs(self, rows: Sequence[StepRow]) -> list[Pack]:
+        return pack_rows(rows, token_budget=self.config.token_budget, device=self.model.device)
 
     # ---- the update ---------------------------------------------------------------------------
 
@@ -167,10 +209,8 @@ class Learner:
         totals: dict[str, float] = {}
         logp_diff, tokens = 0.0, 0
         for step, chosen in enumerate(self._minibatches(len(rows), seed)):
-            own = [rows[row] for row in chosen.tolist()]
-            packs = pack_rows(own, token_budget=config.token_budget, device=self.model.device)
-            part = batch.select(chosen)
-            sums, difference = self._step(packs, part)
+            packs = self._packs([rows[row] for row in chosen.tolist()])
+            sums, difference = self._step(packs, batch.select(chosen))
             if step == 0:
                 logp_diff = difference
             tokens += sum(len(pack.input_ids) for pack in packs)
@@ -189,6 +229,8 @@ class Learner:
             logp_diff=logp_diff,
             explained_variance=_explained_variance(batch),
             tokens=tokens,
+            importance=means.get("importance"),
+            truncated=means.get("truncated"),
         )
 
     def _check(self, rows: Sequence[StepRow], batch: Batch) -> None:
@@ -202,6 +244,11 @@ class Learner:
             )
         if self.objective.kl_coefficient > 0 and batch.ref_log_probs is None:
             raise UsageError("ref_log_probs is missing from the batch: fill it from Learner.ref_log_probs")
+        if self.config.importance_cap is not None and batch.rollout_log_probs is None:
+            raise UsageError(
+                "rollout_log_probs is missing from the batch, which importance_cap needs: give those of the "
+                "rollouts, and Learner.log_probs as old_log_probs"
+            )
         if self.critic is not None:
             for name in ("values", "returns"):
                 missing = getattr(batch, name) is None
@@ -226,10 +273,10 @@ class Learner:
     def _step(self, packs: list[Pack], batch: Batch) -> tuple[dict[str, float], float]:
         """Take one optimiser step; return what is logged, and the largest change of a log-probability."""
         self._optimizer.zero_grad()
-        sums, difference = self._policy_gradient(packs, batch)
+        sums, difference = policy_gradient(self._actor, packs, batch, self.objective, self.ranks)
         if self.critic is not None and self._critic_optimizer is not None:
             self._critic_optimizer.zero_grad()
-            sums["value_loss"] = self._value_gradient(self.critic, packs, batch)
+            sums["value_loss"] = value_gradient(self.critic, packs, batch, self.config, self.ranks)
             sums["critic_grad_norm"] = self._clip(self._critic_optimizer)
         sums["grad_norm"] = self._clip(self._optimizer)
         wrong = [name for name, value in sums.items() if not np.isfinite(value)]
@@ -246,136 +293,66 @@ class Learner:
             self._critic_optimizer.step()
         return sums, difference
 
-    def _policy_gradient(self, packs: list[Pack], batch: Batch) -> tuple[dict[str, float], float]:
-        objective, config = self.objective, self.config
-        sums = dict.fromkeys(("loss", "kl", "clip_fraction", "entropy"), 0.0)
-        terms, tokens, difference = 0.0, 0.0, 0.0
-        self.model.train(config.gradient_checkpointing)
-        for share in self._shares(packs, batch):
-            layout = share.layout
-            log_probs, entropies = response_log_probs(
-                self.model, share.pack, temperature=config.temperature, chunk_logits=config.chunk_logits
-            )
-            old = _tensor(share.batch.old_log_probs, log_probs)
-            surrogate = policy_loss(
-                log_probs,
-                old,
-                _tensor(share.batch.advantages, log_probs),
-                layout,
-                objective,
-                credit=share.batch.credit,
-                weights=share.term_weights,
-            )
-            entropy = (layout.pick(entropies) * share.token_weights).sum()
-            loss = surrogate.loss
-            if config.entropy_coefficient > 0:
-                loss = loss - config.entropy_coefficient * entropy
-            if objective.kl_coefficient > 0 and share.batch.ref_log_probs is not None:
-                reference = _tensor(share.batch.ref_log_probs, log_probs)
-                divergence = kl_loss(log_probs, reference, layout, objective, weights=share.token_weights)
-                sums["ref_kl"] = sums.get("ref_kl", 0.0) + divergence.item()
-                loss = loss + objective.kl_coefficient * divergence
-            if loss.requires_grad:
-                loss.backward()  # type: ignore[no-untyped-call]
-            moved = layout.pick(log_probs.detach()), layout.pick(old)
-            sums["loss"] += loss.item()
-            sums["entropy"] += entropy.item()
-            terms += (weight := share.term_weights.sum().item())
-            tokens += share.token_weights.sum().item()
-            sums["clip_fraction"] += surrogate.clip_fraction.item() * weight
-            sums["kl"] += float((kl_terms(*moved, "k3") * share.token_weights).sum())
-            difference = max([difference, *(moved[0] - moved[1]).abs().tolist()])
-        self.model.train(False)
-        for name, total in (("clip_fraction", terms), ("kl", tokens), ("entropy", tokens)):
-            sums[name] /= total or 1.0  # sums over responses have weights of more than 1 altogether
-        return sums, difference
-
-    def _shares(self, packs: list[Pack], batch: Batch) -> Iterator[_Share]:
-        """Give each pack its part of a mini-batch's columns and weights."""
-        whole = _layout(batch, self.model.device)
-        dtype = torch.promote_types(self.model.dtype, torch.float32)
-        steps = self.objective.ratio in STEP_RATIOS
-        averaging = "seq-mean-token-mean" if steps else self.objective.aggregation
-        spread = torch.zeros(whole.shape, dtype=dtype, device=self.model.device)
-        spread[whole.index] = whole.weights(averaging, dtype)
-        term = whole.weights(self.objective.aggregation, dtype) if steps else None
-        for pack in packs:
-            part = batch.select(pack.rows)
-            layout = _layout(part, self.model.device)
-            tokens = layout.pick(spread[torch.from_numpy(pack.tokens)])
-            yield _Share(
-                pack,
-                part,
-                layout,
-                term_weights=tokens if term is None else term[torch.from_numpy(pack.rows)],
-                token_weights=tokens,
-            )
-
-    def _value_gradient(self, critic: Critic, packs: list[Pack], batch: Batch) -> float:
-        steps = critic.valued == "step"
-        mask = None if steps or batch.mask is None else torch.from_numpy(batch.mask)
-        counts = []
-        for pack in packs:
-            mine = torch.from_numpy(pack.rows if steps else pack.tokens)
-            counts.append(len(mine) if mask is None else int(mask[mine].sum()))
-        total = 0.0
-        critic.train(self.config.gradient_checkpointing)
-        for pack, count in zip(packs, counts, strict=True):
-            part = batch.select(pack.rows)
-            values = critic(pack)
-            assert part.values is not None  # `_check` sees to both
-            assert part.returns is not None
-            chosen = None if steps or part.mask is None else torch.from_numpy(part.mask).to(values.device)
-            loss = value_loss(
-                values,
-                _tensor(part.values, values),
-                _tensor(part.returns, values),
-                chosen,
-                clip=self.config.value_clip,
-            )
-            loss = loss * count / max(sum(counts), 1)
-            loss.backward()  # type: ignore[no-untyped-call]
-            total += loss.item()
-        critic.train(False)
-        return total
-
     def _clip(self, optimizer: torch.optim.AdamW) -> float:
         """Shorten the gradient to its bound; return how long it was."""
         weights = [weight for group in optimizer.param_groups for weight in group["params"]]
         bound = float("inf") if self.config.max_grad_norm is None else self.config.max_grad_norm
-        return float(torch.nn.utils.clip_grad_norm_(weights, bound))
+        return float(whole(torch.nn.utils.clip_grad_norm_(weights, bound)))
+
+    # ---- what others take over ------------------------------------------------------------------
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield the policy's tensors by the names that `transformers` gives them, its adapter added.
+
+        Every rank has to take all of them.
+        """
+        return plain_weights(self.model)
+
+    def save_model(self, directory: str | Path, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Save the policy as an ordinary model directory, its adapter added; the first rank writes."""
+        weights = {name: tensor.cpu() for name, tensor in self.weights() if self.ranks.is_first}
+        if self.ranks.is_first:
+            save_model(directory, LanguageModel(self.model, tokenizer), weights)
 
     # ---- checkpoints --------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a run is continued from: weights and optimisers, of tensors that updates change."""
-        state = {"model": self.model.state_dict(), "optimizer": self._optimizer.state_dict()}
-        if self.critic is not None and self._critic_optimizer is not None:
-            state["critic"] = self.critic.state_dict()
-            state["critic_optimizer"] = self._critic_optimizer.state_dict()
-        if self.reference is not None:
-            state["reference"] = self.reference.state_dict()
-        return state
+        """Return what a run is continued from, by any number of ranks: weights and optimisers.
+
+        Returns:
+            Whole tensors. A single rank's are its own, which updates change; of several ranks only the
+            first has them, as copies.
+        """
+        parts: dict[str, Any] = {name: module.state_dict() for name, module in self._modules().items()}
+        parts |= {name: optimizer.state_dict() for name, optimizer in self._optimizers().items()}
+        result: dict[str, Any] = gathered(parts, self.ranks)
+        return result
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned.
+        """Continue from what `state_dict` returned on the first rank, which every rank has to be given.
 
         Raises:
             UsageError: it is of a learner with other parts.
         """
-        expected = self.state_dict().keys()
+        modules, optimizers = self._modules(), self._optimizers()
+        expected = {*modules, *optimizers}
         if state.keys() != expected:
             raise UsageError(
                 f"the state has {', '.join(sorted(state))}, this learner {', '.join(sorted(expected))}: "
                 "continue with the algorithm it was saved with"
             )
-        self.model.load_state_dict(state["model"])
-        self._optimizer.load_state_dict(state["optimizer"])
-        if self.critic is not None and self._critic_optimizer is not None:
-            self.critic.load_state_dict(state["critic"])
-            self._critic_optimizer.load_state_dict(state["critic_optimizer"])
-        if self.reference is not None:
-            self.reference.load_state_dict(state["reference"])
+        for name, module in modules.items():
+            load_weights(module, state[name])
+        for name, optimizer in optimizers.items():
+            load_moments(optimizer, state[name])
+
+    def _modules(self) -> dict[str, torch.nn.Module]:
+        parts = {"model": self.model, "critic": self.critic, "reference": self.reference}
+        return {name: part for name, part in parts.items() if part is not None}
+
+    def _optimizers(self) -> dict[str, torch.optim.AdamW]:
+        parts = {"optimizer": self._optimizer, "critic_optimizer": self._critic_optimizer}
+        return {name: part for name, part in parts.items() if part is not None}
 
 
 def _checkpoint(model: PreTrainedModel) -> None:
@@ -390,16 +367,6 @@ def _checkpoint(model: PreTrainedModel) -> None:
     # the older name is deprecated where there is the newer one
     enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
     enable({"use_reentrant": False})
-
-
-def _layout(batch: Batch, device: torch.device) -> Layout:
-    mask = None if batch.mask is None else torch.from_numpy(batch.mask).to(device)
-    lengths, trajectory = (torch.from_numpy(x).to(device) for x in (batch.lengths, batch.trajectory))
-    return Layout.packed(lengths, mask, trajectory)
-
-
-def _tensor(column: Floats, like: Tensor) -> Tensor:
-    return torch.from_numpy(column).to(like)
 
 
 def _explained_variance(batch: Batch) -> float | None:

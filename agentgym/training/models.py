@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -104,10 +105,19 @@ def load_model(
     return LanguageModel(model.to(device=torch.device(device)), tokenizer)  # type: ignore[call-arg]
 
 
-def save_model(directory: str | Path, language_model: LanguageModel) -> None:
-    """Save a model as an ordinary Hugging Face directory, which `load_model` and others load."""
+def save_model(
+    directory: str | Path, language_model: LanguageModel, weights: Mapping[str, Tensor] | None = None
+) -> None:
+    """Save a model as an ordinary Hugging Face directory, which `load_model` and others load.
+
+    Args:
+        directory: made where it does not exist.
+        language_model: a model and its tokenizer.
+        weights: by name, where they are not the model's own.
+    """
+    state = None if weights is None else dict(weights)
     with _without_progress_bars():
-        language_model.model.save_pretrained(directory)
+        language_model.model.save_pretrained(directory, state_dict=state)
     language_model.tokenizer.save_pretrained(directory)
 
 

@@ -10,6 +10,8 @@ from agentgym.algos.objective import Objective
 from agentgym.algos.tokens import Batch
 from agentgym.training.config import LearnerConfig
 from agentgym.training.critic import Critic
+from agentgym.training.distributed import Ranks
+from agentgym.training.gradients import policy_gradient
 from agentgym.training.learner import DivergenceError, Learner
 from agentgym.training.logprobs import all_log_probs
 from agentgym.training.packing import StepRow, pack_rows
@@ -100,7 +102,7 @@ def test_the_gradient_is_that_of_the_algorithm_s_loss_on_the_whole_batch(model, 
     model, objective, rows = model.double(), OBJECTIVES[name], some_rows()
     batch = some_batch(model, rows)
     learner = learner_of(copy.deepcopy(model), objective)
-    learner._policy_gradient(pack_rows(rows, token_budget=30), batch)
+    policy_gradient(learner._actor, pack_rows(rows, token_budget=30), batch, objective, Ranks())
     layout = Layout.packed(*(torch.from_numpy(x) for x in (batch.lengths, batch.mask, batch.trajectory)))
     parts = []
     for row in rows:
