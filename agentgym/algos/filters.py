@@ -93,13 +93,14 @@ def dynamic_sampling(
     kept: list[Group] = []
     for attempt in range(1, attempts + 1):
         groups = generate()
-        kept += groups if attempt == attempts else [g for g in groups if _varies(g, filter_on)]
+        kept += groups if attempt == attempts else [g for g in groups if varies(g, filter_on)]
         if len(kept) >= wanted:
             break
     return kept[:wanted]
 
 
-def _varies(group: Group, filter_on: FilterOn) -> bool:
+def varies(group: Group, filter_on: FilterOn = "return") -> bool:
+    """Return whether a group's episodes are not all alike."""
     values = [t.episode_return if filter_on == "return" else float(t.won) for t in group.trajectories]
     return max(values, default=0.0) - min(values, default=0.0) > SAME
 

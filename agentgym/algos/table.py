@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 Credit: TypeAlias = Literal["episode", "step", "token"]
 """What gets an advantage of its own; the tokens of one share it."""
 
+Unit: TypeAlias = Literal["step", "token"]
+"""What a column of advantages has an entry for."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
@@ -54,6 +57,8 @@ class Algorithm:
     objective: Objective
     """The policy's loss."""
     credit: Credit
+    unit: Unit = "step"
+    """Whether advantages are (n,) of steps or (T,) of tokens."""
     paper: str
     equation: str
     """Where the paper defines the advantage."""
@@ -96,6 +101,7 @@ ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType(
             objective=ppo.OBJECTIVE,
             credit="token",
             critic="token",
+            unit="token",
             paper="Schulman et al. 2017, arXiv:1707.06347",
             equation="11-12",
             page="ppo",
@@ -105,6 +111,7 @@ ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType(
             advantage=reinforce_pp.advantage,
             objective=reinforce_pp.OBJECTIVE,
             credit="token",
+            unit="token",
             paper="Hu et al. 2025, arXiv:2501.03262",
             equation="returns, whitened over the batch",
             page="reinforce_pp",
@@ -114,6 +121,7 @@ ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType(
             advantage=reinforce_pp.baseline_advantage,
             objective=reinforce_pp.OBJECTIVE,
             credit="episode",
+            unit="token",
             paper="Hu et al. 2025, arXiv:2501.03262",
             equation="group mean, whitened over the batch",
             page="reinforce_pp",
@@ -230,6 +238,7 @@ ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType(
             objective=prime.OBJECTIVE,
             credit="token",
             reward_model=True,
+            unit="token",
             paper="Cui et al. 2025, arXiv:2502.01456",
             equation="implicit process rewards, leave-one-out",
             page="prime",

@@ -1,0 +1,99 @@
+"""Checkpoints: folders that appear whole or not at all, from which a run goes on exactly as it would have.
+
+A checkpoint holds the policy as an ordinary model directory, and ``state.pt``: weights, optimisers and
+counters. There are no other random states: every draw of a run follows from its seed and a counter.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agentgym.types import UsageError
+
+FOLDER = "checkpoints"
+MODEL = "model"
+"""The model directory within a checkpoint."""
+_STATE = "state.pt"
+_LAST = "last"
+
+
+def save_checkpoint(
+    run: Path,
+    name: str,
+    state: dict[str, Any],
+    save_policy: Callable[[Path], None],
+    *,
+    keep: int | None,
+) -> Path:
+    """Write a checkpoint, then remove the oldest ones.
+
+    Args:
+        run: the run's folder.
+        name: of the checkpoint; those of iterations are numbers of six digits.
+        state: what `load_checkpoint` returns.
+        save_policy: writes the model directory.
+        keep: how many numbered checkpoints stay; None leaves them alone, and does not make this one the
+            one to go on from.
+
+    Returns:
+        The checkpoint's folder.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    folder = run / FOLDER
+    final, partial = folder / name, folder / f".{name}.partial"
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        save_policy(partial / MODEL)
+        torch.save(state, partial / _STATE)
+        shutil.rmtree(final, ignore_errors=True)
+        partial.rename(final)
+        if keep is not None:
+            _point(folder, name)
+            numbered = sorted(path for path in folder.iterdir() if path.name.isdecimal())
+            for old in numbered[:-keep]:
+                shutil.rmtree(old)
+    except OSError as error:
+        raise UsageError(f"cannot write the checkpoint {final}: {error.strerror or error}") from error
+    return final
+
+
+def _point(folder: Path, name: str) -> None:
+    pointer = folder / f".{_LAST}.partial"
+    pointer.write_text(f"{name}\n", encoding="utf-8")
+    os.replace(pointer, folder / _LAST)
+
+
+def last_checkpoint(run: Path) -> Path:
+    """Return the folder of the checkpoint that a run goes on from.
+
+    Raises:
+        UsageError: the run has none.
+    """
+    pointer = run / FOLDER / _LAST
+    if not pointer.is_file():
+        raise UsageError(f"{run} has no checkpoint to go on from: name the folder of a run that wrote one")
+    return run / FOLDER / pointer.read_text(encoding="utf-8").strip()
+
+
+def load_checkpoint(checkpoint: Path) -> dict[str, Any]:
+    """Return the state of a checkpoint; nothing in it is executed.
+
+    Raises:
+        UsageError: it is missing or damaged.
+    """
+    path = checkpoint / _STATE
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UsageError(f"cannot read the checkpoint {path}: {reason}") from error
+    return state

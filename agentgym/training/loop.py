@@ -1,0 +1,318 @@
+"""The training loop: play episodes, assign credit, update the weights, log.
+
+One loop for every algorithm. What differs between them is data: the advantage and its switches, the
+objective, and whether a critic learns along (`agentgym.algos.table`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from agentgym.algos.batch import StepBatch
+from agentgym.algos.filters import SAME, varied, varies
+from agentgym.algos.tokens import Batch
+from agentgym.training.checkpoint import last_checkpoint, load_checkpoint, save_checkpoint
+from agentgym.training.credit import CreditAssigner, Experience, credit_assigner, step_group_sizes
+from agentgym.training.learner import DivergenceError, UpdateMetrics
+from agentgym.training.metrics import Evaluated, IterationMetrics, StageSeconds
+from agentgym.training.packing import sampled_log_probs, step_rows
+from agentgym.training.pool import PoolCounts, RolloutPool, TaskOrder
+from agentgym.training.run import TrainConfig
+from agentgym.training.world import World
+from agentgym.types import Group
+
+if TYPE_CHECKING:
+    from agentgym.training.log import Log
+
+End: TypeAlias = Literal["finished", "solved", "no signal", "interrupted"]
+"""Why a run ended: all iterations are done; every episode is won; there is nothing to learn from; or the
+caller asked for it."""
+
+_UPDATE = 2
+"""What a seed's stream is for, beside those of `agentgym.training.pool`."""
+
+
+@dataclass(slots=True)
+class _Totals:
+    """Counted up over a run, checkpoints included."""
+
+    iteration: int = 0
+    episodes: int = 0
+    env_steps: int = 0
+    idle: int = 0
+    """Iterations in a row that had nothing to learn from."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """What an iteration's rollouts gave and took."""
+
+    groups: list[Group]
+    """To be trained on; the rest counts what was played."""
+    episodes: int
+    steps: int
+    tokens_in: int
+    tokens_out: int
+    model_seconds: float
+
+
+class Trainer:
+    """Trains one policy.
+
+    Example:
+        >>> trainer = Trainer(config, World.open(config), Path("runs/demo"), JsonlLog(...))  # doctest: +SKIP
+        >>> trainer.run()  # doctest: +SKIP
+        'finished'
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        world: World,
+        folder: Path,
+        log: Log,
+        *,
+        assigner: CreditAssigner | None = None,
+    ):
+        """Bind what a run consists of.
+
+        Args:
+            config: what is to be done.
+            world: opened from the same configuration.
+            folder: exists; checkpoints go there.
+            log: takes every iteration.
+            assigner: of credit, where not the algorithm's.
+
+        Raises:
+            UsageError: the trainer lacks what the algorithm needs.
+        """
+        self.config = config
+        self.world = world
+        self.folder = folder
+        self.log = log
+        self.assigner = assigner or credit_assigner(config.algorithm, config.switches)
+        self.pool = RolloutPool(world.worker, TaskOrder(world.worker.envs.tasks, config.seed), config.rollout)
+        self._totals = _Totals()
+
+    def run(self, stop: Callable[[], bool] = lambda: False) -> End:
+        """Train to the end.
+
+        Args:
+            stop: asked after each iteration whether to end early.
+
+        Raises:
+            DivergenceError: a loss is not a number. The weights before that step are saved.
+        """
+        config, totals = self.config, self._totals
+        end: End = "finished"
+        while totals.iteration < config.iterations:
+            metrics = self.iterate()
+            if totals.idle >= config.patience:
+                end = "solved" if metrics.success == 1.0 else "no signal"
+            elif stop():
+                end = "interrupted"
+            last = end != "finished" or totals.iteration == config.iterations
+            if last or (config.checkpoint_every and totals.iteration % config.checkpoint_every == 0):
+                self.save()
+            self.log.write(metrics)
+            if end != "finished":
+                break
+        return end
+
+    def iterate(self) -> IterationMetrics:
+        """Play, assign credit, update and sync once."""
+        clock = _Clock()
+        world, totals = self.world, self._totals
+        before = self._evaluate() if totals.iteration == 0 else None
+        clock.lap("evaluate")
+        played = self._play()
+        clock.lap("env")
+        experience = self._experience(played.groups)
+        batch = self._credit(experience)
+        clock.lap("credit")
+        rate = self.config.rate(totals.iteration + 1)
+        update = self._update(experience, batch, rate)
+        clock.lap("update")
+        version = world.engine.version
+        world.engine.sync(world.learner.model.state_dict().items(), version + 1)
+        clock.lap("sync")
+        self._count(played, experience.steps)
+        evaluation = self._evaluate() if self._evaluates() else None
+        clock.lap("evaluate")
+        return IterationMetrics(
+            **_describe(played, experience.steps, version),
+            **_describe_update(update),
+            iteration=totals.iteration,
+            version=version + 1,
+            episodes=totals.episodes,
+            env_steps=totals.env_steps,
+            learning_rate=self.config.learner.learning_rate * rate,
+            dropped=self.pool.counts.dropped + self.pool.counts.left_out,
+            pending=self.pool.counts.pending,
+            seconds=clock.seconds(model=played.model_seconds),
+            evaluation_before=before,
+            evaluation=evaluation,
+        )
+
+    # ---- one stage each -----------------------------------------------------------------------
+
+    def _play(self) -> _Played:
+        meter, counts = self.world.meter, self.pool.counts
+        seconds, steps, tokens_in, tokens_out = meter.seconds, meter.steps, meter.tokens_in, meter.tokens_out
+        episodes = counts.episodes
+        groups = self.pool.collect(self.world.engine.version)
+        return _Played(
+            groups,
+            episodes=counts.episodes - episodes,
+            steps=meter.steps - steps,
+            tokens_in=meter.tokens_in - tokens_in,
+            tokens_out=meter.tokens_out - tokens_out,
+            model_seconds=meter.seconds - seconds,
+        )
+
+    def _experience(self, groups: Sequence[Group]) -> Experience:
+        return Experience(
+            StepBatch.from_groups(groups), step_rows(groups, self.world.speller), sampled_log_probs(groups)
+        )
+
+    def _credit(self, experience: Experience) -> Batch:
+        learner = self.world.learner
+        credit = self.assigner.assign(experience, learner)
+        needs_reference = learner.objective.kl_coefficient > 0
+        return Batch.of(
+            experience.steps,
+            credit.advantages,
+            credit=credit.of,
+            valued=None if learner.critic is None else learner.critic.valued,
+            old_log_probs=experience.log_probs,
+            ref_log_probs=learner.ref_log_probs(experience.rows) if needs_reference else None,
+            values=credit.values,
+            returns=credit.returns,
+        )
+
+    def _update(self, experience: Experience, batch: Batch, rate: float) -> UpdateMetrics:
+        iteration = self._totals.iteration + 1
+        stream = np.random.SeedSequence([self.config.seed, _UPDATE, iteration])
+        seed = int(stream.generate_state(1)[0])
+        try:
+            return self.world.learner.update(experience.rows, batch, seed=seed, rate=rate)
+        except DivergenceError as error:
+            saved = self.save(f"before-divergence-{iteration:06d}", keep=None)
+            raise DivergenceError(f"iteration {iteration}: {error}; the weights before it are in {saved}") from error
+
+    def _count(self, played: _Played, steps: StepBatch) -> None:
+        totals = self._totals
+        totals.iteration += 1
+        totals.episodes += played.episodes
+        totals.env_steps += played.steps
+        totals.idle = 0 if self._signal(steps) else totals.idle + 1
+
+    def _signal(self, steps: StepBatch) -> bool:
+        """Return whether outcomes differ where the algorithm compares them: in groups, or over the batch."""
+        alone = self.config.rollout.group_size == 1 or self.world.learner.critic is not None
+        if alone:
+            return float(np.ptp(steps.outcome)) > SAME
+        return bool(varied(steps).any())
+
+    def _evaluates(self) -> bool:
+        every, iteration = self.config.evaluation.every, self._totals.iteration
+        return every > 0 and (iteration % every == 0 or iteration == self.config.iterations)
+
+    def _evaluate(self) -> Evaluated | None:
+        return None if self.world.evaluation is None else self.world.evaluation.run()
+
+    # ---- checkpoints --------------------------------------------------------------------------
+
+    def save(self, name: str | None = None, *, keep: int | None = -1) -> Path:
+        """Write a checkpoint of the run as it is; return its folder.
+
+        Args:
+            name: by default the number of the iteration.
+            keep: as `save_checkpoint`; by default the configuration's.
+        """
+        state = {
+            "learner": self.world.learner.state_dict(),
+            "version": self.world.engine.version,
+            "totals": asdict(self._totals),
+            "pool": asdict(self.pool.counts),
+        }
+        return save_checkpoint(
+            self.folder,
+            name or f"{self._totals.iteration:06d}",
+            state,
+            self._save_policy,
+            keep=self.config.keep if keep == -1 else keep,
+        )
+
+    def restore(self) -> int:
+        """Go on from the folder's last checkpoint; return its iteration.
+
+        Groups that were being played when it was written are played no further: they count as dropped.
+
+        Raises:
+            UsageError: there is none, it is damaged, or it is of another algorithm or model.
+        """
+        state = load_checkpoint(last_checkpoint(self.folder))
+        world = self.world
+        world.learner.load_state_dict(state["learner"])
+        world.engine.sync(world.learner.model.state_dict().items(), state["version"])
+        self._totals = _Totals(**state["totals"])
+        self.pool.counts = PoolCounts(**state["pool"])
+        self.pool.counts.dropped += self.pool.counts.pending
+        return self._totals.iteration
+
+    def _save_policy(self, folder: Path) -> None:
+        raise NotImplementedError
+
+
+class _Clock:
+    """Splits an iteration's time into stages."""
+
+    def __init__(self) -> None:
+        self._began = self._last = perf_counter()
+        self._laps: dict[str, float] = {}
+
+    def lap(self, stage: str) -> None:
+        """Add the time since the last call to a stage."""
+        now = perf_counter()
+        self._laps[stage] = self._laps.get(stage, 0.0) + now - self._last
+        self._last = now
+
+    def seconds(self, *, model: float) -> StageSeconds:
+        """Return the stages; ``model`` is the part of ``env`` that the policy took."""
+        laps = {**self._laps, "env": self._laps["env"] - model}
+        return StageSeconds(**laps, model=model, total=perf_counter() - self._began)
+
+
+def _describe(played: _Played, steps: StepBatch, version: int) -> dict[str, Any]:
+    """Return what is logged of an iteration's episodes."""
+    members = [member for group in played.groups for member in group.trajectories]
+    ages = [
+        version - step.completion.version for member in members for step in member.steps
+    ]
+    return {
+        "success": float(np.mean([member.won for member in members])),
+        "score": float(np.mean([member.score for member in members])),
+        "mean_return": float(np.mean([member.episode_return for member in members])),
+        "steps_per_episode": len(steps) / len(members),
+        "valid_fraction": float(steps.valid.mean()),
+        "usable_fraction": float(np.mean([varies(group) for group in played.groups])),
+        "step_groups": step_group_sizes(steps),
+        "tokens_in": played.tokens_in,
+        "tokens_out": played.tokens_out,
+        "tokens_per_second": played.tokens_out / max(played.model_seconds, 1e-9),
+        "staleness": float(np.mean(ages)),
+    }
+
+
+def _describe_update(update: UpdateMetrics) -> dict[str, Any]:
+    """Return what is logged of an update."""
+    table = asdict(update)
+    del table["tokens"], table["critic_grad_norm"]
+    return table
