@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias, get_args
 
 from agentgym.training.logprobs import CHUNK_LOGITS
+from agentgym.training.packing import Packing
 from agentgym.types import UsageError
 
 Dtype: TypeAlias = Literal["float32", "bfloat16"]
@@ -50,6 +51,8 @@ class LearnerConfig:
     """Parts of equally many steps that an epoch cuts the batch into: optimiser steps per epoch."""
     token_budget: int = 2048
     """Most tokens in one pass of the model. Changes speed and memory, never the update."""
+    packing: Packing = "tree"
+    """Whether what rows begin with is read once. Changes speed, never the update."""
     chunk_logits: int = CHUNK_LOGITS
     """Most logits that are computed at once."""
     temperature: float = 1.0
@@ -86,6 +89,8 @@ class LearnerConfig:
                 raise UsageError(f"{field.name} must be at least 0, got {value}")
             if field.name in _POSITIVE_OR_NONE and value is not None and not value > 0:
                 raise UsageError(f"{field.name} must be positive or None, got {value}")
+        if self.packing not in get_args(Packing):
+            raise UsageError(f"packing must be one of {', '.join(get_args(Packing))}, got {self.packing!r}")
         if self.dtype not in get_args(Dtype):
             raise UsageError(f"dtype must be one of {', '.join(get_args(Dtype))}, got {self.dtype!r}")
         if not all(0 <= beta < 1 for beta in self.betas):

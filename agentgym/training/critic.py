@@ -14,7 +14,8 @@ from transformers import PreTrainedModel
 from agentgym.algos.batch import Floats
 from agentgym.training.distributed import Ranks, reshard
 from agentgym.training.logprobs import hidden_states
-from agentgym.training.packing import Pack, StepRow, pack_rows
+from agentgym.training.packing import Pack, Packing, StepRow
+from agentgym.training.tree import PACKINGS
 
 Valued: TypeAlias = Literal["step", "token"]
 """What gets a value: a step, at the last token of its prompt; or each response token, at the one before."""
@@ -60,6 +61,7 @@ class Critic(torch.nn.Module):
         token_budget: int,
         valued: Valued | None = None,
         ranks: Ranks | None = None,
+        packing: Packing = "tree",
     ) -> Floats:
         """Return (n,) values of steps or (T,) of their response tokens, without a gradient.
 
@@ -70,11 +72,12 @@ class Critic(torch.nn.Module):
             token_budget: most tokens that are read at once.
             valued: what gets a value, where not what the critic learns to value.
             ranks: that divide the work, where it is theirs.
+            packing: whether what rows begin with is read once.
         """
         valued, ranks = valued or self.valued, ranks or Ranks()
         total = len(rows) if valued == "step" else sum(len(row.response_ids) for row in rows)
         result = np.zeros(total)
-        packs = pack_rows(rows, token_budget=token_budget, device=self.head.weight.device)
+        packs = PACKINGS[packing](rows, token_budget=token_budget, device=self.head.weight.device)
         with torch.no_grad():
             for pack, counts in ranks.deal(packs):
                 values = self(pack, valued)

@@ -28,7 +28,8 @@ from agentgym.training.gradients import Actor, policy_gradient, value_gradient
 from agentgym.training.logprobs import check_model
 from agentgym.training.lora import add_adapter, has_adapter, plain_weights, without_adapter
 from agentgym.training.models import LanguageModel, save_model
-from agentgym.training.packing import Pack, StepRow, pack_rows
+from agentgym.training.packing import Pack, StepRow
+from agentgym.training.tree import PACKINGS
 from agentgym.types import UsageError
 
 
@@ -171,8 +172,8 @@ class Learner:
         """
         if self.critic is None:
             raise UsageError("there is no critic: give the learner one")
-        budget = self.config.token_budget
-        return self.critic.values(rows, token_budget=budget, valued=valued, ranks=self.ranks)
+        budget, packing = self.config.token_budget, self.config.packing
+        return self.critic.values(rows, token_budget=budget, valued=valued, ranks=self.ranks, packing=packing)
 
     def _log_probs(self, actor: Actor, rows: Sequence[StepRow]) -> Floats:
         result = np.zeros(sum(len(row.response_ids) for row in rows))
@@ -185,7 +186,8 @@ class Learner:
         return self.ranks.total(result)
 
     def _packs(self, rows: Sequence[StepRow]) -> list[Pack]:
-        return pack_rows(rows, token_budget=self.config.token_budget, device=self.model.device)
+        pack = PACKINGS[self.config.packing]
+        return pack(rows, token_budget=self.config.token_budget, device=self.model.device)
 
     # ---- the update ---------------------------------------------------------------------------
 

@@ -90,11 +90,12 @@ def test_probabilities_of_all_allowed_responses_sum_to_one(language_model, spell
 
 def plain_head(model, pack, temperature):
     """The same numbers from all logits at once, as the model's own forward pass gives them."""
-    mask = pack.attention_mask(model.dtype)[None, None]
+    places = torch.arange(len(pack.ends))
+    seen = (places[:, None] >= places) & (places[:, None] < pack.ends)
     output = model(
         input_ids=pack.input_ids[None],
         position_ids=pack.position_ids[None],
-        attention_mask=mask,
+        attention_mask=seen[None, None],
         use_cache=False,
     )
     logits = output.logits[0, pack.predictors] / temperature

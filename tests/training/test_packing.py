@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,7 +32,7 @@ def test_packs_hold_every_token_once_and_say_where_it_came_from(rows, budget):
             read = pack.input_ids[begin:end].tolist()
             assert read == [*rows[row].prompt_ids, *rows[row].response_ids[:-1]]
             assert pack.position_ids[begin:end].tolist() == list(range(end - begin))
-            assert pack.segments[begin:end].tolist() == [place] * (end - begin)
+            assert pack.ends[begin:end].tolist() == [end] * (end - begin)
             assert pack.prompt_ends[place] == begin + len(rows[row].prompt_ids) - 1
             begin = end
         assert begin == len(pack.input_ids)
@@ -55,19 +54,6 @@ def test_a_response_token_is_predicted_from_the_one_before_it(rows, budget):
 def test_the_longest_rows_come_first_and_short_ones_fill_the_gaps():
     rows = [StepRow((1,) * size, (2,)) for size in (3, 9, 1, 6, 1)]
     assert [pack.rows.tolist() for pack in pack_rows(rows, token_budget=10)] == [[1, 2], [3, 0, 4]]
-
-
-def test_tokens_see_their_own_row_up_to_themselves():
-    (pack,) = pack_rows([StepRow((1, 2), (3, 4)), StepRow((5, 6), ())], token_budget=5)
-    seen = pack.attention_mask(torch.float32) == 0
-    assert seen.int().tolist() == [
-        [1, 0, 0, 0, 0],
-        [1, 1, 0, 0, 0],
-        [1, 1, 1, 0, 0],
-        [0, 0, 0, 1, 0],
-        [0, 0, 0, 1, 1],
-    ]
-    assert (pack.attention_mask(torch.float32)[~seen] == -torch.inf).all()
 
 
 def test_choices_are_filled_up_to_one_width():
