@@ -1,0 +1,1 @@
+"""Search: indexes of text on disk, shared by all episodes of a process."""

@@ -1,0 +1,144 @@
+"""What every index is: a search over numbered documents, and a manifest that says what it was made of."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from agentgym.types import UsageError
+
+MANIFEST = "manifest.json"
+
+SCHEMA = 1
+"""Version of the manifest's format."""
+
+
+class Hits(NamedTuple):
+    """What a search found, best first; documents of one score stand in the order of their ids."""
+
+    documents: npt.NDArray[np.int32]
+    """Numbers of the documents: their places in the corpus."""
+    scores: npt.NDArray[np.float32]
+
+
+class Index(Protocol):
+    """Ranks numbered documents for a query. Deterministic, and safe to ask from many threads."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the index was made of."""
+        ...
+
+    def __len__(self) -> int:
+        """Number of documents."""
+        ...
+
+    def ids(self, documents: npt.NDArray[np.int32]) -> list[str]:
+        """Return the ids of documents, given their numbers."""
+        ...
+
+    def search(self, query: str, k: int) -> Hits:
+        """Return the best ``k`` documents that share a term with the query, or as many as there are."""
+        ...
+
+    def search_all(self, queries: Sequence[str], k: int) -> list[Hits]:
+        """Return `search` of each query."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What an index was made of, and how."""
+
+    engine: str
+    """With the version of its format, as ``bm25/1``."""
+    analyser: str
+    parameters: Mapping[str, float]
+    corpus: str
+    """What the documents were taken from, as the caller names it."""
+    corpus_sha256: str
+    """Of all ids and texts, in order."""
+    count: int
+    """Documents."""
+    libraries: Mapping[str, str]
+    """Versions of the packages that made it."""
+
+    def to_json(self) -> str:
+        """Return the file's content."""
+        return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1)
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """Read the manifest of an index.
+
+        Raises:
+            UsageError: there is none, or it is damaged or of another version.
+        """
+        path = folder / MANIFEST
+        try:
+            table = json.loads(path.read_text(encoding="utf-8"))
+            schema = table.pop("schema")
+            manifest = cls(**table)
+        except OSError as error:
+            raise UsageError(f"no index in {folder} ({error.strerror}): build it first") from error
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise UsageError(f"{path} is damaged ({error}): delete {folder} and build it again") from error
+        if schema != SCHEMA:
+            raise UsageError(f"{path} has schema {schema}, not {SCHEMA}: delete {folder} and build it again")
+        return manifest
+
+    def require(self, folder: Path, **expected: object) -> None:
+        """Refuse an index that was made of anything else.
+
+        Raises:
+            UsageError: a field is not as expected; the message names it.
+        """
+        for name, value in expected.items():
+            if (found := getattr(self, name)) != value:
+                raise UsageError(
+                    f"the index {folder} has {name} {found!r}, not {value!r}: delete it and build it again"
+                )
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Return the versions of installed packages."""
+    return {package: version(package) for package in packages}
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Yield a folder that takes the name ``folder`` when all went well, and vanishes otherwise.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    draft = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    try:
+        draft.mkdir(parents=True)
+        yield draft
+        _put_in_place(draft, folder)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(f"cannot write the index {folder}: {reason}; free space or mend it") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _put_in_place(draft: Path, folder: Path) -> None:
+    """Rename the finished folder; where another process was faster, its index is the same."""
+    for file in draft.iterdir():
+        with file.open("rb") as opened:
+            os.fsync(opened.fileno())
+    if folder.exists():
+        shutil.rmtree(folder)
+    draft.rename(folder)
