@@ -28,6 +28,8 @@ RESEMBLANCE = 85
 NO_NOUNS = 0.2
 """Title score where the title wished for has no nouns."""
 
+_PURPOSE = "the score of WebShop"
+
 _DROPPED = dict.fromkeys(range(128, 256))
 """Characters that comparison leaves out."""
 
@@ -72,8 +74,8 @@ class Scorer:
             UsageError: rapidfuzz is not installed.
         """
         self._nouns = nouns
-        self._ratio = load("rapidfuzz.fuzz", "webshop", "WebShop's score").token_set_ratio
-        self._process = load("rapidfuzz.utils", "webshop", "WebShop's score").default_process
+        self._ratio = load("rapidfuzz.fuzz", "rapidfuzz", "webshop", _PURPOSE).token_set_ratio
+        self._process = load("rapidfuzz.utils", "rapidfuzz", "webshop", _PURPOSE).default_process
 
     def score(
         self, bought: Product, goal: Goal, *, wished: Product, price: float, chosen: Sequence[str]

@@ -10,6 +10,8 @@ from agentgym.envs.webshop.product import Catalogue, Product
 from agentgym.envs.webshop.reward import Score, Scorer
 from agentgym.envs.webshop.session import Visit
 from agentgym.envs.webshop.taggers import DEFAULT, make_tagger
+from agentgym.hashing import sha256_json
+from agentgym.retrieval.index import Hits
 
 FOUND = 50
 """Products that a search finds at most."""
@@ -21,10 +23,10 @@ NOUNS_KEPT = 65_536
 
 
 class Searcher(Protocol):
-    """Ranks the products of a catalogue."""
+    """Ranks the products of a catalogue, as every `agentgym.retrieval.index.Index` over them does."""
 
-    def search(self, query: str, k: int) -> tuple[int, ...]:
-        """Return the positions of the ``k`` best products, best first; fewer where fewer match."""
+    def search(self, query: str, k: int) -> Hits:
+        """Return the best ``k`` products, by position; fewer where fewer match."""
         ...
 
 
@@ -67,6 +69,21 @@ class World:
         self._scorer = Scorer(lambda product: self._nouns(product.title))
         self._scores = lru_cache(SCORES_KEPT)(self._score)
 
+    @property
+    def manifest(self) -> dict[str, str | int]:
+        """JSON of everything that scores depend on, besides the goals."""
+        return {
+            "catalogue_sha256": self.catalogue.sha256,
+            "price_seed": self.prices.seed,
+            "tagger": self.tagger.id,
+            "tagger_version": self.tagger.version,
+        }
+
+    @property
+    def key(self) -> str:
+        """Names what snapshots are restored within: the data, and all else that decides a score."""
+        return f"{self.name}:{sha256_json(self.manifest)[:16]}"
+
     def score(self, visit: Visit, goal: Goal) -> Score:
         """Return the score of buying what is open, as it is chosen."""
         return self._scores(visit.asin, visit.options, goal)
@@ -78,7 +95,7 @@ class World:
         return self.at(index)
 
     def _found(self, query: str) -> tuple[int, ...]:
-        return self.searcher.search(query, FOUND)
+        return tuple(self.searcher.search(query, FOUND).documents.tolist())
 
     def _score(self, asin: str, options: tuple[tuple[str, str], ...], goal: Goal) -> Score:
         item = self.item(asin)

@@ -1,0 +1,220 @@
+"""WebShop as an environment."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
+
+from agentgym.env import AgentEnv, Outcome, Status
+from agentgym.envs.webshop.goals import Goal
+from agentgym.envs.webshop.noise import Noise, check_count
+from agentgym.envs.webshop.product import Goals
+from agentgym.envs.webshop.session import DONE, Visit, clicked, parse, searched
+from agentgym.envs.webshop.source import BUILTIN, load_tasks, load_world
+from agentgym.envs.webshop.taggers import DEFAULT
+from agentgym.envs.webshop.tasks import SUITE
+from agentgym.envs.webshop.text import SEPARATOR, Mode
+from agentgym.envs.webshop.view import View
+from agentgym.envs.webshop.world import World
+from agentgym.tasks import Task, nearest
+from agentgym.types import UsageError
+
+Parity: TypeAlias = Literal["upstream"]
+
+
+class State(NamedTuple):
+    """What a snapshot holds of an episode."""
+
+    visit: Visit
+    noise: int = 0
+    """Seed of the advertisements shown now."""
+    observations: tuple[str, ...] = ()
+    """Seen before, oldest first: as many as are shown again."""
+    actions: tuple[str, ...] = ()
+    """Said before, oldest first: as many as are shown again."""
+
+
+class WebShopEnv(AgentEnv[str]):
+    """Buy what an instruction asks for.
+
+    **Task**: a goal: an instruction, with the attributes, options and price limit it is scored against.
+    **Observation**: the page that is open, as text, with the instruction.
+    **Actions**: ``search[QUERY]``, from every page, and ``click[TEXT]``, of a text that can be clicked on
+    the page, in lower case. Any other string changes nothing and costs a step.
+    **Reward**: the purchase's score, when it is made; 0 before.
+    **Termination**: ``click[buy now]``. **Score**, **progress**: of the purchase, in [0, 1]; won if it is 1.
+    ``info["goal"]`` is the instruction.
+
+    **Reproduces** WebShop (Yao et al. 2022, https://github.com/princeton-nlp/WebShop) in its modes ``text``
+    and ``text_rich``: observations, what can be clicked, rewards and ends. Prices and price limits differ:
+    the original draws them anew in each process.
+    """
+
+    suite = SUITE
+    state_schema = 1
+    action_kind = "template"
+    default_max_steps = 15
+    splits: ClassVar[tuple[str, ...]] = ("train", "valid", "test", "test_unseen")
+
+    def __init__(
+        self,
+        *,
+        split: str = "train",
+        dataset: str | World = BUILTIN,
+        goals: Goals | None = None,
+        difficulty: str | None = None,
+        tagger: str = DEFAULT,
+        observation: Mode = "text",
+        parity: Parity | None = None,
+        hide_score: bool | None = None,
+        show_attributes: bool = False,
+        previous_observations: int = 0,
+        previous_actions: int = 0,
+        noise: float = 0.0,
+        adverts: int = 2,
+        max_steps: int | None = None,
+        render_mode: str | None = None,
+    ):
+        """Open the shop.
+
+        Args:
+            split: ``train``, ``valid`` or ``test``, disjoint by content; ``test_unseen`` of the built-in
+                goals, or one of `agentgym.envs.webshop.tasks.RANGES` of others.
+            dataset: ``"builtin"``; the name or path of imported data; or a `World` made beforehand.
+            goals: whose instructions, ``"human"`` or ``"synthetic"``; None for human ones where the data has
+                any. Not for the built-in goals.
+            difficulty: ``easy``, ``medium`` or ``hard``; None for all. For the built-in goals only.
+            tagger: finds the nouns of titles, on which scores depend: ``words``, ``blank-en`` or
+                ``spacy:MODEL``.
+            observation: ``"text"`` or ``"text_rich"`` as in the original; ``"gigpo"`` for the texts that
+                follow the instruction, in quotes.
+            parity: ``"upstream"`` shows as chosen what the original does, and the score on the last page.
+            hide_score: whether the last page keeps the score to itself; None for yes, but for ``parity``.
+            show_attributes: whether a product's attributes have a page.
+            previous_observations: how many earlier observations stand before the one now.
+            previous_actions: how many earlier actions stand between them.
+            noise: the probability that a page carries advertisements.
+            adverts: how many, on a page that does.
+            max_steps: step limit; None for 15.
+            render_mode: ``"ansi"`` or None.
+
+        Raises:
+            UsageError: unknown split, option or tagger, or something that is not installed.
+            MissingDataError: the data set is not on this machine.
+        """
+        _check("observation", observation, get_args(Mode))
+        _check("parity", parity, (None, *get_args(Parity)))
+        check_count("previous_observations", previous_observations, least=0)
+        check_count("previous_actions", previous_actions, least=0)
+        self._noise = Noise(noise, adverts)
+        self._previous = (previous_observations, previous_actions)
+        if isinstance(dataset, World):
+            self.world = dataset
+        else:
+            self.world = load_world(dataset, tagger=tagger)
+        tasks = load_tasks(self.world, split, goals=goals, difficulty=difficulty)
+        upstream = parity == "upstream"
+        self.view = View(
+            self.world,
+            observation,
+            upstream=upstream,
+            hide_score=not upstream if hide_score is None else hide_score,
+            show_attributes=show_attributes,
+        )
+        super().__init__(tasks, data_key=self.world.key, max_steps=max_steps, render_mode=render_mode)
+
+    def _load(self, task: Task) -> None:
+        self._goal: Goal = task.content
+        self._visit = Visit()
+        self._observations: tuple[str, ...] = ()
+        self._actions: tuple[str, ...] = ()
+        self._draw_noise()
+
+    def _draw_noise(self) -> None:
+        self._seed = int(self.np_random.integers(1 << 62)) if self._noise.probability else 0
+
+    def _apply(self, action: str) -> Outcome:
+        if any(self._previous):
+            self._remember(action)
+        visit = self._after(action)
+        if self._noise.probability:
+            self._draw_noise()
+        if visit is None:
+            return Outcome(0.0, valid=False)
+        self._visit = visit
+        done = visit.page == DONE
+        return Outcome(visit.score if done else 0.0, terminated=done)
+
+    def _after(self, action: str) -> Visit | None:
+        """Return the visit after an action; None where the shop does not accept it."""
+        said = parse(action)
+        if said is None:
+            return None
+        name, argument = said
+        if name == "search":
+            return searched(self._visit, argument)
+        if name == "click":
+            click = self.view.shown(self._visit).clicks.get(argument)
+            if click is not None:
+                return clicked(self._visit, argument, click, self._buy)
+        return None
+
+    def _buy(self, visit: Visit) -> float:
+        return self.world.score(visit, self._goal).total
+
+    def _remember(self, action: str) -> None:
+        observations, actions = self._previous
+        if observations:
+            self._observations = (*self._observations, self._page())[-observations:]
+        if actions:
+            self._actions = (*self._actions, action)[-actions:]
+
+    def _page(self) -> str:
+        if self._noise.probability:
+            return self.view.noisy(self._visit, self._goal.text, self._noise, self._seed)
+        return self.view.text(self._visit, self._goal.text)
+
+    def _observe(self) -> str:
+        return self._with_history() if any(self._previous) else self._page()
+
+    def _with_history(self) -> str:
+        """Return earlier observations and actions, in the order of play, and the observation now."""
+        shown = [self._page()]
+        observations, actions = self._observations, self._actions
+        for i in range(1, 1 + max(len(observations), len(actions))):
+            if i <= len(actions):
+                shown.append(actions[-i])
+            if i <= len(observations):
+                shown.append(observations[-i])
+        return SEPARATOR.join(reversed(shown))
+
+    def _admissible(self) -> tuple[str, ...]:
+        return self.view.shown(self._visit).actions
+
+    def is_admissible(self, action: str) -> bool:
+        """Return whether ``action`` would be accepted now: any query, and every text that can be clicked."""
+        return bool(self.admissible_actions()) and self._after(action) is not None
+
+    def _status(self) -> Status:
+        score = self._visit.score
+        return Status(score == 1.0, score, score)
+
+    def _state(self) -> State:
+        return State(self._visit, self._seed, self._observations, self._actions)
+
+    def _set_state(self, state: State) -> None:
+        self._visit, self._seed, self._observations, self._actions = state
+
+    def _identity(self) -> Any:
+        # all but the score, which follows; in ASCII, for how Python prints other characters has changed
+        return ascii(self._visit[:-1])
+
+    def _extra_info(self) -> dict[str, Any]:
+        return {"goal": self._goal.text}
+
+
+def _check(name: str, value: object, known: tuple[object, ...]) -> None:
+    if value not in known:
+        hint = nearest(str(value), [str(each) for each in known])
+        raise UsageError(
+            f"unknown {name} {value!r}{hint}; choose one of {', '.join(str(each) for each in known)}"
+        )

@@ -1,0 +1,105 @@
+"""What an agent sees and may do on each page: pages made once and kept, for episodes share them."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from agentgym.envs.webshop.noise import Noise
+from agentgym.envs.webshop.pages import Pages, is_chosen, seems_chosen
+from agentgym.envs.webshop.session import DONE, ITEM, RESULTS, SEARCH, START, Click, Visit
+from agentgym.envs.webshop.text import RENDERERS, Mode
+from agentgym.envs.webshop.world import World
+
+SEARCH_TEMPLATE = "search[<query>]"
+
+SHOWN_KEPT = 1_024
+"""Pages whose text is kept: some ten megabytes at most."""
+
+_PLACE = "\ue000instruction\ue000"
+"""Stands for the instruction in pages that are kept."""
+
+
+_UNSAYABLE = re.compile(r"[\n\[]")
+"""A text with such a character is no argument that an action can have."""
+
+
+class Shown(NamedTuple):
+    """A page as it is shown, but for the instruction."""
+
+    before: str
+    """The text up to the instruction."""
+    after: str
+    """The text from it on; empty on a page without instruction."""
+    clicks: dict[str, Click]
+    """What can be clicked, without the search bar's button."""
+    actions: tuple[str, ...]
+    """All that is accepted, queries as a template."""
+
+
+class View:
+    """Shows pages in one of the ways there are.
+
+    It makes each page's text from the parts of a visit that the page depends on, and keeps it.
+    """
+
+    def __init__(self, world: World, mode: Mode, *, upstream: bool, hide_score: bool, show_attributes: bool):
+        """Say what is shown.
+
+        Args:
+            world: the shop.
+            mode: as text, as rich text, or in pieces.
+            upstream: whether to show as chosen what the original shows as chosen.
+            hide_score: whether the last page keeps the score to itself.
+            show_attributes: whether a product's attributes have a page.
+        """
+        chosen = seems_chosen if upstream else is_chosen
+        self._pages = Pages(world, show_attributes=show_attributes, hide_score=hide_score, chosen=chosen)
+        self._render = RENDERERS[mode]
+        self._rich = mode == "text_rich"
+        self._upstream = upstream
+        self._kept = lru_cache(SHOWN_KEPT)(self._make)
+
+    def shown(self, visit: Visit) -> Shown:
+        """Return the page that is open, as it is shown."""
+        return self._kept(self._relevant(visit))
+
+    def text(self, visit: Visit, instruction: str) -> str:
+        """Return the observation."""
+        before, after, _, _ = self.shown(visit)
+        return f"{before}{self._written(instruction)}{after}" if after else before
+
+    def noisy(self, visit: Visit, instruction: str, noise: Noise, seed: int) -> str:
+        """Return the observation, perhaps with advertisements."""
+        return self._render(noise.spread(self._pages.page(visit).nodes, seed), instruction)
+
+    def _written(self, instruction: str) -> str:
+        return instruction if self._rich else instruction.strip()
+
+    def _make(self, visit: Visit) -> Shown:
+        page = self._pages.page(visit)
+        before, _, after = self._render(page.nodes, _PLACE).partition(_PLACE)
+        clicks = {text: click for text, click in page.clicks.items() if text != SEARCH}
+        said = [f"click[{text}]" for text in clicks if text and not _UNSAYABLE.search(text)]
+        return Shown(before, after, clicks, () if visit.page == DONE else (SEARCH_TEMPLATE, *said))
+
+    def _relevant(self, visit: Visit) -> Visit:
+        """Return the visit without what the open page does not depend on."""
+        page, query, number, asin, options, visited, score = visit
+        if page == START:
+            return _START
+        if page == RESULTS:
+            return Visit(page, query, number, visited=visited if self._rich else ())
+        if page == ITEM:
+            if not self._rich:
+                return Visit(page, asin=asin)
+            if self._upstream:
+                return Visit(page, query, number, asin, options)
+            return Visit(page, asin=asin, options=options)
+        if page == DONE:
+            return Visit(page, asin=asin, options=options, score=score)
+        return Visit(page, asin=asin)
+
+
+_START = Visit()
