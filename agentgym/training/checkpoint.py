@@ -30,8 +30,11 @@ def save_checkpoint(
     save_policy: Callable[[Path], None],
     *,
     keep: int | None,
+    write: bool = True,
 ) -> Path:
     """Write a checkpoint, then remove the oldest ones.
+
+    Every rank calls it, since all have a part of the model; one writes.
 
     Args:
         run: the run's folder.
@@ -40,6 +43,7 @@ def save_checkpoint(
         save_policy: writes the model directory.
         keep: how many numbered checkpoints stay; None leaves them alone, and does not make this one the
             one to go on from.
+        write: whether this process writes.
 
     Returns:
         The checkpoint's folder.
@@ -49,6 +53,9 @@ def save_checkpoint(
     """
     folder = run / FOLDER
     final, partial = folder / name, folder / f".{name}.partial"
+    if not write:
+        save_policy(partial / MODEL)
+        return final
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)

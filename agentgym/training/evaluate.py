@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agentgym.rollout import EpisodeSpec, RolloutWorker
+from agentgym.training.distributed import Ranks
 from agentgym.training.metrics import Evaluated
 
 
@@ -16,26 +17,27 @@ class Evaluation:
 
     worker: RolloutWorker
     episodes: tuple[EpisodeSpec, ...]
+    ranks: Ranks
 
     @classmethod
-    def of(cls, worker: RolloutWorker, *, tasks: int, seed: int) -> Evaluation:
+    def of(cls, worker: RolloutWorker, *, tasks: int, seed: int, ranks: Ranks | None = None) -> Evaluation:
         """Plan one episode for each of the first tasks of the worker's split.
 
         Args:
             worker: its policy is evaluated.
             tasks: how many; all where the split has fewer.
             seed: of the episodes.
+            ranks: that play together, each its part.
         """
         chosen = worker.envs.tasks[:tasks]
         seeds = np.random.SeedSequence(seed).generate_state(len(chosen), np.uint64).tolist()
         pairs = zip(chosen, seeds, strict=True)
-        return cls(worker, tuple(EpisodeSpec(task.id, task_seed, 0) for task, task_seed in pairs))
+        episodes = tuple(EpisodeSpec(task.id, task_seed, 0) for task, task_seed in pairs)
+        return cls(worker, episodes, ranks or Ranks())
 
     def run(self) -> Evaluated:
         """Play the episodes."""
-        played = list(self.worker.run(self.episodes))
-        return Evaluated(
-            episodes=len(played),
-            success=float(np.mean([trajectory.won for trajectory in played])),
-            score=float(np.mean([trajectory.score for trajectory in played])),
-        )
+        own = [(t.won, t.score) for t in self.worker.run(self.ranks.share(self.episodes))]
+        played = np.array(sorted(self.ranks.gather(own)), dtype=np.float64)
+        success, score = played.mean(axis=0).tolist()
+        return Evaluated(episodes=len(played), success=success, score=score)

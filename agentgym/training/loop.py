@@ -24,6 +24,7 @@ from agentgym.training.metrics import Evaluated, IterationMetrics, StageSeconds
 from agentgym.training.packing import sampled_log_probs, step_rows
 from agentgym.training.pool import PoolCounts, RolloutPool, TaskOrder
 from agentgym.training.run import TrainConfig
+from agentgym.training.saved import SavedAgent, Training, write_agent
 from agentgym.training.world import World
 from agentgym.types import Group
 
@@ -45,6 +46,8 @@ class _Totals:
     iteration: int = 0
     episodes: int = 0
     env_steps: int = 0
+    tokens: int = 0
+    """Sampled."""
     idle: int = 0
     """Iterations in a row that had nothing to learn from."""
 
@@ -66,8 +69,8 @@ class Trainer:
     """Trains one policy.
 
     Example:
-        >>> trainer = Trainer(config, World.open(config), Path("runs/demo"), JsonlLog(...))  # doctest: +SKIP
-        >>> trainer.run()  # doctest: +SKIP
+        >>> trainer = Trainer(config, World.open(config), Path("runs/demo"))  # doctest: +SKIP
+        >>> trainer.run(log)  # doctest: +SKIP
         'finished'
     """
 
@@ -76,7 +79,6 @@ class Trainer:
         config: TrainConfig,
         world: World,
         folder: Path,
-        log: Log,
         *,
         assigner: CreditAssigner | None = None,
     ):
@@ -86,7 +88,6 @@ class Trainer:
             config: what is to be done.
             world: opened from the same configuration.
             folder: exists; checkpoints go there.
-            log: takes every iteration.
             assigner: of credit, where not the algorithm's.
 
         Raises:
@@ -95,15 +96,18 @@ class Trainer:
         self.config = config
         self.world = world
         self.folder = folder
-        self.log = log
         self.assigner = assigner or credit_assigner(config.algorithm, config.switches)
-        self.pool = RolloutPool(world.worker, TaskOrder(world.worker.envs.tasks, config.seed), config.rollout)
+        order = TaskOrder(world.worker.envs.tasks, config.seed)
+        self.pool = RolloutPool(world.worker, order, config.rollout, world.ranks)
         self._totals = _Totals()
+        self.checkpoint: Path | None = None
+        """The last one written, or gone on from."""
 
-    def run(self, stop: Callable[[], bool] = lambda: False) -> End:
+    def run(self, log: Log | None = None, stop: Callable[[], bool] = lambda: False) -> End:
         """Train to the end.
 
         Args:
+            log: takes every iteration.
             stop: asked after each iteration whether to end early.
 
         Raises:
@@ -111,18 +115,18 @@ class Trainer:
         """
         config, totals = self.config, self._totals
         end: End = "finished"
-        while totals.iteration < config.iterations:
+        while end == "finished" and totals.iteration < config.iterations:
             metrics = self.iterate()
             if totals.idle >= config.patience:
                 end = "solved" if metrics.success == 1.0 else "no signal"
-            elif stop():
+            elif self.world.ranks.from_first(stop()):
                 end = "interrupted"
             last = end != "finished" or totals.iteration == config.iterations
             if last or (config.checkpoint_every and totals.iteration % config.checkpoint_every == 0):
                 self.save()
-            self.log.write(metrics)
-            if end != "finished":
-                break
+            if log is not None:
+                log.write(metrics)
+        self.pool.close()
         return end
 
     def iterate(self) -> IterationMetrics:
@@ -140,7 +144,7 @@ class Trainer:
         update = self._update(experience, batch, rate)
         clock.lap("update")
         version = world.engine.version
-        world.engine.sync(world.learner.model.state_dict().items(), version + 1)
+        world.engine.sync(world.learner.weights(), version + 1)
         clock.lap("sync")
         self._count(played, experience.steps)
         evaluation = self._evaluate() if self._evaluates() else None
@@ -167,14 +171,14 @@ class Trainer:
         seconds, steps, tokens_in, tokens_out = meter.seconds, meter.steps, meter.tokens_in, meter.tokens_out
         episodes = counts.episodes
         groups = self.pool.collect(self.world.engine.version)
-        return _Played(
-            groups,
-            episodes=counts.episodes - episodes,
-            steps=meter.steps - steps,
-            tokens_in=meter.tokens_in - tokens_in,
-            tokens_out=meter.tokens_out - tokens_out,
-            model_seconds=meter.seconds - seconds,
-        )
+        own = {
+            "episodes": counts.episodes - episodes,
+            "steps": meter.steps - steps,
+            "tokens_in": meter.tokens_in - tokens_in,
+            "tokens_out": meter.tokens_out - tokens_out,
+        }
+        total = {name: int(number) for name, number in self.world.ranks.sum(own).items()}
+        return _Played(groups, **total, model_seconds=meter.seconds - seconds)
 
     def _experience(self, groups: Sequence[Group]) -> Experience:
         return Experience(
@@ -185,12 +189,14 @@ class Trainer:
         learner = self.world.learner
         credit = self.assigner.assign(experience, learner)
         needs_reference = learner.objective.kl_coefficient > 0
+        weighted = learner.config.importance_cap is not None
         return Batch.of(
             experience.steps,
             credit.advantages,
             credit=credit.of,
             valued=None if learner.critic is None else learner.critic.valued,
-            old_log_probs=experience.log_probs,
+            old_log_probs=learner.log_probs(experience.rows) if weighted else experience.log_probs,
+            rollout_log_probs=experience.log_probs if weighted else None,
             ref_log_probs=learner.ref_log_probs(experience.rows) if needs_reference else None,
             values=credit.values,
             returns=credit.returns,
@@ -204,13 +210,16 @@ class Trainer:
             return self.world.learner.update(experience.rows, batch, seed=seed, rate=rate)
         except DivergenceError as error:
             saved = self.save(f"before-divergence-{iteration:06d}", keep=None)
-            raise DivergenceError(f"iteration {iteration}: {error}; the weights before it are in {saved}") from error
+            raise DivergenceError(
+                f"iteration {iteration}: {error}; the last good weights: {saved}"
+            ) from error
 
     def _count(self, played: _Played, steps: StepBatch) -> None:
         totals = self._totals
         totals.iteration += 1
         totals.episodes += played.episodes
         totals.env_steps += played.steps
+        totals.tokens += played.tokens_out
         totals.idle = 0 if self._signal(steps) else totals.idle + 1
 
     def _signal(self, steps: StepBatch) -> bool:
@@ -227,6 +236,11 @@ class Trainer:
     def _evaluate(self) -> Evaluated | None:
         return None if self.world.evaluation is None else self.world.evaluation.run()
 
+    @property
+    def iteration(self) -> int:
+        """Iterations done."""
+        return self._totals.iteration
+
     # ---- checkpoints --------------------------------------------------------------------------
 
     def save(self, name: str | None = None, *, keep: int | None = -1) -> Path:
@@ -242,13 +256,15 @@ class Trainer:
             "totals": asdict(self._totals),
             "pool": asdict(self.pool.counts),
         }
-        return save_checkpoint(
+        self.checkpoint = save_checkpoint(
             self.folder,
             name or f"{self._totals.iteration:06d}",
             state,
             self._save_policy,
             keep=self.config.keep if keep == -1 else keep,
+            write=self.world.ranks.is_first,
         )
+        return self.checkpoint
 
     def restore(self) -> int:
         """Go on from the folder's last checkpoint; return its iteration.
@@ -258,17 +274,32 @@ class Trainer:
         Raises:
             UsageError: there is none, it is damaged, or it is of another algorithm or model.
         """
-        state = load_checkpoint(last_checkpoint(self.folder))
         world = self.world
+        first = world.ranks.is_first
+        self.checkpoint = last_checkpoint(self.folder)
+        state = world.ranks.from_first(load_checkpoint(self.checkpoint) if first else {})
         world.learner.load_state_dict(state["learner"])
-        world.engine.sync(world.learner.model.state_dict().items(), state["version"])
+        world.engine.sync(world.learner.weights(), state["version"])
         self._totals = _Totals(**state["totals"])
         self.pool.counts = PoolCounts(**state["pool"])
         self.pool.counts.dropped += self.pool.counts.pending
         return self._totals.iteration
 
     def _save_policy(self, folder: Path) -> None:
-        raise NotImplementedError
+        config, totals, world = self.config, self._totals, self.world
+        world.learner.save_model(folder, world.language_model.tokenizer)
+        if world.ranks.is_first:
+            training = Training(
+                env_id=config.env_id,
+                algorithm=config.algorithm,
+                base_model=config.model,
+                seed=config.seed,
+                run=self.folder.resolve().name,
+                iterations=totals.iteration,
+                episodes=totals.episodes,
+                tokens=totals.tokens,
+            )
+            write_agent(folder, SavedAgent(world.prompting, training))
 
 
 class _Clock:
@@ -293,9 +324,7 @@ class _Clock:
 def _describe(played: _Played, steps: StepBatch, version: int) -> dict[str, Any]:
     """Return what is logged of an iteration's episodes."""
     members = [member for group in played.groups for member in group.trajectories]
-    ages = [
-        version - step.completion.version for member in members for step in member.steps
-    ]
+    ages = [version - step.completion.version for member in members for step in member.steps]
     return {
         "success": float(np.mean([member.won for member in members])),
         "score": float(np.mean([member.score for member in members])),

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count, islice
+from queue import Full, Queue
+from threading import Event, Thread
 
 import numpy as np
 
@@ -19,6 +21,7 @@ from agentgym.algos.batch import Ints
 from agentgym.algos.filters import dynamic_sampling, varies
 from agentgym.rollout import EpisodeSpec, RolloutWorker
 from agentgym.tasks import TaskSet
+from agentgym.training.distributed import Ranks
 from agentgym.training.run import RolloutConfig
 from agentgym.types import Group, Trajectory, UsageError
 
@@ -101,19 +104,32 @@ class RolloutPool:
         ([2, 2, 2], 0)
     """
 
-    def __init__(self, worker: RolloutWorker, order: TaskOrder, config: RolloutConfig):
+    def __init__(
+        self, worker: RolloutWorker, order: TaskOrder, config: RolloutConfig, ranks: Ranks | None = None
+    ):
         """Bind who plays, and what.
 
         Args:
             worker: its policy stamps completions with the version of the weights.
             order: of the tasks.
             config: how many, and how old they may be.
+            ranks: that play together, each its part; all get all groups. By default this process alone.
+
+        Raises:
+            UsageError: groups of a continuous stream cannot be divided among the ranks.
         """
+        self.ranks = ranks or Ranks()
+        if config.max_staleness > 0 and config.tasks % self.ranks.size:
+            raise UsageError(
+                f"{config.tasks} tasks cannot be divided among {self.ranks.size} processes that play on "
+                "during updates: choose a multiple"
+            )
         self.worker = worker
         self.order = order
         self.config = config
         self.counts = PoolCounts()
         self._stream: Iterator[Group] | None = None
+        self._ahead: Ahead | None = None
 
     def collect(self, version: int) -> list[Group]:
         """Return the groups of one update.
@@ -134,7 +150,16 @@ class RolloutPool:
             return groups
         if self._stream is None:
             self._stream = self._groups(self._endless())
-        return list(islice(self._fresh(self._stream, version), config.tasks))
+            if config.overlap:
+                wanted = config.tasks * config.max_staleness // self.ranks.size
+                self._stream = self._ahead = Ahead(self._stream, wanted)
+        own = list(islice(self._fresh(self._stream, version), config.tasks // self.ranks.size))
+        return self.ranks.gather(own)
+
+    def close(self) -> None:
+        """End what is being played ahead, if anything is."""
+        if self._ahead is not None:
+            self._ahead.close()
 
     # ---- inside -----------------------------------------------------------------------------
 
@@ -142,18 +167,19 @@ class RolloutPool:
         """Play a round of groups to its end; return them in the order in which they were begun."""
         begin = self.counts.begun
         self.counts.begun += self.config.tasks
-        positions = range(begin, self.counts.begun)
+        positions = self.ranks.share(range(begin, self.counts.begun))
         episodes = [spec for position in positions for spec in self._episodes(position)]
         place = {spec.seed: number for number, spec in enumerate(episodes)}
-        return sorted(self._groups(iter(episodes)), key=lambda group: place[group.trajectories[0].seed])
+        own = sorted(self._groups(iter(episodes)), key=lambda group: place[group.trajectories[0].seed])
+        return self.ranks.gather(own)
 
     def _episodes(self, position: int) -> list[EpisodeSpec]:
         return self.order.episodes(position, self.config.group_size)
 
     def _endless(self) -> Iterator[EpisodeSpec]:
-        for position in count(self.counts.begun):
+        for turn in count(self.counts.begun):
             self.counts.begun += 1
-            yield from self._episodes(position)
+            yield from self._episodes(turn * self.ranks.size + self.ranks.rank)
 
     def _groups(self, episodes: Iterator[EpisodeSpec]) -> Iterator[Group]:
         """Yield each group when its last episode is over; a group's seed is nobody else's."""
@@ -192,3 +218,61 @@ def oldest(group: Group, version: int) -> int:
     """
     versions = (step.completion.version for member in group.trajectories for step in member.steps)
     return min(versions, default=version)
+
+
+class Ahead:
+    """Takes from an iterator in a thread of its own, a few items ahead of whoever asks.
+
+    Example:
+        >>> ahead = Ahead(iter("abc"), 2)
+        >>> list(ahead)
+        ['a', 'b', 'c']
+    """
+
+    def __init__(self, items: Iterator[Group], most: int):
+        """Begin to take.
+
+        Args:
+            items: used by the thread alone from now on.
+            most: how many are kept at a time; at least 1.
+        """
+        self._items = items
+        self._queue: Queue[Group | BaseException] = Queue(max(most, 1))
+        self._closing = Event()
+        self._thread = Thread(target=self._take, name="rollouts", daemon=True)
+        self._thread.start()
+
+    def _take(self) -> None:
+        try:
+            for item in self._items:
+                if not self._put(item):
+                    return
+            self._put(StopIteration())
+        except BaseException as error:  # noqa: BLE001  # whoever asks next gets it
+            self._put(error)
+
+    def _put(self, item: Group | BaseException) -> bool:
+        while not self._closing.is_set():
+            try:
+                self._queue.put(item, timeout=0.1)
+                return True
+            except Full:
+                continue
+        return False
+
+    def __iter__(self) -> Iterator[Group]:
+        """Return itself."""
+        return self
+
+    def __next__(self) -> Group:
+        """Return the next item, waiting for it; raise what the thread met with."""
+        item = self._queue.get()
+        if isinstance(item, BaseException):
+            self._queue.put(item)
+            raise item
+        return item
+
+    def close(self) -> None:
+        """Take no more, and wait for the thread."""
+        self._closing.set()
+        self._thread.join()

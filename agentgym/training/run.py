@@ -38,6 +38,9 @@ class RolloutConfig:
     max_staleness: int = 0
     """How many updates old the oldest step of a group may be that is trained on. 0: all episodes of an
     iteration are over before its update. 1 or more: those still running go on with the new weights."""
+    overlap: bool = True
+    """Whether a thread plays on while weights are updated, where ``max_staleness`` allows it. It is not
+    repeatable which weights sample what; without it runs are."""
     attempts: int = 1
     """Rounds played at most until enough groups vary (dynamic sampling); 1 keeps every group."""
     filter_on: FilterOn = "return"
@@ -55,7 +58,7 @@ class EvaluationConfig:
     """How the policy is evaluated while it learns: always on the same tasks with the same seeds."""
 
     every: int = 10
-    """Iterations from one evaluation to the next; there is one before the first and after the last. 0: none."""
+    """Iterations between evaluations, besides those before the first and after the last one; 0 for none."""
     split: str = "valid"
     tasks: int = 64
     """The split's first ones, each played once."""
@@ -91,6 +94,8 @@ class TrainConfig:
     split: str = "train"
     model: str = "tiny"
     """``tiny``, ``tiny:SIZE`` or the path of a model directory."""
+    device: str = "cpu"
+    """``cpu``, or ``cuda`` for one device per process."""
     seed: int = 0
     """Decides random weights, the order of tasks, episodes, sampling and mini-batches."""
     iterations: int = 100
@@ -99,7 +104,7 @@ class TrainConfig:
     objective: Objective | None = None
     """None for the algorithm's own."""
     rollout: RolloutConfig = RolloutConfig()
-    learner: LearnerConfig = LearnerConfig()
+    learner: LearnerConfig = field(default_factory=LearnerConfig)
     prompting: Prompting | None = None
     """None for what suits the model and the environment."""
     evaluation: EvaluationConfig = EvaluationConfig()
@@ -124,12 +129,11 @@ class TrainConfig:
             raise UsageError(
                 f"unknown algorithm {self.algorithm!r}{hint}; choose one of {', '.join(ALGORITHMS)}"
             )
-        known = [name for name in self._algorithm.defaults]
+        known = list(self._algorithm.defaults)
         for name in self.switches:
             if name not in known:
-                raise UsageError(
-                    f"{self.algorithm} has no switch {name!r}{nearest(name, known)}; it has {', '.join(known)}"
-                )
+                hint, listed = nearest(name, known), ", ".join(known)
+                raise UsageError(f"{self.algorithm} has no switch {name!r}{hint}; it has {listed}")
         for name, least in (("seed", 0), ("warmup", 0), ("iterations", 1), ("patience", 1), ("keep", 1)):
             _at_least(name, getattr(self, name), least)
         _at_least("checkpoint_every", self.checkpoint_every, 0)

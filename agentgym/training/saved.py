@@ -76,6 +76,16 @@ def save_agent(directory: Path, language_model: LanguageModel, agent: SavedAgent
         agent: what is written into ``agent.json``.
     """
     save_model(directory, language_model)
+    write_agent(directory, agent)
+
+
+def write_agent(directory: Path, agent: SavedAgent) -> None:
+    """Write how the model in a directory is to be asked.
+
+    Args:
+        directory: of the model.
+        agent: what is written; a wording of one's own is copied beside it.
+    """
     table = agent.to_json()
     own = Path(agent.prompting.wording)
     if own.suffix == ".toml":

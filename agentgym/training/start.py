@@ -1,0 +1,148 @@
+"""Starting a run in a folder, or going on with one."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from agentgym.evaluation.durable import make_folder, replace_file, sole_writer
+from agentgym.evaluation.provenance import here_and_now
+from agentgym.history.run import CONFIG_FILE
+from agentgym.training.checkpoint import last_checkpoint
+from agentgym.training.credit import credit_assigner
+from agentgym.training.distributed import Ranks
+from agentgym.training.log import Log, make_logs
+from agentgym.training.loop import End, Trainer
+from agentgym.training.open import usual_prompting
+from agentgym.training.run import TrainConfig, config_from_json, config_to_json, resumed
+from agentgym.training.world import World
+from agentgym.types import UsageError
+
+_MADE_WITH = "made_with"
+"""Key of what a folder's configuration says beside the settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended."""
+
+    end: End
+    iterations: int
+    checkpoint: Path | None
+    """The last one; its ``model`` folder is the policy."""
+
+
+def start(config: TrainConfig, folder: Path, *, logs: Sequence[str]) -> Outcome:
+    """Train in a new folder.
+
+    Args:
+        config: what is to be done.
+        folder: made where it is missing; must not hold a run.
+        logs: names of `agentgym.training.log.make_logs`.
+
+    Raises:
+        UsageError: the folder holds a run already, or something in the configuration does not fit.
+        DivergenceError: a loss was not a number.
+    """
+    if (folder / CONFIG_FILE).exists():
+        raise UsageError(f"{folder} holds a run already: go on with it by --resume, or choose another folder")
+    credit_assigner(config.algorithm, config.switches)  # complains before anything is opened
+    prompting = config.prompting or usual_prompting(config.model, config.env_id)
+    learner = replace(config.learner, temperature=prompting.temperature)
+    config = replace(config, objective=config.loss, prompting=prompting, learner=learner)
+    return _train(config, folder, logs, resume=False)
+
+
+def resume(folder: Path, *, logs: Sequence[str], iterations: int | None = None) -> Outcome:
+    """Go on with a run from its last checkpoint, exactly as it would have gone on.
+
+    Args:
+        folder: of the run.
+        logs: as `start`.
+        iterations: to go on to, where not those the run was started with.
+
+    Raises:
+        UsageError: the folder holds no run, or none with a checkpoint.
+        DivergenceError: a loss was not a number.
+    """
+    return _train(resumed(read_config(folder), iterations), folder, logs, resume=True)
+
+
+def read_config(path: Path) -> TrainConfig:
+    """Read the configuration of a run, or any file of the same form.
+
+    Args:
+        path: the file, or the folder of a run.
+
+    Raises:
+        UsageError: it is missing, damaged, or of another version.
+    """
+    path = path / CONFIG_FILE if path.is_dir() else path
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}; name a training run's folder") from error
+    except ValueError as error:
+        raise UsageError(f"{path} is no JSON: {error}") from error
+    if not isinstance(table, dict):
+        raise UsageError(f"{path} holds no configuration: name the folder of a training run")
+    return config_from_json({key: value for key, value in table.items() if key != _MADE_WITH}, str(path))
+
+
+def _train(config: TrainConfig, folder: Path, logs: Sequence[str], *, resume: bool) -> Outcome:
+    with Ranks.join(config.device) as ranks, closing(World.open(config, ranks)) as world:
+        if not ranks.is_first:
+            return _run(Trainer(config, world, folder), None, resume=resume)
+        make_folder(folder)
+        with sole_writer(folder):
+            if not resume:
+                replace_file(folder / CONFIG_FILE, _dump(config, world))
+            done = int(last_checkpoint(folder).name) if resume else 0
+            with closing(make_logs(logs, folder, iterations=config.iterations, start=done)) as log:
+                return _run(Trainer(config, world, folder), log, resume=resume)
+
+
+def _run(trainer: Trainer, log: Log | None, *, resume: bool) -> Outcome:
+    if resume:
+        trainer.restore()
+    with _interruptible() as stop:
+        end = trainer.run(log, stop)
+    return Outcome(end, trainer.iteration, trainer.checkpoint)
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], bool]]:
+    """Let the first Ctrl-C end a run after its iteration; the second one ends it at once."""
+    asked = False
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _dump(config: TrainConfig, world: World) -> str:
+    template = world.prompting.template
+    made_with: dict[str, Any] = {
+        "provenance": asdict(here_and_now()),
+        "template": {"id": template.id, "version": template.version, "sha256": template.sha256},
+        "tasks_sha256": world.worker.envs.tasks.manifest_sha256,
+        "evaluation_tasks_sha256": None
+        if world.evaluation is None
+        else world.evaluation.worker.envs.tasks.manifest_sha256,
+        "parameters": world.language_model.model.num_parameters(),
+    }
+    return json.dumps({**config_to_json(config), _MADE_WITH: made_with}, indent=2, ensure_ascii=False) + "\n"
