@@ -1,0 +1,1 @@
+"""The built-in shop: a catalogue and wishes, made by rules from a seed."""

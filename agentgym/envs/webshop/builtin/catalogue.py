@@ -1,0 +1,103 @@
+"""The built-in catalogue: the same products on every machine, made in a second."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from agentgym.data.draws import Draws
+from agentgym.data.products import ListCatalogue, Product
+from agentgym.envs.webshop.builtin.departments import plain
+from agentgym.envs.webshop.builtin.designs import Design, family
+from agentgym.envs.webshop.builtin.writing import Words, write
+from agentgym.types import UsageError
+
+VERSION = 1
+"""Of the words and rules; products of different versions have nothing to do with each other."""
+
+SIZE = 3_000
+"""Products, unless told otherwise."""
+
+SMALLEST = 1_000
+"""Products that it takes to wish for enough different things."""
+
+SEPARATOR = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
+
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_NAMES = len(_DIGITS) ** 8
+_STRIDE = 1_148_264_301_737
+"""Shares no factor with `_NAMES`, so that different numbers give different names."""
+
+
+@lru_cache(maxsize=4)
+def builtin_catalogue(size: int = SIZE, seed: int = 0) -> ListCatalogue:
+    """Return the first products of an endless sequence; the same object for the same arguments.
+
+    Args:
+        size: number of products, at least `SMALLEST`.
+        seed: names the sequence.
+
+    Raises:
+        UsageError: too few products, or a seed below 0.
+    """
+    check_shop(size, seed)
+    products = _products(seed)
+    return ListCatalogue([next(products) for _ in range(size)])
+
+
+def check_shop(size: object, seed: object) -> None:
+    """Raise a UsageError unless there is a catalogue of this size and seed."""
+    if not isinstance(size, int) or isinstance(size, bool) or size < SMALLEST:
+        raise UsageError(f"the built-in shop has at least {SMALLEST} products, got {size!r}")
+    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+        raise UsageError(f"the built-in shop's seed must be a whole number from 0 on, got {seed!r}")
+
+
+def asin(number: int, seed: int = 0) -> str:
+    """Return the name of a product: ten letters and digits that tell nothing of its number.
+
+    Example:
+        >>> asin(0), asin(1)
+        ('B100000000', 'B1END4PCJT')
+    """
+    left = (number + 1 + 1_000_003 * seed) * _STRIDE % _NAMES
+    digits = ""
+    for _ in range(8):
+        left, digit = divmod(left, len(_DIGITS))
+        digits = _DIGITS[digit] + digits
+    return f"B1{digits}"
+
+
+def _products(seed: int) -> Iterator[Product]:
+    titles: set[str] = set()
+    for number, design in enumerate(_designs(seed)):
+        words = write(design, Draws(VERSION, seed, 1, design.voice))
+        title = words.title
+        while title in titles:
+            title = f"{words.title}, Model {asin(number, seed)[-4:]}"
+            words = words._replace(title=title)
+        titles.add(title)
+        yield _product(asin(number, seed), design, words)
+
+
+def _designs(seed: int) -> Iterator[Design]:
+    number = 0
+    while True:
+        yield from family(Draws(VERSION, seed, 0, number))
+        number += 1
+
+
+def _product(name: str, design: Design, words: Words) -> Product:
+    department, kind = design.department, design.kind
+    return Product(
+        asin=name,
+        title=words.title,
+        description=words.description,
+        bullets=words.bullets,
+        category=department.name,
+        query=kind.query,
+        product_category=SEPARATOR.join((department.root, *kind.path)),
+        pricing=tuple(cents / 100 for cents in design.pricing),
+        options=design.options,
+        attributes=tuple(plain(attribute) for attribute in design.attributes),
+    )

@@ -1,0 +1,128 @@
+"""The splits of the built-in wishes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from agentgym.envs.webshop.builtin.catalogue import SIZE, VERSION, builtin_catalogue, check_shop
+from agentgym.envs.webshop.builtin.wishes import DIFFICULTIES, Shop, Wish, builtin_shop
+from agentgym.tasks import Task, TaskSet, check_split, nearest, split_of
+from agentgym.types import UsageError
+
+UNSEEN = "test_unseen"
+"""The split of wishes for kinds of product that no other split wishes for."""
+
+SIZES = {"train": 10_000, "valid": 1_000, "test": 1_000, UNSEEN: 1_000}
+"""Tasks of each split, unless told otherwise."""
+
+
+class _Wishes:
+    """The endless wishes of one difficulty, each once, dealt out to the splits they belong to."""
+
+    def __init__(self, shop: Shop, difficulty: str, *, held_out: bool):
+        self._shop, self._difficulty, self._held_out = shop, difficulty, held_out
+        self._candidate = 0
+        self._seen: set[str] = set()
+        self._dealt: dict[str, list[Task]] = {split: [] for split in SIZES}
+
+    def task(self, split: str, index: int) -> Task:
+        while len(self._dealt[split]) <= index:
+            self._grow()
+        return self._dealt[split][index]
+
+    def _grow(self) -> None:
+        number = self._candidate
+        self._candidate += 1
+        wish = self._shop.wish(self._difficulty, number, held_out=self._held_out)
+        if wish is not None and wish.goal.id not in self._seen:
+            self._seen.add(wish.goal.id)
+            split = UNSEEN if self._held_out else split_of(wish.goal.id)
+            self._dealt[split].append(self._task(wish, number))
+
+    def _task(self, wish: Wish, number: int) -> Task:
+        goal = wish.goal
+        product = self._shop.product(goal.asin)
+        facts = {
+            "difficulty": self._difficulty,
+            "department": product.category,
+            "kind": product.query,
+            "attributes": len(goal.attributes),
+            "options": len(goal.options),
+            "alternatives": wish.alternatives,
+            "near_misses": wish.near_misses,
+        }
+        known = "unseen" if self._held_out else "seen"
+        source = f"builtin/{self._shop.seed}/{known}/{self._difficulty}/{number}"
+        return Task(goal.id, goal, source, self._difficulty, facts)
+
+
+class BuiltinTaskSet(TaskSet):
+    """Wishes of one split, made as they are asked for; a task's content is its `Goal`.
+
+    Easy, medium and hard ones take turns. Kinds of product that are held out make `UNSEEN`; of the wishes
+    for others, the content id decides the split.
+    """
+
+    def __init__(self, split: str, difficulty: str | None, size: int, seed: int, count: int):
+        """Describe the first ``count`` tasks of a split, or those among them that are of a difficulty."""
+        manifest = {
+            "suite": "webshop",
+            "dataset": "builtin",
+            "generator": "wishes",
+            "version": VERSION,
+            "catalogue_sha256": builtin_catalogue(size, seed).sha256,
+            "seed": seed,
+            "split": split,
+            "difficulty": difficulty,
+        }
+        self._ranks = [i for i in range(count) if difficulty in (None, DIFFICULTIES[i % len(DIFFICULTIES)])]
+        super().__init__(split, {**manifest, "n": len(self._ranks)})
+        self._wishes = [_wishes(name, size, seed, held_out=split == UNSEEN) for name in DIFFICULTIES]
+        self._by_key: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        """Number of tasks."""
+        return len(self._ranks)
+
+    def _make(self, index: int) -> Task:
+        place, turn = divmod(self._ranks[index], len(DIFFICULTIES))
+        return self._wishes[turn].task(self.split, place)
+
+    def _index(self, key: str) -> int | None:
+        if not self._by_key:
+            for index, task in enumerate(self):
+                self._by_key[task.id] = self._by_key[task.source_id] = index
+        return self._by_key.get(key)
+
+
+def builtin_tasks(
+    split: str, *, difficulty: str | None = None, size: int = SIZE, seed: int = 0, count: int | None = None
+) -> BuiltinTaskSet:
+    """Return the wishes of a split; the same object for the same arguments.
+
+    Args:
+        split: train, valid, test or test_unseen.
+        difficulty: easy, medium or hard; None for all, in equal parts.
+        size: of the catalogue, in products.
+        seed: of the catalogue and the wishes.
+        count: tasks of the whole split; None for the usual number.
+
+    Raises:
+        UsageError: unknown split or difficulty, or no such catalogue.
+    """
+    check_split(split, SIZES)
+    check_shop(size, seed)
+    if difficulty is not None and difficulty not in DIFFICULTIES:
+        hint = nearest(str(difficulty), DIFFICULTIES)
+        raise UsageError(f"unknown difficulty {difficulty!r}{hint}; choose one of {', '.join(DIFFICULTIES)}")
+    return _builtin_tasks(split, difficulty, size, seed, SIZES[split] if count is None else count)
+
+
+@lru_cache(maxsize=16)
+def _builtin_tasks(split: str, difficulty: str | None, size: int, seed: int, count: int) -> BuiltinTaskSet:
+    return BuiltinTaskSet(split, difficulty, size, seed, count)
+
+
+@lru_cache(maxsize=32)
+def _wishes(difficulty: str, size: int, seed: int, *, held_out: bool) -> _Wishes:
+    return _Wishes(builtin_shop(size, seed), difficulty, held_out=held_out)
