@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -84,6 +85,10 @@ class IterationMetrics:
     pending: int
     """Groups begun but not yet trained on."""
     seconds: StageSeconds
+    importance: float | None = None
+    """Mean weight that stale terms have; None where nothing is weighted."""
+    truncated: float | None = None
+    """Share of the terms whose weight is the cap."""
     evaluation_before: Evaluated | None = None
     """Of the weights that the run began with; in its first iteration only."""
     evaluation: Evaluated | None = None
@@ -96,6 +101,13 @@ class IterationMetrics:
     def scalars(self) -> dict[str, float]:
         """Return every number by a flat name, such as ``seconds/update``; what is None is left out."""
         return dict(_scalars("", asdict(self)))
+
+    def number(self, name: str) -> float:
+        """Return one of the `scalars` by its flat name; NaN where there is no such number."""
+        value: Any = self
+        for part in name.split("/"):
+            value = value.get(part) if isinstance(value, Mapping) else getattr(value, part, None)
+        return math.nan if value is None else float(value)
 
 
 def _scalars(prefix: str, value: Any) -> list[tuple[str, float]]:
