@@ -6,12 +6,13 @@ https://github.com/princeton-nlp/WebShop, ``web_agent_site/engine/engine.py``).
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
-from agentgym.hashing import sha256_json
 from agentgym.types import UsageError
 
 Goals: TypeAlias = Literal["human", "synthetic"]
@@ -52,6 +53,27 @@ class Product:
     """Name and values of what can be chosen, in order; values may repeat."""
     attributes: tuple[str, ...] = NO_ATTRIBUTES
 
+    def pack(self) -> bytes:
+        """Return the fields as the bytes of one JSON list: what is stored and hashed."""
+        return _json([getattr(self, name) for name in _FIELDS])
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Product:
+        """Inverse of `pack`."""
+        asin, title, description, bullets, category, query, path, pricing, options, attributes = _value(data)
+        return cls(
+            asin,
+            title,
+            description,
+            tuple(bullets),
+            category,
+            query,
+            path,
+            tuple(pricing),
+            tuple([(name, tuple(values)) for name, values in options]),
+            tuple(attributes),
+        )
+
     @property
     def price_tag(self) -> str:
         """The price as pages print it."""
@@ -65,6 +87,9 @@ class Product:
         return f"{self.title} {self.description} {first} {options}".lower()
 
 
+_FIELDS = tuple(Product.__dataclass_fields__)
+
+
 @dataclass(frozen=True, slots=True)
 class Instruction:
     """A wish for a product, as data sets store it."""
@@ -76,6 +101,38 @@ class Instruction:
     """What of the product's attributes the text asks for; none makes no goal."""
     options: tuple[str, ...] | None = None
     """The values asked for; None asks for every combination of the product's options in turn."""
+
+    def pack(self) -> bytes:
+        """Return the fields as the bytes of one JSON list: what is stored and hashed."""
+        return _json((self.asin, self.text, self.attributes, self.options))
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Instruction:
+        """Inverse of `pack`."""
+        asin, text, attributes, options = _value(data)
+        return cls(asin, text, tuple(attributes), None if options is None else tuple(options))
+
+
+class CatalogueDigest:
+    """The sha256 of a catalogue, taken product by product and instruction by instruction."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._products = hashlib.sha256()
+        self._instructions = {"human": hashlib.sha256(), "synthetic": hashlib.sha256()}
+
+    def add_product(self, packed: bytes) -> None:
+        """Take the next product, as `Product.pack` gives it."""
+        self._products.update(packed + b"\n")
+
+    def add_instruction(self, kind: Goals, packed: bytes) -> None:
+        """Take the next instruction of a kind, as `Instruction.pack` gives it."""
+        self._instructions[kind].update(packed + b"\n")
+
+    def hexdigest(self) -> str:
+        """Return 64 hex digits."""
+        parts = [self._products.digest(), *(each.digest() for each in self._instructions.values())]
+        return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
 class Catalogue(Protocol):
@@ -139,12 +196,13 @@ class ListCatalogue:
     @cached_property
     def sha256(self) -> str:
         """64 hex digits over all products and instructions, in order."""
-        return sha256_json(
-            {
-                "products": [asdict(product) for product in self._products],
-                **{kind: [asdict(each) for each in those] for kind, those in self._instructions.items()},
-            }
-        )
+        digest = CatalogueDigest()
+        for product in self._products:
+            digest.add_product(product.pack())
+        for kind, instructions in self._instructions.items():
+            for instruction in instructions:
+                digest.add_instruction(kind, instruction.pack())
+        return digest.hexdigest()
 
     def __len__(self) -> int:
         """Number of products."""
@@ -161,3 +219,12 @@ class ListCatalogue:
     def instructions(self, kind: Goals) -> Sequence[Instruction]:
         """Return the instructions of one kind, in the order of the products."""
         return self._instructions[kind]
+
+
+def _json(value: object) -> bytes:
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _value(data: bytes) -> Any:
+    return json.loads(data.decode("utf-8", "surrogatepass"))
