@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
+from agentgym.data.draws import Draws
 from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.envs.webshop.goals import Goal
 from agentgym.envs.webshop.noise import Noise, check_count
@@ -26,7 +27,7 @@ class State(NamedTuple):
 
     visit: Visit
     noise: int = 0
-    """Seed of the advertisements shown now."""
+    """Seed of the episode's advertisements."""
     observations: tuple[str, ...] = ()
     """Seen before, oldest first: as many as are shown again."""
     actions: tuple[str, ...] = ()
@@ -39,7 +40,7 @@ class WebShopEnv(AgentEnv[str]):
     **Task**: a goal: an instruction, with the attributes, options and price limit it is scored against.
     **Observation**: the page that is open, as text, with the instruction.
     **Actions**: ``search[QUERY]``, from every page, and ``click[TEXT]``, of a text that can be clicked on
-    the page, in lower case. Any other string changes nothing and costs a step.
+    the page, in lower case. Any other string changes nothing and costs a step; the observation says so.
     **Reward**: the purchase's score, when it is made; 0 before.
     **Termination**: ``click[buy now]``. **Score**, **progress**: of the purchase, in [0, 1]; won if it is 1.
     ``info["goal"]`` is the instruction.
@@ -87,7 +88,8 @@ class WebShopEnv(AgentEnv[str]):
                 ``spacy:MODEL``.
             observation: ``"text"`` or ``"text_rich"`` as in the original; ``"gigpo"`` for the texts that
                 follow the instruction, in quotes.
-            parity: ``"upstream"`` shows as chosen what the original does, and the score on the last page.
+            parity: ``"upstream"`` shows what the original does: as chosen, what it takes to be; the score, on
+                the last page; nothing, where an action was rejected.
             hide_score: whether the last page keeps the score to itself; None for yes, but for ``parity``.
             show_attributes: whether a product's attributes have a page.
             previous_observations: how many earlier observations stand before the one now.
@@ -127,17 +129,12 @@ class WebShopEnv(AgentEnv[str]):
         self._visit = Visit()
         self._observations: tuple[str, ...] = ()
         self._actions: tuple[str, ...] = ()
-        self._draw_noise()
-
-    def _draw_noise(self) -> None:
         self._seed = int(self.np_random.integers(1 << 62)) if self._noise.probability else 0
 
     def _apply(self, action: str) -> Outcome:
         if any(self._previous):
             self._remember(action)
         visit = self._after(action)
-        if self._noise.probability:
-            self._draw_noise()
         if visit is None:
             return Outcome(0.0, valid=False)
         self._visit = visit
@@ -169,9 +166,12 @@ class WebShopEnv(AgentEnv[str]):
             self._actions = (*self._actions, action)[-actions:]
 
     def _page(self) -> str:
+        visit, instruction = self._visit, self._goal.text
         if self._noise.probability:
-            return self.view.noisy(self._visit, self._goal.text, self._noise, self._seed)
-        return self.view.text(self._visit, self._goal.text)
+            text = self.view.noisy(visit, instruction, self._noise, Draws(self._seed, self._turn))
+        else:
+            text = self.view.text(visit, instruction)
+        return text if self._valid else self.view.rejected(text)
 
     def _observe(self) -> str:
         return self._with_history() if any(self._previous) else self._page()

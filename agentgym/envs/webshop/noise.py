@@ -53,15 +53,14 @@ class Noise:
             raise UsageError(f"noise is the probability of advertisements, 0 to 1, got {self.probability!r}")
         check_count("adverts", self.adverts, least=1)
 
-    def spread(self, nodes: Sequence[Node], seed: int) -> list[Node]:
+    def spread(self, nodes: Sequence[Node], draws: Draws) -> list[Node]:
         """Return the nodes of a page, perhaps with advertisements between them.
 
         Args:
             nodes: of the page.
-            seed: of this showing of the page.
+            draws: of this showing of the page.
         """
         shown = list(nodes)
-        draws = Draws(seed)
         if draws.below(1 << 32) >= self.probability * (1 << 32):
             return shown
         for _ in range(self.adverts):

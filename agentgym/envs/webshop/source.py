@@ -28,6 +28,8 @@ def load_world(dataset: str, *, tagger: str) -> World:
     Raises:
         UsageError: unknown tagger, or something that is not installed.
     """
+    if dataset != BUILTIN:
+        raise UsageError(f"unknown dataset {dataset!r}: choose {BUILTIN!r}")
     catalogue = builtin_catalogue()
     documents = ((item.asin, item.indexed_text) for item in map(catalogue.product, range(len(catalogue))))
     return World(catalogue, build_bm25(documents, corpus=BUILTIN), name=BUILTIN, tagger=tagger)

@@ -6,13 +6,17 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from agentgym.data.draws import Draws
 from agentgym.envs.webshop.noise import Noise
 from agentgym.envs.webshop.pages import Pages, is_chosen, seems_chosen
 from agentgym.envs.webshop.session import DONE, ITEM, RESULTS, SEARCH, START, Click, Visit
-from agentgym.envs.webshop.text import RENDERERS, Mode
+from agentgym.envs.webshop.text import RENDERERS, SEPARATOR, Mode
 from agentgym.envs.webshop.world import World
 
 SEARCH_TEMPLATE = "search[<query>]"
+
+REJECTED = "That action is not possible here."
+"""What is added to an observation when an action was rejected; the original adds nothing."""
 
 SHOWN_KEPT = 1_024
 """Pages whose text is kept: some ten megabytes at most."""
@@ -50,7 +54,8 @@ class View:
         Args:
             world: the shop.
             mode: as text, as rich text, or in pieces.
-            upstream: whether to show as chosen what the original shows as chosen.
+            upstream: whether to show as chosen what the original shows as chosen, and nothing where an
+                action was rejected.
             hide_score: whether the last page keeps the score to itself.
             show_attributes: whether a product's attributes have a page.
         """
@@ -70,9 +75,15 @@ class View:
         before, after, _, _ = self.shown(visit)
         return f"{before}{self._written(instruction)}{after}" if after else before
 
-    def noisy(self, visit: Visit, instruction: str, noise: Noise, seed: int) -> str:
+    def noisy(self, visit: Visit, instruction: str, noise: Noise, draws: Draws) -> str:
         """Return the observation, perhaps with advertisements."""
-        return self._render(noise.spread(self._pages.page(visit).nodes, seed), instruction)
+        return self._render(noise.spread(self._pages.page(visit).nodes, draws), instruction)
+
+    def rejected(self, text: str) -> str:
+        """Return an observation that says that an action was rejected, if this view says so."""
+        if self._upstream:
+            return text
+        return f"{text}{REJECTED}\n" if self._rich else f"{text}{SEPARATOR}{REJECTED}"
 
     def _written(self, instruction: str) -> str:
         return instruction if self._rich else instruction.strip()
