@@ -80,6 +80,16 @@ class Journal:
         if self._sync_failure is not None:
             raise self._full(self._sync_failure)
 
+    def sync(self) -> None:
+        """Bring every line to the disk now.
+
+        Raises:
+            UsageError: the disk refused.
+        """
+        self._sync()
+        if self._sync_failure is not None:
+            raise self._full(self._sync_failure)
+
     def close(self) -> None:
         """Bring everything to the disk and release the file."""
         self._closing.set()

@@ -1,0 +1,95 @@
+"""``agentgym plot RUN...``: learning curves of training runs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentgym.cli.parser import Commands, Parser, add_command
+from agentgym.cli.terminal import open_console, open_progress_console
+
+if TYPE_CHECKING:
+    from agentgym.history.curves import RunGroup
+
+ABOUT = "Draw learning curves of training runs: a line and a band for all seeds of the same thing."
+
+XS = ("iteration", "episodes", "env_steps", "tokens", "seconds")
+"""As `agentgym.history.curves.XS`, which the parser has no need to load."""
+
+
+def add_to(commands: Commands[Parser]) -> None:
+    """Declare the command."""
+    parser = add_command(
+        commands,
+        "plot",
+        run,
+        about=ABOUT,
+        example="agentgym plot runs/gigpo-* runs/grpo-* --metric success --metric kl --out curves.svg",
+    )
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a training run")
+    parser.add_argument(
+        "--metric",
+        action="append",
+        metavar="NAME",
+        help="success, eval, score, kl or another number of metrics.jsonl; repeat for several panels "
+        "(default: success)",
+    )
+    parser.add_argument("--x", choices=XS, default="iteration", help="(default: iteration)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("curves.png"),
+        metavar="FILE",
+        help=".png or .svg (default: curves.png)",
+    )
+    parser.add_argument(
+        "--smooth",
+        type=int,
+        default=1,
+        metavar="N",
+        help="average training values over the last N iterations",
+    )
+    parser.add_argument("--title", help="(default: what the runs have in common)")
+    parser.add_argument("--each", action="store_true", help="a line for every run, without bands")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Draw."""
+    from agentgym.history.curves import full_name, group_runs
+    from agentgym.history.drawing import draw_curves
+    from agentgym.history.run import read_history
+    from agentgym.types import UsageError
+
+    if arguments.smooth < 1:
+        raise UsageError(f"--smooth must be at least 1, got {arguments.smooth}")
+    metrics = [full_name(name) for name in dict.fromkeys(arguments.metric or ["success"])]
+    groups = group_runs([read_history(folder) for folder in arguments.runs], each=arguments.each)
+    picture = draw_curves(
+        groups,
+        metrics,
+        suffix=arguments.out.suffix,
+        x=arguments.x,
+        smooth=arguments.smooth,
+        title=arguments.title,
+    )
+    try:
+        arguments.out.write_bytes(picture)
+    except OSError as error:
+        raise UsageError(f"cannot write {arguments.out}: {error.strerror}; choose another --out") from error
+    _remark_on_lengths(groups)
+    open_console().print(f"written to {arguments.out}", markup=False, soft_wrap=True)
+    return 0
+
+
+def _remark_on_lengths(groups: list[RunGroup]) -> None:
+    for group in groups:
+        shortest, longest = (pick(group.runs, key=lambda run: len(run.iterations)) for pick in (min, max))
+        if len(shortest.iterations) < len(longest.iterations):
+            open_progress_console().print(
+                f"{group.first.algorithm} is drawn to iteration {len(shortest.iterations)}, where "
+                f"{shortest.folder} ends; {longest.folder} has {len(longest.iterations)}",
+                style="yellow",
+                markup=False,
+                soft_wrap=True,
+            )

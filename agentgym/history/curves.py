@@ -1,0 +1,205 @@
+"""Learning curves as numbers: runs grouped, a mean over the seeds of a group, and a band around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from agentgym.evaluation.statistics import CONFIDENCE, t_quantile
+from agentgym.history.metrics import Evaluated, IterationMetrics, StageSeconds
+from agentgym.history.run import RunHistory
+from agentgym.tasks import nearest
+from agentgym.types import UsageError
+
+Array: TypeAlias = npt.NDArray[np.float64]
+
+X: TypeAlias = Literal["iteration", "episodes", "env_steps", "tokens", "seconds"]
+"""What a curve is drawn over. Tokens are those sampled."""
+
+XS: tuple[X, ...] = get_args(X)
+
+Band: TypeAlias = Literal["none", "min-max", "interval"]
+"""Around the mean of one run; of 2 to 4; of 5 and more, from where on an interval says something."""
+
+SEEDS_FOR_INTERVAL = 5
+
+EVALUATION = "evaluation/"
+"""Begins the names of metrics that only some iterations have."""
+
+SHORT_NAMES = {"eval": "evaluation/success", "eval_score": "evaluation/score"}
+
+FRACTIONS = frozenset({"success", "evaluation/success", "valid_fraction", "usable_fraction", "clip_fraction"})
+"""Metrics between 0 and 1 by definition."""
+
+STEP_GROUPS = ("1", "2", "3-4", "5-8", "9-16", "17+")
+
+
+@dataclass(frozen=True, slots=True)
+class RunGroup:
+    """Runs of one algorithm, environment and model: samples of the same curve."""
+
+    runs: tuple[RunHistory, ...]
+    """At least one, by seed."""
+
+    @property
+    def first(self) -> RunHistory:
+        """What has the algorithm, environment and model of all."""
+        return self.runs[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """A metric of a group of runs at P iterations.
+
+    Runs are aligned by iteration: a point is the mean of the runs' values and, where x is something
+    else, of how far each had come in x by then. Iterations that some run lacks are left out, so a curve
+    ends with its shortest run.
+    """
+
+    x: Array
+    """(P,), rising."""
+    mean: Array
+    """(P,) over the runs."""
+    low: Array
+    high: Array
+    """(P,) ends of the band."""
+    band: Band
+    runs: int
+
+
+def group_runs(runs: Sequence[RunHistory], *, each: bool = False) -> list[RunGroup]:
+    """Group runs by algorithm, environment and model, in order of their first runs.
+
+    Args:
+        runs: in any order.
+        each: make every run a group of its own.
+
+    Raises:
+        UsageError: two runs of a group have the same seed, so that they are no independent samples.
+    """
+    groups: dict[tuple[str, ...], list[RunHistory]] = {}
+    for run in runs:
+        alone = (str(run.folder),) if each else ()
+        members = groups.setdefault((run.algorithm, run.env_id, run.model, *alone), [])
+        for other in members:
+            if other.seed == run.seed:
+                raise UsageError(
+                    f"{other.folder} and {run.folder} are of the same algorithm, environment, model and "
+                    "seed: leave one out, or draw every run as a line of its own (--each)"
+                )
+        members.append(run)
+    return [RunGroup(tuple(sorted(members, key=lambda run: run.seed))) for members in groups.values()]
+
+
+def metric_names() -> list[str]:
+    """Return every name that `full_name` knows, but the short ones."""
+    parts = {"seconds": StageSeconds, "evaluation": Evaluated}
+    names = [f"step_groups/{size}" for size in STEP_GROUPS]
+    for field in fields(IterationMetrics):
+        if field.name in parts:
+            names += [f"{field.name}/{part.name}" for part in fields(parts[field.name])]
+        elif field.name not in ("iteration", "step_groups", "evaluation_before"):
+            names.append(field.name)
+    return names
+
+
+def full_name(metric: str) -> str:
+    """Return the flat name of a metric, as in `IterationMetrics.scalars`, given it or a short one.
+
+    Raises:
+        UsageError: there is no such metric.
+    """
+    known = [*SHORT_NAMES, *metric_names()]
+    if metric not in known:
+        raise UsageError(
+            f"unknown metric {metric!r}{nearest(metric, known)}; choose one of {', '.join(known)}"
+        )
+    return SHORT_NAMES.get(metric, metric)
+
+
+def has_metric(run: RunHistory, metric: str) -> bool:
+    """Return whether some iteration of a run has a metric, by its flat name."""
+    return any(np.isfinite(metrics.number(metric)) for metrics in run.iterations)
+
+
+def make_curve(group: RunGroup, metric: str, x: X, smooth: int = 1) -> Curve:
+    """Compute a curve.
+
+    Args:
+        group: whose.
+        metric: its flat name.
+        x: what it is drawn over.
+        smooth: over how many iterations, up to each, a run's values are averaged first; evaluations are
+            drawn as they are.
+
+    Raises:
+        UsageError: a run lacks the metric, or no iteration has it in every run.
+    """
+    for run in group.runs:
+        if not has_metric(run, metric):
+            raise _missing(run, metric)
+    rows = [_points(run, metric, x, smooth) for run in group.runs]
+    shared = sorted(set(rows[0]).intersection(*rows[1:]))
+    if not shared:
+        raise UsageError(
+            f"the runs of {group.first.algorithm} on {group.first.env_id} have {metric!r} at no iteration in "
+            "common: draw every run as a line of its own (--each)"
+        )
+    table = np.array([[row[iteration] for iteration in shared] for row in rows])
+    values = table[:, :, 1]
+    low, high, band = _band(values)
+    if metric in FRACTIONS:
+        low, high = np.maximum(low, 0.0), np.minimum(high, 1.0)
+    return Curve(table[:, :, 0].mean(axis=0), values.mean(axis=0), low, high, band, len(rows))
+
+
+def _points(run: RunHistory, metric: str, x: X, smooth: int) -> dict[int, tuple[float, float]]:
+    """Return x and value by iteration, without values that are not finite."""
+    values = np.array([metrics.number(metric) for metrics in run.iterations])
+    places = _places(run.iterations, x)
+    found: dict[int, tuple[float, float]] = {}
+    if metric.startswith(EVALUATION):
+        found[0] = (0.0, run.iterations[0].number(metric.replace("evaluation", "evaluation_before", 1)))
+    else:
+        values = _smooth(values, smooth)
+    found.update(enumerate(zip(places.tolist(), values.tolist(), strict=True), start=1))
+    return {iteration: point for iteration, point in found.items() if np.isfinite(point[1])}
+
+
+def _places(iterations: Sequence[IterationMetrics], x: X) -> Array:
+    if x == "tokens":
+        return np.cumsum([float(metrics.tokens_out) for metrics in iterations])
+    if x == "seconds":
+        return np.cumsum([metrics.seconds.total for metrics in iterations])
+    return np.array([metrics.number(x) for metrics in iterations])
+
+
+def _smooth(values: Array, smooth: int) -> Array:
+    """Average each value with up to ``smooth - 1`` before it, leaving out what is not finite."""
+    finite = np.isfinite(values)
+    sums, counts = np.cumsum(np.where(finite, values, 0.0)), np.cumsum(finite, dtype=np.float64)
+    sums[smooth:], counts[smooth:] = sums[smooth:] - sums[:-smooth], counts[smooth:] - counts[:-smooth]
+    return np.where(finite, sums / np.maximum(counts, 1.0), np.nan)
+
+
+def _band(values: Array) -> tuple[Array, Array, Band]:
+    """Return the ends of the band around the mean of (runs, P), and what it is."""
+    runs = len(values)
+    if runs >= SEEDS_FOR_INTERVAL:
+        mean = values.mean(axis=0)
+        half = t_quantile((1 + CONFIDENCE) / 2, runs - 1) * values.std(axis=0, ddof=1) / np.sqrt(runs)
+        return mean - half, mean + half, "interval"
+    return values.min(axis=0), values.max(axis=0), "none" if runs == 1 else "min-max"
+
+
+def _missing(run: RunHistory, metric: str) -> UsageError:
+    if metric.startswith(EVALUATION):
+        return UsageError(f"{run.folder} was never evaluated: leave it out, or draw another metric")
+    return UsageError(
+        f"{run.folder} has no {metric!r}, which not every algorithm logs: leave it out, or draw "
+        "another metric"
+    )

@@ -1,0 +1,306 @@
+"""Learning curves as pictures: equal runs give equal bytes, whatever matplotlib is set to elsewhere."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentgym.algos.table import ALGORITHMS
+from agentgym.extras import load
+from agentgym.history.curves import EVALUATION, FRACTIONS, Curve, RunGroup, X, has_metric, make_curve
+from agentgym.types import UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+FORMATS = (".png", ".svg")
+
+_PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+"""Okabe and Ito's colours, which the colour-blind tell apart, without the yellow, which is too light."""
+
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1, 1.2)), (0, (6, 1.6, 1, 1.6)))
+"""For further groups: colours come again, dashed."""
+
+_INK, _FAINT = "#1F2328", "#6E7781"
+
+_SETTINGS = {
+    "font.family": ["DejaVu Sans"],  # comes with matplotlib
+    "font.size": 9.5,
+    "text.color": _INK,
+    "axes.edgecolor": _FAINT,
+    "axes.labelcolor": _INK,
+    "axes.labelsize": 9.5,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10,
+    "axes.titlepad": 9,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": "#D0D7DE",
+    "grid.linewidth": 0.6,
+    "xtick.color": _FAINT,
+    "ytick.color": _FAINT,
+    "xtick.labelcolor": _INK,
+    "ytick.labelcolor": _INK,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "ytick.major.size": 0,
+    "legend.frameon": False,
+    "legend.fontsize": 9.5,
+    "legend.labelspacing": 0.35,
+    "lines.solid_capstyle": "round",
+    "svg.fonttype": "path",
+    "svg.hashsalt": "agentgym",
+}
+
+_TITLES = {
+    "success": "Episodes won in training",
+    "score": "Mean score in training",
+    "mean_return": "Mean return in training",
+    "evaluation/success": "Episodes won in evaluation",
+    "evaluation/score": "Mean score in evaluation",
+    "usable_fraction": "Groups whose returns differ",
+    "valid_fraction": "Actions accepted",
+    "clip_fraction": "Terms clipped",
+    "kl": "KL divergence from the sampling policy",
+    "ref_kl": "KL divergence from the reference",
+    "logp_diff": "Largest engine-learner log-prob gap",
+    "tokens_per_second": "Tokens sampled per second",
+}
+
+_EVALUATION_TEXT = "evaluation"
+
+
+def draw_curves(
+    groups: Sequence[RunGroup],
+    metrics: Sequence[str],
+    *,
+    suffix: str,
+    x: X = "iteration",
+    smooth: int = 1,
+    title: str | None = None,
+) -> bytes:
+    """Draw a panel for each metric, with a line for each group.
+
+    Panels of success and score in training also mark those of evaluations, where runs have them.
+
+    Args:
+        groups: at least one.
+        metrics: their flat names, at least one.
+        suffix: one of `FORMATS`.
+        x: what all panels are drawn over.
+        smooth: see `agentgym.history.curves.make_curve`.
+        title: None for what the groups have in common.
+
+    Returns:
+        The file's content.
+
+    Raises:
+        UsageError: matplotlib is missing, the suffix is another, or a run lacks a metric.
+    """
+    if suffix not in FORMATS:
+        raise UsageError(
+            f"cannot draw {suffix or 'a file without a suffix'}: name one in {' or '.join(FORMATS)}"
+        )
+    style = load("matplotlib.style", "plot", "drawing curves")
+    labels, shared = _labels(groups)
+    with style.context(["default", _SETTINGS]):
+        figure, panels = _layout(len(metrics))
+        legend: dict[str, Any] = {}
+        for axes, metric in zip(panels, metrics, strict=True):
+            legend |= _draw_panel(axes, groups, labels, metric, x, smooth)
+        for axes in panels:
+            _draw_x_axis(axes, x)
+        averaged = smooth > 1 and not all(metric.startswith(EVALUATION) for metric in metrics)
+        remark = f"Training values are means of the last {smooth} iterations." if averaged else ""
+        _draw_head(figure, shared if title is None else title, remark, legend)
+        file = io.BytesIO()
+        about = {"Date": None} if suffix == ".svg" else {"Software": None}
+        figure.savefig(file, format=suffix[1:], dpi=200, metadata=about)
+    return file.getvalue()
+
+
+# ---- parts of a picture --------------------------------------------------------------------------
+
+
+def _layout(count: int) -> tuple[Figure, list[Axes]]:
+    from matplotlib.figure import Figure
+
+    columns = 1 if count == 1 else 2 if count <= 4 else 3
+    rows = -(-count // columns)
+    size = (6.4, 3.5) if columns == 1 else (4.5 * columns, 2.9 * rows)
+    figure = Figure(figsize=size)
+    return figure, [figure.add_subplot(rows, columns, number) for number in range(1, count + 1)]
+
+
+def _draw_panel(
+    axes: Axes, groups: Sequence[RunGroup], labels: Sequence[str], metric: str, x: X, smooth: int
+) -> dict[str, Any]:
+    """Draw one metric of all groups; return what the legend has to show, by its text."""
+    legend: dict[str, Any] = {}
+    evaluation = EVALUATION + metric if metric in ("success", "score") else None
+    for number, (group, label) in enumerate(zip(groups, labels, strict=True)):
+        colour = _PALETTE[number % len(_PALETTE)]
+        dashes = _DASHES[number // len(_PALETTE) % len(_DASHES)]
+        curve = make_curve(group, metric, x, smooth)
+        if curve.runs == 1 and smooth > 1 and not metric.startswith(EVALUATION):
+            raw = make_curve(group, metric, x)
+            axes.plot(raw.x, raw.mean, color=colour, linewidth=0.8, alpha=0.3)
+        if curve.band != "none":
+            axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.17, linewidth=0)
+        width = 1.7 if smooth > 1 or len(curve.x) <= 300 else 1.0
+        (line,) = axes.plot(curve.x, curve.mean, color=colour, linestyle=dashes, linewidth=width, zorder=3)
+        legend[_describe(group, label, curve)] = line
+        if metric.startswith(EVALUATION):
+            _mark(axes, curve, colour)
+        elif evaluation and all(has_metric(run, evaluation) for run in group.runs):
+            _mark(axes, make_curve(group, evaluation, x), colour)
+            legend[_EVALUATION_TEXT] = _dot()
+    _draw_y_axis(axes, metric)
+    return legend
+
+
+def _dot() -> Line2D:
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], linestyle="", marker="o", color=_FAINT, markersize=5)
+
+
+def _mark(axes: Axes, curve: Curve, colour: str) -> None:
+    """Mark evaluations: large where they are few."""
+    size = 6.0 if len(curve.x) <= 30 else 4.0 if len(curve.x) <= 80 else 2.5
+    axes.plot(
+        curve.x,
+        curve.mean,
+        linestyle="",
+        marker="o",
+        markersize=size,
+        color=colour,
+        markeredgecolor="white",
+        markeredgewidth=size / 7,
+        clip_on=False,
+        zorder=4,
+    )
+
+
+def _draw_y_axis(axes: Axes, metric: str) -> None:
+    from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator, PercentFormatter
+
+    text = _TITLES.get(metric, metric.replace("/", ": ").replace("_", " "))
+    axes.margins(x=0.0, y=0.06)
+    low, high = axes.get_ylim()
+    size = max(abs(low), abs(high))
+    if high - low < 1e-6 * size:  # constant but for rounding
+        axes.set_ylim(low - 0.1 * size, high + 0.1 * size)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
+    if metric in ("success", "evaluation/success"):
+        axes.set_ylim(0.0, 1.0)
+    if metric in FRACTIONS:
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    elif size >= 10_000:
+        axes.yaxis.set_major_formatter(EngFormatter(sep=""))
+    else:
+        power = math.floor(math.log10(size)) if 0 < size < 0.01 else 0
+        text += rf" ($\times 10^{{{power}}}$)" if power else ""
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 10**power:.4g}"))
+    axes.set_title(text[0].upper() + text[1:], color=_INK)
+
+
+def _draw_x_axis(axes: Axes, x: X) -> None:
+    from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
+
+    names = {
+        "iteration": "iteration",
+        "episodes": "training episodes",
+        "env_steps": "environment steps",
+        "tokens": "tokens sampled",
+    }
+    end = axes.get_xlim()[1]
+    axes.set_xlim(0.0, end)
+    if x == "seconds":
+        units = ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
+        unit, name = next((unit for unit in units if end >= 2 * unit[0]), units[-1])
+        ticks = MaxNLocator(nbins=7, steps=[1, 2, 5, 10]).tick_values(0.0, end / unit)
+        axes.set_xticks([tick * unit for tick in ticks if tick * unit <= end])
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / unit:g}"))
+        axes.set_xlabel(name)
+        return
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10], integer=True))
+    if end >= 10_000:
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.set_xlabel(names[x])
+
+
+def _draw_head(figure: Figure, title: str, remark: str, legend: dict[str, Any]) -> None:
+    """Write title, legend and remark above the panels, at their left, in a strip added to the figure."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    dots = legend.pop(_EVALUATION_TEXT, None)
+    if dots is not None:
+        legend[_EVALUATION_TEXT] = dots  # last
+    columns = 1 if figure.get_figwidth() < 7 else 2
+    lines = -(-len(legend) // columns)
+    heights = (0.38 if title else 0.1, 0.2 * lines + 0.08, 0.2 if remark else 0.0)  # inches
+    head = sum(heights)
+    width, body = figure.get_size_inches()
+    figure.set_size_inches(width, body + head)
+    left, total = 0.13 / width, body + head
+    figure.text(left, 1 - 0.12 / total, title, va="top", fontsize=12, fontweight="bold")
+    figure.legend(
+        legend.values(),
+        legend.keys(),
+        loc="upper left",
+        bbox_to_anchor=(left, 1 - heights[0] / total),
+        borderaxespad=0.0,
+        borderpad=0.25,
+        ncols=columns,
+    )
+    figure.text(left, 1 - (heights[0] + heights[1]) / total, remark, va="top", color=_FAINT, fontsize=9)
+    engine = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08, wspace=0.05, hspace=0.05)
+    engine.set(rect=(0.0, 0.0, 1.0, body / total))
+    figure.set_layout_engine(engine)
+
+
+# ---- words ----------------------------------------------------------------------------------------
+
+
+def _labels(groups: Sequence[RunGroup]) -> tuple[list[str], str]:
+    """Return what tells each group from the others, and what all have in common."""
+    columns = [
+        [_algorithm(group.first.algorithm) for group in groups],
+        _shortened([group.first.env_id for group in groups]),
+        _shortened([group.first.model for group in groups]),
+    ]
+    shared = ", ".join(column[0] for column in columns if len(set(column)) == 1)
+    differing = [column for column in columns if len(set(column)) > 1]
+    labels = [", ".join(parts) for parts in zip(*differing, strict=True)] or [""] * len(groups)
+    if len(set(labels)) < len(groups):  # runs drawn one by one
+        labels = _shortened([str(group.first.folder) for group in groups])
+    return labels, shared
+
+
+def _algorithm(name: str) -> str:
+    return ALGORITHMS[name].title if name in ALGORITHMS else name
+
+
+def _shortened(names: Sequence[str]) -> list[str]:
+    """Cut names to what follows their last slash, unless that makes different ones equal."""
+    short = [Path(name).name or name for name in names]
+    return short if len(set(short)) == len(set(names)) else list(names)
+
+
+def _describe(group: RunGroup, label: str, curve: Curve) -> str:
+    if curve.band == "none":
+        text = f"seed {group.first.seed}"
+    else:
+        band = "95% interval" if curve.band == "interval" else "min to max"
+        text = f"mean of {curve.runs} seeds, {band}"
+    return f"{label} ({text})" if label else text

@@ -1,0 +1,102 @@
+"""Reading the folder of a training run: what it was asked, and what it logged of each iteration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentgym.evaluation.schema import parse
+from agentgym.history.metrics import IterationMetrics
+from agentgym.types import UsageError
+
+CONFIG_FILE = "config.json"
+METRICS_FILE = "metrics.jsonl"
+"""One `IterationMetrics` per line, from iteration 1 on. Numbers that JSON lacks are NaN and Infinity."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunHistory:
+    """A training run, finished or not."""
+
+    folder: Path
+    algorithm: str
+    env_id: str
+    model: str
+    seed: int
+    iterations: tuple[IterationMetrics, ...]
+    """At least one."""
+
+
+def read_history(folder: Path) -> RunHistory:
+    """Read a run's folder.
+
+    Raises:
+        UsageError: it is not that of a run, a file is damaged, or no iteration has ended yet.
+    """
+    iterations = read_metrics(folder)
+    if not iterations:
+        raise UsageError(f"{folder / METRICS_FILE} is empty: no iteration of this run has ended yet")
+    config = _read_config(folder / CONFIG_FILE)
+    return RunHistory(folder=folder, iterations=tuple(iterations), **config)
+
+
+def read_metrics(folder: Path) -> list[IterationMetrics]:
+    """Read what a run logged, in order; what follows the last newline is still being written.
+
+    Raises:
+        UsageError: the folder has no metrics, or a line is malformed or out of order; the message names
+            file and line.
+    """
+    return [metrics for metrics, _ in read_lines(folder / METRICS_FILE)]
+
+
+def read_lines(path: Path) -> Iterator[tuple[IterationMetrics, int]]:
+    """Yield each complete line of a file of metrics, with the number of bytes up to its end.
+
+    Raises:
+        UsageError: as `read_metrics`.
+    """
+    end = 0
+    for number, line in enumerate(_read(path).splitlines(keepends=True), start=1):
+        if not line.endswith(b"\n"):
+            return
+        end += len(line)
+        metrics = _parse_line(line, f"{path}, line {number}")
+        if metrics.iteration != number:
+            raise UsageError(
+                f"{path}, line {number}: this is iteration {metrics.iteration}, expected {number}; "
+                "restore the file as it was logged"
+            )
+        yield metrics, end
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}; name the folder of a training run"
+        ) from error
+
+
+def _parse_line(line: bytes, where: str) -> IterationMetrics:
+    try:
+        table = json.loads(line)
+    except ValueError as error:  # of bytes that are not UTF-8, too
+        raise UsageError(f"{where}: not JSON ({error}); remove this line and those after it") from error
+    return parse(IterationMetrics, table, where)
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        table = json.loads(_read(path))
+    except ValueError as error:
+        raise UsageError(f"{path} is not JSON: {error}; restore it from the run's checkout") from error
+    kinds = {"algorithm": str, "env_id": str, "model": str, "seed": int}
+    for key, kind in kinds.items():
+        if not isinstance(table, dict) or type(table.get(key)) is not kind:
+            raise UsageError(f"{path} has no {key!r}; name the folder of a training run")
+    return {key: table[key] for key in kinds}

@@ -1,0 +1,135 @@
+"""Iterations as a person follows them: a line for each, and in a terminal a bar with the time left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from agentgym.history.metrics import Evaluated, IterationMetrics
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+WIDTH_OF_FILES = 100
+"""Columns where no terminal limits them."""
+
+LINES_PER_HEADING = 25
+
+_SPEED_SECONDS = 1800.0
+"""The time left is estimated from the iterations of so long, evaluations among them."""
+
+_Column: TypeAlias = tuple[str, int, Callable[[IterationMetrics], str]]
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f}%"
+
+
+def _won(evaluated: Evaluated | None) -> str:
+    return "" if evaluated is None else _percent(evaluated.success)
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value < 99_999.5 else f"{value / 1000:,.0f}k"
+
+
+_COLUMNS: tuple[_Column, ...] = (
+    ("iter", 5, lambda m: str(m.iteration)),
+    ("success", 8, lambda m: _percent(m.success)),
+    ("eval", 7, lambda m: _won(m.evaluation)),
+    ("usable", 7, lambda m: _percent(m.usable_fraction)),
+    ("logp diff", 10, lambda m: f"{m.logp_diff:.1e}"),
+    ("kl", 9, lambda m: f"{m.kl:.1e}"),
+    ("clip", 6, lambda m: _percent(m.clip_fraction)),
+    ("tok/s", 7, lambda m: _rate(m.tokens_per_second)),
+    ("secs", 6, lambda m: _seconds(m.seconds.total)),
+    ("model", 6, lambda m: _seconds(m.seconds.model)),
+    ("update", 7, lambda m: _seconds(m.seconds.update)),
+    ("credit", 7, lambda m: _seconds(m.seconds.credit)),
+    ("env", 5, lambda m: _seconds(m.seconds.env)),
+    ("eval", 5, lambda m: _seconds(m.seconds.evaluate)),
+    ("sync", 5, lambda m: _seconds(m.seconds.sync)),
+)
+"""Heading, width and text: 100 columns in all. A narrower terminal shows the first ones. What comes after
+``secs`` is its parts, the longest ones first."""
+
+
+class ConsoleLog:
+    """A line per iteration on a console, plain where it is no terminal."""
+
+    def __init__(self, iterations: int, *, start: int = 0, console: Console | None = None):
+        """Show the bar.
+
+        Args:
+            iterations: how many the run will have had at its end.
+            start: how many are behind.
+            console: None for standard error.
+        """
+        from rich.console import Console
+
+        self._console = console or Console(stderr=True, highlight=False)
+        width = self._console.width if self._console.is_terminal else WIDTH_OF_FILES
+        self._columns = _fitting(width)
+        self._lines = 0
+        self._bar: Progress | None = None
+        if self._console.is_terminal:
+            self._bar = _bar(self._console)
+            self._bar.add_task("training", total=iterations, completed=start)
+            self._bar.start()
+
+    def write(self, metrics: IterationMetrics) -> None:
+        """Print a line."""
+        if self._lines % LINES_PER_HEADING == 0:
+            self._print("".join(f"{heading:>{width}}" for heading, width, _ in self._columns), "dim")
+        self._lines += 1
+        if metrics.evaluation_before is not None:
+            self._print(f"{0:>5}{'':>8}{_won(metrics.evaluation_before):>7}", "bold")
+        line = "".join(f"{text(metrics):>{width}}" for _, width, text in self._columns)
+        self._print(line, "bold" if metrics.evaluation else "")
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=metrics.iteration)
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        if self._bar is not None:
+            self._bar.stop()
+
+    def _print(self, line: str, style: str) -> None:
+        from rich.text import Text
+
+        # as a style of print, it would be the bar's, too
+        self._console.print(Text(line, style), soft_wrap=True)
+
+
+def _fitting(width: int) -> tuple[_Column, ...]:
+    """Return as many columns as fit."""
+    used = [sum(column[1] for column in _COLUMNS[: count + 1]) for count in range(len(_COLUMNS))]
+    return tuple(column for column, end in zip(_COLUMNS, used, strict=True) if end <= width)
+
+
+def _bar(console: Console) -> Progress:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left", style="dim"),
+        TimeRemainingColumn(),
+        console=console,
+        speed_estimate_period=_SPEED_SECONDS,
+        refresh_per_second=2,
+    )
