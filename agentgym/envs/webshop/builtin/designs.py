@@ -14,6 +14,7 @@ from typing import TypeAlias
 from agentgym.data.draws import Draws
 from agentgym.envs.webshop.builtin.choices import OPTIONS
 from agentgym.envs.webshop.builtin.departments import DEPARTMENTS, EVERYWHERE, Department, Kind
+from agentgym.envs.webshop.builtin.names import ALSO_CALLED, FIRST_NAMES
 from agentgym.envs.webshop.builtin.phrases import SYLLABLES
 
 Options: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
@@ -51,6 +52,8 @@ class Design:
 
     department: Department
     kind: Kind
+    noun: str
+    """What its seller calls it."""
     brand: str
     attributes: tuple[str, ...]
     """Marked ``+`` where the product has them rather than is them."""
@@ -68,6 +71,7 @@ def family(draws: Draws) -> Iterator[Design]:
     design = Design(
         department,
         kind,
+        _noun(kind, draws),
         brand(draws.below(BRANDS)),
         _attributes(department, kind, draws),
         _options(kind, draws),
@@ -96,6 +100,10 @@ def brand(number: int) -> str:
 def attribute_pool(department: Department, kind: Kind) -> tuple[str, ...]:
     """Return all that can be said of a kind of product, the most usual first."""
     return kind.attributes + department.attributes + EVERYWHERE
+
+
+def _noun(kind: Kind, draws: Draws) -> str:
+    return kind.noun if draws.below(100) < FIRST_NAMES else draws.pick(ALSO_CALLED[kind.noun])
 
 
 def _attributes(department: Department, kind: Kind, draws: Draws) -> tuple[str, ...]:
@@ -147,8 +155,9 @@ def _relative(design: Design, draws: Draws) -> Design:
         design = _CHANGE[change](design, draws)
     if draws.below(100) < NEW_BRAND:
         design = replace(design, brand=brand(draws.below(BRANDS)))
-    voice = draws.below(1 << 48)
-    return design if draws.below(100) < SAME_VOICE else replace(design, voice=voice)
+    if draws.below(100) < SAME_VOICE:
+        return design
+    return replace(design, noun=_noun(design.kind, draws), voice=draws.below(1 << 48))
 
 
 def _other_attribute(design: Design, draws: Draws) -> Design:

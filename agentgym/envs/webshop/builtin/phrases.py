@@ -65,6 +65,13 @@ FILLER = (
     "Over forty shops carry {brand} today, and most of them began with this {noun}.",
     "Note: accessories shown in pictures are for scale and do not belong to the offer.",
     "A safe choice when you do not know what to give.",
+    "Feel free to ask for a sample; the post is on us.",
+    "Resistant to fashions, proof against boredom: that is how we like our work.",
+    "Hand on heart, there are cheaper ones, and there are reasons for that.",
+    "Friendly people, fast parcels, and a long memory for returning customers.",
+    "Our resident tester, aged seven, calls it easy, soft, and quite light enough.",
+    "High marks from magazines, low stock after holidays: do not wait too long.",
+    "Water, dust, heat, oil: see the label for what it can take and what it cannot.",
     "Fair warning: whoever tries it will want to keep it.",
 )
 """Sentences that say nothing one could ask for."""

@@ -34,9 +34,9 @@ class _Wishes:
         number = self._candidate
         self._candidate += 1
         wish = self._shop.wish(self._difficulty, number, held_out=self._held_out)
-        if wish is not None and wish.goal.id not in self._seen:
-            self._seen.add(wish.goal.id)
-            split = UNSEEN if self._held_out else split_of(wish.goal.id)
+        if wish is not None and wish.id not in self._seen:
+            self._seen.add(wish.id)
+            split = UNSEEN if self._held_out else split_of(wish.id)
             self._dealt[split].append(self._task(wish, number))
 
     def _task(self, wish: Wish, number: int) -> Task:
@@ -53,7 +53,7 @@ class _Wishes:
         }
         known = "unseen" if self._held_out else "seen"
         source = f"builtin/{self._shop.seed}/{known}/{self._difficulty}/{number}"
-        return Task(goal.id, goal, source, self._difficulty, facts)
+        return Task(wish.id, goal, source, self._difficulty, facts)
 
 
 class BuiltinTaskSet(TaskSet):

@@ -36,6 +36,9 @@ NEAR_MISSES = 2
 ATTEMPTS = 64
 """Wishes drawn for one candidate, at most."""
 
+UNINDEXED = 2
+"""Attributes of a hard wish, at least, that stand in no text which search looks at."""
+
 STEPS = ((50, 1), (200, 5), (10_000, 10))
 """Up to which price, in dollars, a tight limit is a multiple of what."""
 
@@ -71,6 +74,8 @@ class Wish(NamedTuple):
     """A goal, and facts about it."""
 
     goal: Goal
+    id: str
+    """The goal's."""
     alternatives: int
     """Other products of its kind that meet all that is asked for."""
     near_misses: int
@@ -89,7 +94,7 @@ class Shop:
             (difficulty, held_out): [
                 product
                 for product in (self.catalogue.product(i) for i in range(size))
-                if (product.query in HELD_OUT) == held_out and _suits(product, LEVELS[difficulty])
+                if (product.query in HELD_OUT) == held_out and _suits(product, difficulty)
             ]
             for difficulty in DIFFICULTIES
             for held_out in (False, True)
@@ -134,12 +139,18 @@ class Shop:
         of_kind = self.shelf.of_kind(product.query)
         return Wish(
             goal,
+            identity,
             alternatives=(self.shelf.meeting(requirements) & of_kind).bit_count() - 1,
             near_misses=(self.shelf.missing_one(requirements) & of_kind).bit_count(),
         )
 
     def _is_hard(self, product: Product, attributes: Sequence[str], values: Sequence[str]) -> bool:
-        """Return whether nothing else in the shop would do, but several others almost would."""
+        """Return whether nothing else in the shop would do, but several others almost would.
+
+        And of what is asked for, search, which looks at some of the texts only, leaves much to be read.
+        """
+        if len(unindexed(product, attributes)) < UNINDEXED:
+            return False
         limit = tight_limit(max(product.pricing))
         requirements = self.shelf.requirements(attributes, values, limit)
         if self.shelf.meeting(requirements).bit_count() > 1:
@@ -154,8 +165,17 @@ def builtin_shop(size: int, seed: int) -> Shop:
     return Shop(size, seed)
 
 
-def _suits(product: Product, level: Level) -> bool:
-    return len(product.attributes) >= level.attributes[0] and len(product.options) >= level.options[0]
+def unindexed(product: Product, attributes: Sequence[str]) -> list[str]:
+    """Return the attributes that stand in no text which search looks at."""
+    text = product.indexed_text
+    return [attribute for attribute in attributes if attribute not in text]
+
+
+def _suits(product: Product, difficulty: str) -> bool:
+    level = LEVELS[difficulty]
+    if len(product.attributes) < level.attributes[0] or len(product.options) < level.options[0]:
+        return False
+    return difficulty != "hard" or len(unindexed(product, product.attributes)) >= UNINDEXED
 
 
 def _some(items: Sequence[Item], bounds: tuple[int, int], draws: Draws) -> tuple[Item, ...]:

@@ -22,7 +22,7 @@ BULLET_SENTENCES = (0, 0, 1, 1, 1, 2, 2, 2, 3, 4)
 DESCRIPTION_SENTENCES = (0, 0, 0, 0, 2, 3, 3, 4, 5, 7, 9, 12, 16, 20)
 """Sentences of a description."""
 
-IN_TITLE, IN_FIRST, IN_REST, IN_DESCRIPTION = 36, 16, 52, 30
+IN_TITLE, IN_FIRST, IN_REST, IN_DESCRIPTION = 26, 15, 53, 22
 """Attributes in a hundred that are told of in the title, the first feature, the others, the description."""
 
 
@@ -78,11 +78,11 @@ def _title(design: Design, attributes: Sequence[str], draws: Draws) -> str:
     length = draws.pick(TITLE_WORDS)
     start = [design.brand, *([draws.pick(PRAISE)] if draws.below(2) else [])]
     title = " ".join(
-        [*start, ", ".join(is_), _titled(design.kind.noun)] if is_ else [*start, _titled(design.kind.noun)]
+        [*start, ", ".join(is_), _titled(design.noun)] if is_ else [*start, _titled(design.noun)]
     )
     if has:
         title += " with " + " and ".join(has)
-    extras = [*(f"for {use}" for use in design.department.uses), *AUDIENCE, _titled(design.kind.query)]
+    extras = [*(f"for {use}" for use in design.department.uses), *AUDIENCE]
     extras += [_titled(values[0]) for _, values in design.options]
     while len(title.split()) < length:
         title += (", " if draws.below(3) else " - ") + extras.pop(draws.below(len(extras)))
@@ -121,7 +121,7 @@ def _sentences(design: Design, attributes: Sequence[str], count: int, draws: Dra
 def _filled(pattern: str, design: Design, draws: Draws, attribute: str = "") -> str:
     text = pattern.format(
         a=attribute,
-        noun=design.kind.noun,
+        noun=design.noun,
         brand=design.brand,
         use=draws.pick(design.department.uses).lower(),
         model=f"{design.brand[:2].upper()}-{draws.between(100, 9999)}",
