@@ -21,6 +21,9 @@ class AgentEntry:
     """``module:function``; the function takes the environment and the agent's options."""
     about: str
     """One line for ``--help``."""
+    facts: str = ""
+    """``module:function`` that takes the agent's options and returns what its files say about it, an
+    `agentgym.evaluation.facts.AgentFacts`; empty where there are no such files."""
 
 
 AGENTS: Mapping[str, AgentEntry] = {
@@ -32,6 +35,11 @@ AGENTS: Mapping[str, AgentEntry] = {
     ),
     "scripted": AgentEntry(
         "agentgym.agents.scripted:make_scripted", "plays the actions of a file (path=FILE)"
+    ),
+    "model": AgentEntry(
+        "agentgym.training.agent:make_model_agent",
+        "a language model (path=FOLDER), asked as its agent.json says",
+        facts="agentgym.training.agent:model_facts",
     ),
     "human": AgentEntry("agentgym.agents.human:make_human", "asks you in the terminal"),
 }
@@ -72,6 +80,11 @@ def make_agent(kind: str, envs: AgentVectorEnv, **options: Any) -> Policy:
     return _factory(kind)(envs, **options)
 
 
+def load(reference: str) -> Callable[..., Any]:
+    """Import the function that ``module:function`` names."""
+    module, _, name = reference.partition(":")
+    return cast(Callable[..., Any], getattr(import_module(module), name))
+
+
 def _factory(kind: str) -> Callable[..., Policy]:
-    module, _, name = AGENTS[kind].factory.partition(":")
-    return cast(Callable[..., Policy], getattr(import_module(module), name))
+    return load(AGENTS[kind].factory)

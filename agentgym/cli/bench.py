@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentgym.cli.parser import Commands, Parser, add_command
 from agentgym.cli.terminal import open_console, open_progress_console
 from agentgym.cli.verify import report
+from agentgym.types import UsageError
+
+if TYPE_CHECKING:
+    from agentgym.evaluation.suite import SuiteAgent
 
 ABOUT = "Run a benchmark suite, or go on with it where it was stopped."
 
@@ -26,13 +31,40 @@ def add_to(commands: Commands[Parser]) -> None:
         "--out", type=Path, default=Path("results"), metavar="FOLDER", help="of the runs (default: results)"
     )
     parser.add_argument(
-        "--agent", action="append", metavar="NAME", help="of the suite; repeat for several (default: all)"
+        "--agent",
+        action="append",
+        metavar="NAME",
+        help="who plays; repeat for several (default: all)",
+    )
+    parser.add_argument(
+        "--model",
+        action="append",
+        default=[],
+        metavar="FOLDER[:NAME]",
+        help="a saved model to play too, named as its training run by default; repeat for several",
     )
     parser.add_argument(
         "--num-envs", type=int, default=64, metavar="N", help="episodes played side by side (default: 64)"
     )
     parser.add_argument("--verify", action="store_true", help="verify the runs afterwards")
     parser.add_argument("--leaderboard", type=Path, metavar="FILE.md", help="rank the runs afterwards")
+
+
+def _model_agent(text: str) -> SuiteAgent:
+    """Return the agent that ``--model`` names."""
+    from agentgym.evaluation.suite import SuiteAgent
+    from agentgym.training.saved import read_agent
+
+    path, colon, name = text.rpartition(":")
+    if not colon or Path(text).is_dir():
+        path, name = text, ""
+    saved = read_agent(Path(path))
+    if saved is None:
+        raise UsageError(
+            f'{path} has no agent.json, which says how the model is asked: add an [[agent]] of kind "model" '
+            "to a suite, with the options path, wording and answer"
+        )
+    return SuiteAgent(name or saved.training.run, "model", options={"path": path})
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -45,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.suite,
         arguments.out,
         agents=arguments.agent,
+        further=[_model_agent(text) for text in arguments.model],
         num_envs=arguments.num_envs,
         console=progress,
     )

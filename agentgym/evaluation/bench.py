@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from agentgym.agents import make_agent
 from agentgym.evaluation.durable import Journal, make_folder, replace_file, sole_writer
+from agentgym.evaluation.facts import complete
 from agentgym.evaluation.provenance import here_and_now
 from agentgym.evaluation.results import (
     EPISODES_FILE,
@@ -26,7 +27,7 @@ from agentgym.evaluation.results import (
     result_id,
     write_run,
 )
-from agentgym.evaluation.suite import Suite, SuiteAgent, SuiteEnv, load_suite
+from agentgym.evaluation.suite import Suite, SuiteAgent, SuiteEnv, check_distinct, load_suite, with_agents
 from agentgym.evaluation.worlds import PlannedEpisode, open_vector, planned_episodes
 from agentgym.hashing import sha256_json
 from agentgym.rollout import EpisodeSpec, RolloutWorker
@@ -63,6 +64,7 @@ def run_bench(
     out_dir: Path,
     *,
     agents: Iterable[str] | None = None,
+    further: Iterable[SuiteAgent] = (),
     num_envs: int = DEFAULT_NUM_ENVS,
     console: Console | None = None,
 ) -> list[Path]:
@@ -73,7 +75,8 @@ def run_bench(
     Args:
         suite_path: the suite file.
         out_dir: results go to ``out_dir/SUITE/AGENT-REQUEST/``.
-        agents: names of agents of the suite; None for all.
+        agents: names of agents of the suite or of ``further``; None for all.
+        further: agents that the suite's file does not name.
         num_envs: episodes played side by side.
         console: where progress is shown; None for nowhere.
 
@@ -86,8 +89,9 @@ def run_bench(
     """
     if num_envs < 1:
         raise UsageError(f"num_envs must be at least 1, got {num_envs}")
-    suite = load_suite(suite_path)
-    chosen = suite.select(agents)
+    suite = with_agents(load_suite(suite_path), further)
+    chosen = [complete(agent) for agent in suite.select(agents)]
+    check_distinct(chosen)
     with ExitStack() as stack:
         arenas, left_out = _open_arenas(suite, num_envs, stack)
         if console is not None:

@@ -122,6 +122,9 @@ class _Loaded:
     badge: Badge
 
 
+_SPENT_ON_TRAINING = ("training_episodes", "training_tokens", "training_gpu_seconds")
+
+
 def load_boards(results: Path) -> list[Board]:
     """Read every run below a folder and make one board for each set of comparable runs.
 
@@ -214,7 +217,8 @@ def _by_agent(loaded: Iterable[_Loaded], unranked: list[Unranked]) -> list[list[
         identity = entry.run.agent.identity
         model = dict(identity["model"])
         seed = model.pop("training_seed")
-        del model["weights_sha256"], model["training_run"]  # a seed has its own
+        for own in ("weights_sha256", "training_run", *_SPENT_ON_TRAINING):  # a seed has its own
+            del model[own]
         group = groups.setdefault(sha256_json({**identity, "model": model}), {})
         if seed in group:
             reason = "a second run of the same agent and training seed; only the first counts"

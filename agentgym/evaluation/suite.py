@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -92,9 +92,14 @@ class SuiteAgent:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """JSON of everything that may change what the agent does."""
+        """JSON of everything that may change what the agent does.
+
+        Weights are told by their sha256; where they lie does not matter.
+        """
         table = asdict(self)
         del table["card"]
+        if self.model.weights_sha256:
+            table["options"] = {key: value for key, value in self.options.items() if key != "path"}
         return table
 
     @property
@@ -163,6 +168,26 @@ class Suite:
         return tuple(agent for agent in self.agent if agent.name in wanted)
 
 
+def with_agents(suite: Suite, agents: Iterable[SuiteAgent]) -> Suite:
+    """Return a suite with further agents.
+
+    Raises:
+        UsageError: a name has characters that names of folders should not have.
+    """
+    further = tuple(agents)
+    _check_names(("agent", agent.name) for agent in further)
+    return replace(suite, agent=(*suite.agent, *further))
+
+
+def check_distinct(agents: Iterable[SuiteAgent]) -> None:
+    """Refuse agents that share a name and a training seed.
+
+    Raises:
+        UsageError: names one.
+    """
+    _unique((agent.display_name for agent in agents), "two agents are named")
+
+
 def load_suite(path: Path) -> Suite:
     """Read a suite file.
 
@@ -181,9 +206,7 @@ def _check(suite: Suite, where: str) -> None:
         raise UsageError(
             f"{where}: {error}; use texts, finite numbers, true, false, lists and tables"
         ) from error
-    for kind, name in [("suite", suite.name), *(("agent", agent.name) for agent in suite.agent)]:
-        if not _NAME.fullmatch(name):
-            raise UsageError(f"{where}: {kind} name {name!r} must be letters, digits, '.', '_' and '-'")
+    _check_names((("suite", suite.name), *(("agent", agent.name) for agent in suite.agent)), f"{where}: ")
     if suite.seed < 0 or suite.attempts < 1:
         raise UsageError(f"{where}: seed must be at least 0 and attempts at least 1")
     if not suite.env:
@@ -195,6 +218,12 @@ def _check(suite: Suite, where: str) -> None:
             raise UsageError(f"{where}: no agent {name!r} to normalise scores with; add an [[agent]] table")
     for env in suite.env:
         _check_env(env, f"{where}: environment {env.label!r}")
+
+
+def _check_names(names: Iterable[tuple[str, str]], where: str = "") -> None:
+    for kind, name in names:
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"{where}{kind} name {name!r} must be letters, digits, '.', '_' and '-'")
 
 
 def _check_env(env: SuiteEnv, where: str) -> None:

@@ -20,6 +20,7 @@ from agentgym.agents import make_agent
 from agentgym.env import AgentEnv
 from agentgym.evaluation.bench import open_arena, play
 from agentgym.evaluation.durable import replace_file
+from agentgym.evaluation.facts import complete, contradictions, has_facts
 from agentgym.evaluation.provenance import Provenance, here_and_now
 from agentgym.evaluation.results import (
     ABORTED,
@@ -38,7 +39,7 @@ from agentgym.evaluation.results import (
     result_id,
 )
 from agentgym.evaluation.schema import parse
-from agentgym.evaluation.suite import Suite, SuiteEnv, load_suite
+from agentgym.evaluation.suite import Suite, SuiteAgent, SuiteEnv, load_suite
 from agentgym.evaluation.worlds import PlannedEpisode, open_single, planned_episodes
 from agentgym.hashing import HashChain, sha256_json
 from agentgym.types import EndReason, UsageError
@@ -212,8 +213,18 @@ def _check_request(run: RunRecord, suite: Suite, worlds: Mapping[str, _World]) -
         yield Problem("environment", RUN_FILE, "environments are not in the suite's order, each once")
     for label in {env.label for env in suite.env} ^ {*ours, *(gap.label for gap in run.left_out)}:
         yield Problem("environment", label, "neither played nor said to be left out, or unknown")
-    for agent in suite.agent:
-        if agent.display_name == run.agent.display_name and agent.identity != run.agent.identity:
+    yield from _check_agent(run.agent, suite)
+
+
+def _check_agent(agent: SuiteAgent, suite: Suite) -> Iterator[Problem]:
+    """Compare the agent that played with the suite's agent of that name."""
+    for said in suite.agent:
+        if has_facts(said.kind):  # the run says more than the suite
+            seeds = (None, agent.model.training_seed)
+            if said.name == agent.name and said.model.training_seed in seeds:
+                for name, ours, theirs in contradictions(said, agent):
+                    yield Problem("agent", agent.name, f"{name} is {theirs!r}, in the suite {ours!r}")
+        elif said.display_name == agent.display_name and said.identity != agent.identity:
             yield Problem("agent", agent.name, "differs from the suite's agent of that name")
 
 
@@ -336,6 +347,7 @@ def _replay(episode: EpisodeRecord, world: _World, seed: int) -> EpisodeRecord |
 
 def _rerun(run: RunRecord, suite: Suite, episodes: Sequence[EpisodeRecord]) -> Iterator[Problem]:
     """Let the agent play everything again."""
+    complete(run.agent)  # refuses other weights in the same place
     recorded = {episode.key: episode.repeatable for episode in episodes}
     for found in run.envs:
         arena = open_arena(suite, found.env, num_envs=64)

@@ -1,6 +1,8 @@
 import pytest
 
 from agentgym.agents import AGENTS, make_agent
+from agentgym.training.models import save_model
+from agentgym.training.tiny import tiny_model, word_tokenizer
 from agentgym.types import Policy, UsageError
 from tests.corridor import CorridorVectorEnv, RightPolicy
 
@@ -14,8 +16,12 @@ def envs():
 def test_every_agent_can_be_made(kind, envs, tmp_path):
     script = tmp_path / "script.txt"
     script.write_text("right\n")
-    options = {"path": str(script)} if kind == "scripted" else {}
-    assert isinstance(make_agent(kind, envs, **options), Policy)
+    save_model(tmp_path / "model", tiny_model("0.1m", word_tokenizer(["go"])))
+    options = {
+        "scripted": {"path": str(script)},
+        "model": {"path": str(tmp_path / "model"), "wording": "terse", "answer": "plain"},
+    }
+    assert isinstance(make_agent(kind, envs, **options.get(kind, {})), Policy)
 
 
 def test_the_oracle_is_the_environments(envs):

@@ -4,8 +4,11 @@ import json
 
 import pytest
 
-from agentgym.evaluation.results import read_episodes
+from agentgym.evaluation.results import read_episodes, read_run
 from agentgym.hashing import canonical_json
+from agentgym.training.prompting import Prompting
+from agentgym.training.saved import SavedAgent, Training, save_agent
+from agentgym.training.tiny import tiny_model, word_tokenizer
 from tests.cli.conftest import ENV
 
 SUITE = f"""\
@@ -161,3 +164,31 @@ def test_bad_suites_leave_nothing_behind(refused, suite, tmp_path, old, new, com
     suite.write_text(SUITE.replace(old, new))
     assert complaint in refused("bench", suite, "--out", tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
+
+
+def test_bench_takes_saved_models(cli, refused, suite, tmp_path):
+    prompting = Prompting.tiny(ENV)
+    training = Training(
+        env_id=ENV,
+        algorithm="grpo",
+        base_model="tiny",
+        seed=2,
+        run="corridor",
+        iterations=1,
+        episodes=8,
+        tokens=40,
+    )
+    model = tiny_model("0.1m", word_tokenizer(["right"]), context=3000)
+    save_agent(tmp_path / "model", model, SavedAgent(prompting, training))
+    words = ("bench", suite, "--out", tmp_path / "runs", "--model", tmp_path / "model")
+    code, out, _ = cli(*words, "--model", f"{tmp_path / 'model'}:mine", "--agent", "mine", "--verify")
+    assert code == 0
+    assert out.startswith("replayed: ")
+    (folder,) = (tmp_path / "runs" / "toys").iterdir()
+    assert folder.name.startswith("mine-seed2-")
+    assert read_run(folder).agent.model.training_tokens == 40
+    assert cli(*words)[0] == 0
+    assert len(list((tmp_path / "runs" / "toys").glob("corridor-seed2-*"))) == 1
+    assert "does not exist: give the path of a saved model" in refused("bench", suite, "--model", "nowhere")
+    (tmp_path / "model" / "agent.json").unlink()
+    assert "has no agent.json, which says how the model is asked" in refused(*words)
