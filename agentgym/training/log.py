@@ -140,6 +140,7 @@ class WandbLog:
             dir=folder,
             config=json.loads(config_file.read_bytes()) if config_file.exists() else {},
             resume="allow",
+            settings={"console": "off", "quiet": True},  # the terminal is the other logs'
         )
 
     def write(self, metrics: IterationMetrics) -> None:
