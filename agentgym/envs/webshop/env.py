@@ -8,6 +8,7 @@ from agentgym.data.draws import Draws
 from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.envs.webshop.goals import Goal
 from agentgym.envs.webshop.noise import Noise, check_count
+from agentgym.envs.webshop.oracle import WebShopOracle
 from agentgym.envs.webshop.product import Goals
 from agentgym.envs.webshop.session import DONE, Visit, clicked, parse, searched
 from agentgym.envs.webshop.source import BUILTIN, load_tasks, load_world
@@ -207,6 +208,10 @@ class WebShopEnv(AgentEnv[str]):
     def _identity(self) -> Any:
         # all but the score, which follows; in ASCII, for how Python prints other characters has changed
         return ascii(self._visit[:-1])
+
+    def oracle(self) -> WebShopOracle:
+        """Return the policy that makes the best purchase there is."""
+        return WebShopOracle(self.world)
 
     def _extra_info(self) -> dict[str, Any]:
         return {"goal": self._goal.text}

@@ -1,0 +1,116 @@
+"""The policy that buys the best there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
+from typing import NamedTuple
+
+from agentgym.envs.webshop.goals import Goal
+from agentgym.envs.webshop.product import Product
+from agentgym.envs.webshop.purchases import Purchase, purchases
+from agentgym.envs.webshop.session import BUY, ITEM, NEXT, PER_PAGE, PREVIOUS, RESULTS, SUB_PAGES, Visit
+from agentgym.envs.webshop.world import World
+from agentgym.types import Completion, Request, UsageError
+
+PLANS_KEPT = 16_384
+"""Goals whose plan is kept."""
+
+TRIED = 100
+"""Purchases that are tried for one that search leads to."""
+
+_UNSAYABLE = str.maketrans("[]\r\n", "    ")
+
+
+class Plan(NamedTuple):
+    """A purchase, and how to come by it."""
+
+    purchase: Purchase
+    query: str
+    """In lower case."""
+    page: int
+    """Of the results, from 1."""
+
+
+class WebShopOracle:
+    """Buys what scores best, on the shortest way it knows from wherever it is.
+
+    It looks at the goal through the request's snapshot, and plans with the environment's own search:
+    the purchase is the best that search leads to, the query that which shows it on the earliest page.
+    """
+
+    def __init__(self, world: World):
+        """Take the world that is played in."""
+        self._world = world
+        self._plan = lru_cache(PLANS_KEPT)(self._make_plan)
+
+    def act(self, requests: Sequence[Request]) -> list[Completion]:
+        """Answer each request from its snapshot.
+
+        Raises:
+            UsageError: a request carries no snapshot.
+        """
+        return [Completion(self._action(request)) for request in requests]
+
+    def plan(self, goal: Goal) -> Plan | None:
+        """Return the best purchase that search leads to; None if it leads to none."""
+        return self._plan(goal)
+
+    def _action(self, request: Request) -> str:
+        if request.snapshot is None:
+            raise UsageError("the oracle reads Request.snapshot: build requests with one")
+        snapshot = request.snapshot()
+        goal: Goal = snapshot.task.content
+        visit: Visit = snapshot.state.visit
+        plan = self._plan(goal)
+        if plan is None:
+            return f"search[{_sayable(goal.text)}]"
+        text = self._click(plan, visit)
+        return f"search[{plan.query}]" if text is None else f"click[{text}]"
+
+    def _click(self, plan: Plan, visit: Visit) -> str | None:
+        """Return what to click on the open page; None to search instead."""
+        if visit.asin == plan.purchase.asin and visit.page == ITEM:
+            chosen = dict(visit.options)
+            left = (value for name, value in plan.purchase.options if chosen.get(name) != value)
+            return next(left, BUY)
+        if visit.asin == plan.purchase.asin and visit.page in SUB_PAGES:
+            return PREVIOUS
+        if visit.page != RESULTS:
+            return None
+        if self._page(visit.query, plan.purchase.asin) == visit.number:
+            return plan.purchase.asin.lower()
+        if visit.query != plan.query or visit.number > 2 * plan.page:
+            return None  # going back would take no fewer steps than searching anew
+        return NEXT if visit.number < plan.page else PREVIOUS
+
+    def _make_plan(self, goal: Goal) -> Plan | None:
+        for purchase in islice(purchases(self._world, goal), TRIED):
+            ways = [
+                Plan(purchase, query, page)
+                for query in _queries(self._world.item(purchase.asin), goal)
+                if (page := self._page(query, purchase.asin)) is not None
+            ]
+            if ways:
+                return min(ways, key=lambda plan: plan.page)
+        return None
+
+    def _page(self, query: str, asin: str) -> int | None:
+        """Return the page of results on which a product is; None if it is on none."""
+        place = self._world.catalogue.index_of(asin)
+        found = self._world.found(query)
+        return None if place not in found else 1 + found.index(place) // PER_PAGE
+
+
+def _queries(product: Product, goal: Goal) -> Iterator[str]:
+    """Yield what may be searched for to find a product, simple queries first."""
+    yield _sayable(product.title)
+    yield _sayable(" ".join((product.title, *goal.attributes)))
+    yield _sayable(" ".join((product.query, *goal.attributes)))
+    yield _sayable(product.indexed_text)
+
+
+def _sayable(query: str) -> str:
+    """Return a query as the shop takes it, without what cannot be said in an action."""
+    return query.translate(_UNSAYABLE).lower().strip()
