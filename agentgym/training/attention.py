@@ -51,20 +51,24 @@ def sight(ends: Tensor) -> Sight:
     Args:
         ends: (S,), of a trie in depth-first order; on the device where attention is computed.
     """
-    if ends.device.type != "cpu":
+    return _blocks(ends) if ends.device.type == "cpu" else _block_mask(ends)
 
-        def seen(_batch: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-            return (query >= key) & (query < ends[key])
 
-        return create_block_mask(seen, None, None, len(ends), len(ends), device=ends.device)
-    places = torch.arange(len(ends))
+def _blocks(ends: Tensor) -> Blocks:
     keys, masks = [], []
-    for queries in torch.split(places, BLOCK):
+    for queries in torch.split(torch.arange(len(ends)), BLOCK):
         first = int(queries[0])
         met = torch.cat([torch.nonzero(ends[:first] > first)[:, 0], queries])
         keys.append(met)
         masks.append((queries[:, None] >= met) & (queries[:, None] < ends[met]))
     return Blocks(torch.cat(keys), tuple(masks))
+
+
+def _block_mask(ends: Tensor) -> BlockMask:
+    def sees(_batch: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return (query >= key) & (query < ends[key])
+
+    return create_block_mask(sees, None, None, len(ends), len(ends), device=ends.device)
 
 
 def attend(

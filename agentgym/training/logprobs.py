@@ -58,10 +58,12 @@ def hidden_states(body: torch.nn.Module, pack: Pack) -> Tensor:
     """Return (S, d) the last hidden states of a model's body, the part below its head."""
     assert isinstance(body, PreTrainedModel)
     attend_in_packs(body)
+    # models leave a mask of four axes alone; it is not looked at, and without one they would make one
+    whatever = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=pack.input_ids.device)
     output = body(
         input_ids=pack.input_ids[None],
         position_ids=pack.position_ids[None],
-        attention_mask=pack.input_ids.new_zeros(1, 1, 1, 1),  # a mask of four axes is left alone
+        attention_mask=whatever,
         use_cache=False,
         sight=sight(pack.ends),
     )
@@ -164,8 +166,11 @@ class _ChunkedHead(torch.autograd.Function):
         states, weight, bias, sources, targets, choices = ctx.saved_tensors
         wants_states, wants_weight, wants_bias = ctx.needs_input_grad[:3]
         of_states = torch.zeros_like(states) if wants_states else None
-        of_weight = torch.zeros_like(weight) if wants_weight else None
-        of_bias = torch.zeros_like(bias) if wants_bias else None
+        exact = torch.promote_types(
+            weight.dtype, torch.float32
+        )  # a sum of many chunks in 8 bits stands still
+        of_weight = torch.zeros_like(weight, dtype=exact) if wants_weight else None
+        of_bias = torch.zeros_like(bias, dtype=exact) if wants_bias else None
         for chunk, tokens in _chunks(len(states), sources, ctx.chunk):
             logits = torch.nn.functional.linear(states[chunk], weight, bias).requires_grad_()
             with torch.enable_grad():
@@ -186,9 +191,13 @@ class _ChunkedHead(torch.autograd.Function):
             if of_states is not None:
                 of_states[chunk] = of_logits @ weight
             if of_weight is not None:
-                of_weight.addmm_(of_logits.T, states[chunk])
+                of_weight.addmm_(of_logits.T.to(exact), states[chunk].to(exact))
             if of_bias is not None:
                 of_bias += of_logits.sum(0)
+        if of_weight is not None:
+            of_weight = of_weight.to(weight.dtype)
+        if of_bias is not None:
+            of_bias = of_bias.to(bias.dtype)
         return of_states, of_weight, of_bias, None, None, None, None, None
 
 
