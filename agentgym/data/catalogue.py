@@ -46,6 +46,18 @@ DATA_SOURCES: Mapping[str, DataSource] = {
             sets={"official": ("train", "valid_seen", "valid_unseen", "valid_train")},
             expected="train/, valid_seen/ or other folders of games, nor archives of them",
         ),
+        DataSource(
+            name="webshop",
+            folder="webshop",
+            about="a shop in text: the products, attributes and instructions of WebShop",
+            upstream="https://github.com/princeton-nlp/WebShop (setup.sh)",
+            licence="MIT; the texts are their sellers'",
+            sets={
+                "small": ("train", "valid", "test", "papers"),
+                "full": ("train", "valid", "test", "papers"),
+            },
+            expected="items_shuffle.json or items_shuffle_1000.json, with items_ins_v2.json",
+        ),
     )
 }
 """By name. A new official data set adds its line here and its reader to `agentgym.data.importing`."""

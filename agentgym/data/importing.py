@@ -6,12 +6,12 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
-from agentgym.data import alfworld, boxoban
+from agentgym.data import alfworld, boxoban, webshop
 from agentgym.data.catalogue import DATA_SOURCES, DataSource
 from agentgym.data.directory import data_directory, find
 from agentgym.data.members import Progress
@@ -46,11 +46,14 @@ class Reader:
     convert: Converter | None = None
     """None for files that are copied as they are. Files in a form of their own are kept from one import
     to the next unless it brings them anew: parts of the source may come in archives of their own."""
+    sets_in: Callable[[Path], Collection[str]] | None = None
+    """Returns the sets that a folder holds; None where whatever it holds is of every set."""
 
 
 READERS: Mapping[str, Reader] = {
     "boxoban": Reader(boxoban.find_files, boxoban.check_file),
     "alfworld": Reader(alfworld.find_files, alfworld.check_file, alfworld.convert),
+    "webshop": Reader(webshop.find_files, webshop.check_file, webshop.convert, webshop.sets_in),
 }
 """By source; every name of `agentgym.data.catalogue.DATA_SOURCES` has one."""
 
@@ -79,6 +82,8 @@ def is_present(source: DataSource, part: str) -> bool:
     folder, reader = data_directory() / source.folder, READERS[source.name]
     if reader.convert is None:
         return (folder / part).is_dir()
+    if reader.sets_in is not None:
+        return part in reader.sets_in(folder)
     return next(iter(reader.find_files(folder)), None) is not None
 
 

@@ -1,0 +1,149 @@
+"""Reading JSON files of any size, one value at a time."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
+
+from agentgym.types import UsageError
+
+CHUNK = 1 << 20
+"""Characters read at a time."""
+
+LONGEST_RECORD = 16 * CHUNK
+"""Characters after which a value that does not end counts as broken."""
+
+_BLANK = re.compile(r"\s*")
+
+Watch = Callable[[int], None]
+"""Called with how many bytes of the file have been read."""
+
+
+def unwatched(read: int) -> None:
+    """Watch nothing."""
+
+
+def read_records(path: Path, watch: Watch = unwatched) -> Iterator[tuple[str, Any]]:
+    """Read the objects of a JSON array, or of JSON lines, one at a time.
+
+    Yields:
+        Where the object begins, as ``FILE:LINE``, and the object.
+
+    Raises:
+        UsageError: the file cannot be read, or is not whole JSON; names file and line.
+    """
+    with _scanner(path, watch) as scanner:
+        if scanner.peek() == "[":
+            yield from _array(scanner)
+        while scanner.peek():
+            yield scanner.where, scanner.value("{")
+
+
+def read_entries(path: Path, watch: Watch = unwatched) -> Iterator[tuple[str, str, Any]]:
+    """Read the entries of one JSON object, one at a time.
+
+    Yields:
+        Where the entry begins, as ``FILE:LINE``, its key, and its value: an object or a list.
+
+    Raises:
+        UsageError: the file cannot be read, or is not one whole object; names file and line.
+    """
+    with _scanner(path, watch) as scanner:
+        scanner.take("{")
+        while scanner.peek() != "}":
+            where, key = scanner.where, scanner.value('"')
+            scanner.take(":")
+            yield where, key, scanner.value("{[")
+            if scanner.peek() != "}":
+                scanner.take(",")
+        scanner.take("}")
+
+
+def _array(scanner: _Scanner) -> Iterator[tuple[str, Any]]:
+    scanner.take("[")
+    while scanner.peek() != "]":
+        yield scanner.where, scanner.value("{")
+        if scanner.peek() != "]":
+            scanner.take(",")
+    scanner.take("]")
+
+
+@contextmanager
+def _scanner(path: Path, watch: Watch) -> Iterator[_Scanner]:
+    """Open a file; say what is wrong with it."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            scanner = _Scanner(file, path, watch)
+            yield scanner
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{scanner.where} or below: not UTF-8 text ({error.reason})") from error
+
+
+class _Scanner:
+    """A place in a file, of which as much is in memory as the value there needs."""
+
+    def __init__(self, file: TextIO, path: Path, watch: Watch):
+        self._file = file
+        self._path = path
+        self._watch = watch
+        self._decode = json.JSONDecoder().raw_decode
+        self._text = ""
+        self._at = 0
+        self._line = 1
+
+    @property
+    def where(self) -> str:
+        """What error messages call this place."""
+        return f"{self._path}:{self._line}"
+
+    def peek(self) -> str:
+        """Return the next character that is not blank; nothing at the end of the file."""
+        while True:
+            self._move(_BLANK.match(self._text, self._at).end())  # type: ignore[union-attr]  # always matches
+            if self._at < len(self._text) or not self._more():
+                return self._text[self._at : self._at + 1]
+
+    def take(self, character: str) -> None:
+        """Go past a character that must come next."""
+        if self.peek() != character:
+            self._fail(f"expected {character!r}")
+        self._at += 1
+
+    def value(self, beginnings: str) -> Any:
+        """Go past the value that comes next, which must begin with one of some characters."""
+        if self.peek() not in beginnings or not self.peek():
+            self._fail(f"expected a JSON {_KINDS[beginnings]}")
+        while True:
+            try:
+                value, end = self._decode(self._text, self._at)
+            except json.JSONDecodeError as error:
+                if len(self._text) - self._at > LONGEST_RECORD or not self._more():
+                    self._fail(f"not whole JSON ({error.msg})")
+            else:
+                self._move(end)
+                return value
+
+    def _more(self) -> bool:
+        """Read on; return whether there was more."""
+        chunk = self._file.read(CHUNK)
+        self._text = self._text[self._at :] + chunk
+        self._at = 0
+        self._watch(self._file.buffer.tell())
+        return bool(chunk)
+
+    def _move(self, end: int) -> None:
+        self._line += self._text.count("\n", self._at, end)
+        self._at = end
+
+    def _fail(self, problem: str) -> NoReturn:
+        found = repr(self._text[self._at : self._at + 20]) if self.peek() else "the end of the file"
+        raise UsageError(f"{self.where}: {problem}, got {found}")
+
+
+_KINDS = {"{": "object", '"': "string", "{[": "object or list"}
