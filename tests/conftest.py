@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Generator
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import settings
 
 IN_CI = os.environ.get("CI") == "true"
 HAS_ASSETS = "AGENTGYM_DATA" in os.environ
+HAS_VLLM = find_spec("vllm") is not None
 
 # One thread for each process: the tests start worker processes, and share two cores with them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -19,20 +21,19 @@ settings.load_profile("ci" if IN_CI else "local")
 
 
 def pytest_report_header() -> list[str]:
-    """Say where the official data is, or that the tests that need it are left out."""
-    if HAS_ASSETS:
-        return [f"official data: {os.environ['AGENTGYM_DATA']}"]
-    return ["official data: AGENTGYM_DATA is not set, so tests marked `assets` are deselected"]
+    """Say where the official data is and whether vLLM is there, or that tests are left out for want of it."""
+    data = os.environ.get("AGENTGYM_DATA", "AGENTGYM_DATA is not set: tests marked `assets` are deselected")
+    vllm = "installed" if HAS_VLLM else "not installed: tests marked `vllm` are deselected"
+    return [f"official data: {data}", f"vLLM: {vllm}"]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that need the official data where there is none."""
-    if HAS_ASSETS:
-        return
-    deselected = [item for item in items if item.get_closest_marker("assets")]
+    """Leave out the tests that need the official data, or vLLM, where there is none."""
+    absent = [name for name, there in (("assets", HAS_ASSETS), ("vllm", HAS_VLLM)) if not there]
+    deselected = [item for item in items if any(item.get_closest_marker(name) for name in absent)]
     if deselected:
         config.hook.pytest_deselected(items=deselected)
-        items[:] = [item for item in items if not item.get_closest_marker("assets")]
+        items[:] = [item for item in items if not any(item.get_closest_marker(name) for name in absent)]
 
 
 @pytest.hookimpl(wrapper=True)

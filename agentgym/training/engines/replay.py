@@ -1,0 +1,163 @@
+"""Generations on file: an engine that writes down what another says, and one that says it again.
+
+A rollout is reproduced from such a file without its model, token for token: to look at it again, or to
+find what else has changed between two runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from torch import Tensor
+
+from agentgym.training.engines.responses import Response
+from agentgym.training.engines.types import Engine, Generation, GenerationRequest, Sampling
+from agentgym.types import UsageError
+
+FORMAT = 1
+"""Of the file: its first line holds this and the engine's context, each other one a generation."""
+
+_Key: TypeAlias = tuple[int, tuple[int, ...], int, Sampling, bool]
+"""What an answer follows from: version, prompt, seed, sampling, and whether it was a choice."""
+
+
+class RecordingEngine:
+    """Answers with another engine's generations and appends each to a file, whole after every call."""
+
+    def __init__(self, engine: Engine, path: str | Path):
+        """Begin a file.
+
+        Args:
+            engine: generates.
+            path: of the JSON Lines file, which must not exist.
+
+        Raises:
+            UsageError: it exists.
+        """
+        self.engine = engine
+        self._path = Path(path)
+        try:
+            with self._path.open("x", encoding="utf-8") as file:
+                file.write(_line({"format": FORMAT, "context_length": engine.context_length}))
+        except FileExistsError:
+            raise UsageError(f"{path} exists: name another file for the recording") from None
+
+    @property
+    def version(self) -> int:
+        """Version of the weights."""
+        return self.engine.version
+
+    @property
+    def context_length(self) -> int:
+        """Most tokens that a prompt and its response may have together."""
+        return self.engine.context_length
+
+    def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
+        """Continue every prompt, as the engine does, and write down how."""
+        generations = self.engine.generate(requests)
+        with self._path.open("a", encoding="utf-8") as file:
+            for request, generation in zip(requests, generations, strict=True):
+                asked = {
+                    "prompt_ids": request.prompt_ids,
+                    "seed": request.seed,
+                    "sampling": asdict(request.sampling),
+                    "choice": request.allowed is not None,
+                }
+                file.write(_line(asked | asdict(generation)))
+        return generations
+
+    def sync(self, state: Iterable[tuple[str, Tensor]], version: int) -> None:
+        """Take over weights, as the engine does."""
+        self.engine.sync(state, version)
+
+
+class ReplayEngine:
+    """Answers what a file holds the answer to, and nothing else."""
+
+    def __init__(self, path: str | Path, *, version: int | None = None):
+        """Read a recording.
+
+        Args:
+            path: of a file that a `RecordingEngine` wrote.
+            version: of the weights to begin with; None for the first that was recorded.
+
+        Raises:
+            UsageError: there is no such file, or it is damaged.
+        """
+        self._path = Path(path)
+        self._answers: dict[_Key, Generation] = {}
+        try:
+            with self._path.open(encoding="utf-8") as file:
+                head = json.loads(file.readline())
+                if head["format"] != FORMAT:
+                    raise ValueError(f"it is of format {head['format']}, not {FORMAT}")
+                self._context_length = int(head["context_length"])
+                self._answers.update(map(_answer, file))
+        except OSError as error:
+            raise UsageError(f"cannot read {path}: {error.strerror}; name a recording") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"the recording {path} is damaged ({error}): record it anew") from error
+        first = next(iter(self._answers.values()), None)
+        self._version = version if version is not None else 0 if first is None else first.version
+
+    @property
+    def version(self) -> int:
+        """Version of the weights whose generations are given."""
+        return self._version
+
+    @property
+    def context_length(self) -> int:
+        """Most tokens that a prompt and its response may have together."""
+        return self._context_length
+
+    def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
+        """Return what was recorded.
+
+        Raises:
+            UsageError: a request was not recorded at this version, or with other actions to choose from;
+                or as the recorded engine raises it for prompts that are empty or too long.
+        """
+        return [self._replayed(request) for request in requests]
+
+    def sync(self, state: Iterable[tuple[str, Tensor]], version: int) -> None:
+        """Go on to what was recorded at a version; the weights themselves are not looked at."""
+        self._version = version
+
+    def _replayed(self, request: GenerationRequest) -> Generation:
+        Response.to(request, self._context_length)
+        answer = self._answers.get(_key(request, self._version))
+        if answer is None:
+            raise UsageError(
+                f"{self._path} holds no answer of version {self._version} to a prompt of "
+                f"{len(request.prompt_ids)} tokens with seed {request.seed}: replay what was recorded, with "
+                "the same prompts, seeds and sampling"
+            )
+        if request.allowed is not None:
+            try:
+                request.allowed.action(answer.ids)
+            except ValueError as error:
+                raise UsageError(
+                    f"{self._path} was recorded with other actions to choose from: {error}"
+                ) from None
+        return answer
+
+
+def _line(record: Mapping[str, Any]) -> str:
+    return json.dumps(record, separators=(",", ":")) + "\n"
+
+
+def _key(request: GenerationRequest, version: int) -> _Key:
+    return version, request.prompt_ids, request.seed, request.sampling, request.allowed is not None
+
+
+def _answer(line: str) -> tuple[_Key, Generation]:
+    """Read a line of a recording."""
+    said = json.loads(line)
+    sampling = Sampling(**said["sampling"] | {"stop_ids": tuple(said["sampling"]["stop_ids"])})
+    key = said["version"], tuple(said["prompt_ids"]), said["seed"], sampling, said["choice"]
+    generation = Generation(tuple(said["ids"]), tuple(said["logprobs"]), said["version"], said["finish"])
+    return key, generation

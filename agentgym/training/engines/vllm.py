@@ -1,0 +1,246 @@
+"""The engine over vLLM, in this process (extra ``vllm``): for models that are worth its start.
+
+It samples what the engine over `transformers` samples from, with the same log-probabilities but for
+rounding; the draws are vLLM's own, so equal seeds give other tokens than there.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+from agentgym.agents.draws import Draws
+from agentgym.extras import load
+from agentgym.training.engines.canary import Canary
+from agentgym.training.engines.handover import register
+from agentgym.training.engines.responses import Response, generations
+from agentgym.training.engines.types import Generation, GenerationRequest
+from agentgym.training.engines.weights import matched
+from agentgym.types import UsageError
+
+COLDEST = 0.01
+"""vLLM raises temperatures between 0 and this one to it."""
+
+_OWN_PROCESS = "VLLM_ENABLE_V1_MULTIPROCESSING"
+"""vLLM's switch for a process of its own, which weights could not be handed over to by reference."""
+
+
+class VllmEngine:
+    """Samples from a model that vLLM has loaded into this process, beside the learner's.
+
+    Free responses are one request each, with prefixes cached. A constrained response is one request
+    for each token that has an alternative, restricted to the allowed ones; the tokens before it are in
+    the cache.
+
+    After a sync the weights are compared with the learner's; while they differ nothing is sampled.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        *,
+        canary: Canary | None = None,
+        version: int = 0,
+        dtype: torch.dtype = torch.bfloat16,
+        context_length: int | None = None,
+        options: Mapping[str, Any] | None = None,
+    ):
+        """Load a model with vLLM.
+
+        Args:
+            directory: a Hugging Face directory.
+            canary: of the learner's model, that syncs are checked with; without one there are none.
+            version: of its weights.
+            dtype: to load them in; that of the learner keeps log-probabilities closest.
+            context_length: most tokens of a prompt and its response; None for all that the model has.
+            options: more arguments of ``vllm.LLM``, such as ``gpu_memory_utilization``.
+
+        Raises:
+            UsageError: vLLM is not installed or set to run in a process of its own, there is no such
+                directory, or an option is one that the engine decides on.
+        """
+        vllm = _import_vllm()
+        path = Path(directory)
+        if not (path / "config.json").is_file():
+            raise UsageError(f"the model directory {path} holds no config.json: give the path of a model")
+        config = AutoConfig.from_pretrained(path, local_files_only=True)
+        with torch.device("meta"):
+            model: PreTrainedModel = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+        self._own = model.state_dict(keep_vars=True)
+        longest = int(config.get_text_config().max_position_embeddings)
+        self._context_length = longest if context_length is None else min(context_length, longest)
+        fixed = {
+            "model": str(path),
+            "dtype": str(dtype).removeprefix("torch."),
+            "max_model_len": self._context_length,
+            "logprobs_mode": "processed_logprobs",
+            "enable_prefix_caching": True,
+            "skip_tokenizer_init": True,
+            "generation_config": "vllm",
+            "weight_transfer_config": vllm.config.WeightTransferConfig(backend=register()),
+        }
+        taken = sorted(fixed.keys() & (options or {}).keys())
+        if taken:
+            raise UsageError(f"the engine sets {', '.join(taken)} itself: leave it out of the options")
+        with _same_generators():
+            self._llm = vllm.LLM(**{"seed": 0} | dict(options or {}) | fixed)
+        self._llm.init_weight_transfer_engine({"init_info": {}})
+        self._vllm = vllm
+        self._canary = canary
+        self._version = version
+        self._whole = True
+
+    @property
+    def version(self) -> int:
+        """Version of the weights."""
+        return self._version
+
+    @property
+    def context_length(self) -> int:
+        """Most tokens that a prompt and its response may have together."""
+        return self._context_length
+
+    def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
+        """Continue every prompt.
+
+        Args:
+            requests: any number, of any lengths and kinds.
+
+        Returns:
+            One generation per request, in order.
+
+        Raises:
+            UsageError: an empty prompt, one that leaves no room in the context for a response, a
+                temperature that vLLM would change, or weights that a failed sync left behind.
+        """
+        if not self._whole:
+            raise UsageError("the engine's last sync failed, so its weights are not known: sync it again")
+        for request in requests:
+            if 0 < request.sampling.temperature < COLDEST:
+                raise UsageError(
+                    f"vLLM draws at temperature {COLDEST} instead of {request.sampling.temperature}: use 0, "
+                    f"or at least {COLDEST}"
+                )
+        responses = [Response.to(request, self.context_length) for request in requests]
+        while asked := [response for response in responses if response.finish is None]:
+            self._extend(asked)
+        return generations(responses, self._version)
+
+    def sync(self, state: Iterable[tuple[str, Tensor]], version: int) -> None:
+        """Take over weights, forget what was cached with the old ones, and ask the canary.
+
+        Args:
+            state: every tensor of the model's ``state_dict`` by name, in any order; one of several tied
+                names suffices.
+            version: of these weights.
+
+        Raises:
+            UsageError: the engine has no canary, or a tensor is unknown, missing or of another shape.
+                Then all weights are as before.
+            CanaryError: the weights that arrived are not the learner's; nothing is sampled from them.
+        """
+        if self._canary is None:
+            raise UsageError("a sync is checked with the learner's model: give the engine a canary")
+        new = matched(self._own, state)
+        self._whole = False
+        self._llm.start_weight_update()
+        self._llm.update_weights({"update_info": {"weights": list(new.items())}})
+        self._llm.finish_weight_update()
+        if not self._llm.reset_prefix_cache():
+            raise RuntimeError("vLLM did not forget its cached prefixes: requests are still running")
+        self._canary.check(self.log_probs(self._canary.ids))
+        self._whole = True
+        self._version = version
+
+    def log_probs(self, ids: Sequence[int]) -> list[float]:
+        """Compute the natural-log probability of each token of a sequence but the first, at temperature 1.
+
+        Args:
+            ids: at least two tokens, and fewer than the context has.
+        """
+        (output,) = self._run([list(ids)], [self._parameters(max_tokens=1, prompt_logprobs=0)])
+        places = zip(output.prompt_logprobs[1:], ids[1:], strict=True)
+        return [float(place[token].logprob) for place, token in places]
+
+    # ---- inside ----------------------------------------------------------------------------
+
+    def _extend(self, responses: list[Response]) -> None:
+        """Draw each response to its end, or where it is constrained, its next token."""
+        outputs = self._run(
+            [[*response.request.prompt_ids, *response.ids] for response in responses],
+            [self._sampling(response) for response in responses],
+        )
+        for response, output in zip(responses, outputs, strict=True):
+            (sample,) = output.outputs
+            if sample.finish_reason not in ("stop", "length"):
+                raise RuntimeError(f"vLLM gave up on a response: {sample.finish_reason}")
+            for token, place in zip(sample.token_ids, sample.logprobs, strict=True):
+                response.take(token, float(place[token].logprob))
+
+    def _sampling(self, response: Response) -> Any:
+        sampling, trie = response.request.sampling, response.request.allowed
+        # vLLM's generators take 63 bits; each token of a choice is a request with a seed of its own
+        seed = Draws(response.request.seed, len(response.ids)).below(1 << 63)
+        if trie is not None:
+            return self._parameters(
+                temperature=sampling.temperature,
+                seed=seed,
+                max_tokens=1,
+                allowed_token_ids=list(trie.allowed(response.node)),
+            )
+        return self._parameters(
+            temperature=sampling.temperature,
+            seed=seed,
+            max_tokens=response.limit,
+            stop_token_ids=list(sampling.stop_ids),
+        )
+
+    def _parameters(self, **chosen: Any) -> Any:
+        """Return parameters that leave the distribution as it is."""
+        return self._vllm.SamplingParams(
+            top_p=1.0, top_k=-1, logprobs=0, ignore_eos=True, detokenize=False, **chosen
+        )
+
+    def _run(self, prompts: list[list[int]], parameters: list[Any]) -> list[Any]:
+        tokens = [self._vllm.TokensPrompt(prompt_token_ids=prompt) for prompt in prompts]
+        with torch.random.fork_rng(_devices()):  # greedy rows of a mixed batch draw from it in vain
+            outputs: list[Any] = self._llm.generate(tokens, parameters, use_tqdm=False)
+        return outputs
+
+
+def _import_vllm() -> Any:
+    """Import vLLM.
+
+    Raises:
+        UsageError: it is not installed, or would run in another process.
+    """
+    if os.environ.setdefault(_OWN_PROCESS, "0") != "0":
+        raise UsageError(f"weights are handed to vLLM in this process: set {_OWN_PROCESS}=0, or unset it")
+    load("vllm.config", "vllm", "the engine 'vllm'")
+    return load("vllm", "vllm", "the engine 'vllm'")
+
+
+@contextmanager
+def _same_generators() -> Iterator[None]:
+    """Give the process's generators back as they were: vLLM seeds them all while it loads a model."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 (to put it back)
+    try:
+        with torch.random.fork_rng(_devices()):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002
+
+
+def _devices() -> list[int]:
+    """Return the devices whose generators are in use."""
+    return [torch.cuda.current_device()] if torch.cuda.is_available() else []

@@ -1,0 +1,250 @@
+"""A stand-in for vLLM: the part of its interface that the engine uses, over plain forward passes.
+
+It has what made the real one go wrong: a head that computes with a packed copy of tied weights, a cache
+of prefixes that outlives a change of the weights, an end of sequence that stops unless it is told not
+to, and global generators that it seeds and draws from.
+"""
+
+import random
+import sys
+from dataclasses import dataclass, field
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.functional import linear
+from transformers import AutoModelForCausalLM
+
+
+@dataclass(kw_only=True)
+class SamplingParams:
+    temperature: float = 1.0
+    top_p: float = 0.9
+    top_k: int = 20
+    max_tokens: int = 16
+    seed: int | None = None
+    stop_token_ids: list[int] = field(default_factory=list)
+    allowed_token_ids: list[int] | None = None
+    ignore_eos: bool = False
+    detokenize: bool = True
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+
+    def __post_init__(self):
+        assert self.seed is None or 0 <= self.seed < 1 << 63
+        assert (self.top_p, self.top_k, self.logprobs, self.detokenize) == (1.0, -1, 0, False)
+        assert self.allowed_token_ids is None or self.allowed_token_ids
+
+
+def tokens_prompt(*, prompt_token_ids):
+    return {"prompt_token_ids": prompt_token_ids}
+
+
+@dataclass(frozen=True)
+class WeightTransferConfig:
+    backend: str
+
+
+class WeightTransferEngine:
+    def __init__(self, config, vllm_config, device, model):
+        self.model = model
+        self.model_config = vllm_config
+
+
+class Factory:
+    def __init__(self):
+        self.registry = {}
+
+    def register_engine(self, name, engine):
+        assert name not in self.registry
+        self.registry[name] = engine
+
+
+class Head(nn.Module):
+    """A head that shares the embedding's weights and computes with a copy of them."""
+
+    def __init__(self, weight):
+        super().__init__()
+        self.weight = weight
+        self.quant_method = SimpleNamespace(process_weights_after_loading=lambda head: head.pack())
+        self.pack()
+
+    def pack(self):
+        self.packed = self.weight.detach().clone()
+
+
+class Model(nn.Module):
+    """The model as vLLM holds it."""
+
+    def __init__(self, directory):
+        super().__init__()
+        whole = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
+        self.ends = np.atleast_1d(whole.generation_config.eos_token_id).tolist()
+        self.model = whole.model
+        self.lm_head = Head(self.model.embed_tokens.weight)
+        self.open = False
+        """Whether the layers are in the form that weights are loaded in."""
+
+    def load_weights(self, weights):
+        assert self.open
+        own = dict(self.named_parameters())
+        for name, tensor in weights:
+            assert name != "lm_head.weight", "a tied head is not in checkpoints"
+            own[name].data.copy_(tensor)
+
+    def logits(self, ids):
+        return linear(self.model(torch.tensor([ids])).last_hidden_state[0, -1], self.lm_head.packed)
+
+
+def initialize_layerwise_reload(model):
+    assert not model.open
+    model.open = True
+
+
+def finalize_layerwise_reload(model, config):
+    assert model.open
+    model.open = False
+
+
+class LLM:
+    def __init__(self, **options):
+        self.options = options
+        random.seed(options["seed"])
+        np.random.seed(options["seed"])  # noqa: NPY002
+        torch.manual_seed(options["seed"])
+        self.model = Model(options["model"])
+        self.cache = {}
+        self.asked = []
+        self.phases = []
+        self.finish_reason = None
+        """What every response ends for, if set."""
+        self.forgets = True
+        factory = sys.modules["vllm.distributed.weight_transfer.factory"].WeightTransferEngineFactory
+        backend = factory.registry[options["weight_transfer_config"].backend]
+        self.transfer = backend(options["weight_transfer_config"], SimpleNamespace(), None, self.model)
+
+    # ---- weights ---------------------------------------------------------------------------
+
+    def init_weight_transfer_engine(self, request):
+        assert not self.phases
+        self.phases.append("init")
+        self.transfer.init_transfer_engine(self.transfer.init_info_cls(**request["init_info"]))
+
+    def start_weight_update(self):
+        assert self.phases[-1] in ("init", "reset")
+        self.phases.append("start")
+        self.transfer.start_weight_update()
+
+    def update_weights(self, request):
+        assert self.phases[-1] == "start"
+        self.phases.append("update")
+        with torch.no_grad():
+            self.transfer.receive_weights(self.transfer.update_info_cls(**request["update_info"]))
+
+    def finish_weight_update(self):
+        assert self.phases[-1] == "update"
+        self.phases.append("finish")
+        self.transfer.finish_weight_update()
+
+    def reset_prefix_cache(self):
+        assert self.phases[-1] == "finish"
+        self.phases.append("reset")
+        self.cache.clear()
+        return self.forgets
+
+    # ---- generation ------------------------------------------------------------------------
+
+    def generate(self, prompts, parameters, *, use_tqdm):
+        assert use_tqdm is False
+        assert not self.model.open
+        torch.rand(1)
+        asked = [
+            (tuple(prompt["prompt_token_ids"]), chosen)
+            for prompt, chosen in zip(prompts, parameters, strict=True)
+        ]
+        self.asked.append(asked)
+        return [self._answer(*one) for one in asked]
+
+    def _answer(self, prompt, chosen):
+        generator = torch.Generator()
+        if chosen.seed is not None:
+            generator.manual_seed(chosen.seed)
+        ids, places, finish = list(prompt), [], None
+        while finish is None:
+            assert len(ids) < self.options["max_model_len"]
+            logits = self._logits(ids, cached=True)
+            if chosen.allowed_token_ids is not None:
+                inside = torch.zeros_like(logits, dtype=torch.bool)
+                inside[chosen.allowed_token_ids] = True
+                logits = logits.masked_fill(~inside, -torch.inf)
+            logits = logits / (chosen.temperature or 1.0)
+            noise = -torch.empty(len(logits)).exponential_(generator=generator).log()
+            token = int((logits if chosen.temperature == 0 else logits + noise).argmax())
+            ids.append(token)
+            places.append(_place(logits, token))
+            if token in chosen.stop_token_ids or (token in self.model.ends and not chosen.ignore_eos):
+                finish = "stop"
+            elif len(places) == chosen.max_tokens:
+                finish = "length"
+        answer = SimpleNamespace(
+            token_ids=ids[len(prompt) :], logprobs=places, finish_reason=self.finish_reason or finish
+        )
+        return SimpleNamespace(outputs=[answer], prompt_logprobs=self._scores(prompt, chosen))
+
+    def _scores(self, prompt, chosen):
+        if chosen.prompt_logprobs is None:
+            return None
+        places = range(1, len(prompt))
+        return [None, *(_place(self._logits(prompt[:end], cached=False), prompt[end]) for end in places)]
+
+    def _logits(self, ids, *, cached):
+        key = tuple(ids)
+        if not cached or key not in self.cache:
+            with torch.no_grad():
+                self.cache[key] = self.model.logits(list(ids))
+        return self.cache[key]
+
+
+def _place(logits, token):
+    return {token: SimpleNamespace(logprob=logits.log_softmax(-1)[token].item())}
+
+
+def install(monkeypatch):
+    """Put the stand-in where vLLM would be imported from."""
+
+    @dataclass
+    class Init:
+        pass
+
+    @dataclass
+    class Update:
+        pass
+
+    contents = {
+        "vllm": {"LLM": LLM, "SamplingParams": SamplingParams, "TokensPrompt": tokens_prompt},
+        "vllm.config": {"WeightTransferConfig": WeightTransferConfig},
+        "vllm.distributed": {},
+        "vllm.distributed.weight_transfer": {},
+        "vllm.distributed.weight_transfer.base": {
+            "WeightTransferEngine": WeightTransferEngine,
+            "WeightTransferInitInfo": Init,
+            "WeightTransferUpdateInfo": Update,
+        },
+        "vllm.distributed.weight_transfer.factory": {"WeightTransferEngineFactory": Factory()},
+        "vllm.model_executor": {},
+        "vllm.model_executor.model_loader": {},
+        "vllm.model_executor.model_loader.reload": {
+            "initialize_layerwise_reload": initialize_layerwise_reload,
+            "finalize_layerwise_reload": finalize_layerwise_reload,
+        },
+    }
+    made = {name: ModuleType(name) for name in contents}
+    for name, attributes in contents.items():
+        vars(made[name]).update(attributes)
+        parent, _, child = name.rpartition(".")
+        if parent:
+            setattr(made[parent], child, made[name])
+        monkeypatch.setitem(sys.modules, name, made[name])
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "")  # so that it is put back afterwards
+    monkeypatch.delenv("VLLM_ENABLE_V1_MULTIPROCESSING")

@@ -1,0 +1,301 @@
+"""What every engine must hold to, whoever draws the tokens."""
+
+import os
+import random
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from agentgym.training.choices import ActionSpeller
+from agentgym.training.engines import Engine, GenerationRequest, Sampling
+from agentgym.training.engines.canary import Canary, forward_log_probs
+from agentgym.training.engines.hf import HfEngine
+from agentgym.training.engines.replay import RecordingEngine, ReplayEngine
+from agentgym.training.engines.vllm import VllmEngine
+from agentgym.training.models import LanguageModel, load_model, save_model
+from agentgym.training.tiny import tiny_model, word_tokenizer
+from agentgym.types import UsageError
+from tests.training import stand_in_vllm
+from tests.training.conftest import TEXTS
+from tests.training.plain import ACTIONS, close, forward_logprobs, mixed_requests, prompt
+
+VERSION = 3
+
+
+class Replayed:
+    """An engine whose every answer has been through a file."""
+
+    def __init__(self, engine, folder):
+        self.path = folder / "recording.jsonl"
+        self.recording = RecordingEngine(engine, self.path)
+        self.version, self.context_length = engine.version, engine.context_length
+
+    def generate(self, requests):
+        said = self.recording.generate(requests)
+        again = ReplayEngine(self.path, version=self.version).generate(requests)
+        assert again == said
+        return again
+
+    def sync(self, state, version):
+        self.recording.sync(state, version)
+        replay = ReplayEngine(self.path)
+        replay.sync(state, version)
+        self.version = replay.version
+
+
+@dataclass
+class Subject:
+    """An engine, and the learner's model, whose weights it has."""
+
+    engine: Any
+    learner: LanguageModel
+    speller: ActionSpeller
+
+    @property
+    def model(self):
+        return self.learner.model
+
+    @property
+    def size(self):
+        return len(self.learner.tokenizer)
+
+    def train(self, factor=1.1):
+        """Change the learner's weights."""
+        with torch.no_grad():
+            for weight in self.model.parameters():
+                weight.mul_(factor)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    """A saved model with heads of 32, the smallest that vLLM has kernels for."""
+    made = tiny_model("0.8m", word_tokenizer(TEXTS), context=128, seed=3)
+    with torch.no_grad():
+        for weight in made.model.parameters():
+            if weight.ndim == 2:
+                weight.mul_(2.0)
+    # as models have whose generation settings list several; a quarter, so that they are met
+    made.model.generation_config.eos_token_id = list(range(1, len(made.tokenizer), 4))
+    path = tmp_path_factory.mktemp("model")
+    save_model(path, made)
+    return path
+
+
+@pytest.fixture(scope="module")
+def real_vllm(directory):
+    """Make one engine for all tests: loading takes seconds, and a process holds one at a time."""
+    for name, value in (("VLLM_CPU_KVCACHE_SPACE", "1"), ("VLLM_CPU_OMP_THREADS_BIND", "nobind")):
+        os.environ.setdefault(name, value)  # a gibibyte, and any core
+    learners = [load_model(directory)]
+    canary = replace(
+        Canary.of(learners[0].model),
+        log_probs=lambda ids: forward_log_probs(learners[-1].model, ids).tolist(),
+    )
+    engine = None
+
+    def of(learner):
+        nonlocal engine
+        learners.append(learner)
+        if engine is None:
+            options = {"enforce_eager": True, "max_num_seqs": 64}
+            engine = VllmEngine(directory, canary=canary, dtype=torch.float32, options=options)
+        engine.sync(learner.model.state_dict().items(), VERSION)
+        return engine
+
+    return of
+
+
+def make_hf(learner, request):
+    return HfEngine(load_model(request.getfixturevalue("directory")).model, version=VERSION)
+
+
+def make_replay(learner, request):
+    return Replayed(make_hf(learner, request), request.getfixturevalue("tmp_path"))
+
+
+def make_vllm_over_a_stand_in(learner, request):
+    stand_in_vllm.install(request.getfixturevalue("monkeypatch"))
+    return VllmEngine(
+        request.getfixturevalue("directory"),
+        canary=Canary.of(learner.model),
+        dtype=torch.float32,
+        version=VERSION,
+    )
+
+
+def make_vllm(learner, request):
+    return request.getfixturevalue("real_vllm")(learner)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(make_hf, id="hf"),
+        pytest.param(make_replay, id="replay"),
+        pytest.param(make_vllm_over_a_stand_in, id="stand-in"),
+        pytest.param(
+            make_vllm,
+            id="vllm",
+            # its own dependencies warn while they are imported
+            marks=[pytest.mark.vllm, pytest.mark.filterwarnings("ignore")],
+        ),
+    ]
+)
+def subject(request, directory):
+    learner = load_model(directory)
+    speller = ActionSpeller(learner.chat, end=learner.stop_ids[-1])
+    return Subject(request.param(learner, request), learner, speller)
+
+
+def free(subject, length=20, *, seed=0, prompt_seed=0, **sampling):
+    return GenerationRequest(prompt(subject.size, length, prompt_seed), None, Sampling(**sampling), seed)
+
+
+def test_it_is_an_engine(subject):
+    assert isinstance(subject.engine, Engine)
+    assert subject.engine.context_length == 128
+    assert subject.engine.version == VERSION
+    assert subject.engine.generate([]) == []
+
+
+@pytest.mark.parametrize("temperature", [1.0, 1.3])
+def test_log_probabilities_are_those_of_a_plain_forward_pass(subject, temperature):
+    requests = mixed_requests(
+        subject.learner, subject.speller, (1, 17, 40, 5, 90, 3, 33, 64), temperature=temperature
+    )
+    for request, generation in zip(requests, subject.engine.generate(requests), strict=True):
+        assert close(generation.logprobs, forward_logprobs(subject.model, request, generation.ids), 1e-5)
+        assert len(generation.ids) == len(generation.logprobs)
+        assert generation.version == VERSION
+
+
+def test_a_response_follows_from_its_prompt_and_seed_alone(subject):
+    requests = mixed_requests(subject.learner, subject.speller, (17, 1, 40, 5, 17))
+    together = subject.engine.generate(requests)
+    backwards = subject.engine.generate(requests[::-1])[::-1]
+    alone = [subject.engine.generate([request])[0] for request in requests]
+    for one, *others in zip(together, backwards, alone, strict=True):
+        for other in others:
+            assert (other.ids, other.finish) == (one.ids, one.finish)
+            assert close(other.logprobs, one.logprobs, 1e-5)
+    seeds = [free(subject, seed=seed, max_tokens=4) for seed in range(8)]
+    assert len({generation.ids for generation in subject.engine.generate(seeds)}) == 8
+
+
+def test_greedy_responses_take_the_likeliest_token(subject):
+    (generation,) = subject.engine.generate([free(subject, temperature=0.0, max_tokens=6)])
+    ids = list(prompt(subject.size, 20))
+    for token in generation.ids:
+        assert token == subject.model(torch.tensor([ids])).logits[0, -1].argmax()
+        ids.append(token)
+
+
+def test_draws_follow_the_distribution(subject):
+    choice = subject.speller.trie(("look", "wait", "open fridge"))
+    ids = prompt(subject.size, 12)
+    requests = [GenerationRequest(ids, choice, Sampling(temperature=2.0), seed) for seed in range(200)]
+    counts: dict[str, int] = {}
+    expected: dict[str, float] = {}
+    for request, generation in zip(requests, subject.engine.generate(requests), strict=True):
+        action = choice.action(generation.ids)
+        counts[action] = counts.get(action, 0) + 1
+        logprobs = forward_logprobs(subject.model, request, generation.ids)
+        expected[action] = 200 * torch.tensor(logprobs, dtype=torch.float64).sum().exp().item()
+    assert sum(expected.values()) == pytest.approx(200)  # so all three were drawn
+    assert sum((counts[a] - expected[a]) ** 2 / expected[a] for a in counts) < 13.8  # p = 0.001
+
+
+def test_responses_end_at_a_stop_id_or_at_their_limit(subject):
+    stops = tuple(range(0, subject.size, 4))
+    requests = [free(subject, seed=seed, max_tokens=6, stop_ids=stops) for seed in range(30)]
+    generations = subject.engine.generate(requests)
+    assert {generation.finish for generation in generations} == {"stop", "length"}
+    for generation in generations:
+        *before, last = generation.ids
+        assert not set(before) & set(stops)
+        assert (last in stops) == (generation.finish == "stop")
+        assert generation.finish == "stop" or len(generation.ids) == 6
+
+
+def test_only_stop_ids_stop(subject):
+    """The model's own ends of sequence are tokens like any other where they are not among them."""
+    requests = [free(subject, seed=seed, max_tokens=8) for seed in range(12)]
+    generations = subject.engine.generate(requests)
+    assert all(len(generation.ids) == 8 for generation in generations)
+    ends = set(subject.learner.stop_ids)
+    assert sum(bool(ends & set(generation.ids[:-1])) for generation in generations) > 6
+
+
+def test_the_context_is_a_limit(subject):
+    (generation,) = subject.engine.generate([free(subject, 125)])
+    assert (len(generation.ids), generation.finish) == (3, "length")
+    with pytest.raises(UsageError, match=r"leaves room for 0 of the 1 .* context of 128: shorten the prompt"):
+        subject.engine.generate([free(subject, 128)])
+    choice = GenerationRequest(prompt(subject.size, 127), subject.speller.trie(ACTIONS), Sampling(), seed=0)
+    with pytest.raises(UsageError, match="shorten the prompt"):
+        subject.engine.generate([choice])
+    with pytest.raises(UsageError, match="has no tokens"):
+        subject.engine.generate([GenerationRequest((), None, Sampling(), seed=0)])
+
+
+def test_a_choice_without_an_alternative_is_made(subject):
+    only = GenerationRequest(
+        prompt(subject.size, 20), subject.speller.trie(("go to shelf 1",)), Sampling(), seed=0
+    )
+    (generation,) = subject.engine.generate([only])
+    assert generation.ids == subject.speller.spell("go to shelf 1")
+    assert set(generation.logprobs) == {0.0}
+    assert generation.finish == "choice"
+
+
+@pytest.mark.parametrize("named", ["once", "twice", "by the other name"])
+def test_weights_and_their_version_are_taken_over(subject, named):
+    requests = mixed_requests(subject.learner, subject.speller, (40, 17, 90))
+    before = subject.engine.generate(requests)
+    subject.train()
+    state = dict(subject.model.state_dict() if named == "twice" else subject.model.named_parameters())
+    if named == "by the other name":
+        state["lm_head.weight"] = state.pop("model.embed_tokens.weight")
+    subject.engine.sync(reversed(state.items()), version=8)
+    assert subject.engine.version == 8
+    after = subject.engine.generate(requests)
+    for request, old, new in zip(requests, before, after, strict=True):
+        assert new.version == 8
+        assert close(new.logprobs, forward_logprobs(subject.model, request, new.ids), 1e-5)
+        assert new.logprobs != old.logprobs or set(old.logprobs) == {0.0}
+
+
+def breaks_off(state):
+    """Yield some weights and fail, as a learner does that dies."""
+    yield from list(state.items())[:4]
+    raise ConnectionError("the learner is gone")
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda state: {k: v for k, v in state.items() if k != "model.norm.weight"}.items(), "are missing"),
+        (lambda state: (state | {"extra": torch.zeros(1)}).items(), "no tensor 'extra'"),
+        (lambda state: (state | {"model.norm.weight": torch.zeros(3)}).items(), "has shape"),
+        (breaks_off, "the learner is gone"),
+    ],
+)
+def test_weights_that_do_not_fit_leave_the_engine_as_it_was(subject, change, error):
+    requests = mixed_requests(subject.learner, subject.speller, (40, 17))
+    before = subject.engine.generate(requests)
+    state = {name: tensor + 1 for name, tensor in subject.model.state_dict().items()}
+    with pytest.raises((UsageError, ConnectionError), match=error):
+        subject.engine.sync(change(state), version=8)
+    assert subject.engine.version == VERSION
+    assert [generation.ids for generation in subject.engine.generate(requests)] == [g.ids for g in before]
+
+
+def test_the_process_s_generators_are_left_alone(subject):
+    before = random.getstate(), torch.random.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    subject.engine.generate(mixed_requests(subject.learner, subject.speller, (9, 9, 9, 9)))
+    subject.engine.sync(subject.model.state_dict().items(), version=4)
+    assert random.getstate() == before[0]
+    assert torch.equal(torch.random.get_rng_state(), before[1])
+    assert np.random.get_state()[1].tolist() == before[2]  # noqa: NPY002

@@ -1,0 +1,207 @@
+"""The engine over vLLM, on a stand-in for it: what it asks, in which order, and what it refuses."""
+
+import math
+import sys
+
+import pytest
+import torch
+
+from agentgym.training.choices import ActionTrie
+from agentgym.training.engines import GenerationRequest, Sampling, handover
+from agentgym.training.engines.canary import Canary, CanaryError
+from agentgym.training.engines.vllm import VllmEngine
+from agentgym.training.models import load_model, save_model
+from agentgym.types import UsageError
+from tests.training import stand_in_vllm
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory, language_model):
+    path = tmp_path_factory.mktemp("model")
+    save_model(path, language_model)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _stand_in(monkeypatch):
+    stand_in_vllm.install(monkeypatch)
+
+
+@pytest.fixture
+def learner(directory):
+    return load_model(directory).model
+
+
+@pytest.fixture
+def engine(directory, learner):
+    return VllmEngine(directory, canary=Canary.of(learner), dtype=torch.float32)
+
+
+def train(learner):
+    with torch.no_grad():
+        for weight in learner.parameters():
+            weight.mul_(1.1)
+
+
+def request(*, allowed=None, seed=0, **sampling):
+    return GenerationRequest((5, 6, 7), allowed, Sampling(**sampling), seed)
+
+
+def test_the_model_is_loaded_as_training_needs_it(engine, directory):
+    options = engine._llm.options
+    assert options.pop("weight_transfer_config").backend == "agentgym"
+    assert options == {
+        "model": str(directory),
+        "dtype": "float32",
+        "max_model_len": 128,
+        "logprobs_mode": "processed_logprobs",
+        "enable_prefix_caching": True,
+        "skip_tokenizer_init": True,
+        "generation_config": "vllm",
+        "seed": 0,
+    }
+
+
+def test_options_are_passed_on(directory):
+    options = {"gpu_memory_utilization": 0.4, "seed": 5}
+    engine = VllmEngine(directory, context_length=64, options=options)
+    assert engine.context_length == 64
+    given = engine._llm.options
+    assert (given["gpu_memory_utilization"], given["seed"]) == (0.4, 5)
+    assert (given["max_model_len"], given["dtype"]) == (64, "bfloat16")
+    assert VllmEngine(directory, context_length=4096).context_length == 128
+
+
+def test_free_responses_are_one_request_each(engine):
+    engine.generate([request(seed=seed, temperature=0.7, max_tokens=4, stop_ids=(9,)) for seed in range(3)])
+    (asked,) = engine._llm.asked
+    assert [prompt for prompt, _ in asked] == [(5, 6, 7)] * 3
+    for _, parameters in asked:
+        assert (parameters.temperature, parameters.max_tokens, parameters.stop_token_ids) == (0.7, 4, [9])
+        assert parameters.allowed_token_ids is None
+        assert parameters.ignore_eos
+    assert len({parameters.seed for _, parameters in asked}) == 3
+
+
+def test_choices_ask_only_for_tokens_with_an_alternative(engine):
+    trie = ActionTrie({"a": (11, 12, 13), "b": (11, 12, 14), "c": (11, 12, 14, 15)}, end=20)
+    generations = engine.generate([request(allowed=trie, seed=seed) for seed in range(12)])
+    assert {trie.action(generation.ids) for generation in generations} == {"a", "b", "c"}
+    first, second = engine._llm.asked
+    assert {prompt for prompt, _ in first} == {(5, 6, 7, 11, 12)}
+    assert {prompt for prompt, _ in second} == {(5, 6, 7, 11, 12, 14)}
+    assert len(second) == sum(trie.action(generation.ids) != "a" for generation in generations)
+    for asked, allowed in ((first, [13, 14]), (second, [15, 20])):
+        assert all((p.allowed_token_ids, p.max_tokens) == (allowed, 1) for _, p in asked)
+    assert {p.seed for _, p in first}.isdisjoint(p.seed for _, p in second)
+
+
+def test_a_sync_goes_through_its_phases(engine, learner):
+    for version in (1, 2):
+        train(learner)
+        engine.sync(learner.named_parameters(), version)
+    update = ["start", "update", "finish", "reset"]
+    assert engine._llm.phases == ["init", *update, *update]
+    assert engine.version == 2
+
+
+def test_weights_that_arrive_wrong_are_noticed(engine, learner, monkeypatch):
+    """As it was with a tied head, whose packed copy was that of the old weights."""
+    train(learner)
+    with monkeypatch.context() as broken:
+        broken.setattr(handover, "_repack_tied_head", lambda model: None)
+        with pytest.raises(CanaryError, match="its weights are not the learner's"):
+            engine.sync(learner.named_parameters(), version=1)
+    assert engine.version == 0
+    with pytest.raises(UsageError, match="last sync failed"):
+        engine.generate([request()])
+    engine.sync(learner.named_parameters(), version=1)
+    assert engine.generate([request()])[0].version == 1
+
+
+def test_weights_of_another_moment_are_noticed(engine, learner):
+    old = {name: tensor.clone() for name, tensor in learner.state_dict().items()}
+    train(learner)
+    with pytest.raises(CanaryError, match="off by"):
+        engine.sync(old.items(), version=1)
+
+
+def test_an_update_that_fails_leaves_nothing_to_sample_from(engine, learner, monkeypatch):
+    def fail(weights):
+        raise MemoryError
+
+    monkeypatch.setattr(engine._llm.model, "load_weights", fail)
+    with pytest.raises(MemoryError):
+        engine.sync(learner.named_parameters(), version=1)
+    with pytest.raises(UsageError, match="sync it again"):
+        engine.generate([request()])
+
+
+def test_a_cache_that_is_kept_is_an_error(engine, learner):
+    engine._llm.forgets = False
+    with pytest.raises(RuntimeError, match="did not forget"):
+        engine.sync(learner.named_parameters(), version=1)
+
+
+def test_a_sync_needs_a_canary(directory, learner):
+    engine = VllmEngine(directory)
+    with pytest.raises(UsageError, match="give the engine a canary"):
+        engine.sync(learner.named_parameters(), version=1)
+    assert engine._llm.phases == ["init"]
+    assert len(engine.generate([request(max_tokens=3)])[0].ids) == 3
+
+
+def test_a_response_that_vllm_gives_up_is_an_error(engine):
+    engine._llm.finish_reason = "abort"
+    with pytest.raises(RuntimeError, match="vLLM gave up on a response: abort"):
+        engine.generate([request()])
+
+
+def test_temperatures_that_vllm_would_change_are_refused(engine):
+    with pytest.raises(UsageError, match=r"draws at temperature 0\.01 instead of 0\.001"):
+        engine.generate([request(temperature=0.001)])
+    assert engine.generate([request(temperature=0.01, max_tokens=1)])
+
+
+@pytest.mark.parametrize("name", ["vllm", "vllm.config"])
+def test_vllm_that_is_not_installed_is_an_error(directory, monkeypatch, name):
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UsageError, match=r"engine 'vllm' needs vllm.*: pip install 'agentgym-suite\[vllm\]'"):
+        VllmEngine(directory)
+
+
+def test_what_cannot_work_is_refused(directory, tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match=r"holds no config\.json"):
+        VllmEngine(tmp_path)
+    with pytest.raises(UsageError, match="the engine sets dtype, model itself"):
+        VllmEngine(directory, options={"model": "other", "dtype": "float16"})
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    with pytest.raises(UsageError, match="VLLM_ENABLE_V1_MULTIPROCESSING=0"):
+        VllmEngine(directory)
+
+
+def test_a_canary_knows_the_model_s_log_probabilities(learner):
+    canary = Canary.of(learner, length=200)
+    assert len(canary.ids) == 127
+    assert len(set(canary.ids)) > 80
+    known = canary.log_probs(canary.ids)
+    with torch.no_grad():
+        logits = learner(torch.tensor([canary.ids])).logits[0].log_softmax(-1)
+    expected = [logits[k, token].item() for k, token in enumerate(canary.ids[1:])]
+    assert known == pytest.approx(expected, abs=1e-5)
+    assert canary.check(known) == 0.0
+    assert canary.check([x + 5e-4 for x in known]) == pytest.approx(5e-4)
+    for wrong in ([x + 2e-3 for x in known], [math.nan, *known[1:]]):
+        with pytest.raises(CanaryError, match="weights are not the learner's"):
+            canary.check(wrong)
+
+
+def test_a_canary_is_looser_in_half_precision(learner):
+    assert Canary.of(learner).tolerance == 1e-3
+    assert Canary.of(learner.to(torch.bfloat16)).tolerance == 0.1
+
+
+@pytest.mark.parametrize(("ids", "tolerance", "message"), [((1,), 0.1, "two tokens"), ((1, 2), 0, "above 0")])
+def test_a_canary_that_says_nothing_is_refused(ids, tolerance, message):
+    with pytest.raises(UsageError, match=message):
+        Canary(ids, lambda asked: [0.0], tolerance)
