@@ -174,3 +174,20 @@ class ActionSpeller:
                 self._tries.popitem(last=False)
         self._tries[actions] = trie
         return trie
+
+    def response(self, action: str, actions: tuple[str, ...]) -> tuple[int, ...]:
+        """Return the whole response that chooses an action: its spelling, and ``end`` where that is needed.
+
+        Args:
+            action: what is chosen.
+            actions: what it is chosen from.
+
+        Raises:
+            UsageError: it is none of them, or the vocabulary cannot spell one.
+        """
+        if action not in actions:
+            raise UsageError(f"{action!r} is none of the {len(actions)} actions to choose from: choose one")
+        ids, trie, node = self.spell(action), self.trie(actions), ROOT
+        for token in ids:
+            node = trie.child(node, token)
+        return (*ids, self._end) if trie.allowed(node) else ids

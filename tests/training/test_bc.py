@@ -1,0 +1,192 @@
+import json
+import math
+from dataclasses import replace
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+import agentgym  # noqa: F401 (registers the environments)
+from agentgym.rollout import RolloutWorker
+from agentgym.training.bc import CloningConfig, Demonstrator, demonstrate, examine, fit
+from agentgym.training.cloning import clone
+from agentgym.training.engines.hf import HfEngine
+from agentgym.training.learner import DivergenceError
+from agentgym.training.logprobs import all_log_probs
+from agentgym.training.models import load_model
+from agentgym.training.open import open_model
+from agentgym.training.prompting import Prompting
+from agentgym.training.saved import read_agent
+from agentgym.types import Completion, UsageError
+
+EZPOINTS = "agentgym/EZPoints-v0"
+TINY = Prompting.tiny(EZPOINTS)
+FREE = Prompting(wording="terse", answer="think-action", max_tokens=60)
+
+
+def make(**options):
+    return gymnasium.make_vec(EZPOINTS, num_envs=8, autoreset_mode="Disabled", **options)
+
+
+@pytest.fixture(scope="module")
+def envs():
+    return make()
+
+
+@pytest.fixture
+def player(envs):
+    return open_model("tiny:0.1m", envs, TINY, 0)
+
+
+@pytest.mark.parametrize("prompting", [TINY, FREE], ids=["constrained", "free"])
+def test_a_demonstration_is_what_the_policy_would_have_said(envs, player, prompting):
+    speller = prompting.speller(player)
+    writer = Demonstrator(envs.oracle(), prompting.builder(player.chat), player, speller)
+    groups = RolloutWorker(envs, writer, env_id="").collect(envs.tasks.ids[:3], group_size=1, seed=0)
+    policy = prompting.policy(player, HfEngine(player.model), envs)
+    asked = []
+    policy.act = lambda requests, act=policy.act: asked.extend(act(requests)) or envs.oracle().act(requests)
+    RolloutWorker(envs, policy, env_id="").collect(envs.tasks.ids[:3], group_size=1, seed=0)
+    steps = [step for group in groups for step in group.trajectories[0].steps]
+    assert {step.completion.prompt_ids for step in steps} == {said.prompt_ids for said in asked}
+    builder = prompting.builder(player.chat)
+    for step in steps:
+        ids = step.completion.response_ids
+        if speller is None:
+            assert ids[-1] in player.stop_ids
+            assert builder.template.answer.parse(player.chat.decode(ids[:-1])).action == step.action
+        else:
+            assert speller.trie(step.admissible_actions).action(ids) == step.action
+
+
+def test_only_what_is_won_is_learned_from():
+    sokoban = gymnasium.make_vec(
+        "agentgym/Sokoban-v0", num_envs=4, autoreset_mode="Disabled", max_steps=5
+    )  # some tasks take the oracle longer
+    player = open_model("tiny:0.1m", sokoban, TINY, 0)
+    shown = demonstrate(sokoban, player, TINY, tasks=12, seed=0)
+    assert 0 < shown.episodes < shown.played == 12
+    assert shown.episodes <= len(shown.rows) <= 5 * shown.episodes
+    with pytest.raises(UsageError, match=r"the oracle wins none of 12 tasks.*raise max_steps"):
+        demonstrate(make(max_steps=1), player, TINY, tasks=12, seed=0)
+
+
+def test_an_expert_that_gives_up_is_left_alone(envs, player):
+    class Silent:
+        def act(self, requests):
+            return [Completion("", error="agent_error") for _ in requests]
+
+    writer = Demonstrator(Silent(), TINY.builder(player.chat), player, TINY.speller(player))
+    (group,) = RolloutWorker(envs, writer, env_id="").collect(envs.tasks.ids[:1], group_size=1, seed=0)
+    assert group.trajectories[0].end_reason == "agent_error"
+
+
+@pytest.mark.parametrize("prompting", [TINY, FREE], ids=["constrained", "free"])
+def test_the_loss_is_the_likelihood_of_an_answer_and_falls(envs, prompting):
+    player = open_model("tiny:0.1m", envs, prompting, 0)
+    rows = demonstrate(envs, player, prompting, tasks=4, seed=0).rows
+    config = CloningConfig(env_id=EZPOINTS, epochs=4, batch=len(rows), learning_rate=3e-3)
+
+    def likelihood():
+        return -all_log_probs(player.model, rows, token_budget=512).sum() / len(rows)
+
+    before = likelihood()
+    epochs = list(fit(player, rows, config))
+    assert epochs[0].loss == pytest.approx(before, rel=1e-5)
+    assert likelihood() < epochs[-1].loss < 0.9 * before
+    assert [metrics.updates for metrics in epochs] == [1, 2, 3, 4]
+    rates = [metrics.learning_rate for metrics in epochs]
+    assert rates[0] == 3e-3
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_how_a_batch_is_packed_changes_nothing(envs):
+    weights = []
+    for budget in (1, 100_000):
+        player = open_model("tiny:0.1m", envs, TINY, 0)
+        rows = demonstrate(envs, player, TINY, tasks=3, seed=0).rows
+        config = CloningConfig(env_id=EZPOINTS, epochs=2, batch=8, learning_rate=1e-4, token_budget=budget)
+        list(fit(player, rows, config))
+        weights.append(np.concatenate([w.detach().numpy().ravel() for w in player.model.parameters()]))
+    np.testing.assert_allclose(weights[0], weights[1], atol=2e-5)
+
+
+def test_a_loss_that_is_no_number_takes_no_step(envs, player):
+    rows = demonstrate(envs, player, TINY, tasks=2, seed=0).rows
+    epochs = fit(player, rows, CloningConfig(env_id=EZPOINTS))
+    next(epochs)
+    with torch.no_grad():
+        player.model.lm_head.weight[0, 0] = torch.nan
+    weights = [weight.clone() for weight in player.model.parameters()]
+    with pytest.raises(DivergenceError, match="gradient nan: lower the learning rate"):
+        next(epochs)
+    pairs = zip(weights, player.model.parameters(), strict=True)
+    assert all(torch.equal(one.nan_to_num(), other.nan_to_num()) for one, other in pairs)
+
+
+def test_the_oracle_s_own_clone_agrees_with_it(envs, player, monkeypatch):
+    class Oracle:
+        temperature = None
+
+        def policy(self, *_):
+            return envs.oracle()
+
+    monkeypatch.setattr("agentgym.training.bc.replace", lambda *_, **__: Oracle())
+    held_out = examine(envs, player, TINY, tasks=5, seed=0)
+    assert (held_out.agreement, held_out.play.success, held_out.play.episodes) == (1.0, 1.0, 5)
+
+
+def test_a_run_is_repeated_by_its_seed_and_leaves_a_whole_policy(tmp_path):
+    config = CloningConfig(
+        env_id=EZPOINTS, model="tiny:0.1m", tasks=8, epochs=3, batch=16, num_envs=8, held_out=4
+    )
+    seen = []
+    first = clone(config, tmp_path / "one", report=seen.append)
+    again = clone(config, tmp_path / "two")
+    other = clone(replace(config, seed=1), tmp_path / "three")
+    assert (first.epochs, first.held_out) == (again.epochs, again.held_out)
+    assert first.epochs != other.epochs
+    names = sorted(path.name for path in (tmp_path / "one").iterdir())
+    for name in {*names} - {"agent.json"}:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    lines = (tmp_path / "one" / "epochs.jsonl").read_text().splitlines()
+    assert [json.loads(line)["loss"] for line in lines] == [metrics.loss for metrics in seen]
+    assert tuple(seen) == first.epochs
+    saved = read_agent(tmp_path / "one")
+    assert saved.prompting == TINY
+    assert (saved.training.algorithm, saved.training.run, saved.training.iterations) == ("bc", "one", 3)
+    assert saved.training.tokens == 3 * first.demonstrations.tokens
+    summary = json.loads((tmp_path / "one" / "cloning.json").read_text())
+    assert summary["held_out"]["play"]["success"] == first.held_out.play.success
+    assert summary["config"]["seed"] == 0
+    player = load_model(tmp_path / "one")
+    assert examine(make(split="valid"), player, TINY, tasks=4, seed=0) == first.held_out
+    with pytest.raises(UsageError, match="one is in use: choose another folder"):
+        clone(config, tmp_path / "one")
+
+
+def test_what_was_learned_before_an_interrupt_is_saved(tmp_path):
+    def interrupt(metrics):
+        raise KeyboardInterrupt
+
+    config = CloningConfig(env_id=EZPOINTS, model="tiny:0.1m", tasks=4, num_envs=4, held_out=0)
+    with pytest.raises(KeyboardInterrupt):
+        clone(config, tmp_path / "run", report=interrupt)
+    assert read_agent(tmp_path / "run").training.iterations == 1
+    assert load_model(tmp_path / "run").model.config.model_type == "qwen2"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tasks": 0}, "tasks must be at least 1, got 0"),
+        ({"held_out": -1}, "held_out must be at least 0"),
+        ({"learning_rate": 0.0}, "learning_rate must be positive"),
+        ({"max_grad_norm": math.inf}, "max_grad_norm must be positive"),
+        ({"weight_decay": math.nan}, "weight_decay must be at least 0"),
+    ],
+)
+def test_settings_are_checked(settings, message):
+    with pytest.raises(UsageError, match=message):
+        CloningConfig(env_id=EZPOINTS, **settings)
