@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gymnasium.error import Error as GymnasiumError
 
@@ -35,9 +35,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         propagate.
     """
     words = sys.argv[1:] if argv is None else list(argv)
-    try:
+
+    def run(words: Sequence[str]) -> int:
         arguments = make_parser().parse_args(words)
         code: int = arguments.run(arguments)
+        return code
+
+    return answer(run, words)
+
+
+def answer(run: Callable[[Sequence[str]], int], words: Sequence[str], program: str = "agentgym") -> int:
+    """Do what a command line asks for, and turn what goes wrong into its exit code, as `main` does.
+
+    Args:
+        run: takes the words and returns the exit code.
+        words: of the command line.
+        program: begins the line that says what was wrong.
+    """
+    try:
+        code = run(words)
         sys.stdout.flush()
     except SystemExit as stop:  # --help, --version, and rich when nobody reads on
         return stop.code if isinstance(stop.code, int) else 0
@@ -50,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (UsageError, GymnasiumError, OSError) as error:
         if "--debug" in words:
             traceback.print_exc()
-        sys.stderr.write(f"agentgym: {_one_line(error)}\n")
+        sys.stderr.write(f"{program}: {_one_line(error)}\n")
         return USAGE_ERROR
     return code
 

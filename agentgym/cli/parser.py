@@ -15,6 +15,7 @@ Run = Callable[[argparse.Namespace], int]
 """A command: takes its arguments, returns the exit code."""
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DOTTED_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 _BARE_WORD = re.compile(r"(?!(?:true|false|inf|nan)$)[A-Za-z_][A-Za-z0-9_./:-]*")
 
 
@@ -81,12 +82,15 @@ def seconds(text: str) -> float:
     return value
 
 
-def parse_options(pairs: Iterable[str], taken: Mapping[str, str] | None = None) -> dict[str, Any]:
+def parse_options(
+    pairs: Iterable[str], taken: Mapping[str, str] | None = None, *, dotted: bool = False
+) -> dict[str, Any]:
     """Read ``key=value`` pairs; values are TOML, where a single word needs no quotes.
 
     Args:
         pairs: for example ``["boxes=2", "reward=sparse", "size=[7, 7]"]``.
         taken: keys that have a flag of their own, with its name.
+        dotted: whether keys may be names of settings within others, such as ``learner.epochs``.
 
     Raises:
         UsageError: a pair is malformed, or a key comes twice or has its own flag.
@@ -94,7 +98,7 @@ def parse_options(pairs: Iterable[str], taken: Mapping[str, str] | None = None) 
     options: dict[str, Any] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
-        if not equals or not _KEY.fullmatch(key):
+        if not equals or not (_DOTTED_KEY if dotted else _KEY).fullmatch(key):
             raise UsageError(f"options are key=value, got {pair!r}")
         if key in options:
             raise UsageError(f"option {key!r} comes twice: keep one")

@@ -22,7 +22,7 @@ _POSITIVE = (
     "temperature",
     "lora_alpha",
 )
-_POSITIVE_OR_NONE = ("max_grad_norm", "value_clip", "lora_rank", "importance_cap")
+_POSITIVE_OR_NONE = ("minibatch_steps", "max_grad_norm", "value_clip", "lora_rank", "importance_cap")
 _NOT_NEGATIVE = ("weight_decay", "entropy_coefficient")
 
 
@@ -49,6 +49,8 @@ class LearnerConfig:
     """How often an update goes through its batch."""
     minibatches: int = 1
     """Parts of equally many steps that an epoch cuts the batch into: optimiser steps per epoch."""
+    minibatch_steps: int | None = None
+    """Steps of a mini-batch, about, where their number is not to be fixed; None for ``minibatches`` parts."""
     token_budget: int = 2048
     """Most tokens in one pass of the model. Changes speed and memory, never the update."""
     packing: Packing = "tree"

@@ -218,7 +218,7 @@ class Learner:
             tokens += sum(len(pack.input_ids) for pack in packs)
             for name, value in sums.items():
                 totals[name] = totals.get(name, 0.0) + value
-        means = {name: value / (config.epochs * config.minibatches) for name, value in totals.items()}
+        means = {name: value / (config.epochs * self._parts(len(rows))) for name, value in totals.items()}
         return UpdateMetrics(
             loss=means["loss"],
             kl=means["kl"],
@@ -239,7 +239,7 @@ class Learner:
         lengths = [len(row.response_ids) for row in rows]
         if lengths != batch.lengths.tolist():
             raise UsageError("rows and batch differ in their numbers of response tokens: give the same steps")
-        if len(rows) < self.config.minibatches:
+        if len(rows) < self._parts(len(rows)):
             raise UsageError(
                 f"{len(rows)} steps cannot be cut into {self.config.minibatches} mini-batches: "
                 "lower minibatches"
@@ -270,7 +270,12 @@ class Learner:
     def _minibatches(self, count: int, seed: int) -> Iterator[Ints]:
         for epoch in range(self.config.epochs):
             draws = np.random.default_rng(np.random.SeedSequence([seed, epoch]))
-            yield from np.array_split(draws.permutation(count), self.config.minibatches)
+            yield from np.array_split(draws.permutation(count), self._parts(count))
+
+    def _parts(self, count: int) -> int:
+        """Return how many mini-batches a batch is cut into."""
+        steps = self.config.minibatch_steps
+        return self.config.minibatches if steps is None else max(1, round(count / steps))
 
     def _step(self, packs: list[Pack], batch: Batch) -> tuple[dict[str, float], float]:
         """Take one optimiser step; return what is logged, and the largest change of a log-probability."""

@@ -102,6 +102,8 @@ class Trainer:
         self._totals = _Totals()
         self.checkpoint: Path | None = None
         """The last one written, or gone on from."""
+        self.success = 0.0
+        """Share of the last iteration's episodes that were won."""
 
     def run(self, log: Log | None = None, stop: Callable[[], bool] = lambda: False) -> End:
         """Train to the end.
@@ -117,15 +119,16 @@ class Trainer:
         end: End = "finished"
         while end == "finished" and totals.iteration < config.iterations:
             metrics = self.iterate()
+            self.success = metrics.success
             if totals.idle >= config.patience:
                 end = "solved" if metrics.success == 1.0 else "no signal"
             elif self.world.ranks.from_first(stop()):
                 end = "interrupted"
             last = end != "finished" or totals.iteration == config.iterations
+            if log is not None:
+                log.write(metrics)  # before the checkpoint, which a run goes on from only with all lines
             if last or (config.checkpoint_every and totals.iteration % config.checkpoint_every == 0):
                 self.save()
-            if log is not None:
-                log.write(metrics)
         self.pool.close()
         return end
 

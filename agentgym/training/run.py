@@ -13,6 +13,7 @@ from agentgym.algos.table import ALGORITHMS, Algorithm
 from agentgym.evaluation.schema import parse
 from agentgym.tasks import nearest
 from agentgym.training.config import LearnerConfig
+from agentgym.training.open import usual_prompting
 from agentgym.training.prompting import Prompting
 from agentgym.types import UsageError
 
@@ -96,6 +97,9 @@ class TrainConfig:
     """``tiny``, ``tiny:SIZE`` or the path of a model directory."""
     device: str = "cpu"
     """``cpu``, or ``cuda`` for one device per process."""
+    threads: int = 1
+    """Of a process on a CPU. On a machine that others use too, several wait for each other: an iteration of
+    .6 seconds has been seen to take 27."""
     seed: int = 0
     """Decides random weights, the order of tasks, episodes, sampling and mini-batches."""
     iterations: int = 100
@@ -134,7 +138,14 @@ class TrainConfig:
             if name not in known:
                 hint, listed = nearest(name, known), ", ".join(known)
                 raise UsageError(f"{self.algorithm} has no switch {name!r}{hint}; it has {listed}")
-        for name, least in (("seed", 0), ("warmup", 0), ("iterations", 1), ("patience", 1), ("keep", 1)):
+        for name, least in (
+            ("threads", 1),
+            ("seed", 0),
+            ("warmup", 0),
+            ("iterations", 1),
+            ("patience", 1),
+            ("keep", 1),
+        ):
             _at_least(name, getattr(self, name), least)
         _at_least("checkpoint_every", self.checkpoint_every, 0)
 
@@ -171,8 +182,8 @@ def override(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
         inner: Any = table
         for depth, key in enumerate(path):
             _known(key, inner, name)
-            if inner[key] is None and key == "objective" and depth == 0:
-                inner[key] = asdict(config.loss)
+            if inner[key] is None and depth == 0:
+                inner[key] = _spelled_out(config, key)
             if not isinstance(inner[key], dict):
                 raise UsageError(f"setting {name!r}: {key} has no parts; set {'.'.join(path[: depth + 1])}")
             inner = inner[key]
@@ -180,6 +191,12 @@ def override(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
             _known(last, inner, name)
         inner[last] = value
     return config_from_json(table)
+
+
+def _spelled_out(config: TrainConfig, part: str) -> dict[str, Any]:
+    """Return a part of a configuration that its None stands for."""
+    whole = config.loss if part == "objective" else usual_prompting(config.model, config.env_id)
+    return asdict(whole)
 
 
 def _known(key: str, table: Mapping[str, Any], name: str) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import torch
+
 from agentgym.evaluation.durable import make_folder, replace_file, sole_writer
 from agentgym.evaluation.provenance import here_and_now
 from agentgym.history.run import CONFIG_FILE
@@ -34,6 +36,8 @@ class Outcome:
 
     end: End
     iterations: int
+    success: float
+    """Share of the last iteration's episodes that were won."""
     checkpoint: Path | None
     """The last one; its ``model`` folder is the policy."""
 
@@ -96,6 +100,7 @@ def read_config(path: Path) -> TrainConfig:
 
 
 def _train(config: TrainConfig, folder: Path, logs: Sequence[str], *, resume: bool) -> Outcome:
+    torch.set_num_threads(config.threads)
     with Ranks.join(config.device) as ranks, closing(World.open(config, ranks)) as world:
         if not ranks.is_first:
             return _run(Trainer(config, world, folder), None, resume=resume)
@@ -113,7 +118,7 @@ def _run(trainer: Trainer, log: Log | None, *, resume: bool) -> Outcome:
         trainer.restore()
     with _interruptible() as stop:
         end = trainer.run(log, stop)
-    return Outcome(end, trainer.iteration, trainer.checkpoint)
+    return Outcome(end, trainer.iteration, trainer.success, trainer.checkpoint)
 
 
 @contextmanager

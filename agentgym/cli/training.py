@@ -1,0 +1,190 @@
+"""``agentgym train ALGORITHM`` and ``python -m trainers.NAME``: one command line for every algorithm."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentgym.algos.table import ALGORITHMS
+from agentgym.cli.parser import Commands, Parser, add_command, parse_options, seed
+from agentgym.cli.terminal import open_console
+from agentgym.types import UsageError
+
+if TYPE_CHECKING:
+    from agentgym.training.presets import Preset
+    from agentgym.training.run import TrainConfig
+    from agentgym.training.start import Outcome
+
+TRAINABLE = tuple(name for name, a in ALGORITHMS.items() if not (a.snapshot or a.reward_model))
+"""Algorithms that the trainer has everything for."""
+
+LOGS = ("console", "jsonl")
+"""Where iterations are logged if nothing else is asked for."""
+
+_FLAGS = {"algorithm": "its name", "env_id": "--env", "model": "--model", "seed": "--seed"}
+
+
+def add_algorithms(commands: Commands[Parser]) -> None:
+    """Declare a command for every algorithm."""
+    for name in TRAINABLE:
+        title = ALGORITHMS[name].title
+        parser = add_command(
+            commands,
+            name,
+            run,
+            about=f"Train a model by {title} ({ALGORITHMS[name].paper}).",
+            example=f"agentgym train {name} --env agentgym/Sokoban-v0 --model tiny --seed 0",
+        )
+        parser.set_defaults(algorithm=name)
+        add_arguments(parser, ("tiny", "plain"))
+
+
+def add_arguments(parser: Parser, presets: tuple[str, ...]) -> None:
+    """Declare the arguments of a training run.
+
+    Args:
+        parser: of the command.
+        presets: names that ``--preset`` takes, that for tiny models first.
+    """
+    parser.add_argument("--env", metavar="ID", help="what is played, for example agentgym/Sokoban-v0")
+    parser.add_argument(
+        "--model",
+        metavar="MODEL",
+        help="tiny, tiny:SIZE or a model directory (default: tiny)",
+    )
+    parser.add_argument(
+        "--preset",
+        choices=presets,
+        help=f"settings to begin with (default: {presets[0]} for tiny models, else {presets[1]})",
+    )
+    parser.add_argument("--seed", type=seed, metavar="N", help="decides everything random (default: 0)")
+    parser.add_argument("--iterations", type=int, metavar="N", help="how long, where not as the preset says")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="KEY=VALUE",
+        help="change a setting, for example rollout.group_size=4 or switches.gamma=0.9; repeat for several",
+    )
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="of the run (default: under runs/)")
+    parser.add_argument(
+        "--log",
+        action="append",
+        metavar="NAME",
+        help="console, jsonl, tensorboard or wandb; repeat for several (default: console and jsonl)",
+    )
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
+        "--config", type=Path, metavar="FILE", help="begin with the settings of a run's config.json instead"
+    )
+    source.add_argument(
+        "--resume", type=Path, metavar="FOLDER", help="go on with a run from its last checkpoint"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train as the arguments say."""
+    from agentgym.training.presets import PLAIN, TINY
+
+    return train(arguments, {"tiny": TINY, "plain": PLAIN})
+
+
+def train(arguments: argparse.Namespace, presets: Mapping[str, Preset]) -> int:
+    """Train as the arguments say; say how it ended and where the model is.
+
+    Args:
+        arguments: as `add_arguments` declares them, and ``algorithm``.
+        presets: by name, that for tiny models first.
+
+    Returns:
+        0.
+    """
+    from agentgym.training.start import resume, start
+
+    logs = LOGS if arguments.log is None else arguments.log
+    if arguments.resume is not None:
+        _refuse_settings(arguments)
+        outcome = resume(arguments.resume, logs=logs, iterations=arguments.iterations)
+    else:
+        config = _config(arguments, presets)
+        folder = arguments.out or default_folder(config)
+        outcome = start(config, folder, logs=logs)
+    return _report(outcome)
+
+
+def default_folder(config: TrainConfig) -> Path:
+    """Return where a run goes if nothing is said: a folder named after what it is."""
+    env = config.env_id.rpartition("/")[2].rpartition("-v")[0].lower()
+    return Path("runs") / f"{config.algorithm}-{env}-seed{config.seed}"
+
+
+def _refuse_settings(arguments: argparse.Namespace) -> None:
+    given = [
+        name for name in ("env", "model", "preset", "seed", "out") if getattr(arguments, name) is not None
+    ]
+    if given or arguments.settings:
+        flag = given[0] if given else "set"
+        raise UsageError(f"--resume goes on with the run's own settings: leave out --{flag}")
+
+
+def _config(arguments: argparse.Namespace, presets: Mapping[str, Preset]) -> TrainConfig:
+    from agentgym.training.open import tiny_size
+    from agentgym.training.run import override
+    from agentgym.training.start import read_config
+
+    changes: dict[str, Any] = parse_options(arguments.settings, _FLAGS, dotted=True)
+    if arguments.iterations is not None:
+        changes["iterations"] = arguments.iterations
+    own = {"env_id": arguments.env, "model": arguments.model, "seed": arguments.seed}
+    given = {name: value for name, value in own.items() if value is not None}
+    if arguments.config is not None:
+        if arguments.preset is not None:
+            raise UsageError("--config has all settings already: leave out --preset")
+        return override(read_config(arguments.config), {**given, "algorithm": arguments.algorithm, **changes})
+    if arguments.env is None:
+        raise UsageError("say what is played: --env ID; `agentgym envs` lists the ids")
+    small, large = list(presets)
+    tiny = tiny_size(given.get("model", "tiny")) is not None
+    preset = presets[arguments.preset or (small if tiny else large)]
+    config = preset.config(arguments.algorithm, given.pop("env_id"), **given)
+    return override(config, changes)
+
+
+def _report(outcome: Outcome) -> int:
+    console = open_console()
+    model = None if outcome.checkpoint is None else outcome.checkpoint / "model"
+    said = {
+        "finished": f"finished after {outcome.iterations} iterations",
+        "solved": f"every episode has been won for a while: ended after {outcome.iterations} iterations",
+        "interrupted": f"interrupted after {outcome.iterations} iterations; --resume goes on",
+        "no signal": f"ended after {outcome.iterations} iterations: in the last ones the episodes of every "
+        f"group earned the same ({outcome.success:.0%} won), so that there was nothing to learn from; begin "
+        "with a model that succeeds sometimes (agentgym train bc), play easier tasks, larger groups or more "
+        "randomly (learner.entropy_coefficient)",
+    }
+    console.print(said[outcome.end], markup=False, soft_wrap=True)
+    console.print(f"model: {model}", markup=False, soft_wrap=True)
+    return 0
+
+
+def parse_recipe(words: list[str], algorithm: str, presets: tuple[str, ...]) -> argparse.Namespace:
+    """Read the command line of a recipe.
+
+    Args:
+        words: after the program's name.
+        algorithm: that it trains by.
+        presets: names of its presets.
+    """
+    title = ALGORITHMS[algorithm].title
+    parser = Parser(
+        prog=f"python -m trainers.{algorithm}",
+        description=f"Train a model by {title} ({ALGORITHMS[algorithm].paper}).",
+        epilog=f"example: python -m trainers.{algorithm} --env agentgym/Sokoban-v0 --preset {presets[0]}",
+        allow_abbrev=False,
+    )
+    add_arguments(parser, presets)
+    parser.set_defaults(algorithm=algorithm)
+    return parser.parse_args(words)
