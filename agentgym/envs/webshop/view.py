@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from agentgym.data.draws import Draws
 from agentgym.envs.webshop.noise import Noise
-from agentgym.envs.webshop.pages import Pages, is_chosen, seems_chosen
+from agentgym.envs.webshop.pages import Page, Pages, is_chosen, seems_chosen
 from agentgym.envs.webshop.session import DONE, ITEM, RESULTS, SEARCH, START, Click, Visit
 from agentgym.envs.webshop.text import RENDERERS, SEPARATOR, Mode
 from agentgym.envs.webshop.world import World
@@ -65,6 +65,10 @@ class View:
         self._rich = mode == "text_rich"
         self._upstream = upstream
         self._kept = lru_cache(SHOWN_KEPT)(self._make)
+
+    def page(self, visit: Visit) -> Page:
+        """Return the model of the page that is open."""
+        return self._pages.page(visit)
 
     def shown(self, visit: Visit) -> Shown:
         """Return the page that is open, as it is shown."""
