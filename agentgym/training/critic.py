@@ -51,8 +51,8 @@ class Critic(torch.nn.Module):
         """
         positions = pack.prompt_ends if (valued or self.valued) == "step" else pack.predictors
         states = hidden_states(self.body, pack)[positions]
-        values: Tensor = self.head(states.to(self.head.weight.dtype))[:, 0]
-        return values
+        values: Tensor = self.head(states.to(self.head.weight.dtype))
+        return values.sum(1)  # of one number each: sharded modules must not return views
 
     def values(
         self,

@@ -1,0 +1,113 @@
+"""What several ranks train, and one: `python -m torch.distributed.run -m tests.training.ranks FOLDER`."""
+
+import copy
+import dataclasses
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from agentgym.training.config import LearnerConfig
+from agentgym.training.critic import Critic
+from agentgym.training.distributed import Ranks
+from agentgym.training.learner import DivergenceError, Learner
+from agentgym.training.models import load_model
+from tests.training.batches import OBJECTIVES, some_batch, some_rows, weights_of
+
+RUNS = {
+    "critic of tokens": ("token", "token", {"max_grad_norm": 0.5, "importance_cap": 1.1}),
+    "critic of steps": ("step", "step", {"gradient_checkpointing": True, "entropy_coefficient": 0.01}),
+    "adapter": ("response", None, {"lora_rank": 4, "gradient_checkpointing": True}),
+    "bfloat16": ("response", "step", {"dtype": "bfloat16", "lora_rank": 4}),
+    "fewer packs than ranks": ("sequence", None, {"token_budget": 1000}),
+}
+"""By name: the objective, what a critic values, and settings."""
+
+
+def learner_of(name, folder, ranks):
+    objective, valued, settings = RUNS[name]
+    model = load_model(folder / "model").model
+    critic = None if valued is None else Critic(model, valued)
+    given = {"learning_rate": 3e-4, "critic_learning_rate": 3e-4, "token_budget": 30, "minibatches": 2}
+    config = LearnerConfig(**given | settings)
+    return Learner(model, OBJECTIVES[objective], config, critic=critic, ranks=ranks)
+
+
+def batch_of(name, folder):
+    """Return rows and a batch; the first response is longer than all others together."""
+    model, rows = load_model(folder / "model").model, some_rows()
+    rows[0] = dataclasses.replace(rows[0], response_ids=tuple(range(60)))
+    batch = some_batch(model, rows, valued=RUNS[name][1] or "step")
+    sampled = batch.old_log_probs + 0.2 * np.cos(np.arange(len(batch.old_log_probs)))
+    return rows, dataclasses.replace(batch, rollout_log_probs=sampled)
+
+
+def train(name, folder, ranks, updates=5):
+    """Return everything that ranks have to agree on with one process."""
+    learner = learner_of(name, folder, ranks)
+    rows, batch = batch_of(name, folder)
+    metrics = [dataclasses.asdict(learner.update(rows, batch, seed=seed)) for seed in range(updates)]
+    result = {
+        "metrics": metrics,
+        "weights": {key: tensor.clone() for key, tensor in learner.weights()},
+        "log_probs": torch.from_numpy(learner.log_probs(rows)),
+        "state": copy.deepcopy(learner.state_dict()),
+    }
+    if learner.reference is not None or learner.config.lora_rank is not None:
+        result["ref_log_probs"] = torch.from_numpy(learner.ref_log_probs(rows))
+    if learner.critic is not None:
+        result["values"] = torch.from_numpy(learner.values(rows))
+        result["values of steps"] = torch.from_numpy(learner.values(rows, "step"))
+    return result
+
+
+def diverge(name, folder, ranks):
+    """Return a learner's weights before and after a step that is not taken, and after one that is."""
+    learner = learner_of(name, folder, ranks)
+    rows, batch = batch_of(name, folder)
+    learner.update(rows, batch, seed=0)
+    broken = batch.advantages.copy()
+    broken[3] = np.nan
+    seen = []
+
+    def look():
+        seen.append(torch.cat([tensor.flatten() for _, tensor in learner.weights()]))
+
+    look()
+    with pytest.raises(DivergenceError, match="no step was taken"):
+        learner.update(rows, dataclasses.replace(batch, advantages=broken), seed=0)
+    look()
+    learner.update(rows, batch, seed=0)
+    look()
+    return seen
+
+
+def go_on(name, folder, ranks, state):
+    """Return the weights after one more update from a state."""
+    learner = learner_of(name, folder, ranks)
+    learner.load_state_dict(state)
+    learner.update(*batch_of(name, folder), seed=9)
+    learner.save_model(folder / f"saved by {ranks.size}", load_model(folder / "model").tokenizer)
+    return {key: tensor.clone() for key, tensor in learner.weights()}
+
+
+def main(folder):
+    torch.set_num_threads(1)
+    with Ranks.join() as ranks:
+        result = {name: train(name, folder, ranks) for name in RUNS}
+        result["diverged"] = {name: diverge(name, folder, ranks) for name in ("adapter", "critic of steps")}
+        one = torch.load(folder / "one.pt", weights_only=False)
+        result["continued"] = {
+            name: go_on(name, folder, ranks, one[name]["state"]) for name in ("critic of steps", "adapter")
+        }
+        result["gathered"] = ranks.gather([(ranks.rank, item) for item in range(2 - ranks.rank)])
+        result["shared"] = ranks.gather(ranks.share(list("abcde")))
+        result["told"] = ranks.from_first(f"by {ranks.rank}")
+        result["alike"] = ranks.gather([float(weights_of(load_model(folder / "model").model).sum())])
+        torch.save(result, folder / f"rank {ranks.rank} of {ranks.size}.pt")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

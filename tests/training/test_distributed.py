@@ -1,0 +1,109 @@
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from agentgym.training.distributed import Ranks
+from agentgym.training.models import load_model, save_model
+from tests.training import ranks as runs
+
+SIZE = 2
+
+
+@pytest.fixture(scope="module")
+def folder(language_model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ranks")
+    save_model(folder / "model", language_model)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def alone(folder):
+    """What one process trains."""
+    result = {name: runs.train(name, folder, Ranks()) for name in runs.RUNS}
+    torch.save(result, folder / "one.pt")
+    return result
+
+
+@pytest.fixture(scope="module")
+def together(folder, alone):
+    """What each of two ranks has in the end."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={SIZE}"]
+    done = subprocess.run(
+        [*command, "-m", "tests.training.ranks", str(folder)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    return [torch.load(folder / f"rank {rank} of {SIZE}.pt", weights_only=False) for rank in range(SIZE)]
+
+
+def largest_difference(ours, theirs):
+    assert ours.keys() == theirs.keys()
+    return max(float((ours[name].double() - theirs[name].double()).abs().max()) for name in ours)
+
+
+@pytest.mark.parametrize("name", runs.RUNS)
+def test_ranks_train_what_one_process_trains(together, alone, name):
+    tolerance = 1e-5
+    expected = alone[name]
+    for rank in together:
+        result = rank[name]
+        assert largest_difference(result["weights"], expected["weights"]) < tolerance
+        for ours, theirs in zip(result["metrics"], expected["metrics"], strict=True):
+            assert [field for field in ours if ours[field] is None] == [
+                field for field in theirs if theirs[field] is None
+            ]
+            for field, value in theirs.items():
+                if value is not None:
+                    assert ours[field] == pytest.approx(value, abs=tolerance, rel=tolerance), field
+        for column in ("log_probs", "ref_log_probs", "values", "values of steps"):
+            assert (column in result) == (column in expected)
+            if column in result:
+                assert (result[column] - expected[column]).abs().max() < 10 * tolerance
+    assert together[0][name]["metrics"] == together[1][name]["metrics"]
+
+
+@pytest.mark.parametrize("name", ["adapter", "critic of steps"])
+def test_no_rank_takes_a_step_that_diverges(together, name):
+    ours, theirs = (rank["diverged"][name] for rank in together)
+    assert all(torch.equal(*pair) for pair in zip(ours, theirs, strict=True))
+    before, stopped, after = ours
+    assert torch.equal(before, stopped)
+    assert not torch.equal(stopped, after)
+
+
+@pytest.mark.parametrize("name", ["critic of steps", "adapter"])
+def test_any_number_of_ranks_goes_on_from_a_state(together, alone, folder, name):
+    first, second = (rank[name]["state"] for rank in together)
+    assert first.keys() == second.keys() == alone[name]["state"].keys()
+    assert all(tensor.numel() == 0 for tensor in second["model"].values())
+    ours = runs.go_on(name, folder, Ranks(), first)
+    theirs = runs.go_on(name, folder, Ranks(), alone[name]["state"])
+    assert largest_difference(ours, theirs) < 1e-5
+    for rank in together:
+        assert largest_difference(rank["continued"][name], theirs) < 1e-5
+
+
+def test_what_ranks_save_is_an_ordinary_model(together, folder):
+    saved = load_model(folder / f"saved by {SIZE}").model
+    weights = together[0]["continued"]["adapter"]
+    own = saved.state_dict()
+    assert largest_difference({name: own[name] for name in weights}, weights) == 0
+    assert own.keys() - weights.keys() == {"lm_head.weight"}  # tied
+
+
+def test_ranks_put_together_what_they_divided(together):
+    for rank in together:
+        assert rank["shared"] == list("abcde")
+        assert rank["gathered"] == [(0, 0), (1, 0), (0, 1)]
+        assert rank["told"] == "by 0"
+        assert rank["alike"][0] == rank["alike"][1]
+
+
+def test_items_are_dealt_equally_often_and_counted_once():
+    dealt = [Ranks(rank, 3).deal("abcde") for rank in range(3)]
+    assert [item for each in dealt for item, counts in each if counts] == list("adbec")
+    assert {len(each) for each in dealt} == {2}
+    assert dealt[2] == [("c", True), ("e", False)]
+    assert [Ranks(rank, 3).deal("a") for rank in range(3)] == [[("a", rank == 0)] for rank in range(3)]
+    assert Ranks(1, 2).deal("") == []

@@ -1,0 +1,89 @@
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from agentgym.algos.objective import Objective
+from agentgym.training.config import LearnerConfig
+from agentgym.training.critic import Critic
+from agentgym.training.learner import Learner
+from agentgym.training.logprobs import _ChunkedHead, all_log_probs
+from agentgym.training.models import load_model, save_model
+from tests.training.batches import OBJECTIVES, some_batch, some_rows, weights_of
+
+LOW = {"dtype": "bfloat16", "learning_rate": 1e-3, "max_grad_norm": None}
+
+
+def test_bfloat16_computes_what_a_model_of_that_type_computes(language_model, tmp_path):
+    rows, model = some_rows(), copy.deepcopy(language_model.model)
+    exact = all_log_probs(model, rows, token_budget=2048)
+    save_model(tmp_path, language_model)
+    rounded = all_log_probs(load_model(tmp_path, dtype=torch.bfloat16).model, rows, token_budget=2048)
+    learner = Learner(model, OBJECTIVES["response"], LearnerConfig(**LOW))
+    ours = learner.log_probs(rows)
+    assert 1e-3 < np.abs(ours - exact).max() < 0.5
+    assert np.array_equal(ours, rounded)
+    assert np.array_equal(ours, learner.ref_log_probs(rows))
+    learner.update(rows, some_batch(language_model.model, rows), seed=0)
+    assert np.abs(learner.log_probs(rows) - ours).max() > 1e-3
+    assert np.array_equal(ours, learner.ref_log_probs(rows))
+
+
+def test_steps_smaller_than_bfloat16_resolves_add_up(language_model):
+    rows, model = some_rows(), copy.deepcopy(language_model.model)
+    critic = Critic(model, "step")
+    batch = some_batch(model, rows)
+    before = {name: tensor.clone() for name, tensor in model.named_parameters()}
+    rates = {"learning_rate": 1e-6, "critic_learning_rate": 1e-6}
+    learner = Learner(model, Objective(), LearnerConfig(**LOW | rates), critic=critic)
+    for seed in range(3):
+        learner.update(rows, batch, seed=seed)
+    after = dict(learner.weights())
+    assert {tensor.dtype for tensor in after.values()} == {torch.float32}
+    for name, tensor in after.items():
+        assert 0 < (tensor - before[name]).abs().max() < 4e-6, name
+    moments = learner.state_dict()["optimizer"]["state"]
+    assert {entry["exp_avg"].dtype for entry in moments.values()} == {torch.float32}
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_gradients_in_bfloat16_are_near_those_in_float32(language_model, checkpointing):
+    rows = some_rows()
+    batch = some_batch(language_model.model, rows)
+    gradients = []
+    for dtype in ("float32", "bfloat16"):
+        model = copy.deepcopy(language_model.model)
+        critic = Critic(model, "step")
+        torch.nn.init.constant_(critic.head.weight, 0.1)
+        config = LearnerConfig(
+            dtype=dtype, max_grad_norm=None, gradient_checkpointing=checkpointing, token_budget=30
+        )
+        metrics = Learner(model, OBJECTIVES["response"], config, critic=critic).update(rows, batch, seed=0)
+        gradients.append(np.array([metrics.grad_norm, metrics.critic_grad_norm, metrics.loss]))
+    assert np.abs(gradients[1] / gradients[0] - 1).max() < 0.05
+
+
+def test_weights_of_bfloat16_are_trained_in_float32_whatever_computes(language_model):
+    model = copy.deepcopy(language_model.model).bfloat16()
+    learner = Learner(model, Objective(), LearnerConfig())
+    assert {weight.dtype for weight in learner.model.parameters()} == {torch.float32}
+    assert weights_of(model).isfinite().all()
+
+
+def test_the_head_s_gradient_adds_up_over_many_chunks():
+    generator = torch.Generator().manual_seed(0)
+    states = torch.randn(400, 8, generator=generator).bfloat16()
+    weight = torch.randn(30, 8, generator=generator).bfloat16()
+    places, targets = torch.arange(400), torch.zeros(400, dtype=torch.long)
+
+    def gradient(weight, rows):
+        weight = weight.clone().requires_grad_()
+        log_probs, _ = _ChunkedHead.apply(
+            states.to(weight.dtype), weight, None, places, targets, None, 1.0, 30 * rows
+        )
+        return torch.autograd.grad(log_probs.sum(), weight)[0].float()
+
+    exact = gradient(weight.float(), 400)
+    error = [float((gradient(weight, rows) - exact).norm() / exact.norm()) for rows in (1, 400)]
+    assert max(error) < 4e-3
