@@ -27,4 +27,5 @@ def load(module: str, extra: str, purpose: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        raise UsageError(f"{purpose} needs {error.name}: pip install 'agentgym-suite[{extra}]'") from error
+        package = (error.name or module).partition(".")[0]
+        raise UsageError(f"{purpose} needs {package}: pip install 'agentgym-suite[{extra}]'") from error

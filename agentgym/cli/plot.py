@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     picture = draw_curves(
         groups,
         metrics,
-        suffix=arguments.out.suffix,
+        suffix=arguments.out.suffix.lower(),
         x=arguments.x,
         smooth=arguments.smooth,
         title=arguments.title,
