@@ -171,6 +171,7 @@ class Prompting:
             sampling=self.sampling(language_model),
             speller=(speller or self.speller(language_model)) if constrained else None,
             read=None if constrained else builder.read,
+            action_kind=envs.prototype.action_kind,
         )
 
     # ---- JSON ---------------------------------------------------------------------------------

@@ -163,6 +163,17 @@ def test_temperatures_that_vllm_would_change_are_refused(engine):
     assert engine.generate([request(temperature=0.01, max_tokens=1)])
 
 
+def test_a_learner_s_model_is_loaded_beside_it(directory):
+    language_model = load_model(directory)
+    train(language_model.model)
+    engine = VllmEngine.of(language_model, dtype=torch.float32)
+    assert engine.generate([request(max_tokens=3)])[0].version == 0
+    assert engine._canary.check(engine.log_probs(engine._canary.ids)) < 1e-5
+    train(language_model.model)
+    engine.sync(language_model.model.named_parameters(), version=1)
+    assert engine.version == 1
+
+
 @pytest.mark.parametrize("name", ["vllm", "vllm.config"])
 def test_vllm_that_is_not_installed_is_an_error(directory, monkeypatch, name):
     monkeypatch.setitem(sys.modules, name, None)

@@ -11,6 +11,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from agentgym.training.engines.handover import register
 from agentgym.training.engines.responses import Response, generations
 from agentgym.training.engines.types import Generation, GenerationRequest
 from agentgym.training.engines.weights import matched
+from agentgym.training.models import LanguageModel, save_model
 from agentgym.types import UsageError
 
 COLDEST = 0.01
@@ -98,6 +100,28 @@ class VllmEngine:
         self._canary = canary
         self._version = version
         self._whole = True
+
+    @classmethod
+    def of(
+        cls,
+        language_model: LanguageModel,
+        *,
+        dtype: torch.dtype = torch.bfloat16,
+        options: Mapping[str, Any] | None = None,
+    ) -> VllmEngine:
+        """Load a learner's model beside it, as it is now, with a canary of it.
+
+        Args:
+            language_model: the learner's; it is saved into a temporary directory on the way.
+            dtype: to load it in.
+            options: more arguments of ``vllm.LLM``.
+
+        Raises:
+            UsageError: as the constructor.
+        """
+        with TemporaryDirectory(prefix="agentgym-") as directory:
+            save_model(directory, language_model)
+            return cls(directory, canary=Canary.of(language_model.model), dtype=dtype, options=options)
 
     @property
     def version(self) -> int:
