@@ -24,7 +24,7 @@ FAMILY_SIZES = (1, 1, 2, 2, 3, 4, 5, 6, 8, 10, 12)
 """How many members families have: one of these."""
 
 ATTRIBUTE_COUNTS = (2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 6, 7)
-OPTION_COUNTS = (0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3)
+OPTION_COUNTS = (0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3)
 VALUE_COUNTS = (2, 2, 3, 3, 4, 4, 4, 5, 6, 6, 8, 10, 14)
 
 BRANDS = len(SYLLABLES[0]) * len(SYLLABLES[1])
@@ -173,9 +173,9 @@ def _other_attribute(design: Design, draws: Draws) -> Design:
 
 
 def _other_values(design: Design, draws: Draws) -> Design:
-    """Offer other values of one option; a design without options gets some."""
+    """Offer other values of one option; a design without options costs something else instead."""
     if not design.options:
-        return replace(design, options=_options(design.kind, draws))
+        return _other_price(design, draws)
     options = dict(design.options)
     keys = {OPTIONS[key][0]: key for key in design.kind.options if OPTIONS[key][0] in options}
     name = draws.pick(list(options))
