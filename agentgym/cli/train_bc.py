@@ -1,0 +1,136 @@
+"""``agentgym train bc``: teach a model what an environment's oracle does."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentgym.cli.parser import Commands, Parser, add_command, parse_options, seed
+from agentgym.cli.terminal import open_console, open_progress_console
+from agentgym.types import UsageError
+
+if TYPE_CHECKING:
+    from agentgym.training.bc import CloningConfig, EpochMetrics
+    from agentgym.training.cloning import Cloned
+
+ABOUT = "Teach a model what an environment's oracle does (behaviour cloning), as a start for an algorithm."
+
+_FLAGS = {"env_id": "--env", "model": "--model", "seed": "--seed", "tasks": "--tasks", "epochs": "--epochs"}
+
+_GENTLE = 1e-5
+"""Learning rate for models that know something already."""
+
+
+def add_bc(commands: Commands[Parser]) -> None:
+    """Declare the command within ``agentgym train``."""
+    parser = add_command(
+        commands,
+        "bc",
+        run,
+        about=ABOUT,
+        example="agentgym train bc --env agentgym/Sokoban-v0 --model tiny --tasks 1000 --epochs 10",
+    )
+    parser.add_argument(
+        "--env", required=True, metavar="ID", help="what is played, for example agentgym/Sokoban-v0"
+    )
+    parser.add_argument(
+        "--model", default="tiny", help="tiny, tiny:SIZE or a model directory (default: tiny)"
+    )
+    parser.add_argument(
+        "--seed", type=seed, default=0, metavar="N", help="decides everything random (default: 0)"
+    )
+    parser.add_argument("--tasks", type=int, metavar="N", help="of the training split, that the oracle plays")
+    parser.add_argument("--epochs", type=int, metavar="N", help="how often each step is shown")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="KEY=VALUE",
+        help="change a setting, for example batch=128 or env_options.num_boxes=2; repeat for several",
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="becomes the model directory (default: under runs/)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Clone."""
+    from agentgym.training.cloning import clone
+
+    config = _config(arguments)
+    folder = arguments.out or _default_folder(config)
+    with _progress(config.epochs) as report:
+        cloned = clone(config, folder, report=report)
+    _report(cloned, folder)
+    return 0
+
+
+def _config(arguments: argparse.Namespace) -> CloningConfig:
+    from agentgym.evaluation.schema import parse
+    from agentgym.training.bc import CloningConfig
+    from agentgym.training.open import tiny_size, usual_prompting
+
+    table: dict[str, Any] = {"env_id": arguments.env, "model": arguments.model, "seed": arguments.seed}
+    for name in ("tasks", "epochs"):
+        if getattr(arguments, name) is not None:
+            table[name] = getattr(arguments, name)
+    if tiny_size(arguments.model) is None:
+        table["learning_rate"] = _GENTLE
+    groups: dict[str, dict[str, Any]] = {"env_options": {}, "prompting": {}}
+    for key, value in parse_options(arguments.settings, _FLAGS, dotted=True).items():
+        group, dot, name = key.partition(".")
+        if bool(dot) != (group in groups):
+            parts = " and ".join(f"{known}.NAME" for known in groups)
+            raise UsageError(f"setting {key!r}: settings with parts are {parts}, and no others")
+        if dot:
+            groups[group][name] = value
+        else:
+            table[key] = value
+    table["env_options"] = groups["env_options"]
+    prompting = usual_prompting(arguments.model, arguments.env).replaced(groups["prompting"])
+    return parse(CloningConfig, {**table, "prompting": asdict(prompting)}, "settings")
+
+
+def _default_folder(config: CloningConfig) -> Path:
+    env = config.env_id.rpartition("/")[2].rpartition("-v")[0].lower()
+    return Path("runs") / f"bc-{env}-seed{config.seed}"
+
+
+@contextmanager
+def _progress(epochs: int) -> Iterator[Callable[[EpochMetrics], None]]:
+    """Show a bar; yield what moves it."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("epochs"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    console = open_progress_console()
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+        bar = bars.add_task("", total=epochs, note="the oracle plays")
+        yield lambda metrics: bars.update(bar, completed=metrics.epoch, note=f"loss {metrics.loss:.3f}")
+
+
+def _report(cloned: Cloned, folder: Path) -> None:
+    console = open_console()
+    shown, held_out = cloned.demonstrations, cloned.held_out
+    lines = [
+        f"shown: {len(shown.rows):,} steps of {shown.episodes:,} episodes; the oracle won so many of "
+        f"{shown.played:,}",
+        f"loss: {cloned.epochs[0].loss:.3f} in the first epoch, {cloned.epochs[-1].loss:.3f} in the last",
+    ]
+    if held_out is not None:
+        lines.append(
+            f"held out: does what the oracle does at {held_out.agreement:.1%} of {held_out.steps:,} steps; "
+            f"wins {held_out.play.success:.1%} of {held_out.play.episodes} tasks"
+        )
+    for line in (*lines, f"model: {folder}"):
+        console.print(line, markup=False, soft_wrap=True)
