@@ -33,6 +33,8 @@ def test_the_update_is_the_same_whatever_the_token_budget(model, name):
     model = model.double()
     rows = some_rows()
     batch = some_batch(model, rows)
+    sampled = batch.old_log_probs + 0.3 * np.cos(np.arange(len(batch.old_log_probs)))
+    batch = dataclasses.replace(batch, rollout_log_probs=sampled)
     updates = []
     for budget in (1, 30, 1000):
         own = copy.deepcopy(model)
@@ -48,6 +50,7 @@ def test_the_update_is_the_same_whatever_the_token_budget(model, name):
             entropy_coefficient=0.01,
             max_grad_norm=0.5,
             value_clip=0.5,
+            importance_cap=1.2,
         )
         metrics = learner.update(rows, batch, seed=5)
         updates.append((weights_of(own), weights_of(critic), metrics))
@@ -91,6 +94,58 @@ def test_good_responses_become_likelier_and_bad_ones_less_likely(model):
         learner.update(rows, batch, seed=0)
     change = np.add.reduceat(learner.log_probs(rows) - before, np.cumsum(batch.lengths) - batch.lengths)
     assert (change * advantages > 0).all()
+
+
+@pytest.mark.parametrize("ratio", ["token", "step_product"])
+def test_terms_are_weighted_by_what_was_sampled_up_to_the_cap(model, ratio):
+    model, rows = model.double(), some_rows()[:-1]
+    batch = some_batch(model, rows, mask=None)
+    objective = Objective(ratio=ratio, aggregation="token-mean" if ratio == "token" else "step-mean")
+    capped = np.arange(len(rows)) % 2 == 0
+    logs = np.where(capped, 1.0, -0.25)  # of the weights before they are truncated at 1.5
+    shift = np.repeat(logs if ratio == "token" else logs / batch.lengths, batch.lengths)
+    weights = np.where(capped, 1.5, np.exp(-0.25))
+    updates = []
+    for cap, columns in (
+        (1.5, {"rollout_log_probs": batch.old_log_probs - shift}),
+        (None, {"advantages": batch.advantages * weights}),
+    ):
+        own = copy.deepcopy(model)
+        learner = learner_of(own, objective, importance_cap=cap)
+        metrics = learner.update(rows, dataclasses.replace(batch, **columns), seed=0)
+        updates.append((weights_of(own), metrics))
+    assert (updates[0][0] - updates[1][0]).abs().max() < 1e-9
+    assert (updates[0][0] - weights_of(model)).abs().max() > 1e-4
+    terms = batch.lengths if ratio == "token" else np.ones(len(rows))
+    assert updates[0][1].truncated == pytest.approx(np.average(capped, weights=terms))
+    assert updates[0][1].importance == pytest.approx(np.average(weights, weights=terms))
+    assert updates[1][1].truncated is updates[1][1].importance is None
+
+
+def test_masked_tokens_have_no_importance(model):
+    rows = some_rows()
+    batch = some_batch(model, rows)
+    updates = []
+    for fill in (0.0, -np.inf, np.inf):
+        own = copy.deepcopy(model)
+        sampled = np.where(batch.mask, batch.old_log_probs - 0.1, fill)
+        given = dataclasses.replace(batch, rollout_log_probs=sampled)
+        metrics = learner_of(own, importance_cap=2.0).update(rows, given, seed=0)
+        assert metrics.importance == pytest.approx(np.exp(0.1))
+        assert metrics.truncated == 0.0
+        updates.append(weights_of(own))
+    assert torch.equal(updates[0], updates[1])
+    assert torch.equal(updates[0], updates[2])
+
+
+def test_the_change_since_sampling_is_that_to_the_engine(model):
+    rows = some_rows()
+    learner = learner_of(model)
+    now = learner.log_probs(rows)
+    batch = some_batch(model, rows, old_log_probs=now, rollout_log_probs=now + 0.25, mask=None)
+    metrics = learner.update(rows, batch, seed=0)
+    assert metrics.logp_diff == pytest.approx(0.25, abs=1e-5)
+    assert metrics.kl == pytest.approx(0.0, abs=1e-6)
 
 
 @pytest.mark.parametrize("credit", ["step", "token"])
@@ -292,6 +347,10 @@ def test_missing_columns_and_other_rows_are_refused(model):
             learner_of(model, critic=critic).update(rows, missing, seed=0)
     with pytest.raises(UsageError, match=r"one number per token .* has one per step"):
         learner_of(model, critic=Critic(model, "token")).update(rows, batch, seed=0)
+    with pytest.raises(UsageError, match="rollout_log_probs is missing"):
+        learner_of(model, importance_cap=2.0).update(rows, batch, seed=0)
+    with pytest.raises(UsageError, match="there is no critic"):
+        learner_of(model).values(rows)
     with pytest.raises(UsageError, match="there is no reference"):
         learner_of(model).ref_log_probs(rows)
 
@@ -307,6 +366,10 @@ def test_missing_columns_and_other_rows_are_refused(model):
         {"temperature": 0.0},
         {"max_grad_norm": 0.0},
         {"value_clip": -1.0},
+        {"importance_cap": 0.0},
+        {"lora_rank": 0},
+        {"lora_alpha": 0.0},
+        {"dtype": "float16"},
         {"betas": (0.9, 1.0)},
     ],
 )
