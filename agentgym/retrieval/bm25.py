@@ -9,7 +9,6 @@ documents' ids, as in Anserini: ``bm25s`` and ``tantivy`` compute the formula, b
 
 from __future__ import annotations
 
-import hashlib
 import math
 import tempfile
 from collections import Counter
@@ -21,10 +20,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from agentgym.hashing import canonical
 from agentgym.retrieval.analysis import ANALYSER, Analyser
 from agentgym.retrieval.counting import TermCounter
-from agentgym.retrieval.index import MANIFEST, Hits, Manifest, new_folder, versions
+from agentgym.retrieval.index import MANIFEST, CorpusDigest, Hits, Manifest, new_folder, versions
 from agentgym.retrieval.postings import Postings, in_files, in_memory, open_postings, term_digest
 from agentgym.types import UsageError
 
@@ -155,14 +153,12 @@ def build_bm25(
         folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder and folder.parent) as spool:
         counter = TermCounter(Analyser(), Path(spool))
-        names: list[bytes] = []
-        digest = hashlib.sha256()
+        digest = CorpusDigest()
         for name, text in documents:
             counter.add(text)
-            names.append(name.encode())
-            digest.update(canonical((name, text)))
+            digest.add(name, text)
             progress(len(counter))
-        ids = np.array(names, dtype=np.bytes_) if names else np.empty(0, "S1")
+        ids = digest.id_column()
         with nullcontext(None) if folder is None else new_folder(folder) as draft:
             allocate = in_memory if draft is None else in_files(draft)
             postings = counter.lay_out(allocate, ids, k1, b)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from agentgym.hashing import canonical
 from agentgym.types import UsageError
 
 MANIFEST = "manifest.json"
@@ -110,6 +112,38 @@ class Manifest:
                 )
 
 
+class CorpusDigest:
+    """The sha256 of a corpus, taken document by document."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._sha256 = hashlib.sha256()
+        self.ids: list[str] = []
+        """Of the documents so far."""
+
+    def add(self, id: str, text: str) -> None:
+        """Take the next document."""
+        self._sha256.update(canonical((id, text)))
+        self.ids.append(id)
+
+    def hexdigest(self) -> str:
+        """Return 64 hex digits."""
+        return self._sha256.hexdigest()
+
+    def id_column(self) -> npt.NDArray[np.bytes_]:
+        """Return the ids in UTF-8, as an array.
+
+        Raises:
+            UsageError: one id names two documents.
+        """
+        column = np.array([id.encode() for id in self.ids] or [b""], np.bytes_)[: len(self.ids)]
+        ordered = np.sort(column)
+        twice = np.flatnonzero(ordered[1:] == ordered[:-1])
+        if len(twice):
+            raise UsageError(f"two documents have the id {ordered[twice[0]].decode()!r}: give each its own")
+        return column
+
+
 def versions(*packages: str) -> dict[str, str]:
     """Return the versions of installed packages."""
     return {package: version(package) for package in packages}
@@ -135,10 +169,13 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def _put_in_place(draft: Path, folder: Path) -> None:
-    """Rename the finished folder; where another process was faster, its index is the same."""
-    for file in draft.iterdir():
-        with file.open("rb") as opened:
-            os.fsync(opened.fileno())
-    if folder.exists():
-        shutil.rmtree(folder)
+    """Rename the finished folder; an older one goes only when the new one is there."""
+    for file in draft.rglob("*"):
+        if file.is_file():
+            with file.open("rb") as opened:
+                os.fsync(opened.fileno())
+    old = draft.with_suffix(".old")
+    with suppress(FileNotFoundError):
+        folder.rename(old)
     draft.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)

@@ -17,6 +17,7 @@ from agentgym.envs.webshop.tasks import SUITE
 from agentgym.envs.webshop.text import SEPARATOR, Mode
 from agentgym.envs.webshop.view import View
 from agentgym.envs.webshop.world import World
+from agentgym.retrieval.engines import Engine
 from agentgym.tasks import Task, nearest
 from agentgym.types import UsageError
 
@@ -65,6 +66,7 @@ class WebShopEnv(AgentEnv[str]):
         goals: Goals | None = None,
         difficulty: str | None = None,
         tagger: str = DEFAULT,
+        search: Engine = "bm25",
         observation: Mode = "text",
         parity: Parity | None = None,
         hide_score: bool | None = None,
@@ -87,6 +89,8 @@ class WebShopEnv(AgentEnv[str]):
             difficulty: ``easy``, ``medium`` or ``hard``; None for all. For the built-in goals only.
             tagger: finds the nouns of titles, on which scores depend: ``words``, ``blank-en`` or
                 ``spacy:MODEL``.
+            search: what ranks products: ``bm25`` as the original does; ``tantivy`` or ``lucene``, which the
+                extras ``retrieval`` and ``lucene`` bring, for imported data.
             observation: ``"text"`` or ``"text_rich"`` as in the original; ``"gigpo"`` for the texts that
                 follow the instruction, in quotes.
             parity: ``"upstream"`` shows what the original does: as chosen, what it takes to be; the score, on
@@ -113,7 +117,7 @@ class WebShopEnv(AgentEnv[str]):
         if isinstance(dataset, World):
             self.world = dataset
         else:
-            self.world = load_world(dataset, tagger=tagger)
+            self.world = load_world(dataset, tagger=tagger, search=search)
         tasks = load_tasks(self.world, split, goals=goals, difficulty=difficulty)
         upstream = parity == "upstream"
         self.view = View(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from agentgym.data.webshop import open_catalogue
 from agentgym.envs.webshop.builtin.catalogue import builtin_catalogue
 from agentgym.envs.webshop.builtin.tasks import builtin_tasks
 from agentgym.envs.webshop.product import Goals
+from agentgym.envs.webshop.search import open_search, search_in_memory
 from agentgym.envs.webshop.tasks import goal_tasks
 from agentgym.envs.webshop.world import World
-from agentgym.retrieval.bm25 import build_bm25
+from agentgym.retrieval.engines import Engine, check_engine
 from agentgym.tasks import TaskSet
 from agentgym.types import UsageError
 
@@ -18,21 +20,28 @@ BUILTIN = "builtin"
 
 
 @lru_cache(maxsize=4)
-def load_world(dataset: str, *, tagger: str) -> World:
+def load_world(dataset: str, *, tagger: str, search: Engine = "bm25") -> World:
     """Return the world of a data set; the same object for the same arguments.
 
     Args:
-        dataset: ``"builtin"``.
+        dataset: ``"builtin"``, or as `agentgym.data.webshop.open_catalogue` takes it.
         tagger: as `agentgym.envs.webshop.taggers.make_tagger` takes it.
+        search: what ranks; ``"bm25"`` for the built-in data set.
 
     Raises:
-        UsageError: unknown tagger, or something that is not installed.
+        UsageError: unknown tagger or search, or something that is not installed.
+        MissingDataError: the data set is not on this machine.
     """
-    if dataset != BUILTIN:
-        raise UsageError(f"unknown dataset {dataset!r}: choose {BUILTIN!r}")
-    catalogue = builtin_catalogue()
-    documents = ((item.asin, item.indexed_text) for item in map(catalogue.product, range(len(catalogue))))
-    return World(catalogue, build_bm25(documents, corpus=BUILTIN), name=BUILTIN, tagger=tagger)
+    check_engine(search)
+    if dataset == BUILTIN:
+        if search != "bm25":
+            raise UsageError(f"the built-in data set is searched by bm25: leave out search={search!r}")
+        goods = builtin_catalogue()
+        index = search_in_memory(goods, BUILTIN)
+        return World(goods, index, name=BUILTIN, tagger=tagger, search=index.manifest.engine)
+    catalogue = open_catalogue(dataset)
+    found = open_search(catalogue, search)
+    return World(catalogue, found, name=dataset, tagger=tagger, search=found.manifest.engine)
 
 
 def load_tasks(world: World, split: str, *, goals: Goals | None, difficulty: str | None) -> TaskSet:

@@ -44,6 +44,7 @@ class World:
         name: str,
         tagger: str = DEFAULT,
         prices: Prices | None = None,
+        search: str = "bm25/1",
     ):
         """Put a world together.
 
@@ -53,6 +54,7 @@ class World:
             name: of the data, for messages and manifests.
             tagger: see `agentgym.envs.webshop.taggers`.
             prices: what products cost; drawn with seed 0 if not given.
+            search: names the searcher's way to rank.
 
         Raises:
             UsageError: unknown tagger, or something it or the score needs is not installed.
@@ -62,6 +64,7 @@ class World:
         self.name = name
         self.tagger = make_tagger(tagger)
         self.prices = Prices() if prices is None else prices
+        self.search = search
         self.at = lru_cache(PRODUCTS_KEPT)(catalogue.product)
         self.item = lru_cache(PRODUCTS_KEPT)(self._item)
         self.found = lru_cache(QUERIES_KEPT)(self._found)
@@ -71,10 +74,11 @@ class World:
 
     @property
     def manifest(self) -> dict[str, str | int]:
-        """JSON of everything that scores depend on, besides the goals."""
+        """JSON of everything that episodes depend on, besides the goals."""
         return {
             "catalogue_sha256": self.catalogue.sha256,
             "price_seed": self.prices.seed,
+            "search": self.search,
             "tagger": self.tagger.id,
             "tagger_version": self.tagger.version,
         }
