@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -103,6 +104,14 @@ def load_model(
             "use the tokenizer the model was made with"
         )
     return LanguageModel(model.to(device=torch.device(device)), tokenizer)  # type: ignore[call-arg]
+
+
+def copied(model: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
+    """Return a copy with weights of another type; tables of angles keep theirs, as where one is loaded so."""
+    result = copy.deepcopy(model)
+    for weight in result.parameters():
+        weight.data = weight.data.to(dtype)
+    return result
 
 
 def save_model(

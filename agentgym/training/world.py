@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -22,7 +21,7 @@ from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.types import Engine, Generation, GenerationRequest
 from agentgym.training.evaluate import Evaluation
 from agentgym.training.learner import Learner
-from agentgym.training.models import LanguageModel
+from agentgym.training.models import LanguageModel, copied
 from agentgym.training.open import open_model, usual_prompting
 from agentgym.training.prompting import Prompting
 from agentgym.training.run import TrainConfig
@@ -140,7 +139,7 @@ def _engine(config: TrainConfig, language_model: LanguageModel, ranks: Ranks) ->
     overlaps = rollout.max_staleness > 0 and rollout.overlap
     model = language_model.model
     if overlaps or ranks.size > 1 or learner.lora_rank is not None or learner.dtype != "float32":
-        model = copy.deepcopy(model).to(getattr(torch, learner.dtype))
+        model = copied(model, getattr(torch, learner.dtype))
     engine = HfEngine(model)
     return TurnByTurn(engine) if overlaps else engine
 

@@ -9,7 +9,7 @@ from agentgym.training.config import LearnerConfig
 from agentgym.training.critic import Critic
 from agentgym.training.learner import Learner
 from agentgym.training.logprobs import _ChunkedHead, all_log_probs
-from agentgym.training.models import load_model, save_model
+from agentgym.training.models import copied, load_model, save_model
 from tests.training.batches import OBJECTIVES, some_batch, some_rows, weights_of
 
 LOW = {"dtype": "bfloat16", "learning_rate": 1e-3, "max_grad_norm": None}
@@ -22,6 +22,8 @@ def test_bfloat16_computes_what_a_model_of_that_type_computes(language_model, tm
     rounded = all_log_probs(load_model(tmp_path, dtype=torch.bfloat16).model, rows, token_budget=2048)
     learner = Learner(model, OBJECTIVES["response"], LearnerConfig(**LOW))
     ours = learner.log_probs(rows)
+    engines = all_log_probs(copied(language_model.model, torch.bfloat16), rows, token_budget=2048)
+    assert np.array_equal(engines, rounded)
     assert 1e-3 < np.abs(ours - exact).max() < 0.5
     assert np.array_equal(ours, rounded)
     assert np.array_equal(ours, learner.ref_log_probs(rows))
