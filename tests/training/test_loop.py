@@ -1,0 +1,256 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from agentgym.algos.batch import StepBatch
+from agentgym.algos.table import ALGORITHMS
+from agentgym.algos.tokens import Batch
+from agentgym.history.run import read_metrics
+from agentgym.training.checkpoint import last_checkpoint, load_checkpoint
+from agentgym.training.credit import credit_assigner
+from agentgym.training.learner import DivergenceError
+from agentgym.training.loop import Trainer
+from agentgym.training.models import load_model
+from agentgym.training.packing import sampled_log_probs, step_rows
+from agentgym.training.pool import TaskOrder
+from agentgym.training.run import TrainConfig, override
+from agentgym.training.saved import read_agent
+from agentgym.training.start import read_config, resume, start
+from agentgym.training.world import World
+from agentgym.types import Group, UsageError
+
+EZPOINTS = "agentgym/EZPoints-v0"
+SMALL = {
+    "model": "tiny:0.1m",
+    "iterations": 4,
+    "checkpoint_every": 2,
+    "rollout.tasks": 3,
+    "rollout.group_size": 4,
+    "rollout.num_envs": 6,
+    "learner.learning_rate": 3e-3,
+    "learner.critic_learning_rate": 3e-3,
+    "learner.minibatches": 2,
+    "evaluation.every": 2,
+    "evaluation.tasks": 3,
+    "patience": 100,
+}
+
+
+def config(algorithm="gigpo", **changes):
+    plain = TrainConfig(algorithm=algorithm, env_id=EZPOINTS)
+    return override(plain, SMALL | {key.replace("__", "."): value for key, value in changes.items()})
+
+
+def weights(folder):
+    model = load_model(last_checkpoint(folder) / "model").model
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def logged(folder):
+    """Return the metrics of a run, but the times."""
+    return [
+        {key: value for key, value in line.to_json().items() if key not in ("seconds", "tokens_per_second")}
+        for line in read_metrics(folder)
+    ]
+
+
+@pytest.mark.parametrize(
+    "algorithm", [n for n, a in ALGORITHMS.items() if not (a.snapshot or a.reward_model)]
+)
+def test_every_algorithm_trains_and_saves_a_policy(tmp_path, algorithm):
+    outcome = start(config(algorithm, iterations=2), tmp_path, logs=["jsonl"])
+    assert outcome.end == "finished"
+    first, last = read_metrics(tmp_path)
+    assert (first.iteration, last.iteration, last.version) == (1, 2, 2)
+    assert first.logp_diff < 1e-4
+    assert last.logp_diff < 1e-4
+    assert first.evaluation_before is not None
+    assert last.evaluation is not None
+    assert sum(last.step_groups.values()) == round(last.steps_per_episode * 12)
+    assert (last.explained_variance is None) == (ALGORITHMS[algorithm].critic is None) or last.success == 0
+    saved = read_agent(outcome.checkpoint / "model")
+    assert saved.training.algorithm == algorithm
+    assert saved.training.episodes == last.episodes == 24
+    assert saved.training.tokens > 0
+
+
+@pytest.mark.parametrize("algorithm", ["gigpo", "ppo", "dapo"])
+def test_a_seed_decides_a_run_and_a_resumed_one_is_the_same(tmp_path, algorithm):
+    whole, again, parts = (tmp_path / name for name in ("whole", "again", "parts"))
+    start(config(algorithm), whole, logs=["jsonl"])
+    start(config(algorithm), again, logs=["jsonl"])
+    assert same(weights(whole), weights(again))
+    assert logged(whole) == logged(again)
+
+    start(config(algorithm, iterations=2), parts, logs=["jsonl"])
+    outcome = resume(parts, logs=["jsonl"], iterations=4)
+    assert outcome.iterations == 4
+    assert same(weights(whole), weights(parts))
+    expected = logged(whole)
+    expected[1]["evaluation"] = logged(parts)[1]["evaluation"]  # of the last iteration of the first part
+    assert logged(parts) == expected
+    start(config(algorithm, seed=1), tmp_path / "other", logs=[])
+    assert not same(weights(whole), weights(tmp_path / "other"))
+
+
+def test_the_loop_is_what_its_parts_do_one_after_the_other(tmp_path):
+    """Play, assign credit, update, hand over: written out, without a pool, for three iterations."""
+    settings = config(
+        "grpo", iterations=3, evaluation__every=0, checkpoint_every=0, objective__kl_coefficient=0.0
+    )
+    start(settings, tmp_path, logs=[])
+    world = World.open(settings)
+    order = TaskOrder(world.worker.envs.tasks, settings.seed)
+    for iteration in range(3):
+        groups = []
+        for position in range(3 * iteration, 3 * iteration + 3):
+            members = list(world.worker.run(order.episodes(position, 4)))
+            members.sort(key=lambda member: member.rollout)
+            groups.append(Group(members[0].task_id, members[0].initial_hash, tuple(members)))
+        steps = StepBatch.from_groups(groups)
+        batch = Batch.of(
+            steps,
+            ALGORITHMS["grpo"].advantage(steps),
+            credit="step",
+            old_log_probs=sampled_log_probs(groups),
+        )
+        rows = step_rows(groups, world.speller)
+        seed = int(np.random.SeedSequence([settings.seed, 2, iteration + 1]).generate_state(1)[0])
+        world.learner.update(rows, batch, seed=seed)
+        world.engine.sync(world.learner.weights(), iteration + 1)
+    world.close()
+    saved = weights(tmp_path)
+    assert all(torch.equal(tensor, saved[name]) for name, tensor in world.learner.weights())
+
+
+def test_a_control_that_shuffles_credit_gets_the_same_episodes_and_other_weights(tmp_path):
+    class Shuffled:
+        def __init__(self):
+            self.inner, self.draws = credit_assigner("grpo", {}), np.random.default_rng(0)
+
+        def assign(self, experience, learner):
+            credit = self.inner.assign(experience, learner)
+            return replace(credit, advantages=self.draws.permutation(credit.advantages))
+
+    metrics = []
+    for assigner in (None, Shuffled()):
+        settings = config("grpo", rollout__tasks=16, rollout__group_size=8, evaluation__every=0)
+        world = World.open(settings)
+        trainer = Trainer(settings, world, tmp_path, assigner=assigner)
+        metrics.append([trainer.iterate() for _ in range(4)])
+        world.close()
+    assert metrics[0][0].success == metrics[1][0].success
+    assert any(one.usable_fraction > 0 for one in metrics[0])
+    assert metrics[0][-1].loss != metrics[1][-1].loss
+
+
+def test_a_run_without_a_usable_group_ends_early_and_says_so(tmp_path):
+    settings = config("grpo", rollout__group_size=1, rollout__tasks=2, patience=2, iterations=50)
+    outcome = start(settings, tmp_path, logs=["jsonl"])
+    assert outcome.end == "no signal"
+    assert outcome.iterations < 50
+    tail = read_metrics(tmp_path)[-2:]
+    assert all(metrics.usable_fraction == 0 for metrics in tail)
+    assert last_checkpoint(tmp_path) == outcome.checkpoint
+
+
+def test_a_loss_that_is_not_a_number_leaves_the_last_good_weights(tmp_path):
+    class Poisoned:
+        def __init__(self):
+            self.inner, self.calls = credit_assigner("grpo", {}), 0
+
+        def assign(self, experience, learner):
+            self.calls += 1
+            credit = self.inner.assign(experience, learner)
+            return replace(credit, advantages=credit.advantages * np.nan) if self.calls == 2 else credit
+
+    settings = config("grpo", rollout__tasks=6)
+    world = World.open(settings)
+    trainer = Trainer(settings, world, tmp_path, assigner=Poisoned())
+    trainer.iterate()
+    good = {name: tensor.clone() for name, tensor in world.learner.weights()}
+    with pytest.raises(DivergenceError, match=r"iteration 2: .*/before-divergence-000002$") as raised:
+        trainer.iterate()
+    assert "\n" not in str(raised.value)
+    saved = tmp_path / "checkpoints" / "before-divergence-000002"
+    found = load_model(saved / "model").model.state_dict()
+    assert all(torch.equal(tensor, found[name]) for name, tensor in good.items())
+    assert load_checkpoint(saved)["totals"]["iteration"] == 1
+    world.close()
+
+
+def test_importance_weights_are_logged_where_groups_may_be_old(tmp_path):
+    settings = config(
+        "grpo",
+        rollout__max_staleness=2,
+        rollout__overlap=False,
+        learner__importance_cap=2.0,
+        iterations=5,
+        learner__learning_rate=1e-2,
+    )
+    start(settings, tmp_path, logs=["jsonl"])
+    lines = read_metrics(tmp_path)
+    assert any(line.staleness > 0 for line in lines)
+    assert all(line.importance is not None for line in lines)
+    assert any(line.pending > 0 for line in lines)
+
+
+def test_only_so_many_checkpoints_stay(tmp_path):
+    start(config("grpo", checkpoint_every=1, keep=2, iterations=4), tmp_path, logs=[])
+    kept = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert kept == ["000003", "000004", "last"]
+
+
+def test_the_folder_says_what_was_run(tmp_path):
+    start(config("steppo", iterations=1), tmp_path, logs=[])
+    table = json.loads((tmp_path / "config.json").read_text())
+    assert table["algorithm"] == "steppo"
+    assert table["objective"]["ratio"] == "step_geomean"
+    assert table["prompting"]["choice"] == "constrained"
+    assert len(table["made_with"]["template"]["sha256"]) == 64
+    assert len(table["made_with"]["tasks_sha256"]) == 64
+    read = read_config(tmp_path)
+    assert read.objective == ALGORITHMS["steppo"].objective
+    start(read, tmp_path / "again", logs=[])
+    assert same(weights(tmp_path), weights(tmp_path / "again"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"algorithm": "gigppo"}, "did you mean 'gigpo'"),
+        ({"algorithm": "spo3"}, "spo3 needs rollouts that return to earlier states"),
+        ({"algorithm": "prime"}, "prime needs a reward model"),
+        ({"env_id": "agentgym/EZPoint-v0"}, "unknown id"),
+        ({"model": "/nowhere"}, "does not exist"),
+        ({"model": "tiny:3m"}, "tiny:0.8m"),
+        ({"switches__gama": 1}, "did you mean 'gamma'"),
+        ({"rollout__group_size": 0}, "group_size must be at least 1"),
+        ({"rollout__groupsize": 2}, "did you mean 'group_size'"),
+        ({"learner__learning_rate": "fast"}, "expected a number"),
+        ({"prompting__budget": 20}, "raise it"),
+        ({"prompting__wording": "shop"}, "wording"),
+        ({"evaluation__split": "dev"}, "split"),
+        ({"env_options__dim_room": [6, 6]}, "unknown option 'dim_room'"),
+        ({"decay": "exponential"}, "must be one of"),
+    ],
+)
+def test_bad_settings_are_one_line_that_names_the_fix(tmp_path, change, message):
+    with pytest.raises(UsageError, match=message) as raised:
+        start(config(**change), tmp_path / "run", logs=[])
+    assert "\n" not in str(raised.value)
+
+
+def test_a_folder_holds_one_run(tmp_path):
+    with pytest.raises(UsageError, match="cannot read"):
+        resume(tmp_path, logs=[])
+    start(config("grpo", iterations=1), tmp_path, logs=[])
+    with pytest.raises(UsageError, match="holds a run already"):
+        start(config("grpo", iterations=1), tmp_path, logs=[])
