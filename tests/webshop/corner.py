@@ -67,10 +67,11 @@ def corner_shop(**options):
     return World(catalogue, WordSearch(catalogue), name="corner", **options)
 
 
-def visit_shop(goals="human", number=0, **options):
-    """Return an environment at the start of a goal, and what it says first."""
+def visit_shop(goals="human", wish="i want a red lamp", **options):
+    """Return an environment at the start of the goal with this wording, and what it says first."""
     env = WebShopEnv(dataset=corner_shop(), split="upstream-test", goals=goals, **options)
-    return env, *env.reset(seed=0, options={"task": env.tasks[number].id})
+    task = next(task for task in env.tasks if task.content.text.startswith(wish))
+    return env, *env.reset(seed=0, options={"task": task.id})
 
 
 def play(env, *actions):
