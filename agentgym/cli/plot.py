@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,19 +78,24 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.out.write_bytes(picture)
     except OSError as error:
         raise UsageError(f"cannot write {arguments.out}: {error.strerror}; choose another --out") from error
-    _remark_on_lengths(groups)
+    for remark in _remarks(groups):
+        open_progress_console().print(remark, style="yellow", markup=False, soft_wrap=True)
     open_console().print(f"written to {arguments.out}", markup=False, soft_wrap=True)
     return 0
 
 
-def _remark_on_lengths(groups: list[RunGroup]) -> None:
+def _remarks(groups: list[RunGroup]) -> Iterator[str]:
+    """Yield what a picture of groups does not say of their runs."""
     for group in groups:
+        name = group.first.algorithm
         shortest, longest = (pick(group.runs, key=lambda run: len(run.iterations)) for pick in (min, max))
         if len(shortest.iterations) < len(longest.iterations):
-            open_progress_console().print(
-                f"{group.first.algorithm} is drawn to iteration {len(shortest.iterations)}, where "
-                f"{shortest.folder} ends; {longest.folder} has {len(longest.iterations)}",
-                style="yellow",
-                markup=False,
-                soft_wrap=True,
+            yield (
+                f"{name} is drawn to iteration {len(shortest.iterations)}, where {shortest.folder} ends; "
+                f"{longest.folder} has {len(longest.iterations)}"
+            )
+        if group.differing:
+            yield (
+                f"{name} averages runs that differ in more than the seed: {', '.join(group.differing)}; "
+                "--each draws each of them"
             )

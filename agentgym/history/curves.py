@@ -50,6 +50,16 @@ class RunGroup:
         """What has the algorithm, environment and model of all."""
         return self.runs[0]
 
+    @property
+    def differing(self) -> list[str]:
+        """Names of settings, besides the seed, that are not the same in all runs."""
+        names = dict.fromkeys(name for run in self.runs for name in run.settings if name != "seed")
+        return [
+            name
+            for name in names
+            if any(run.settings.get(name) != self.first.settings.get(name) for run in self.runs)
+        ]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:

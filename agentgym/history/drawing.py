@@ -26,6 +26,9 @@ _PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1, 1.2)), (0, (6, 1.6, 1, 1.6)))
 """For further groups: colours come again, dashed."""
 
+_MANY = 100
+"""Evaluations from where on marks would hide their line."""
+
 _INK, _FAINT = "#1F2328", "#6E7781"
 
 _SETTINGS = {
@@ -159,7 +162,7 @@ def _draw_panel(
         width = 1.7 if smooth > 1 or len(curve.x) <= 300 else 1.0
         (line,) = axes.plot(curve.x, curve.mean, color=colour, linestyle=dashes, linewidth=width, zorder=3)
         legend[_describe(group, label, curve)] = line
-        if metric.startswith(EVALUATION):
+        if metric.startswith(EVALUATION) and len(curve.x) <= _MANY:
             _mark(axes, curve, colour)
         elif evaluation and all(has_metric(run, evaluation) for run in group.runs):
             _mark(axes, make_curve(group, evaluation, x), colour)
@@ -176,7 +179,7 @@ def _dot() -> Line2D:
 
 def _mark(axes: Axes, curve: Curve, colour: str) -> None:
     """Mark evaluations: large where they are few."""
-    size = 6.0 if len(curve.x) <= 30 else 4.0 if len(curve.x) <= 80 else 2.5
+    size = 6.0 if len(curve.x) <= 30 else 4.0 if len(curve.x) <= _MANY else 2.5
     axes.plot(
         curve.x,
         curve.mean,
@@ -248,7 +251,7 @@ def _draw_head(figure: Figure, title: str, remark: str, legend: dict[str, Any]) 
         legend[_EVALUATION_TEXT] = dots  # last
     columns = 1 if figure.get_figwidth() < 7 else 2
     lines = -(-len(legend) // columns)
-    heights = (0.38 if title else 0.1, 0.2 * lines + 0.08, 0.2 if remark else 0.0)  # inches
+    heights = (0.38 if title else 0.1, 0.185 * lines + 0.1, 0.2 if remark else 0.0)  # inches
     head = sum(heights)
     width, body = figure.get_size_inches()
     figure.set_size_inches(width, body + head)

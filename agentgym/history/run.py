@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,9 @@ from agentgym.history.metrics import IterationMetrics
 from agentgym.types import UsageError
 
 CONFIG_FILE = "config.json"
+MADE_WITH = "made_with"
+"""Key of what a configuration says beside the settings."""
+
 METRICS_FILE = "metrics.jsonl"
 """One `IterationMetrics` per line, from iteration 1 on. Numbers that JSON lacks are NaN and Infinity."""
 
@@ -26,6 +29,8 @@ class RunHistory:
     env_id: str
     model: str
     seed: int
+    settings: Mapping[str, Any]
+    """Everything it was asked by dotted name, such as ``learner.learning_rate``, the four above included."""
     iterations: tuple[IterationMetrics, ...]
     """At least one."""
 
@@ -99,4 +104,13 @@ def _read_config(path: Path) -> dict[str, Any]:
     for key, kind in kinds.items():
         if not isinstance(table, dict) or type(table.get(key)) is not kind:
             raise UsageError(f"{path} has no {key!r}; name the folder of a training run")
-    return {key: table[key] for key in kinds}
+    asked = {key: value for key, value in table.items() if key != MADE_WITH}
+    return {**{key: table[key] for key in kinds}, "settings": dict(_flat("", asked))}
+
+
+def _flat(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(f"{prefix}{key}.", value)
+        else:
+            yield prefix + key, value

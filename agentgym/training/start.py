@@ -15,7 +15,7 @@ import torch
 
 from agentgym.evaluation.durable import make_folder, replace_file, sole_writer
 from agentgym.evaluation.provenance import here_and_now
-from agentgym.history.run import CONFIG_FILE
+from agentgym.history.run import CONFIG_FILE, MADE_WITH
 from agentgym.training.checkpoint import last_checkpoint
 from agentgym.training.credit import credit_assigner
 from agentgym.training.distributed import Ranks
@@ -26,13 +26,10 @@ from agentgym.training.run import TrainConfig, config_from_json, config_to_json,
 from agentgym.training.world import World
 from agentgym.types import UsageError
 
-_MADE_WITH = "made_with"
-"""Key of what a folder's configuration says beside the settings."""
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended."""
+    """How a run ended, alike on every rank."""
 
     end: End
     iterations: int
@@ -40,6 +37,8 @@ class Outcome:
     """Share of the last iteration's episodes that were won."""
     checkpoint: Path | None
     """The last one; its ``model`` folder is the policy."""
+    is_first: bool
+    """Whether this rank is the one that reports."""
 
 
 def start(config: TrainConfig, folder: Path, *, logs: Sequence[str]) -> Outcome:
@@ -96,7 +95,7 @@ def read_config(path: Path) -> TrainConfig:
         raise UsageError(f"{path} is no JSON: {error}") from error
     if not isinstance(table, dict):
         raise UsageError(f"{path} holds no configuration: name the folder of a training run")
-    return config_from_json({key: value for key, value in table.items() if key != _MADE_WITH}, str(path))
+    return config_from_json({key: value for key, value in table.items() if key != MADE_WITH}, str(path))
 
 
 def _train(config: TrainConfig, folder: Path, logs: Sequence[str], *, resume: bool) -> Outcome:
@@ -118,7 +117,7 @@ def _run(trainer: Trainer, log: Log | None, *, resume: bool) -> Outcome:
         trainer.restore()
     with _interruptible() as stop:
         end = trainer.run(log, stop)
-    return Outcome(end, trainer.iteration, trainer.success, trainer.checkpoint)
+    return Outcome(end, trainer.iteration, trainer.success, trainer.checkpoint, trainer.world.ranks.is_first)
 
 
 @contextmanager
@@ -150,4 +149,4 @@ def _dump(config: TrainConfig, world: World) -> str:
         else world.evaluation.worker.envs.tasks.manifest_sha256,
         "parameters": world.language_model.model.num_parameters(),
     }
-    return json.dumps({**config_to_json(config), _MADE_WITH: made_with}, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps({**config_to_json(config), MADE_WITH: made_with}, indent=2, ensure_ascii=False) + "\n"

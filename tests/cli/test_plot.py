@@ -1,5 +1,6 @@
 """``agentgym plot``: pictures of learning curves."""
 
+import json
 import os
 import re
 import struct
@@ -14,7 +15,7 @@ import pytest
 from agentgym.cli.plot import XS
 from agentgym.history import curves
 from agentgym.history.drawing import FORMATS
-from agentgym.history.run import METRICS_FILE
+from agentgym.history.run import CONFIG_FILE, METRICS_FILE
 from tests.iterations import make_metrics, make_run, write_run
 
 HEADING = re.compile(r"<!-- (.*?) -->")
@@ -94,6 +95,24 @@ def test_what_a_picture_says(texts, runs, tmp_path):
         "tokens sampled",
         "Training values are means of the last 3 iterations.",
     } <= set(said)
+
+
+def test_means_over_different_settings_are_called_so(cli, tmp_path):
+    runs = [write_run(tmp_path / f"run-{seed}", make_run(3), seed=seed) for seed in range(3)]
+    config = json.loads((runs[1] / CONFIG_FILE).read_text())
+    for run, made, settings in (
+        (runs[1], 1, {"learner": {"rate": 0.1, "epochs": 2}}),
+        (runs[2], 2, {"learner": {"rate": 0.2, "epochs": 2}}),
+    ):
+        seed = json.loads((run / CONFIG_FILE).read_text())["seed"]
+        (run / CONFIG_FILE).write_text(json.dumps({**config, **settings, "made_with": made, "seed": seed}))
+    _, _, err = cli("plot", *runs[1:], "--out", tmp_path / "x.png")
+    assert err == (
+        "grpo averages runs that differ in more than the seed: learner.rate; --each draws each of them\n"
+    )
+    _, _, err = cli("plot", *runs[:2], "--out", tmp_path / "x.png")
+    assert "learner.rate, learner.epochs;" in err
+    assert cli("plot", *runs, "--each", "--out", tmp_path / "x.png")[2] == ""
 
 
 def test_a_panel_for_every_metric(texts, runs):

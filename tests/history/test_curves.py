@@ -28,6 +28,7 @@ def history(records, *, seed=0, algorithm="grpo", env_id="e", model="m"):
         env_id=env_id,
         model=model,
         seed=seed,
+        settings={},
         iterations=tuple(records),
     )
 
