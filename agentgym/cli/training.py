@@ -112,7 +112,9 @@ def train(arguments: argparse.Namespace, presets: Mapping[str, Preset]) -> int:
         config = _config(arguments, presets)
         folder = arguments.out or default_folder(config)
         outcome = start(config, folder, logs=logs)
-    return _report(outcome)
+    if outcome.is_first:
+        _report(outcome)
+    return 0
 
 
 def default_folder(config: TrainConfig) -> Path:
@@ -153,7 +155,7 @@ def _config(arguments: argparse.Namespace, presets: Mapping[str, Preset]) -> Tra
     return override(config, changes)
 
 
-def _report(outcome: Outcome) -> int:
+def _report(outcome: Outcome) -> None:
     console = open_console()
     model = None if outcome.checkpoint is None else outcome.checkpoint / "model"
     said = {
@@ -167,7 +169,6 @@ def _report(outcome: Outcome) -> int:
     }
     console.print(said[outcome.end], markup=False, soft_wrap=True)
     console.print(f"model: {model}", markup=False, soft_wrap=True)
-    return 0
 
 
 def parse_recipe(words: list[str], algorithm: str, presets: tuple[str, ...]) -> argparse.Namespace:

@@ -46,8 +46,9 @@ PLAIN = Preset()
 TINY = Preset(
     {
         "iterations": 100,
-        "learner.learning_rate": 1e-3,
-        "learner.critic_learning_rate": 1e-3,
+        "learner.learning_rate": 3e-3,
+        "learner.critic_learning_rate": 3e-3,
+        "learner.minibatches": 4,
         "objective.kl_coefficient": 0.0,
         "decay": "linear",
         "evaluation.every": 10,
