@@ -108,13 +108,15 @@ def builtin_tasks(
         count: tasks of the whole split; None for the usual number.
 
     Raises:
-        UsageError: unknown split or difficulty, or no such catalogue.
+        UsageError: unknown split or difficulty, no such catalogue, or no task.
     """
     check_split(split, SIZES)
     check_shop(size, seed)
     if difficulty is not None and difficulty not in DIFFICULTIES:
         hint = nearest(str(difficulty), DIFFICULTIES)
         raise UsageError(f"unknown difficulty {difficulty!r}{hint}; choose one of {', '.join(DIFFICULTIES)}")
+    if count is not None and count < 1:
+        raise UsageError(f"a split has at least 1 task, got count={count!r}")
     return _builtin_tasks(split, difficulty, size, seed, SIZES[split] if count is None else count)
 
 

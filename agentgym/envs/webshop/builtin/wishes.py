@@ -77,7 +77,8 @@ class Wish(NamedTuple):
     id: str
     """The goal's."""
     alternatives: int
-    """Other products of its kind that meet all that is asked for."""
+    """Other products of its kind that meet all that is asked for; most of them score 1 too, and those
+    whose titles have too little in common with the wished for do not."""
     near_misses: int
     """Other products of its kind that meet all but one."""
 
