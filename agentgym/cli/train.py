@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agentgym.cli.parser import Commands, Parser, add_command, add_groups
+from agentgym.cli.train_bc import add_bc
 from agentgym.cli.training import add_algorithms
 
 ABOUT = "Train a model: by reinforcement learning, or from what an oracle does."
@@ -17,4 +18,6 @@ def add_to(commands: Commands[Parser]) -> None:
         about=ABOUT,
         example="agentgym train gigpo --env agentgym/Sokoban-v0 --model tiny --seed 0",
     )
-    add_algorithms(add_groups(parser))
+    groups = add_groups(parser)
+    add_algorithms(groups)
+    add_bc(groups)
