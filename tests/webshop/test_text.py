@@ -89,8 +89,8 @@ def test_the_last_page_hides_the_score_unless_it_is_asked_for():
         "Thank you for shopping with us! [SEP] Your code: [SEP] None [SEP] (Paste it in your MTurk "
         "interface.) [SEP] Purchased [SEP] asin [SEP] B000000003 [SEP] options [SEP] {} [SEP] attrs [SEP] "
         "None [SEP] category [SEP] None [SEP] query [SEP] None [SEP] product category [SEP] None [SEP] "
-        "Target [SEP] asin [SEP] options [SEP] attrs [SEP] price upper [SEP] instuction text [SEP] category [SEP] "
-        "product category [SEP] query [SEP] Goal [SEP] None"
+        "Target [SEP] asin [SEP] options [SEP] attrs [SEP] price upper [SEP] instuction text [SEP] "
+        "category [SEP] product category [SEP] query [SEP] Goal [SEP] None"
     )
     ending = " [SEP] Reward [SEP] Your score (min 0.0, max 1.0) [SEP] {} [SEP] Reward Details [SEP] None"
     for options, shown in (({}, False), ({"parity": "upstream"}, True), ({"hide_score": False}, True)):
