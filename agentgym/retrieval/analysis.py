@@ -25,7 +25,7 @@ STOP_WORDS = frozenset(
 _POSSESSIVE = ("'s", "\u2019s", "\uff07s")
 
 _SECOND = re.compile(r"(?P<stem>.+?)(?P<end>bl|log)(?:ys?|is?|ies)")
-_DOUBLE = re.compile(r"(?P<stem>.*(?:[aeiou]|.y).*([chjkqvwx]))\2(?:ed|ing)")
+_DOUBLE = re.compile(r"(?P<stem>.*(?:[aeiou]|.y).*([^aeiouylszbdfgmnprt]))\2(?:ed|ing)")
 """Words that PyStemmer's form of the algorithm stems otherwise than Lucene's: there the second step has
 ``-bli`` -> ``-ble`` and ``-logi`` -> ``-log``, and a double consonant becomes single but for ll, ss, zz."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from pathlib import Path
 from typing import NamedTuple
@@ -86,8 +87,10 @@ class TermCounter:
             b: how far long documents are held back, 0 to 1.
 
         Raises:
-            UsageError: two terms have one digest.
+            UsageError: a parameter is out of its range, or two terms have one digest.
         """
+        if not (0 < k1 < math.inf and 0 <= b <= 1):
+            raise UsageError(f"BM25 takes k1 > 0 and 0 <= b <= 1, not k1 = {k1} and b = {b}")
         self._sort()
         postings, free = self._allocate(allocate, ids)
         inverse = _inverse_norms(np.array(self._lengths, np.int32), k1, b)
@@ -171,6 +174,7 @@ def _inverse_norms(lengths: npt.NDArray[np.int32], k1: float, b: float) -> npt.N
     """Return ``1 / norm`` of each document, in the precision and with the rounding of Lucene."""
     one, k, slope = np.float32(1), np.float32(k1), np.float32(b)
     average = np.float32(lengths.sum(dtype=np.int64) / max(1, np.count_nonzero(lengths)))
-    relative = LENGTHS.astype(np.float32) / max(average, one)
+    kept = np.maximum(LENGTHS, 1).astype(np.float32)  # nothing is asked of documents without a term
+    relative = kept / max(average, one)
     table = one / (k * ((one - slope) + slope * relative))
     return table[encode_lengths(lengths)]

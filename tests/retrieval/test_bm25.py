@@ -1,0 +1,176 @@
+"""The index ranks as the formula says, from memory, from files, in blocks and from many threads."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentgym.retrieval import counting
+from agentgym.retrieval.bm25 import build_bm25, open_bm25
+from agentgym.types import UsageError
+from tests.retrieval.naive import rank
+
+SHOP = [
+    ("B3", "Red cotton shirt, short sleeve, size: small, large"),
+    ("B1", "Blue cotton shirt for men"),
+    ("B2", "A red, red lamp"),
+    ("B0", "Blue cotton shirt for men"),
+    ("B4", "the of and"),
+]
+
+texts = st.lists(st.text("abc d", max_size=120), max_size=80)
+
+
+def documents(texts):
+    return [(f"D{(7919 * i) % 1009:04}", text) for i, text in enumerate(texts)]
+
+
+def found(index, query, k):
+    hits = index.search(query, k)
+    return index.ids(hits.documents), hits.scores.tolist()
+
+
+def arrays(index):
+    return {name: getattr(index._postings, name).tolist() for name in index._postings.__dataclass_fields__}
+
+
+def test_literal_scores():
+    index = build_bm25(SHOP, corpus="shop")
+    ids, scores = found(index, "red shirts", 10)
+    # D = 4 filled, lengths 8, 4, 3, 4, average 4.75; "red" in 2, "shirt" in 3
+    red, shirt = np.log(1 + 2.5 / 2.5), np.log(1 + 1.5 / 3.5)
+    norm = {length: 0.9 * (0.6 + 0.4 * length / 4.75) for length in (8, 4, 3)}
+    expected = {
+        "B3": red / (1 + norm[8]) + shirt / (1 + norm[8]),
+        "B2": 2 * red / (2 + norm[3]),
+        "B1": shirt / (1 + norm[4]),
+        "B0": shirt / (1 + norm[4]),
+    }
+    assert ids == ["B2", "B3", "B0", "B1"]
+    np.testing.assert_allclose(scores, [expected[id] for id in ids], rtol=1e-6)
+
+
+def test_equal_scores_stand_in_the_order_of_ids():
+    index = build_bm25(SHOP, corpus="shop")
+    assert found(index, "blue men", 1)[0] == ["B0"]
+    assert index.search("blue men", 2).documents.tolist() == [3, 1]
+
+
+def test_queries_without_a_known_term_find_nothing():
+    index = build_bm25(SHOP, corpus="shop")
+    for query in ("", "the", "zebra", "\u5546"):
+        assert found(index, query, 5) == ([], [])
+
+
+@given(texts, st.lists(st.text("abc d", max_size=20), max_size=4), st.integers(1, 12))
+def test_ranks_as_the_formula_does(texts, queries, k):
+    corpus = documents(texts)
+    index = build_bm25(corpus, corpus="drawn")
+    for query in queries:
+        assert found(index, query, k) == rank(corpus, query, k)
+
+
+@given(texts, st.sampled_from([(1.2, 0.75), (0.9, 0.0), (2.0, 1.0)]))
+def test_parameters_count(texts, parameters):
+    corpus = documents(texts)
+    index = build_bm25(corpus, corpus="drawn", k1=parameters[0], b=parameters[1])
+    assert found(index, "a b", 5) == rank(corpus, "a b", 5, *parameters)
+
+
+def test_many_documents_are_cut_down_to_the_best(monkeypatch):
+    rng = np.random.default_rng(5)
+    corpus = [(f"D{i:05}", " ".join(rng.choice(list("abcdefgh"), 6))) for i in rng.permutation(8000)]
+    index = build_bm25(corpus, corpus="drawn")
+    for query in ("a", "a b", "c d e f g h"):
+        assert found(index, query, 50) == rank(corpus, query, 50)
+
+
+def test_blocks_change_nothing(tmp_path, monkeypatch):
+    corpus = [(f"D{i:03}", f"word{i % 7} word{i % 3} other{i}") for i in range(200)]
+    whole = build_bm25(corpus, corpus="drawn")
+    monkeypatch.setattr(counting, "BLOCK", 16)
+    blocks = build_bm25(corpus, corpus="drawn", folder=tmp_path / "index")
+    assert arrays(whole) == arrays(blocks)
+
+
+def test_files_hold_the_same_index(tmp_path):
+    index = build_bm25(SHOP, corpus="shop", folder=tmp_path / "index")
+    again = open_bm25(tmp_path / "index")
+    assert arrays(index) == arrays(again) == arrays(build_bm25(SHOP, corpus="shop"))
+    assert again.manifest == index.manifest == build_bm25(SHOP, corpus="shop").manifest
+    assert (len(again), again.manifest.count, again.manifest.parameters["filled"]) == (5, 5, 4)
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+def test_an_empty_corpus(tmp_path):
+    index = build_bm25([], corpus="nothing", folder=tmp_path / "index")
+    assert found(index, "red", 3) == ([], [])
+    assert len(index) == 0
+
+
+def test_threads_agree():
+    index = build_bm25(SHOP, corpus="shop")
+    queries = ["red shirt", "blue men", "cotton", "lamp"] * 50
+    alone = [found(index, query, 3) for query in queries]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda query: found(index, query, 3), queries)) == alone
+    assert [hits.documents.tolist() for hits in index.search_all(queries[:2], 3)] == [[2, 0, 3], [3, 1]]
+
+
+def test_places_remembered_are_bounded(monkeypatch):
+    monkeypatch.setattr("agentgym.retrieval.bm25._PLACES_KEPT", 2)
+    index = build_bm25(SHOP, corpus="shop")
+    assert found(index, "red cotton shirt lamp", 9) == rank(SHOP, "red cotton shirt lamp", 9)
+    assert len(index._places) <= 2
+
+
+def test_progress_counts_documents():
+    seen = []
+    build_bm25(SHOP, corpus="shop", progress=seen.append)
+    assert seen == [1, 2, 3, 4, 5]
+
+
+def test_two_documents_of_one_id(tmp_path):
+    with pytest.raises(UsageError, match="two documents have the id 'B1': give each its own"):
+        build_bm25([*SHOP, ("B1", "again")], corpus="shop", folder=tmp_path / "index")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_build_leaves_nothing(tmp_path):
+    def interrupted():
+        yield "B0", "red"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_bm25(interrupted(), corpus="shop", folder=tmp_path / "index")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_results_asked_for():
+    with pytest.raises(UsageError, match="ask for k >= 1, not 0"):
+        build_bm25(SHOP, corpus="shop").search("red", 0)
+
+
+@pytest.mark.parametrize("parameters", [{"k1": 0.0}, {"b": 1.5}, {"k1": float("nan")}])
+def test_parameters_out_of_range(parameters):
+    with pytest.raises(UsageError, match="BM25 takes k1 > 0 and 0 <= b <= 1"):
+        build_bm25(SHOP, corpus="shop", **parameters)
+
+
+@pytest.mark.peer
+def test_scores_are_those_of_bm25s_where_lengths_are_exact():
+    import bm25s
+
+    rng = np.random.default_rng(3)
+    words = [f"word{i}" for i in range(60)]
+    corpus = [(f"D{i:03}", " ".join(rng.choice(words, rng.integers(1, 39)))) for i in range(300)]
+    peer = bm25s.BM25(method="lucene", k1=0.9, b=0.4)
+    peer.index([text.split() for _, text in corpus], show_progress=False)
+    index = build_bm25(corpus, corpus="drawn")
+    for query in ("word1 word2", "word5", "word9 word10 word11 word12"):
+        scores = peer.get_scores(query.split())
+        hits = index.search(query, 300)
+        np.testing.assert_allclose(hits.scores, scores[hits.documents], rtol=1e-5)
+        assert len(hits.documents) == np.count_nonzero(scores)

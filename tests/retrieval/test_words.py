@@ -1,0 +1,38 @@
+"""Words are found as Lucene finds them; the expected lists were made by Lucene 9.9."""
+
+import pytest
+
+from agentgym.retrieval.words import LONGEST, words
+
+FOUND = {
+    "Men's 2.5-inch T-Shirt": ["men's", "2.5", "inch", "t", "shirt"],
+    "100,000 or 1,5;2 or 1:2": ["100,000", "or", "1,5;2", "or", "1", "2"],
+    "a.b a:b a,b a;b a..b a. .b": ["a.b", "a:b", "a", "b", "a", "b", "a", "b", "a", "b"],
+    "a1.b 1a.2 1.a": ["a1", "b", "1a", "2", "1", "a"],
+    "_ a_b _c_ __": ["a_b", "_c_"],
+    "don\u2019t va\u2018lue l'\u00e9t\u00e9": ["don\u2019t", "va\u2018lue", "l'\u00e9t\u00e9"],
+    "1\u20442 \u00bd x\u00b2 \u2460": ["1\u20442", "x"],
+    "\u5546\u54c1 \u30ab\u30bf\u30ab\u30ca \u3072\u3089": [
+        *("\u5546", "\u54c1", "\u30ab\u30bf\u30ab\u30ca", "\u3072", "\u3089")
+    ],
+    "\u0e01\u0e02\u0e04 \ud55c\uad6d": ["\u0e01\u0e02\u0e04", "\ud55c\uad6d"],
+    "hot \u2764\ufe0f\U0001f525 \u2605\u2122 \u2022 deal": [
+        *("hot", "\u2764\ufe0f", "\U0001f525", "\u2605", "\u2122", "deal")
+    ],
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1e9\U0001f1ea \U0001f44d\U0001f3fd": [
+        *("\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f1e9\U0001f1ea", "\U0001f44d\U0001f3fd")
+    ],
+    "soft\u00adhyphen so\u200bso": ["soft\u00adhyphen", "so", "so"],
+    "\u0130stanbul STRASSE \u00c9T\u00c9": ["istanbul", "strasse", "\u00e9t\u00e9"],
+    "": [],
+    "?! -- ...": [],
+}
+
+
+@pytest.mark.parametrize(("text", "found"), FOUND.items())
+def test_words(text, found):
+    assert words(text) == found
+
+
+def test_a_long_word_is_cut():
+    assert [len(word) for word in words("x" * (2 * LONGEST + 3) + " y")] == [LONGEST, LONGEST, 3, 1]
