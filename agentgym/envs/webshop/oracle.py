@@ -82,7 +82,7 @@ class WebShopOracle:
         if self._page(visit.query, plan.purchase.asin) == visit.number:
             return plan.purchase.asin.lower()
         if visit.query != plan.query or visit.number > 2 * plan.page:
-            return None  # going back would take no fewer steps than searching anew
+            return None  # searching anew takes fewer steps than going back
         return NEXT if visit.number < plan.page else PREVIOUS
 
     def _make_plan(self, goal: Goal) -> Plan | None:
