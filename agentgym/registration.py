@@ -31,6 +31,10 @@ ENVIRONMENTS: dict[str, Entry] = {
         "agentgym.envs.alfworld.env:ALFWorldEnv",
         "agentgym.envs.alfworld.vector:ALFWorldVectorEnv",
     ),
+    "agentgym/WebShop-v0": Entry(
+        "agentgym.envs.webshop.env:WebShopEnv",
+        "agentgym.envs.webshop.vector:WebShopVectorEnv",
+    ),
 }
 """Registered ids. No ``max_episode_steps``: environments truncate themselves (see ``max_steps``)."""
 
