@@ -357,6 +357,18 @@ def test_what_is_not_there_is_refused_in_one_line(options, message):
     assert "\n" not in str(caught.value)
 
 
+def test_the_name_of_the_data_set_gives_size_and_seed():
+    env = WebShopEnv(dataset="builtin:1200:5", split="test")
+    assert len(env.world.catalogue) == 1_200
+    assert env.world.catalogue.sha256 == builtin_catalogue(1_200, 5).sha256
+    env.reset(seed=0)
+    assert env.task.source_id.startswith("builtin/5/seen/")
+    assert env.data_key != WebShopEnv(split="test").data_key
+    for name in ("builtin:", "builtin:many", "builtin:2000:1:1", "builtin:2000:-1", "builtin:12"):
+        with pytest.raises(UsageError, match=r"builtin:SIZE|at least 1000"):
+            WebShopEnv(dataset=name)
+
+
 def test_asking_for_a_task_makes_no_more_than_it_takes(monkeypatch):
     made = []
     tasks = builtin_tasks("train", seed=3, size=1_000)

@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 from agentgym.data.draws import Draws
 from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.envs.webshop.goals import Goal
-from agentgym.envs.webshop.noise import Noise, check_count
+from agentgym.envs.webshop.noise import Noise
+from agentgym.envs.webshop.options import check_choice, check_count
 from agentgym.envs.webshop.oracle import WebShopOracle
 from agentgym.envs.webshop.product import Goals
 from agentgym.envs.webshop.session import DONE, Visit, clicked, parse, searched
@@ -18,8 +19,7 @@ from agentgym.envs.webshop.text import SEPARATOR, Mode
 from agentgym.envs.webshop.view import View
 from agentgym.envs.webshop.world import World
 from agentgym.retrieval.engines import Engine
-from agentgym.tasks import Task, nearest
-from agentgym.types import UsageError
+from agentgym.tasks import Task
 
 Parity: TypeAlias = Literal["upstream"]
 
@@ -83,7 +83,8 @@ class WebShopEnv(AgentEnv[str]):
         Args:
             split: ``train``, ``valid`` or ``test``, disjoint by content; ``test_unseen`` of the built-in
                 goals, or one of `agentgym.envs.webshop.tasks.RANGES` of others.
-            dataset: ``"builtin"``; the name or path of imported data; or a `World` made beforehand.
+            dataset: ``"builtin"``, with 3,000 products, ``"builtin:SIZE"`` or ``"builtin:SIZE:SEED"``; the
+                name or path of imported data; or a `World` made beforehand.
             goals: whose instructions, ``"human"`` or ``"synthetic"``; None for human ones where the data has
                 any. Not for the built-in goals.
             difficulty: ``easy``, ``medium`` or ``hard``; None for all. For the built-in goals only.
@@ -108,8 +109,8 @@ class WebShopEnv(AgentEnv[str]):
             UsageError: unknown split, option or tagger, or something that is not installed.
             MissingDataError: the data set is not on this machine.
         """
-        _check("observation", observation, get_args(Mode))
-        _check("parity", parity, (None, *get_args(Parity)))
+        check_choice("observation", observation, get_args(Mode))
+        check_choice("parity", parity, (None, *get_args(Parity)))
         check_count("previous_observations", previous_observations, least=0)
         check_count("previous_actions", previous_actions, least=0)
         self._noise = Noise(noise, adverts)
@@ -219,11 +220,3 @@ class WebShopEnv(AgentEnv[str]):
 
     def _extra_info(self) -> dict[str, Any]:
         return {"goal": self._goal.text}
-
-
-def _check(name: str, value: object, known: tuple[object, ...]) -> None:
-    if value not in known:
-        hint = nearest(str(value), [str(each) for each in known])
-        raise UsageError(
-            f"unknown {name} {value!r}{hint}; choose one of {', '.join(str(each) for each in known)}"
-        )

@@ -98,7 +98,7 @@ def _met(world: World, goal: Goal, asin: str, name: str, value: str) -> int:
 @lru_cache(maxsize=1024)
 def _singles(goal: Goal) -> tuple[Goal, ...]:
     """Return goals that ask for one of the options each."""
-    return tuple(replace(goal, options=(option,)) for option in goal.options)
+    return tuple(replace(goal, options=goal.options[i : i + 1]) for i in range(len(goal.options)))
 
 
 def _bound(world: World, goal: Goal, product: Product) -> float:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import get_args
 
 from agentgym.data.webshop import open_catalogue
-from agentgym.envs.webshop.builtin.catalogue import builtin_catalogue
+from agentgym.envs.webshop.builtin.catalogue import BUILTIN, builtin_catalogue, shop_of
 from agentgym.envs.webshop.builtin.tasks import builtin_tasks
+from agentgym.envs.webshop.options import check_choice
 from agentgym.envs.webshop.product import Goals
 from agentgym.envs.webshop.search import open_search, search_in_memory
 from agentgym.envs.webshop.tasks import goal_tasks
@@ -15,8 +17,7 @@ from agentgym.retrieval.engines import Engine, check_engine
 from agentgym.tasks import TaskSet
 from agentgym.types import UsageError
 
-BUILTIN = "builtin"
-"""Name of the data set that comes with the package."""
+__all__ = ["BUILTIN", "load_tasks", "load_world"]
 
 
 @lru_cache(maxsize=4)
@@ -24,7 +25,8 @@ def load_world(dataset: str, *, tagger: str, search: Engine = "bm25") -> World:
     """Return the world of a data set; the same object for the same arguments.
 
     Args:
-        dataset: ``"builtin"``, or as `agentgym.data.webshop.open_catalogue` takes it.
+        dataset: ``"builtin"``, ``"builtin:SIZE"`` or ``"builtin:SIZE:SEED"``; or as
+            `agentgym.data.webshop.open_catalogue` takes it.
         tagger: as `agentgym.envs.webshop.taggers.make_tagger` takes it.
         search: what ranks; ``"bm25"`` for the built-in data set.
 
@@ -33,12 +35,13 @@ def load_world(dataset: str, *, tagger: str, search: Engine = "bm25") -> World:
         MissingDataError: the data set is not on this machine.
     """
     check_engine(search)
-    if dataset == BUILTIN:
+    shop = shop_of(dataset)
+    if shop is not None:
         if search != "bm25":
             raise UsageError(f"the built-in data set is searched by bm25: leave out search={search!r}")
-        goods = builtin_catalogue()
-        index = search_in_memory(goods, BUILTIN)
-        return World(goods, index, name=BUILTIN, tagger=tagger, search=index.manifest.engine)
+        goods = builtin_catalogue(*shop)
+        index = search_in_memory(goods, dataset)
+        return World(goods, index, name=dataset, tagger=tagger, search=index.manifest.engine)
     catalogue = open_catalogue(dataset)
     found = open_search(catalogue, search)
     return World(catalogue, found, name=dataset, tagger=tagger, search=found.manifest.engine)
@@ -56,13 +59,15 @@ def load_tasks(world: World, split: str, *, goals: Goals | None, difficulty: str
     Raises:
         UsageError: unknown split, or an option that is not for this data set.
     """
-    if world.name == BUILTIN:
+    shop = shop_of(world.name)
+    if shop is not None:
         if goals is not None:
             raise UsageError("the built-in data set has goals of its own: leave out the option goals")
-        return builtin_tasks(split, difficulty=difficulty)
+        return builtin_tasks(split, difficulty=difficulty, size=shop[0], seed=shop[1])
     if difficulty is not None:
         raise UsageError(f"{world.name} has no difficulties: leave out the option difficulty")
     if goals is None:
         has_human = next(iter(world.catalogue.instructions("human")), None) is not None
         goals = "human" if has_human else "synthetic"
+    check_choice("goals", goals, get_args(Goals))
     return goal_tasks(world, split, goals)

@@ -15,6 +15,9 @@ from agentgym.types import UsageError
 VERSION = 1
 """Of the words and rules; products of different versions have nothing to do with each other."""
 
+BUILTIN = "builtin"
+"""Name of the data set that comes with the package."""
+
 SIZE = 3_000
 """Products, unless told otherwise."""
 
@@ -43,6 +46,29 @@ def builtin_catalogue(size: int = SIZE, seed: int = 0) -> ListCatalogue:
     check_shop(size, seed)
     products = _products(seed)
     return ListCatalogue([next(products) for _ in range(size)])
+
+
+def shop_of(dataset: str) -> tuple[int, int] | None:
+    """Return the size and seed that a data set's name asks for; None where it is not the built-in one.
+
+    Args:
+        dataset: ``builtin``, ``builtin:SIZE``, ``builtin:SIZE:SEED``, or any other name.
+
+    Raises:
+        UsageError: it names a built-in shop that cannot be.
+
+    Example:
+        >>> shop_of("builtin"), shop_of("builtin:5000"), shop_of("builtin:5000:7"), shop_of("small")
+        ((3000, 0), (5000, 0), (5000, 7), None)
+    """
+    name, *numbers = dataset.split(":")
+    if name != BUILTIN:
+        return None
+    if len(numbers) > 2 or not all(number.isdecimal() for number in numbers):
+        raise UsageError(f"cannot read {dataset!r}: write builtin, builtin:SIZE or builtin:SIZE:SEED")
+    size, seed = (*map(int, numbers), *(SIZE, 0)[len(numbers) :])
+    check_shop(size, seed)
+    return size, seed
 
 
 def check_shop(size: object, seed: object) -> None:
