@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentgym.data.draws import Draws
+from agentgym.envs.webshop.options import check_count
 from agentgym.envs.webshop.pages import Node
 from agentgym.types import UsageError
 
@@ -30,12 +31,6 @@ THINGS = (
     "board games", "wall clocks", "rain jackets", "kitchen knives", "travel mugs", "photo frames",
     "bath towels", "running shoes", "headphones", "picnic baskets", "sunglasses", "tool sets", "tea samplers",
 )  # fmt: skip
-
-
-def check_count(name: str, value: object, *, least: int) -> None:
-    """Raise a UsageError unless ``value`` is a whole number, ``least`` or more."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise UsageError(f"{name} must be a whole number, at least {least}, got {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
