@@ -115,22 +115,14 @@ class Trainer:
         Raises:
             DivergenceError: a loss is not a number. The weights before that step are saved.
         """
-        config, totals = self.config, self._totals
-        end: End = "finished"
-        while end == "finished" and totals.iteration < config.iterations:
-            metrics = self.iterate()
-            self.success = metrics.success
-            if totals.idle >= config.patience:
-                end = "solved" if metrics.success == 1.0 else "no signal"
-            elif self.world.ranks.from_first(stop()):
-                end = "interrupted"
-            last = end != "finished" or totals.iteration == config.iterations
-            if log is not None:
-                log.write(metrics)  # before the checkpoint, which a run goes on from only with all lines
-            if last or (config.checkpoint_every and totals.iteration % config.checkpoint_every == 0):
-                self.save()
+        try:
+            return self._run(log, stop)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End what is being played ahead."""
         self.pool.close()
-        return end
 
     def iterate(self) -> IterationMetrics:
         """Play, assign credit, update and sync once."""
@@ -166,6 +158,23 @@ class Trainer:
             evaluation_before=before,
             evaluation=evaluation,
         )
+
+    def _run(self, log: Log | None, stop: Callable[[], bool]) -> End:
+        config, totals = self.config, self._totals
+        end: End = "finished"
+        while end == "finished" and totals.iteration < config.iterations:
+            metrics = self.iterate()
+            self.success = metrics.success
+            if totals.idle >= config.patience:
+                end = "solved" if metrics.success == 1.0 else "no signal"
+            elif self.world.ranks.from_first(stop()):
+                end = "interrupted"
+            last = end != "finished" or totals.iteration == config.iterations
+            if log is not None:
+                log.write(metrics)  # before the checkpoint, which a run goes on from only with all lines
+            if last or (config.checkpoint_every and totals.iteration % config.checkpoint_every == 0):
+                self.save()
+        return end
 
     # ---- one stage each -----------------------------------------------------------------------
 
