@@ -9,6 +9,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
+from agentgym.agents import make_agent
 from agentgym.envs.webshop.builtin.catalogue import SIZE, builtin_catalogue
 from agentgym.envs.webshop.builtin.choices import OPTIONS
 from agentgym.envs.webshop.builtin.departments import DEPARTMENTS, EVERYWHERE, plain
@@ -30,7 +31,9 @@ from agentgym.envs.webshop.goals import NO_LIMIT
 from agentgym.envs.webshop.purchases import choosable
 from agentgym.envs.webshop.reward import Scorer, colour_of
 from agentgym.envs.webshop.session import Visit
+from agentgym.envs.webshop.vector import WebShopVectorEnv
 from agentgym.hashing import sha256_json
+from agentgym.rollout import RolloutWorker
 from agentgym.tasks import split_of
 from agentgym.types import UsageError
 
@@ -402,3 +405,12 @@ def test_buying_the_first_hit_goes_worse_the_harder_the_wish(world):
     assert easy > medium > hard
     won = [np.mean(np.equal(scores[difficulty], 1.0)) for difficulty in DIFFICULTIES]
     assert won[0] > 1.3 * won[1] > 2.5 * won[2] > 0
+
+
+def test_random_play_earns_next_to_nothing():
+    envs = WebShopVectorEnv(num_envs=8, split="test", autoreset_mode="Disabled")
+    worker = RolloutWorker(envs, make_agent("random", envs), env_id="agentgym/WebShop-v0")
+    groups = worker.collect([task.id for task in envs.tasks[:120]], group_size=1, seed=0)
+    scores = [trajectory.score for group in groups for trajectory in group.trajectories]
+    assert np.mean(scores) < 0.15
+    assert np.mean(np.equal(scores, 1.0)) < 0.05

@@ -84,7 +84,7 @@ def asin(number: int, seed: int = 0) -> str:
 
     Example:
         >>> asin(0), asin(1)
-        ('B100000000', 'B1END4PCJT')
+        ('B1ENI6X1NT', 'B1TB0DU3BM')
     """
     left = (number + 1 + 1_000_003 * seed) * _STRIDE % _NAMES
     digits = ""

@@ -89,7 +89,7 @@ def brand(number: int) -> str:
 
     Example:
         >>> brand(7), brand(8)
-        ('Lumionix', 'Morbek')
+        ('Keliogil', 'Lumanix')
     """
     first, middle, last = SYLLABLES
     round_, place = divmod(number, len(first))
