@@ -1,7 +1,7 @@
 """Where an iteration's time goes: ``python -m benchmarks.speed.iteration``.
 
-GiGPO with a tiny model, 16 tasks of 8 episodes, as the tiny preset has it. Wall-clock time, so that other work on
-the machine shows; shares of one run compare.
+GiGPO with a tiny model, 16 tasks of 8 episodes, as the tiny preset has it. Wall-clock time, so that other
+work on the machine shows; shares of one run compare.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ def main() -> int:
         f"`python -m benchmarks.speed.iteration --iterations {options.iterations}` on {about['cpu']}; "
         f"torch {about['torch']}, transformers {about['transformers']}.",
         "",
-        "GiGPO, a tiny model of 0.1 million weights, 16 tasks of 8 episodes; medians over iterations, wall-clock",
-        "time. `env` is everything of the rollout but the policy. Where a thread plays during updates, the time",
-        "in the policy overlaps with the others, so that shares add up to more than the whole.",
+        "GiGPO, a tiny model of 0.1 million weights, 16 tasks of 8 episodes; medians over iterations of",
+        "wall-clock time. `env` is everything of the rollout but the policy. Where a thread plays during",
+        "updates, the time in the policy overlaps with the others: shares add up to more than the whole.",
         "",
         f"| environment | rollout | seconds | {' | '.join(STAGES)} | steps | tokens sampled/s |",
         "|---|---|---:|" + "---:|" * (len(STAGES) + 2),
