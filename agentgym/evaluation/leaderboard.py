@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 from agentgym.evaluation.boards import Board, load_boards
 from agentgym.evaluation.durable import make_folder, replace_file
 from agentgym.evaluation.published import Published
 from agentgym.evaluation.schema import read_toml
 from agentgym.evaluation.tables import as_csv, as_json, latex, markdown
+
+CURVES = "curves"
+"""Folder of pictures beside the page."""
 
 
 def build_leaderboard(results_dir: Path, out_path: Path) -> list[Board]:
@@ -17,7 +21,8 @@ def build_leaderboard(results_dir: Path, out_path: Path) -> list[Board]:
     Args:
         results_dir: a folder with runs anywhere below it.
         out_path: the Markdown page; ``leaderboard.json``, ``.csv`` and ``.tex`` go beside it. A
-            ``published.toml`` beside it, results of papers, gets a section of its own.
+            ``published.toml`` beside it, results of papers, gets a section of its own; a picture
+            ``curves/RUN.png`` beside it is shown with the policy of that training run.
 
     Returns:
         The boards written.
@@ -29,7 +34,9 @@ def build_leaderboard(results_dir: Path, out_path: Path) -> list[Board]:
     papers = out_path.with_name("published.toml")
     published = read_toml(Published, papers) if papers.exists() else Published()
     make_folder(out_path.parent)
-    replace_file(out_path, markdown(boards, published))
+    pictures = sorted(out_path.with_name(CURVES).glob("*.png"))
+    curves = {picture.stem: f"{CURVES}/{quote(picture.name)}" for picture in pictures}
+    replace_file(out_path, markdown(boards, published, curves))
     replace_file(out_path.with_name("leaderboard.json"), as_json(boards, published))
     replace_file(out_path.with_name("leaderboard.csv"), as_csv(boards))
     replace_file(out_path.with_name("leaderboard.tex"), latex(boards))

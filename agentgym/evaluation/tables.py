@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -39,13 +39,19 @@ played again and did the same. *self-reported*: neither.
 """
 
 
-def markdown(boards: Iterable[Board], published: Published) -> str:
-    """Return the page."""
-    parts = [_INTRODUCTION, *(_board_markdown(board) for board in boards)]
+def markdown(boards: Iterable[Board], published: Published, curves: Mapping[str, str] | None = None) -> str:
+    """Return the page.
+
+    Args:
+        boards: what is ranked.
+        published: results of papers.
+        curves: paths of pictures, from the page, of how training runs went, by the run's name.
+    """
+    parts = [_INTRODUCTION, *(_board_markdown(board, curves or {}) for board in boards)]
     return "\n".join([*parts, _published_section(published)] if published.paper else parts)
 
 
-def _board_markdown(board: Board) -> str:
+def _board_markdown(board: Board, curves: Mapping[str, str]) -> str:
     parts = [f"## {board.suite.name}, version {board.suite.version}\n", _table(*main_cells(board), left=2)]
     notes = _notes(board)
     if notes:
@@ -57,6 +63,10 @@ def _board_markdown(board: Board) -> str:
     if 0 < len(board.comparisons) <= MOST_PAIRS:
         parts += ["### Comparisons\n", _comparison_table(board)]
     parts += ["### Runs\n", _run_table(board)]
+    for row in board.rows:
+        if row.agent.model.training_run in curves:
+            path = curves[row.agent.model.training_run]
+            parts.append(f"![How the policy of {_escape(row.name)} was trained]({path})\n")
     return "\n".join(parts)
 
 

@@ -344,3 +344,16 @@ def test_several_seeds_without_variance_keep_an_interval() -> None:
     estimate = mean_over_seeds(rng.integers(0, 2, (3, 50, 2)).astype(float), (0.0, 1.0), rng)
     assert estimate.method == "bootstrap"
     assert estimate.low < estimate.value < estimate.high
+
+
+def test_a_picture_of_a_training_run_is_shown_with_its_policy(results: Path, tmp_path: Path) -> None:
+    add_run(results, "oracle", "learner", Model(training_run="my run"), mixed(results, 0.5))
+    page, curves = tmp_path / "page" / "LEADERBOARD.md", tmp_path / "page" / "curves"
+    build_leaderboard(results, page)
+    assert "![" not in page.read_text()
+    curves.mkdir()
+    for name in ("my run", "another"):
+        (curves / f"{name}.png").write_bytes(b"")
+    build_leaderboard(results, page)
+    assert page.read_text().count("![") == 1
+    assert "![How the policy of learner was trained](curves/my%20run.png)" in page.read_text()
