@@ -118,7 +118,7 @@ def play(arena: Arena, policy: Policy, episodes: Sequence[PlannedEpisode]) -> It
 
 def open_arena(suite: Suite, env: SuiteEnv, num_envs: int) -> Arena:
     """Open an environment of a suite; errors as `open_vector`."""
-    slots = open_vector(env, min(num_envs, env.tasks * suite.attempts))
+    slots = open_vector(env, min(num_envs, env.count * suite.attempts))
     return Arena(env, slots, planned_episodes(suite, env, slots.tasks))
 
 

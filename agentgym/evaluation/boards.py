@@ -152,7 +152,7 @@ def _load(folder: Path, run: RunRecord) -> _Loaded | Unranked:
     def unranked(reason: str) -> Unranked:
         return Unranked(name, run.request_id, reason)
 
-    asked = sum(found.env.tasks for found in run.envs) * run.suite.attempts
+    asked = sum(found.env.count for found in run.envs) * run.suite.attempts
     if not (folder / EPISODES_FILE).exists():
         return unranked(f"partial: 0 of {asked} episodes")
     if run.result_id is None:
@@ -170,7 +170,7 @@ def _load(folder: Path, run: RunRecord) -> _Loaded | Unranked:
     if len(keys) < asked:
         return unranked(f"partial: {len(keys)} of {asked} episodes")
     per_env = Counter(episode.env for episode in episodes)
-    if per_env != {found.env.label: found.env.tasks * run.suite.attempts for found in run.envs}:
+    if per_env != {found.env.label: found.env.count * run.suite.attempts for found in run.envs}:
         return unranked("holds episodes that were not asked for, or some twice")
     return _Loaded(run, episodes, "self-reported" if verdict is None else verdict.badge)
 
@@ -333,11 +333,11 @@ def _order(row: Row) -> tuple[float, float, str]:
 
 def _detectable(found: RunEnv) -> float | None:
     """For two independent agents that succeed half of the time: the worst case."""
-    if found.env.tasks < 2:
+    if found.env.count < 2:
         return None
     least, greatest = (0.0, 1.0) if found.env.metric == "success" else found.env.bounds
     sd = (greatest - least) * float(np.sqrt(0.5))
-    return minimum_detectable_difference(sd, found.env.tasks)
+    return minimum_detectable_difference(sd, found.env.count)
 
 
 def _rng() -> np.random.Generator:

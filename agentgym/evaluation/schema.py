@@ -77,8 +77,9 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
     if origin in (Union, types.UnionType):
         if value is None and type(None) in args:
             return None
-        (some,) = (arg for arg in args if arg is not type(None))
-        return _convert(some, value, where)
+        kinds = [arg for arg in args if arg is not type(None)]
+        tuples = [arg for arg in kinds if get_origin(arg) is tuple]
+        return _convert((tuples if tuples and isinstance(value, list) else kinds)[0], value, where)
     if origin is tuple:
         return _tuple(args, value, where)
     if isinstance(origin, type) and issubclass(origin, Mapping):

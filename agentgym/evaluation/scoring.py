@@ -64,10 +64,10 @@ class EnvEpisodes:
         ordered = [sorted(episodes, key=lambda episode: episode.key) for episodes in runs]
         for episodes in ordered:
             keys = {episode.key for episode in episodes}
-            if not len(keys) == len(episodes) == env.tasks * attempts:
-                raise ValueError(f"{env.label}: {len(episodes)} episodes are not {env.tasks} x {attempts}")
+            if not len(keys) == len(episodes) == env.count * attempts:
+                raise ValueError(f"{env.label}: {len(episodes)} episodes are not {env.count} x {attempts}")
         self._ordered = ordered
-        self._shape = (len(runs), env.tasks, attempts)
+        self._shape = (len(runs), env.count, attempts)
         self.types = tuple(episode.task_type for episode in ordered[0][::attempts])
 
     def values(self, number: Callable[[EpisodeRecord], float]) -> Array:

@@ -27,8 +27,8 @@ class SuiteEnv:
     label: str
     """Heading of the column; also part of every episode seed."""
     split: str
-    tasks: int
-    """How many tasks are played: the first ones of the split's manifest."""
+    tasks: int | tuple[str, ...]
+    """How many tasks are played, the first ones of the split's manifest; or which, by id."""
     metric: Literal["success", "score"] = "success"
     """What is ranked: the share of episodes won, or the benchmark's own score."""
     bounds: tuple[float, float] = (0.0, 1.0)
@@ -37,6 +37,11 @@ class SuiteEnv:
     """Whether tables also break the environment down by task type."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     """Further options of the environment's constructor."""
+
+    @property
+    def count(self) -> int:
+        """How many tasks are played."""
+        return self.tasks if isinstance(self.tasks, int) else len(self.tasks)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -229,8 +234,10 @@ def _check_names(names: Iterable[tuple[str, str]], where: str = "") -> None:
 def _check_env(env: SuiteEnv, where: str) -> None:
     if not env.label or any(character in env.label for character in "|/\n"):
         raise UsageError(f"{where}: a label is one line without '|' and '/'")
-    if env.tasks < 1:
-        raise UsageError(f"{where}: tasks must be at least 1, got {env.tasks}")
+    if env.count < 1:
+        raise UsageError(f"{where}: tasks must be at least 1, got {env.tasks!r}")
+    if not isinstance(env.tasks, int):
+        _unique(env.tasks, f"{where}: two tasks are named")
     if not env.bounds[0] < env.bounds[1]:
         raise UsageError(f"{where}: bounds must be [least, greatest], got {list(env.bounds)}")
     if "split" in env.kwargs:

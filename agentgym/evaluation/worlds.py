@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -49,18 +49,29 @@ def planned_episodes(suite: Suite, env: SuiteEnv, tasks: TaskSet) -> list[Planne
     """Return every episode a suite asks for in one environment, task by task.
 
     Raises:
-        UsageError: the split has fewer tasks than the suite asks for.
+        UsageError: the split has fewer tasks than the suite asks for, or none of an id that it names.
     """
-    if len(tasks) < env.tasks:
+    if not isinstance(env.tasks, int):
+        chosen: Sequence[Task] = [_named(tasks, env, name) for name in env.tasks]
+    elif len(tasks) < env.tasks:
         raise UsageError(
             f"environment {env.label!r}: split {env.split!r} has {len(tasks)} tasks, "
             f"the suite asks for {env.tasks}; lower tasks"
         )
+    else:
+        chosen = tasks[: env.tasks]
     return [
         PlannedEpisode(task, suite.episode_seed(env.label, index, rollout), rollout)
-        for index, task in enumerate(tasks[: env.tasks])
+        for index, task in enumerate(chosen)
         for rollout in range(suite.attempts)
     ]
+
+
+def _named(tasks: TaskSet, env: SuiteEnv, name: str) -> Task:
+    task = tasks.find(name)
+    if task.id != name:  # a source id, by which one task could be named twice
+        raise UsageError(f"environment {env.label!r}: name task {name!r} by its id, {task.id}")
+    return task
 
 
 def _check(env: SuiteEnv) -> None:
