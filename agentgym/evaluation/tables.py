@@ -115,7 +115,7 @@ def _environment_table(board: Board) -> str:
                 f"`{env.env.id}`",
                 ", ".join(f"{key}={value}" for key, value in env.env.kwargs.items()) or "-",
                 env.env.split,
-                f"{env.env.tasks} x {board.suite.attempts}",
+                f"{env.env.count} x {board.suite.attempts}",
                 "-" if scale is None else _number(scale.floor, env),
                 "-" if scale is None else _number(scale.oracle, env),
                 "-" if detectable is None else _number(detectable, env),
