@@ -4,12 +4,13 @@ import itertools
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
 from agentgym.agents import make_agent
+from agentgym.envs.webshop.builtin import tasks as tasks_module
 from agentgym.envs.webshop.builtin.catalogue import SIZE, builtin_catalogue
 from agentgym.envs.webshop.builtin.choices import OPTIONS
 from agentgym.envs.webshop.builtin.departments import DEPARTMENTS, EVERYWHERE, plain
@@ -101,7 +102,7 @@ def test_products_never_change(products):
 
 def test_products_are_the_same_in_another_process():
     program = (
-        "from agentgym.envs.webshop.builtin.catalogue import builtin_catalogue as b; print(b(1500).sha256)"
+        "from agentgym.envs.webshop.builtin.catalogue import builtin_catalogue as b; print(b(2500).sha256)"
     )
     found = {
         subprocess.run(
@@ -113,22 +114,22 @@ def test_products_are_the_same_in_another_process():
         ).stdout.strip()
         for seed in ("0", "1")
     }
-    assert found == {builtin_catalogue(1500).sha256}
+    assert found == {builtin_catalogue(2500).sha256}
 
 
 def test_a_smaller_catalogue_is_the_beginning_of_a_larger_one(products):
-    assert [builtin_catalogue(1000).product(i) for i in range(1000)] == products[:1000]
+    assert [builtin_catalogue(2_000).product(i) for i in range(2_000)] == products[:2_000]
 
 
 def test_another_seed_gives_other_products(products):
-    other = builtin_catalogue(1000, seed=1)
+    other = builtin_catalogue(2_000, seed=1)
     mine = {product.asin for product in products}
     assert not [i for i in range(1000) if other.product(i).asin in mine]
     titles = {product.title for product in products}
     assert sum(other.product(i).title in titles for i in range(1000)) < 10
 
 
-@pytest.mark.parametrize(("size", "seed"), [(999, 0), (True, 0), ("2000", 0), (2000, -1), (2000, 0.5)])
+@pytest.mark.parametrize(("size", "seed"), [(1999, 0), (True, 0), ("2000", 0), (2000, -1), (2000, 0.5)])
 def test_a_catalogue_that_cannot_be_is_refused(size, seed):
     with pytest.raises(UsageError, match="built-in shop"):
         builtin_catalogue(size, seed)
@@ -340,7 +341,7 @@ def test_a_split_goes_on_for_as_long_as_one_likes():
 
 def test_the_smallest_shop_has_enough_to_wish_for():
     for difficulty in ("easy", "hard"):
-        ids = {task.id for task in builtin_tasks("train", size=1_000, difficulty=difficulty)}
+        ids = {task.id for task in builtin_tasks("train", size=2_000, difficulty=difficulty)}
         assert len(ids) in (3_333, 3_334)
 
 
@@ -349,7 +350,7 @@ def test_the_smallest_shop_has_enough_to_wish_for():
     [
         ({"split": "valdi"}, "did you mean 'valid'"),
         ({"split": "test", "difficulty": "hrad"}, "did you mean 'hard'"),
-        ({"split": "test", "size": 10}, "at least 1000 products"),
+        ({"split": "test", "size": 10}, "at least 2000 products"),
         ({"split": "test", "seed": -1}, "whole number"),
         ({"split": "test", "count": 0}, "at least 1"),
     ],
@@ -360,21 +361,40 @@ def test_what_is_not_there_is_refused_in_one_line(options, message):
     assert "\n" not in str(caught.value)
 
 
+def test_a_shop_in_which_nothing_new_can_be_wished_for_says_so(monkeypatch):
+    monkeypatch.setattr(tasks_module, "EXHAUSTED", 300)
+    tasks = builtin_tasks("test_unseen", size=2_000, seed=9, difficulty="easy", count=300_000)
+    with pytest.raises(UsageError, match=r"2000 products has no more than \d+ easy wishes"):
+        list(tasks)
+
+
+def test_tasks_verify_themselves():
+    tasks = builtin_tasks("valid")
+    tasks.verify()
+    task = tasks[3]
+    tasks._wishes[0]._dealt["valid"][1] = replace(task, id="0" * 32)
+    try:
+        with pytest.raises(UsageError, match=f"{task.source_id} is not the one its id 0+ says"):
+            tasks.verify()
+    finally:
+        tasks._wishes[0]._dealt["valid"][1] = task
+
+
 def test_the_name_of_the_data_set_gives_size_and_seed():
-    env = WebShopEnv(dataset="builtin:1200:5", split="test")
-    assert len(env.world.catalogue) == 1_200
-    assert env.world.catalogue.sha256 == builtin_catalogue(1_200, 5).sha256
+    env = WebShopEnv(dataset="builtin:2200:5", split="test")
+    assert len(env.world.catalogue) == 2_200
+    assert env.world.catalogue.sha256 == builtin_catalogue(2_200, 5).sha256
     env.reset(seed=0)
     assert env.task.source_id.startswith("builtin/5/seen/")
     assert env.data_key != WebShopEnv(split="test").data_key
-    for name in ("builtin:", "builtin:many", "builtin:2000:1:1", "builtin:2000:-1", "builtin:12"):
-        with pytest.raises(UsageError, match=r"builtin:SIZE|at least 1000"):
+    for name in ("builtin:", "builtin:many", "builtin:3000:1:1", "builtin:3000:-1", "builtin:12"):
+        with pytest.raises(UsageError, match=r"builtin:SIZE|at least 2000"):
             WebShopEnv(dataset=name)
 
 
 def test_asking_for_a_task_makes_no_more_than_it_takes(monkeypatch):
     made = []
-    tasks = builtin_tasks("train", seed=3, size=1_000)
+    tasks = builtin_tasks("train", seed=3, size=2_000)
     shop = tasks._wishes[0]._shop
     wish = shop.wish
     monkeypatch.setattr(shop, "wish", lambda *given, **options: made.append(given) or wish(*given, **options))

@@ -21,7 +21,7 @@ BUILTIN = "builtin"
 SIZE = 3_000
 """Products, unless told otherwise."""
 
-SMALLEST = 1_000
+SMALLEST = 2_000
 """Products that it takes to wish for enough different things."""
 
 SEPARATOR = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "

@@ -16,12 +16,17 @@ SIZES = {"train": 10_000, "valid": 1_000, "test": 1_000, UNSEEN: 1_000}
 """Tasks of each split, unless told otherwise."""
 
 
+EXHAUSTED = 20_000
+"""Candidates in a row that bring nothing new, after which a shop has no more wishes."""
+
+
 class _Wishes:
     """The endless wishes of one difficulty, each once, dealt out to the splits they belong to."""
 
     def __init__(self, shop: Shop, difficulty: str, *, held_out: bool):
         self._shop, self._difficulty, self._held_out = shop, difficulty, held_out
         self._candidate = 0
+        self._last_new = 0
         self._seen: set[str] = set()
         self._dealt: dict[str, list[Task]] = {split: [] for split in SIZES}
 
@@ -32,9 +37,15 @@ class _Wishes:
 
     def _grow(self) -> None:
         number = self._candidate
+        if number - self._last_new > EXHAUSTED:
+            raise UsageError(
+                f"a built-in shop of {len(self._shop.catalogue)} products has no more than "
+                f"{len(self._seen)} {self._difficulty} wishes: take a larger one, or fewer tasks"
+            )
         self._candidate += 1
         wish = self._shop.wish(self._difficulty, number, held_out=self._held_out)
         if wish is not None and wish.id not in self._seen:
+            self._last_new = number
             self._seen.add(wish.id)
             split = UNSEEN if self._held_out else split_of(wish.id)
             self._dealt[split].append(self._task(wish, number))
@@ -93,6 +104,17 @@ class BuiltinTaskSet(TaskSet):
             for index, task in enumerate(self):
                 self._by_key[task.id] = self._by_key[task.source_id] = index
         return self._by_key.get(key)
+
+    def verify(self) -> None:
+        """Re-derive every id from the goal.
+
+        Raises:
+            UsageError: an id does not follow from the content.
+        """
+        for task in self:
+            if task.content.id != task.id:
+                raise UsageError(f"goal {task.source_id} is not the one its id {task.id} says")
+        super().verify()
 
 
 def builtin_tasks(

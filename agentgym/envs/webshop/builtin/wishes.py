@@ -117,6 +117,8 @@ class Shop:
         """
         draws = Draws(VERSION, self.seed, 2, DIFFICULTIES.index(difficulty), int(held_out), number)
         targets = self._targets[difficulty, held_out]
+        if not targets:
+            return None
         made = (self._draw(draws.pick(targets), difficulty, draws) for _ in range(ATTEMPTS))
         return next((wish for wish in made if wish is not None), None)
 
