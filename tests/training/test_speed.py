@@ -2,7 +2,12 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+from agentgym.training.logprobs import all_log_probs
+from agentgym.training.packing import StepRow
+from benchmarks.speed import packing
 
 
 @pytest.mark.slow
@@ -19,3 +24,45 @@ def test_the_speed_benchmark_compares_the_engine_with_transformers(tmp_path):
         assert (row["ratio"] is None) == (row["contestant"] == "agentgym")
     table = (tmp_path / "engine.md").read_text()
     assert all(f"| {row['discipline']} | {row['contestant']} |" in table for row in rows)
+
+
+def test_the_packing_benchmark_compares_the_same_numbers(language_model):
+    draws = np.random.default_rng(0)
+    rows = []
+    for size in (3, 30, 12, 12, 7):
+        prompt, response = (tuple(draws.integers(0, 200, count).tolist()) for count in (size, size // 3 + 1))
+        rows.append(StepRow(prompt, response, tuple(tuple({token, 1, 2}) for token in response)))
+    rows.append(StepRow(rows[1].prompt_ids, (5,), ((5, 6),)))
+    work = packing.Work("rows", language_model, rows)
+    padded = [
+        (row, log_probs)
+        for batch in packing.batches(rows)
+        for row, log_probs in zip(
+            batch,
+            packing.padded_log_probs(language_model, batch).split([len(row.response_ids) for row in batch]),
+            strict=True,
+        )
+    ]
+    assert len(padded) == len(rows)
+    for row, log_probs in padded:
+        expected = all_log_probs(language_model.model, [row], token_budget=100)
+        assert np.abs(log_probs.detach().numpy() - expected).max() < 1e-5
+    read = packing.read(work)
+    assert read["agentgym"] == read["rows end to end"] - 30
+    assert read["rows end to end"] == sum(map(len, rows)) < read["padded rows"]
+
+
+@pytest.mark.slow
+def test_the_packing_benchmark_compares_trees_rows_and_padding(tmp_path):
+    command = [sys.executable, "-m", "benchmarks.speed.packing", "--rounds", "1", "--seconds", "0.01"]
+    done = subprocess.run(
+        [*command, "--size", "0.1m", "--steps", "3", "--out", str(tmp_path)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    record = json.loads((tmp_path / "packing.json").read_text())
+    assert len(record["rows"]) == 3 * len(record["tokens"]) == 15
+    assert all(row["median"] > 0 for row in record["rows"])
+    for read in record["tokens"].values():
+        assert read["agentgym"] < read["rows end to end"] <= read["padded rows"]
+    table = (tmp_path / "packing.md").read_text()
+    assert all(f"| {row['discipline']} | {row['contestant']} |" in table for row in record["rows"])

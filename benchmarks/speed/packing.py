@@ -1,0 +1,227 @@
+"""What shared-prefix packing saves: ``python -m benchmarks.speed.packing``.
+
+A tiny model reads the steps of real rollouts, eight attempts at each task, and is differentiated: as tries of
+rows that begin alike, as rows end to end, and as rows padded to the longest of their batch. All do so in one
+process and one thread and take turns, round by round; processor time is counted, packing included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import gymnasium
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+import agentgym  # noqa: F401 (registers the environments)
+from agentgym.rollout import RolloutWorker
+from agentgym.training.engines.hf import HfEngine
+from agentgym.training.logprobs import response_log_probs
+from agentgym.training.models import LanguageModel
+from agentgym.training.packing import Packing, StepRow, step_rows
+from agentgym.training.policy import LanguageModelPolicy
+from agentgym.training.prompting import Prompting
+from agentgym.training.tiny import environment_texts, tiny_model, word_tokenizer
+from agentgym.training.tree import PACKINGS
+from agentgym.types import Request
+from agentgym.vector.core import AgentVectorEnv
+from benchmarks.speed.engine import timed
+from benchmarks.speed.report import Texts, machine, markdown
+from benchmarks.speed.rounds import Discipline, measure
+
+TASKS, MEMBERS = 2, 8
+BUDGET = 2048
+"""Most tokens of a pack, and of a padded batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The steps of some rollouts, and the model that learns from them."""
+
+    name: str
+    tiny: LanguageModel
+    rows: list[StepRow]
+
+
+def works(size: str, steps: int) -> Iterator[Work]:
+    """Play so many steps, in different words: prompts that are made anew, and prompts that only grow."""
+    for env_id, wordy in (("agentgym/ALFWorld-v0", True), ("agentgym/Sokoban-v0", False)):
+        envs = cast(
+            AgentVectorEnv,
+            gymnasium.make_vec(env_id, num_envs=MEMBERS, autoreset_mode="Disabled", max_steps=steps),
+        )
+        texts = environment_texts(envs, episodes=24, seed=0)
+        tiny = tiny_model(size, word_tokenizer(texts), context=1 << 15)
+        short = Prompting.tiny(env_id)
+        name = env_id.removeprefix("agentgym/").removesuffix("-v0")
+        yield Work(f"{name}, prompts made anew, few words", tiny, play(envs, tiny, short))
+        if wordy:
+            long = short.replaced({"wording": Prompting.default(env_id).wording, "answer": "plain"})
+            yield Work(f"{name}, prompts made anew, full wording", tiny, play(envs, tiny, long))
+        yield Work(f"{name}, prompts that grow", tiny, play(envs, tiny, short, grows=True))
+
+
+def play(
+    envs: AgentVectorEnv, tiny: LanguageModel, prompting: Prompting, *, grows: bool = False
+) -> list[StepRow]:
+    """Return the steps of a model that chooses among the admissible actions.
+
+    Args:
+        envs: as many slots as a group has members.
+        tiny: knows nothing, so that the members of a group soon do different things.
+        prompting: how it is asked.
+        grows: whether only the first prompt is made so, and each further one is the one before, the
+            response to it, and what was seen after it.
+    """
+    builder = prompting.builder(tiny.chat)
+    speller = prompting.speller(tiny)
+
+    def prompt(request: Request) -> Sequence[int]:
+        if not (grows and request.history):
+            return builder.build(request).ids
+        before = request.history[-1].completion
+        seen = "\n".join([str(request.observation), "", *request.admissible_actions])
+        return (*before.prompt_ids, *before.response_ids, *tiny.chat.encode_chat(seen))
+
+    policy = LanguageModelPolicy(
+        HfEngine(tiny.model), tiny.chat, prompt, sampling=prompting.sampling(tiny), speller=speller
+    )
+    worker = RolloutWorker(envs, policy, env_id="")
+    return step_rows(worker.collect(envs.tasks.ids[:TASKS], group_size=MEMBERS, seed=0), speller)
+
+
+# ---- what is compared ------------------------------------------------------------------------
+
+
+def packed(work: Work, packing: Packing) -> int:
+    """Differentiate the log-probabilities of packs; return the number of steps."""
+    for pack in PACKINGS[packing](work.rows, token_budget=BUDGET):
+        response_log_probs(work.tiny.model, pack)[0].sum().backward()  # type: ignore[no-untyped-call]
+    return len(work.rows)
+
+
+def padded(work: Work) -> int:
+    """Do the same with batches of rows of like lengths, padded on the right."""
+    for batch in batches(work.rows):
+        padded_log_probs(work.tiny, batch).sum().backward()  # type: ignore[no-untyped-call]
+    return len(work.rows)
+
+
+def batches(rows: Sequence[StepRow]) -> list[list[StepRow]]:
+    """Put rows together, the shortest first, as long as they fit with what fills them up."""
+    result: list[list[StepRow]] = [[]]
+    for row in sorted(rows, key=len):
+        if result[-1] and len(row) * (len(result[-1]) + 1) > BUDGET:
+            result.append([])
+        result[-1].append(row)
+    return result
+
+
+def padded_log_probs(tiny: LanguageModel, rows: Sequence[StepRow]) -> Tensor:
+    """Return the log-probabilities of all response tokens, each among those that it was chosen from."""
+    ids = [torch.from_numpy(row.read_ids) for row in rows]
+    mask = pad_sequence([torch.ones_like(row) for row in ids], batch_first=True)
+    output = tiny.model.base_model(
+        input_ids=pad_sequence(ids, batch_first=True), attention_mask=mask, use_cache=False
+    )
+    tokens = [
+        (k, len(row.prompt_ids) - 1 + t) for k, row in enumerate(rows) for t in range(len(row.response_ids))
+    ]
+    row_of, place_of = torch.tensor(tokens).unbind(1)
+    logits = tiny.model.lm_head(output.last_hidden_state[row_of, place_of])
+    allowed = torch.zeros(logits.shape, dtype=torch.bool)
+    for here, choices in zip(allowed, [c for row in rows for c in row.choices or ()], strict=True):
+        here[list(choices)] = True
+    targets = torch.tensor([token for row in rows for token in row.response_ids])
+    log_probs: Tensor = logits.masked_fill(~allowed, -torch.inf).log_softmax(-1)
+    return log_probs.gather(1, targets[:, None])[:, 0]
+
+
+def read(work: Work) -> dict[str, int]:
+    """Return how many tokens the model reads each way."""
+    packs = {name: pack(work.rows, token_budget=BUDGET) for name, pack in PACKINGS.items()}
+    return {
+        "agentgym": sum(len(pack.input_ids) for pack in packs["tree"]),
+        "rows end to end": sum(len(pack.input_ids) for pack in packs["rows"]),
+        "padded rows": sum(len(batch) * max(map(len, batch)) for batch in batches(work.rows)),
+    }
+
+
+def discipline(work: Work) -> Discipline:
+    """Return what is measured in rounds."""
+
+    def contestant(once: Callable[[], int]) -> Callable[[], Callable[[float], float]]:
+        return lambda: timed(lambda _: once())
+
+    contestants = {
+        "agentgym": contestant(partial(packed, work, "tree")),
+        "rows end to end": contestant(partial(packed, work, "rows")),
+        "padded rows": contestant(partial(padded, work)),
+    }
+    return Discipline(work.name, "steps/CPU-s", contestants)
+
+
+def texts(done: Sequence[Work], tokens: dict[str, dict[str, int]], steps: int) -> Texts:
+    """Say what was measured."""
+    weights = sum(weight.numel() for weight in done[0].tiny.model.parameters())
+    table = [
+        "| discipline | steps | tokens read: agentgym | rows end to end | padded rows | saved of rows |",
+        "|---|---|---|---|---|---|",
+    ]
+    for work in done:
+        ours, rows, padding = tokens[work.name].values()
+        table.append(
+            f"| {work.name} | {len(work.rows)} | {ours:,} | {rows:,} | {padding:,} | x{rows / ours:.2f} |"
+        )
+    return Texts(
+        title="Speed of an update's passes",
+        setting=f"A tiny model of {weights:,} weights or so, forward and backward over the steps of {TASKS} "
+        f"tasks, {MEMBERS} attempts at each,\n{steps} steps long; at most {BUDGET:,} tokens at once. "
+        "Processor time of one thread, packing included.",
+        notes="\n".join(
+            [
+                *table,
+                "",
+                "agentgym reads what rows begin with once (`LearnerConfig.packing`). Padded rows are of like "
+                "lengths, with transformers' own attention.",
+            ]
+        ),
+    )
+
+
+def main() -> int:
+    """Measure, and write a record and a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of each contestant in a round")
+    parser.add_argument("--size", default="0.8m", help="of the tiny model")
+    parser.add_argument("--steps", type=int, default=8, help="of an episode")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    done = list(works(options.size, options.steps))
+    tokens = {work.name: read(work) for work in done}
+    rows = [row for work in done for row in measure(discipline(work), options.rounds, options.seconds)]
+    about = machine("torch", "transformers")
+    command = (
+        f"python -m benchmarks.speed.packing --rounds {options.rounds} --seconds {options.seconds:g} "
+        f"--size {options.size} --steps {options.steps}"
+    )
+    record = {"command": command, "machine": about, "tokens": tokens, "rows": [asdict(row) for row in rows]}
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "packing.json").write_text(json.dumps(record, indent=2) + "\n")
+    text = markdown(rows, {}, about, command, texts(done, tokens, options.steps))
+    (options.out / "packing.md").write_text(text)
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
