@@ -132,10 +132,14 @@ class WebShopEnv(AgentEnv[str]):
 
     def _load(self, task: Task) -> None:
         self._goal: Goal = task.content
-        self._visit = Visit()
+        self._open(Visit())
         self._observations: tuple[str, ...] = ()
         self._actions: tuple[str, ...] = ()
         self._seed = int(self.np_random.integers(1 << 62)) if self._noise.probability else 0
+
+    def _open(self, visit: Visit) -> None:
+        self._shown = self.view.shown(visit)  # first: where a search fails, nothing has changed
+        self._visit = visit
 
     def _apply(self, action: str) -> Outcome:
         if any(self._previous):
@@ -143,7 +147,7 @@ class WebShopEnv(AgentEnv[str]):
         visit = self._after(action)
         if visit is None:
             return Outcome(0.0, valid=False)
-        self._visit = visit
+        self._open(visit)
         done = visit.page == DONE
         return Outcome(visit.score if done else 0.0, terminated=done)
 
@@ -156,7 +160,7 @@ class WebShopEnv(AgentEnv[str]):
         if name == "search":
             return searched(self._visit, argument)
         if name == "click":
-            click = self.view.shown(self._visit).clicks.get(argument)
+            click = self._shown.clicks.get(argument)
             if click is not None:
                 return clicked(self._visit, argument, click, self._buy)
         return None
@@ -172,11 +176,11 @@ class WebShopEnv(AgentEnv[str]):
             self._actions = (*self._actions, action)[-actions:]
 
     def _page(self) -> str:
-        visit, instruction = self._visit, self._goal.text
         if self._noise.probability:
-            text = self.view.noisy(visit, instruction, self._noise, Draws(self._seed, self._turn))
+            draws = Draws(self._seed, self._turn)
+            text = self.view.noisy(self._visit, self._goal.text, self._noise, draws)
         else:
-            text = self.view.text(visit, instruction)
+            text = self.view.text(self._shown, self._goal.text)
         return text if self._valid else self.view.rejected(text)
 
     def _observe(self) -> str:
@@ -194,7 +198,7 @@ class WebShopEnv(AgentEnv[str]):
         return SEPARATOR.join(reversed(shown))
 
     def _admissible(self) -> tuple[str, ...]:
-        return self.view.shown(self._visit).actions
+        return self._shown.actions
 
     def is_admissible(self, action: str) -> bool:
         """Return whether ``action`` would be accepted now: any query, and every text that can be clicked."""
@@ -208,7 +212,8 @@ class WebShopEnv(AgentEnv[str]):
         return State(self._visit, self._seed, self._observations, self._actions)
 
     def _set_state(self, state: State) -> None:
-        self._visit, self._seed, self._observations, self._actions = state
+        visit, self._seed, self._observations, self._actions = state
+        self._open(visit)
 
     def _identity(self) -> Any:
         # all but the score, which follows; in ASCII, for how Python prints other characters has changed

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from agentgym.envs.webshop.product import Product
@@ -68,6 +69,9 @@ class Shelf(Protocol):
         ...
 
 
+CARDS_KEPT = 4_096
+"""Products that are ready for pages of results."""
+
 ShownAsChosen: TypeAlias = Callable[[Visit, str, str], bool]
 """Whether a page shows an option value, given by the name and the value, as chosen."""
 
@@ -84,6 +88,17 @@ def seems_chosen(visit: Visit, name: str, value: str) -> bool:
     another option's, a chosen option's name or a quoted word of the query are.
     """
     return f'"{value}"' in f"{visit.query.replace(' ', '+')}/{visit.number}/{json.dumps(dict(visit.options))}"
+
+
+class _Card(NamedTuple):
+    """A product on a page of results."""
+
+    fresh: Node
+    opened: Node
+    title: Node
+    price: Node
+    text: str
+    click: Click
 
 
 class Pages:
@@ -105,6 +120,7 @@ class Pages:
         self._tabs = SUB_PAGES if show_attributes else SUB_PAGES[:-1]
         self._hide_score = hide_score
         self._chosen = chosen
+        self._card = lru_cache(CARDS_KEPT)(self._make_card)
 
     def page(self, visit: Visit) -> Page:
         """Return the page that is open."""
@@ -136,14 +152,21 @@ class Pages:
         nodes.append(_button("Next >"))
         clicks[NEXT] = Click()
         for index in found[first : first + PER_PAGE]:
-            item = self._shelf.at(index)
-            nodes += (
-                Node("link", item.asin, item.asin in visit.visited),
-                Node("title", item.title),
-                Node("price", item.price_tag),
-            )
-            clicks[item.asin.lower()] = Click(asin=item.asin)
+            fresh, opened, title, price, text, click = self._card(index)
+            nodes += (opened if click.asin in visit.visited else fresh, title, price)
+            clicks[text] = click
         return Page(tuple(nodes), clicks)
+
+    def _make_card(self, index: int) -> _Card:
+        item = self._shelf.at(index)
+        return _Card(
+            Node("link", item.asin),
+            Node("link", item.asin, True),
+            Node("title", item.title),
+            Node("price", item.price_tag),
+            item.asin.lower(),
+            Click(asin=item.asin),
+        )
 
     def _item(self, visit: Visit, item: Product) -> Page:
         nodes = [*_HEAD, _PREVIOUS]

@@ -67,7 +67,7 @@ def _shown(nodes: Iterable[Node], instruction: str) -> Iterable[tuple[Node, str]
         text = instruction if node.kind == "instruction" else node.text
         if not text:
             continue
-        if _BLANKS.issuperset(text):
+        if text.isspace() and _BLANKS.issuperset(text):
             if "\n" in text:
                 continue
             text = " "

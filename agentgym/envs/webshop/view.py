@@ -18,7 +18,7 @@ SEARCH_TEMPLATE = "search[<query>]"
 REJECTED = "That action is not possible here."
 """What is added to an observation when an action was rejected; the original adds nothing."""
 
-SHOWN_KEPT = 1_024
+SHOWN_KEPT = 4_096
 """Pages whose text is kept: some ten megabytes at most."""
 
 _PLACE = "\ue000instruction\ue000"
@@ -74,9 +74,9 @@ class View:
         """Return the page that is open, as it is shown."""
         return self._kept(self._relevant(visit))
 
-    def text(self, visit: Visit, instruction: str) -> str:
-        """Return the observation."""
-        before, after, _, _ = self.shown(visit)
+    def text(self, shown: Shown, instruction: str) -> str:
+        """Return the observation of a page."""
+        before, after, _, _ = shown
         return f"{before}{self._written(instruction)}{after}" if after else before
 
     def noisy(self, visit: Visit, instruction: str, noise: Noise, draws: Draws) -> str:
