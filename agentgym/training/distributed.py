@@ -172,7 +172,7 @@ class Ranks:
         """
         if self.size == 1 and all(weight.dtype == dtype for weight in module.parameters()):
             return
-        mesh = self._mesh()
+        mesh = self._mesh(next(module.parameters()).device)
         low = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
         layers = [each for each in module.modules() if isinstance(each, GradientCheckpointingLayer)]
         for each in exact:
@@ -184,10 +184,10 @@ class Ranks:
                 each.set_gradient_divide_factor(1.0)
                 each.set_force_sum_reduction_for_comms(True)
 
-    def _mesh(self) -> DeviceMesh:
+    def _mesh(self, device: torch.device) -> DeviceMesh:
         if self.size == 1 and not dist.is_initialized():  # sharding among one sends nothing, but asks
             dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
-        return DeviceMesh(self.device.type, list(range(self.size)))
+        return DeviceMesh(device.type, list(range(self.size)))
 
 
 def reshard(module: torch.nn.Module) -> None:

@@ -76,9 +76,10 @@ def policy_gradient(
     for share in _shares(actor, packs, batch, objective, ranks):
         loss, parts, moved = _policy_loss(actor, share, objective)
         loss.backward()  # type: ignore[no-untyped-call]
-        for name, value in parts.items():
-            sums[name] = sums.get(name, 0.0) + float(value)
-        difference = max(difference, moved)
+        numbers = torch.stack([*parts.values(), moved]).tolist()  # which waits for the device once
+        for name, number in zip(parts, numbers, strict=False):
+            sums[name] = sums.get(name, 0.0) + number
+        difference = max(difference, numbers[-1])
     actor.train(False)
     sums = ranks.sum(sums)
     # sums over responses have weights of more than 1 altogether
@@ -91,7 +92,7 @@ def policy_gradient(
 
 def _policy_loss(
     actor: Actor, share: _Share, objective: Objective
-) -> tuple[Tensor, dict[str, Tensor], float]:
+) -> tuple[Tensor, dict[str, Tensor], Tensor]:
     """Return a pack's loss, what it adds to the averages, and its largest change since sampling."""
     config, batch, layout = actor.config, share.batch, share.layout
     log_probs, entropies = actor(share.pack)
@@ -128,7 +129,8 @@ def _policy_loss(
         "weighted": weights.sum(),
         "tokens": share.token_weights.sum(),
     }
-    return loss, parts, max((now - then).abs().tolist(), default=0.0)
+    changes = (now - then).abs()
+    return loss, parts, changes.max() if len(changes) else changes.sum()
 
 
 def _shares(

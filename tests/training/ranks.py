@@ -20,8 +20,8 @@ RUNS = {
     "critic of tokens": ("token", "token", {"max_grad_norm": 0.5, "importance_cap": 1.1}),
     "critic of steps": ("step", "step", {"gradient_checkpointing": True, "entropy_coefficient": 0.01}),
     "adapter": ("response", None, {"lora_rank": 4, "gradient_checkpointing": True}),
-    "bfloat16": ("response", "step", {"dtype": "bfloat16", "lora_rank": 4}),
-    "fewer packs than ranks": ("sequence", None, {"token_budget": 1000}),
+    "bfloat16": ("response", "step", {"dtype": "bfloat16", "lora_rank": 4, "token_budget": 60}),
+    "fewer packs than ranks": ("sequence", None, {"token_budget": 1000, "minibatches": 1}),
 }
 """By name: the objective, what a critic values, and settings."""
 
@@ -44,11 +44,11 @@ def batch_of(name, folder):
     return rows, dataclasses.replace(batch, rollout_log_probs=sampled)
 
 
-def train(name, folder, ranks, updates=5):
+def train(name, folder, ranks):
     """Return everything that ranks have to agree on with one process."""
     learner = learner_of(name, folder, ranks)
     rows, batch = batch_of(name, folder)
-    metrics = [dataclasses.asdict(learner.update(rows, batch, seed=seed)) for seed in range(updates)]
+    metrics = [dataclasses.asdict(learner.update(rows, batch, seed=seed)) for seed in range(5)]
     result = {
         "metrics": metrics,
         "weights": {key: tensor.clone() for key, tensor in learner.weights()},
@@ -97,7 +97,8 @@ def main(folder):
     torch.set_num_threads(1)
     with Ranks.join() as ranks:
         result = {name: train(name, folder, ranks) for name in RUNS}
-        result["diverged"] = {name: diverge(name, folder, ranks) for name in ("adapter", "critic of steps")}
+        result["diverged"] = diverge("critic of steps", folder, ranks)
+        result["diverged with adapter"] = diverge("adapter", folder, ranks)
         one = torch.load(folder / "one.pt", weights_only=False)
         result["continued"] = {
             name: go_on(name, folder, ranks, one[name]["state"]) for name in ("critic of steps", "adapter")
