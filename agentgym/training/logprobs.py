@@ -8,6 +8,7 @@ response tokens is read once for all of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -105,7 +106,13 @@ def check_model(model: PreTrainedModel) -> None:
     """
     config = model.config.get_text_config()
     kind = model.config.model_type
-    if any(layer != "full_attention" for layer in getattr(config, "layer_types", None) or ()):
+    layers = getattr(config, "layer_types", None) or ()
+    window = (
+        getattr(config, "sliding_window", None) or math.inf
+    )  # of all layers, where they are not told apart
+    if any(layer != "full_attention" for layer in layers) or (
+        not layers and window < config.max_position_embeddings
+    ):
         raise UsageError(
             f"the model of type {kind!r} has layers that do not attend to the whole context: choose one "
             "with full attention in every layer"

@@ -181,6 +181,9 @@ def test_models_that_packing_or_the_head_would_change_are_refused(language_model
     sliding.config.layer_types = ["full_attention", "sliding_attention"]
     with pytest.raises(UsageError, match="full attention in every layer"):
         check_model(sliding)
+    sliding.config.layer_types, sliding.config.sliding_window = None, 100
+    with pytest.raises(UsageError, match="full attention in every layer"):
+        check_model(sliding)
 
 
 MEMORY = """
