@@ -87,13 +87,15 @@ class WebShopOracle:
 
     def _make_plan(self, goal: Goal) -> Plan | None:
         for purchase in islice(purchases(self._world, goal), TRIED):
-            ways = [
-                Plan(purchase, query, page)
-                for query in _queries(self._world.item(purchase.asin), goal)
-                if (page := self._page(query, purchase.asin)) is not None
-            ]
-            if ways:
-                return min(ways, key=lambda plan: plan.page)
+            best: Plan | None = None
+            for query in _queries(self._world.item(purchase.asin), goal):
+                page = self._page(query, purchase.asin)
+                if page is not None and (best is None or page < best.page):
+                    best = Plan(purchase, query, page)
+                if page == 1:
+                    break
+            if best is not None:
+                return best
         return None
 
     def _page(self, query: str, asin: str) -> int | None:
