@@ -101,10 +101,13 @@ class Journal:
             raise self._full(self._sync_failure)
 
     def _sync_now_and_then(self) -> None:
-        # waits for a line, lets others gather, then syncs them all
-        while self._unsynced.wait() and not self._closing.wait(SYNC_SECONDS / 2):
-            self._unsynced.clear()
-            self._sync()
+        # waits for a line, lets others gather, then syncs them all; closing is set before unsynced is, so
+        # that one of the two is seen also when the other is cleared here
+        while not self._closing.is_set():
+            self._unsynced.wait()
+            if not self._closing.wait(SYNC_SECONDS / 2):
+                self._unsynced.clear()
+                self._sync()
 
     def _sync(self) -> None:
         # the syncing thread has nobody to raise to: the writer reports it

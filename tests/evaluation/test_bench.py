@@ -138,6 +138,27 @@ class Flaky:
         ]
 
 
+def test_a_journal_that_is_closed_while_it_syncs_does_not_wait_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path / "journal")
+    clear = journal._unsynced.clear
+
+    def clear_late() -> None:
+        """Clear what `Journal.close` sets at this very moment."""
+        journal._closing.set()
+        journal._unsynced.set()
+        clear()
+
+    monkeypatch.setattr(journal._unsynced, "clear", clear_late)
+    journal.append("line")
+    journal._syncer.join(timeout=20)
+    ended = not journal._syncer.is_alive()
+    journal._unsynced.set()
+    journal.close()
+    assert ended
+
+
 def test_errors_count_as_zero_and_are_retried(
     suite_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
