@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 from agentgym.data.draws import Draws
@@ -10,12 +11,13 @@ from agentgym.envs.webshop.goals import Goal
 from agentgym.envs.webshop.noise import Noise
 from agentgym.envs.webshop.options import check_choice, check_count
 from agentgym.envs.webshop.oracle import WebShopOracle
+from agentgym.envs.webshop.pages import Node
 from agentgym.envs.webshop.product import Goals
 from agentgym.envs.webshop.session import DONE, Visit, clicked, parse, searched
 from agentgym.envs.webshop.source import BUILTIN, load_tasks, load_world
 from agentgym.envs.webshop.taggers import DEFAULT
 from agentgym.envs.webshop.tasks import SUITE
-from agentgym.envs.webshop.text import SEPARATOR, Mode
+from agentgym.envs.webshop.text import SEPARATOR, Mode, shown_texts
 from agentgym.envs.webshop.view import View
 from agentgym.envs.webshop.world import World
 from agentgym.retrieval.engines import Engine
@@ -218,6 +220,23 @@ class WebShopEnv(AgentEnv[str]):
     def _identity(self) -> Any:
         # all but the score, which follows; in ASCII, for how Python prints other characters has changed
         return ascii(self._visit[:-1])
+
+    @property
+    def visit(self) -> Visit:
+        """Which page is open, and what led there."""
+        return self._visit
+
+    @property
+    def goal(self) -> Goal:
+        """What the task asks for."""
+        return self._goal
+
+    def shown(self) -> list[tuple[Node, str]]:
+        """Return the nodes of the open page with their texts: what the observation is made of."""
+        nodes: Sequence[Node] = self.view.page(self._visit).nodes
+        if self._noise.probability:
+            nodes = self._noise.spread(nodes, Draws(self._seed, self._turn))
+        return list(shown_texts(nodes, self._goal.text))
 
     def oracle(self) -> WebShopOracle:
         """Return the policy that makes the best purchase there is."""

@@ -17,14 +17,14 @@ _BLANKS = frozenset(" \n\t\f\r")
 
 def plain(nodes: Iterable[Node], instruction: str) -> str:
     """Return the texts of a page, stripped, with separators: the original's mode ``text``."""
-    return SEPARATOR.join(text.strip() for _, text in _shown(nodes, instruction))
+    return SEPARATOR.join(text.strip() for _, text in shown_texts(nodes, instruction))
 
 
 def rich(nodes: Iterable[Node], instruction: str) -> str:
     """Return the texts of a page, one a line, with marks: the original's mode ``text_rich``."""
     lines: list[str] = []
     chosen = []
-    for node, text in _shown(nodes, instruction):
+    for node, text in shown_texts(nodes, instruction):
         if node.kind not in _MARGINS:
             lines.append(text)
             continue
@@ -46,7 +46,7 @@ def pieces(nodes: Iterable[Node], instruction: str) -> str:
     if "instruction" not in kinds:
         return plain(nodes, instruction)
     after = nodes[kinds.index("instruction") + 1 :]
-    return SEPARATOR.join(f"'{text.strip()}'" for _, text in _shown(after, instruction))
+    return SEPARATOR.join(f"'{text.strip()}'" for _, text in shown_texts(after, instruction))
 
 
 RENDERERS: Mapping[Mode, Callable[[Iterable[Node], str], str]] = {
@@ -58,7 +58,7 @@ RENDERERS: Mapping[Mode, Callable[[Iterable[Node], str], str]] = {
 _MARGINS = {"button": "", "link": "\n", "option": "  "}
 
 
-def _shown(nodes: Iterable[Node], instruction: str) -> Iterable[tuple[Node, str]]:
+def shown_texts(nodes: Iterable[Node], instruction: str) -> Iterable[tuple[Node, str]]:
     """Yield nodes with their texts, as the original's HTML parser leaves them.
 
     It drops texts of blanks only that have a line break, and makes others of blanks only one space.
