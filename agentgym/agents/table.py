@@ -30,6 +30,12 @@ AGENTS: Mapping[str, AgentEntry] = {
     "random": AgentEntry("agentgym.agents.random:make_random", "uniform over the admissible actions"),
     "random-strings": AgentEntry("agentgym.agents.random:make_random_strings", "any Unicode; a fuzz test"),
     "oracle": AgentEntry("agentgym.agents.oracle:make_oracle", "the environment's solver or gold policy"),
+    "shopper": AgentEntry(
+        "agentgym.agents.shopper:make_shopper", "shops by rule: search, open the first hit, choose, buy"
+    ),
+    "rules": AgentEntry(
+        "agentgym.agents.rules:make_rules", "the environment's agent by rule (WebShop: shopper), else random"
+    ),
     "walkthrough": AgentEntry(
         "agentgym.agents.walkthrough:make_walkthrough", "plays what was recorded with each task"
     ),

@@ -1,0 +1,73 @@
+"""The agent that shops by rule."""
+
+import pytest
+
+from agentgym.agents.random import RandomPolicy
+from agentgym.agents.rules import make_rules
+from agentgym.agents.shopper import ShopperPolicy
+from agentgym.agents.table import make_agent
+from agentgym.envs.ezpoints.vector import EZPointsVectorEnv
+from agentgym.envs.webshop.vector import WebShopVectorEnv
+from agentgym.rollout import EpisodeSpec, RolloutWorker
+from agentgym.types import Request, UsageError
+
+
+def played(policy, envs, count=30):
+    specs = [EpisodeSpec(task.id, number, 0) for number, task in enumerate(envs.tasks[:count])]
+    return list(RolloutWorker(envs, policy, env_id="shop").run(specs))
+
+
+@pytest.mark.parametrize("mode", ["text", "text_rich", "gigpo"])
+def test_it_reads_every_mode_alike_and_scores_far_above_random(mode):
+    envs = WebShopVectorEnv(8, autoreset_mode="Disabled", split="test", observation=mode)
+    shops = played(ShopperPolicy(), envs)
+    plain = WebShopVectorEnv(8, autoreset_mode="Disabled", split="test")
+    assert sorted(_actions(shops)) == sorted(_actions(played(ShopperPolicy(), plain)))
+    assert not any(episode.invalid_count for episode in shops)
+    assert all(episode.end_reason in ("success", "failure") for episode in shops)
+    lucky = played(RandomPolicy("template"), envs)
+    assert sum(episode.score for episode in shops) > 4 * sum(episode.score for episode in lucky)
+
+
+def _actions(episodes):
+    return [tuple(step.action for step in episode.steps) for episode in episodes]
+
+
+def request(observation, *clicks, goal="a red [new] lamp"):
+    return Request(
+        episode=0,
+        task_id="t",
+        task_type="",
+        turn=0,
+        observation=observation,
+        admissible_actions=("search[<query>]", *(f"click[{text}]" for text in clicks)),
+        state_hash="0",
+        seed=0,
+        extra={"goal": goal},
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "action"),
+    [
+        (request("WebShop"), "search[a red new lamp]"),
+        (request("", "back to search", "next >", "b01", "b02"), "click[b01]"),
+        (request("", "back to search", "< prev", "next >"), "search[a red]"),
+        (request("", "back to search", "< prev"), "click[< prev]"),
+        (request("color [SEP] red [SEP] new [SEP] A", "buy now", "red", "new"), "click[red]"),
+        (request("color [SEP] reddish [SEP] A", "buy now", "reddish"), "click[buy now]"),
+        (request("a [SEP] b [SEP] b1 [SEP] red [SEP] A", "buy now", "b1", "red"), "click[red]"),
+    ],
+)
+def test_each_page_has_its_rule(asked, action):
+    assert [answer.action for answer in ShopperPolicy().act([asked])] == [action]
+
+
+def test_elsewhere_there_is_no_shopping_and_rules_are_random():
+    envs = EZPointsVectorEnv(1)
+    with pytest.raises(UsageError, match="the agent 'shopper' plays WebShop, not EZPointsEnv"):
+        make_agent("shopper", envs)
+    assert isinstance(make_rules(envs), RandomPolicy)
+    shop = WebShopVectorEnv(1)
+    assert isinstance(make_agent("rules", shop), ShopperPolicy)
+    assert isinstance(make_agent("shopper", shop), ShopperPolicy)
