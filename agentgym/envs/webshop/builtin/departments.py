@@ -54,7 +54,7 @@ def _split(text: str, separator: str = ",") -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(separator))
 
 
-EVERYWHERE = ("long lasting", "eco friendly", "gift ready", "family owned", "+lifetime warranty")
+EVERYWHERE = ("long lasting", "eco friendly", "gift ready", "responsibly made", "+lifetime warranty")
 """What products of any department can be said to be or have."""
 
 DEPARTMENTS = (
@@ -123,7 +123,7 @@ DEPARTMENTS = (
     _department(
         "grocery", "Grocery & Gourmet Food",
         "gluten free, low sodium, plant based, dairy free, nut free, non gmo, small batch, fair trade, "
-        "kosher certified, +resealable packaging, +no additives, +organic ingredients",
+        "kosher certified, +resealable packaging, +clean recipe, +organic ingredients",
         "School Lunches, Road Trips, Breakfast, Office Snacking, Holiday Tables, Late Nights, Picnics",
         (
             _kind("granola bar", "Snacks > Bars", 6, 32, "flavor pack",

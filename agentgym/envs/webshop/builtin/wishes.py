@@ -221,13 +221,17 @@ def _text(
         words = f"{', '.join(is_)} {kind.noun}"
     else:
         words = kind.noun + (f" that is {_listed(is_)}" if is_ else "")
-    text = f"{draws.pick(OPENERS)} {'an' if words[0] in 'aeiou' else 'a'} {words}"
+    text = f"{draws.pick(OPENERS)} {_article(words)} {words}"
     if has:
         text += f" {draws.pick(WITH)} {_listed(has)}"
     if chosen:
         pattern = draws.pick(CHOICES)
         text += "".join(f", {pattern.format(name=name, value=value)}" for name, value in chosen)
     return text if limit == NO_LIMIT else text + draws.pick(LIMIT_ENDS).format(limit=limit)
+
+
+def _article(words: str) -> str:
+    return "an" if words[0] in "aeiou" and not words.startswith("one ") else "a"
 
 
 def _listed(items: Sequence[str]) -> str:
