@@ -116,9 +116,7 @@ def convert(files: Sequence[Path], folder: Path, *, progress: Progress) -> dict[
         raise UsageError(f"{stores[0]} has been imported before: name a copy of the upstream data")
     sources = [_source(file) for file in files if _kind_of(file) is _PRODUCTS]
     if not sources:
-        raise UsageError(
-            f"no file of products beside {files[0]}: items_shuffle.json or items_shuffle_1000.json"
-        )
+        raise UsageError(f"no products beside {files[0]}: put items_shuffle.json of the upstream data there")
     total = sum(source.size for source in sources)
     counts: dict[str, int] = {}
     done = 0
