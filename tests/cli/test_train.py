@@ -1,0 +1,97 @@
+"""`agentgym train ALGORITHM`, from the command line to a folder that can be gone on with."""
+
+import json
+
+import pytest
+
+from agentgym.cli.training import TRAINABLE
+
+EZPOINTS = ("--env", "agentgym/EZPoints-v0", "--model", "tiny:0.1m")
+SMALL = (
+    *("--set", "rollout.tasks=2", "--set", "rollout.group_size=3", "--set", "rollout.num_envs=6"),
+    *("--set", "evaluation.tasks=2", "--set", "evaluation.every=1", "--set", "decay=constant"),
+    *("--set", "patience=100"),
+)
+
+
+@pytest.fixture
+def train(cli, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: cli("train", *words)
+
+
+def test_a_run_is_begun_and_gone_on_with(train, tmp_path):
+    code, out, err = train("gigpo", *EZPOINTS, *SMALL, "--iterations", 2, "--seed", 5)
+    assert (code, out.splitlines()) == (
+        0,
+        ["finished after 2 iterations", "model: runs/gigpo-ezpoints-seed5/checkpoints/000002/model"],
+    )
+    assert len(err.splitlines()) >= 3
+    folder = tmp_path / "runs" / "gigpo-ezpoints-seed5"
+    config = json.loads((folder / "config.json").read_text())
+    assert (config["algorithm"], config["seed"], config["rollout"]["group_size"]) == ("gigpo", 5, 3)
+    assert config["learner"]["minibatches"] == 4
+
+    code, out, _ = train("gigpo", "--resume", folder, "--iterations", 3, "--log", "jsonl")
+    assert (code, out.splitlines()[0]) == (0, "finished after 3 iterations")
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 3
+
+    code, _, err = train("gigpo", *EZPOINTS, *SMALL, "--seed", 5)
+    assert (code, "holds a run already" in err) == (2, True)
+
+    again = ("--config", folder / "config.json", "--seed", 6, "--iterations", 1, "--out", "again")
+    code, out, _ = train("gigpo", *again, "--log", "jsonl")
+    assert (code, out.splitlines()[-1]) == (0, "model: again/checkpoints/000001/model")
+    config = json.loads((tmp_path / "again" / "config.json").read_text())
+    assert (config["seed"], config["rollout"]["group_size"]) == (6, 3)
+
+
+def test_help_names_every_algorithm_that_can_be_trained(cli):
+    _, out, _ = cli("train", "--help")
+    for name in TRAINABLE:
+        assert name in out.split()
+    _, out, _ = cli("train", "steppo", "--help")
+    assert "example: agentgym train steppo --env" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("grpoo",), "invalid choice: 'grpoo'"),
+        (("grpo",), "say what is played: --env ID"),
+        (("grpo", "--env", "agentgym/Sokobann-v0"), "did you mean 'agentgym/Sokoban-v0'"),
+        (("grpo", *EZPOINTS, "--set", "learner.learning_rte=1"), "did you mean 'learning_rate'"),
+        (("grpo", *EZPOINTS, "--set", "seed=3"), "option 'seed' has its own flag: use --seed"),
+        (("grpo", *EZPOINTS, "--set", "learner.epochs=two"), "expected an integer"),
+        (("grpo", *EZPOINTS, "--set", "rollout=3"), "expected a table"),
+        (("grpo", *EZPOINTS, "--set", "seed.x=3"), "seed has no parts; set seed"),
+        (("grpo", *EZPOINTS, "--log", "consol"), "did you mean 'console'"),
+        (("grpo", "--env", "agentgym/EZPoints-v0", "--model", "missing"), "missing does not exist"),
+        (("grpo", "--env", "agentgym/EZPoints-v0", "--model", "tiny:7b"), "tiny:0.1m"),
+        (("grpo", "--resume", "nowhere"), "nowhere"),
+        (("grpo", "--resume", "nowhere", "--seed", "1"), "leave out --seed"),
+        (("grpo", "--config", "nowhere.json"), "cannot read nowhere.json"),
+        (("grpo", "--env", "agentgym/WebShop-v0"), "have free slots"),
+    ],
+)
+def test_bad_input_is_one_line_that_names_the_fix(train, words, complaint, tmp_path):
+    code, _, err = train(*words)
+    assert code == 2
+    assert complaint in err
+    assert len(err.splitlines()) == 1
+    assert not list(tmp_path.glob("runs/*/metrics.jsonl"))
+
+
+def test_a_model_without_a_chat_template_is_refused(train, tmp_path, language_model_directory):
+    (language_model_directory / "chat_template.jinja").unlink()
+    code, _, err = train("grpo", "--env", "agentgym/EZPoints-v0", "--model", language_model_directory)
+    assert (code, "has no chat template" in err) == (2, True)
+
+
+@pytest.fixture
+def language_model_directory(tmp_path):
+    from agentgym.training.models import save_model
+    from agentgym.training.tiny import tiny_model, word_tokenizer
+
+    save_model(tmp_path / "model", tiny_model("0.1m", word_tokenizer(["one two"])))
+    return tmp_path / "model"
