@@ -1,6 +1,7 @@
 import pytest
 
 from agentgym.agents import AGENTS, make_agent
+from agentgym.envs.webshop.vector import WebShopVectorEnv
 from agentgym.training.models import save_model
 from agentgym.training.tiny import tiny_model, word_tokenizer
 from agentgym.types import Policy, UsageError
@@ -21,7 +22,8 @@ def test_every_agent_can_be_made(kind, envs, tmp_path):
         "scripted": {"path": str(script)},
         "model": {"path": str(tmp_path / "model"), "wording": "terse", "answer": "plain"},
     }
-    assert isinstance(make_agent(kind, envs, **options.get(kind, {})), Policy)
+    slots = WebShopVectorEnv(1, autoreset_mode="Disabled") if kind == "shopper" else envs
+    assert isinstance(make_agent(kind, slots, **options.get(kind, {})), Policy)
 
 
 def test_the_oracle_is_the_environments(envs):
