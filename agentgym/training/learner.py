@@ -117,11 +117,13 @@ class Learner:
         self.model = model.train(False)
         self.reference = reference if reference is None else reference.train(False).requires_grad_(False)
         self.critic = critic
+        exact = torch.promote_types(model.dtype, torch.float32)
+        self._dtype = exact if config.dtype == "float32" else torch.bfloat16
         self._actor = Actor(model, config)
         self._reference = None if self.reference is None else Actor(self.reference, config)
         for part in (self._actor, self._reference, critic):
             if part is not None:
-                self._distribute(part, exact=() if critic is None or part is not critic else (critic.head,))
+                self._distribute(part, exact=(part.head,) if isinstance(part, Critic) else ())
         self._optimizer = self._adamw(model.parameters(), config.learning_rate)
         self._critic_optimizer: torch.optim.AdamW | None = None
         if critic is not None:
@@ -129,11 +131,10 @@ class Learner:
 
     def _distribute(self, module: torch.nn.Module, exact: Sequence[torch.nn.Module]) -> None:
         """Give weights the type they are kept in, and each rank its part of them."""
-        low = None if self.config.dtype == "float32" else getattr(torch, self.config.dtype)
         for weight in module.parameters():
-            keeps = weight.requires_grad or low is None
-            weight.data = weight.data.to(torch.promote_types(weight.dtype, torch.float32) if keeps else low)
-        self.ranks.shard(module, low or next(module.parameters()).dtype, exact)
+            kept = torch.promote_types(weight.dtype, torch.float32) if weight.requires_grad else self._dtype
+            weight.data = weight.data.to(kept)
+        self.ranks.shard(module, self._dtype, exact)
 
     def _adamw(self, parameters: Iterable[torch.nn.Parameter], learning_rate: float) -> torch.optim.AdamW:
         config = self.config
@@ -316,8 +317,14 @@ class Learner:
         return plain_weights(self.model)
 
     def save_model(self, directory: str | Path, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Save the policy as an ordinary model directory, its adapter added; the first rank writes."""
-        weights = {name: tensor.cpu() for name, tensor in self.weights() if self.ranks.is_first}
+        """Save the policy as an ordinary model directory, its adapter added; the first rank writes.
+
+        Weights are saved in the type that is computed in, so as the engine has them.
+        """
+        weights = {}
+        for name, tensor in self.weights():
+            if self.ranks.is_first:
+                weights[name] = tensor.to("cpu", self._dtype)
         if self.ranks.is_first:
             save_model(directory, LanguageModel(self.model, tokenizer), weights)
 

@@ -122,12 +122,28 @@ def save_model(
     Args:
         directory: made where it does not exist.
         language_model: a model and its tokenizer.
-        weights: by name, where they are not the model's own.
+        weights: by name and of one type, where they are not the model's own; one of several tied names
+            suffices.
+
+    Raises:
+        UsageError: weights are missing.
     """
-    state = None if weights is None else dict(weights)
+    model = language_model.model if weights is None else _with_weights(language_model.model, weights)
     with _without_progress_bars():
-        language_model.model.save_pretrained(directory, state_dict=state)
+        model.save_pretrained(directory)
     language_model.tokenizer.save_pretrained(directory)
+
+
+def _with_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> PreTrainedModel:
+    """Return a model of the same configuration that holds other weights, and no adapter."""
+    with torch.device("meta"):
+        result: PreTrainedModel = type(model)(copy.deepcopy(model.config))
+    result.load_state_dict(weights, strict=False, assign=True)
+    result.tie_weights()
+    if missing := [name for name, weight in result.named_parameters() if weight.is_meta]:
+        raise UsageError(f"{len(missing)} weights are missing, for example {missing[0]}: give all")
+    result.generation_config = model.generation_config
+    return result
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import torch
 
 from agentgym.training.distributed import Ranks
 from agentgym.training.models import load_model, save_model
+from agentgym.types import UsageError
 from tests.training import ranks as runs
 
 SIZE = 2
@@ -98,6 +99,15 @@ def test_ranks_put_together_what_they_divided(together):
         assert rank["gathered"] == [(0, 0), (1, 0), (0, 1)]
         assert rank["told"] == "by 0"
         assert rank["alike"][0] == rank["alike"][1]
+
+
+def test_processes_without_a_device_of_their_own_are_refused(monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", str(torch.cuda.device_count()))
+    with pytest.raises(UsageError, match="lower --nproc-per-node"), Ranks.join("cuda"):
+        pass
+    monkeypatch.delenv("LOCAL_RANK")
+    with Ranks.join("cpu") as ranks:
+        assert (ranks.rank, ranks.size, ranks.is_first) == (0, 1, True)
 
 
 def test_items_are_dealt_equally_often_and_counted_once():

@@ -1,15 +1,19 @@
 import copy
+import json
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from agentgym.algos.objective import Objective
 from agentgym.training.config import LearnerConfig
 from agentgym.training.critic import Critic
+from agentgym.training.engines.hf import HfEngine
 from agentgym.training.learner import Learner
 from agentgym.training.logprobs import _ChunkedHead, all_log_probs
 from agentgym.training.models import copied, load_model, save_model
+from agentgym.types import UsageError
 from tests.training.batches import OBJECTIVES, some_batch, some_rows, weights_of
 
 LOW = {"dtype": "bfloat16", "learning_rate": 1e-3, "max_grad_norm": None}
@@ -30,6 +34,29 @@ def test_bfloat16_computes_what_a_model_of_that_type_computes(language_model, tm
     learner.update(rows, some_batch(language_model.model, rows), seed=0)
     assert np.abs(learner.log_probs(rows) - ours).max() > 1e-3
     assert np.array_equal(ours, learner.ref_log_probs(rows))
+
+
+@pytest.mark.parametrize("adapter", [{}, {"lora_rank": 4}])
+def test_what_is_saved_has_the_type_and_the_numbers_of_the_engine(language_model, tmp_path, adapter):
+    rows, model = some_rows(), copy.deepcopy(language_model.model)
+    engine = HfEngine(copied(model, torch.bfloat16))
+    learner = Learner(model, Objective(), LearnerConfig(**LOW, **adapter))
+    learner.update(rows, some_batch(language_model.model, rows), seed=0)
+    engine.sync(learner.weights(), 1)
+    learner.save_model(tmp_path, language_model.tokenizer)
+    tensors = load_file(tmp_path / "model.safetensors")
+    assert {tensor.dtype for tensor in tensors.values()} == {torch.bfloat16}
+    assert tensors.keys() == {name for name, _ in language_model.model.named_parameters()}
+    assert json.loads((tmp_path / "config.json").read_text())["dtype"] == "bfloat16"
+    saved = load_model(tmp_path, dtype=torch.bfloat16).model
+    ours, theirs = (all_log_probs(each, rows, token_budget=99) for each in (saved, engine.model))
+    assert np.array_equal(ours, theirs)
+    assert saved.generation_config.to_dict() == language_model.model.generation_config.to_dict()
+
+
+def test_a_model_is_not_saved_with_weights_missing(language_model, tmp_path):
+    with pytest.raises(UsageError, match=r"weights are missing, for example model\."):
+        save_model(tmp_path, language_model, {})
 
 
 def test_steps_smaller_than_bfloat16_resolves_add_up(language_model):
