@@ -18,7 +18,7 @@ def search_in_memory(catalogue: Catalogue, name: str) -> Index:
         catalogue: the products.
         name: of the data set, for the manifest.
     """
-    return build_bm25(_documents(catalogue), corpus=name)
+    return build_bm25(documents(catalogue), corpus=name)
 
 
 def open_search(catalogue: Catalogue, engine: Engine) -> Index:
@@ -30,10 +30,10 @@ def open_search(catalogue: Catalogue, engine: Engine) -> Index:
     """
     folder = cache_directory() / "webshop" / f"{engine}-{catalogue.sha256[:16]}"
     corpus = f"webshop {catalogue.sha256}"
-    return open_or_build(engine, folder, lambda: _documents(catalogue), corpus=corpus, count=len(catalogue))
+    return open_or_build(engine, folder, lambda: documents(catalogue), corpus=corpus, count=len(catalogue))
 
 
-def _documents(catalogue: Catalogue) -> Iterator[tuple[str, str]]:
+def documents(catalogue: Catalogue) -> Iterator[tuple[str, str]]:
     """Yield the name and the indexed text of every product, in order."""
     for index in range(len(catalogue)):
         product = catalogue.product(index)

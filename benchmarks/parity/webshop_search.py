@@ -1,0 +1,150 @@
+"""What searches find beside what the original's found: ``python -m benchmarks.parity.webshop_search``.
+
+Every query that the recordings of the original environment hold is asked again, of each engine, over the
+same 1,000 products (``--recordings FOLDER`` as for `benchmarks.parity.webshop`; AGENTGYM_DATA has the
+products). bm25s is given the same terms as the project's own index.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from agentgym.data.products import Catalogue
+from agentgym.data.webshop import open_catalogue
+from agentgym.envs.webshop.search import documents, search_in_memory
+from agentgym.envs.webshop.session import parse
+from agentgym.envs.webshop.world import FOUND
+from agentgym.retrieval.analysis import Analyser
+from agentgym.retrieval.index import Index
+from agentgym.retrieval.tantivy import build_tantivy
+from benchmarks.parity.webshop import read_episodes
+from benchmarks.speed.report import machine
+
+OUT = Path(__file__).with_suffix(".json")
+
+PAGE = 10
+"""Products on a page of results."""
+
+Search = Callable[[str], list[str]]
+"""Returns the names of what a query finds, best first."""
+
+
+def recorded_searches(recordings: Path) -> dict[str, list[str]]:
+    """Return what each query of the recordings had found."""
+    found: dict[str, list[str]] = {}
+    for episode in read_episodes(recordings):
+        for step in episode["steps"]:
+            said = parse(step["action"])
+            if "search_results" in step and said is not None:
+                found[said[1]] = step["search_results"]
+    return found
+
+
+def agreement(search: Search, recorded: Mapping[str, Sequence[str]]) -> dict[str, float]:
+    """Compare an engine with the recordings.
+
+    Returns:
+        ``top 10``: mean share of the recorded first page that the engine's has; ``top 50``: the same of all
+        that was found; ``tau``: mean Kendall correlation of the ranks of what both found; ``identical``:
+        share of the queries with the same list.
+    """
+    shares, wider, taus, identical = [], [], [], 0
+    for query, theirs in recorded.items():
+        ours = search(query)
+        shares.append(len(set(ours[:PAGE]) & set(theirs[:PAGE])) / min(PAGE, len(theirs)))
+        common = [asin for asin in theirs if asin in set(ours)]
+        wider.append(len(common) / len(theirs))
+        taus.append(kendall([ours.index(asin) for asin in common]))
+        identical += ours == list(theirs)
+    return {
+        "top 10": float(np.mean(shares)),
+        "top 50": float(np.mean(wider)),
+        "tau": float(np.mean(taus)),
+        "identical": identical / len(recorded),
+    }
+
+
+def kendall(ranks: Sequence[int]) -> float:
+    """Return Kendall's correlation of different ranks with their order."""
+    pairs = [ranks[i] < ranks[j] for j in range(len(ranks)) for i in range(j)]
+    return 2 * sum(pairs) / len(pairs) - 1 if pairs else 1.0
+
+
+def asked(index: Index) -> Search:
+    """Return a search of an index."""
+    return lambda query: index.ids(index.search(query, FOUND).documents)
+
+
+def bm25s_search(catalogue: Catalogue) -> Search:
+    """Return a search by bm25s."""
+    import bm25s
+
+    analyser = Analyser()
+    names, texts = zip(*documents(catalogue), strict=True)
+    index = bm25s.BM25(method="lucene", k1=0.9, b=0.4)
+    index.index([analyser.terms(text) for text in texts], show_progress=False)
+
+    def search(query: str) -> list[str]:
+        terms = [term for term in analyser.terms(query) if term in index.vocab_dict]
+        places, scores = index.retrieve([terms], k=FOUND, show_progress=False)
+        return [names[i] for i, score in zip(places[0].tolist(), scores[0], strict=True) if score > 0]
+
+    return search
+
+
+def compare(recordings: Path) -> dict[str, dict[str, float]]:
+    """Compare all engines."""
+    catalogue = open_catalogue("webshop/small")
+    recorded = recorded_searches(recordings)
+    results = {
+        "bm25": agreement(asked(search_in_memory(catalogue, "webshop/small")), recorded),
+        "bm25s": agreement(bm25s_search(catalogue), recorded),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        index = build_tantivy(documents(catalogue), corpus="webshop/small", folder=Path(folder, "index"))
+        results["tantivy"] = agreement(asked(index), recorded)
+    return results
+
+
+def markdown(results: Mapping[str, Mapping[str, float]], queries: int, versions: str) -> str:
+    """Write the table."""
+    lines = [
+        "# WebShop's search beside the original's",
+        "",
+        f"`python -m benchmarks.parity.webshop_search`; {versions}.",
+        "",
+        f"{queries} queries of the recorded episodes, over the same 1,000 products: the share of the",
+        "recorded first page of ten, and of all fifty, that is found; Kendall's correlation of the ranks of what both",
+        "found; the share of queries that find the same list in the same order. `bm25` is the project's own",
+        "index; `bm25s` has exact lengths and leaves ties to chance; `tantivy` has other constants.",
+        "",
+        "| engine | top 10 | top 50 | ranks (tau) | identical lists |",
+        "|---|---|---|---|---|",
+    ]
+    for engine, row in results.items():
+        figures = " | ".join(f"{row[key]:.3f}" for key in ("top 10", "top 50", "tau", "identical"))
+        lines.append(f"| {engine} | {figures} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Compare and write the report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--recordings", type=Path, required=True)
+    arguments = parser.parse_args()
+    results = compare(arguments.recordings)
+    about = machine("bm25s", "tantivy", "PyStemmer")
+    versions = ", ".join(f"{name} {about[name]}" for name in ("numpy", "bm25s", "tantivy", "PyStemmer"))
+    queries = len(recorded_searches(arguments.recordings))
+    OUT.write_text(json.dumps({"machine": about, "queries": queries, "engines": results}, indent=1) + "\n")
+    OUT.with_suffix(".md").write_text(markdown(results, queries, versions))
+
+
+if __name__ == "__main__":
+    main()
