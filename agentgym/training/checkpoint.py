@@ -1,7 +1,7 @@
 """Checkpoints: folders that appear whole or not at all, from which a run goes on exactly as it would have.
 
 A checkpoint holds the policy as an ordinary model directory, and ``state.pt``: weights, optimisers and
-counters. There are no other random states: every draw of a run follows from its seed and a counter.
+counters; a link named ``last`` leads to the newest. There are no other random states: every draw of a run follows from its seed and a counter.
 """
 
 from __future__ import annotations
@@ -74,9 +74,10 @@ def save_checkpoint(
 
 
 def _point(folder: Path, name: str) -> None:
-    pointer = folder / f".{_LAST}.partial"
-    pointer.write_text(f"{name}\n", encoding="utf-8")
-    os.replace(pointer, folder / _LAST)
+    link = folder / f".{_LAST}.partial"
+    link.unlink(missing_ok=True)
+    link.symlink_to(name)
+    os.replace(link, folder / _LAST)
 
 
 def last_checkpoint(run: Path) -> Path:
@@ -85,10 +86,10 @@ def last_checkpoint(run: Path) -> Path:
     Raises:
         UsageError: the run has none.
     """
-    pointer = run / FOLDER / _LAST
-    if not pointer.is_file():
+    link = run / FOLDER / _LAST
+    if not link.is_dir():
         raise UsageError(f"{run} has no checkpoint to go on from: name the folder of a run that wrote one")
-    return run / FOLDER / pointer.read_text(encoding="utf-8").strip()
+    return link.parent / link.readlink()
 
 
 def load_checkpoint(checkpoint: Path) -> dict[str, Any]:
