@@ -1,7 +1,8 @@
 """Checkpoints: folders that appear whole or not at all, from which a run goes on exactly as it would have.
 
 A checkpoint holds the policy as an ordinary model directory, and ``state.pt``: weights, optimisers and
-counters; a link named ``last`` leads to the newest. There are no other random states: every draw of a run follows from its seed and a counter.
+counters. A link named ``last`` leads to the newest. There are no other random states: every draw of a run
+follows from its seed and a counter.
 """
 
 from __future__ import annotations
