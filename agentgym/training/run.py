@@ -46,12 +46,18 @@ class RolloutConfig:
     """Rounds played at most until enough groups vary (dynamic sampling); 1 keeps every group."""
     filter_on: FilterOn = "return"
     """What must differ within a group for it to be kept, where there are several attempts."""
+    engine: Literal["hf", "vllm"] = "hf"
+    """What samples, in the learner's process: `transformers`, or vLLM (extra ``vllm``)."""
+    vllm_memory: float = 0.4
+    """Share of a GPU's memory that vLLM takes; the learner needs the rest."""
 
     def __post_init__(self) -> None:
         """Check the numbers."""
         for name in ("tasks", "group_size", "num_envs", "attempts"):
             _at_least(name, getattr(self, name), 1)
         _at_least("max_staleness", self.max_staleness, 0)
+        if not 0 < self.vllm_memory < 1:
+            raise UsageError(f"vllm_memory must be between 0 and 1, got {self.vllm_memory}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 from time import perf_counter
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,13 +20,14 @@ from agentgym.training.critic import Critic
 from agentgym.training.distributed import Ranks
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.types import Engine, Generation, GenerationRequest
+from agentgym.training.engines.vllm import VllmEngine
 from agentgym.training.evaluate import Evaluation
 from agentgym.training.learner import Learner
 from agentgym.training.models import LanguageModel, copied
 from agentgym.training.open import open_model, usual_prompting
 from agentgym.training.prompting import Prompting
 from agentgym.training.run import TrainConfig
-from agentgym.types import Completion, Policy, Request
+from agentgym.types import Completion, Policy, Request, UsageError
 from agentgym.vector.core import AgentVectorEnv
 
 
@@ -137,11 +139,31 @@ def _engine(config: TrainConfig, language_model: LanguageModel, ranks: Ranks) ->
     """Return what samples: from the learner's own weights where nothing stands in the way."""
     learner, rollout = config.learner, config.rollout
     overlaps = rollout.max_staleness > 0 and rollout.overlap
-    model = language_model.model
-    if overlaps or ranks.size > 1 or learner.lora_rank is not None or learner.dtype != "float32":
-        model = copied(model, getattr(torch, learner.dtype))
-    engine = HfEngine(model)
+    engine: Engine
+    if rollout.engine == "vllm":
+        engine = _vllm(config, language_model, ranks)
+    else:
+        model = language_model.model
+        if overlaps or ranks.size > 1 or learner.lora_rank is not None or learner.dtype != "float32":
+            model = copied(model, getattr(torch, learner.dtype))
+        engine = HfEngine(model)
     return TurnByTurn(engine) if overlaps else engine
+
+
+def _vllm(config: TrainConfig, language_model: LanguageModel, ranks: Ranks) -> Engine:
+    """Load the model a second time, with vLLM.
+
+    Raises:
+        UsageError: vLLM is not installed, or several processes train.
+    """
+    if ranks.size > 1:
+        raise UsageError(
+            "vLLM samples in the learner's process: train in one process, or with rollout.engine 'hf'"
+        )
+    options: dict[str, Any] = {"enforce_eager": True}
+    if ranks.device.type == "cuda":
+        options = {"gpu_memory_utilization": config.rollout.vllm_memory}
+    return VllmEngine.of(language_model, dtype=getattr(torch, config.learner.dtype), options=options)
 
 
 def _learner(

@@ -8,11 +8,16 @@ import numpy as np
 import pytest
 import torch
 
+from agentgym.history.run import read_metrics
+from agentgym.training import world
 from agentgym.training.choices import ActionTrie
+from agentgym.training.distributed import Ranks
 from agentgym.training.engines import GenerationRequest, Sampling, handover
 from agentgym.training.engines.canary import Canary, CanaryError
 from agentgym.training.engines.vllm import VllmEngine
 from agentgym.training.models import load_model, save_model
+from agentgym.training.run import TrainConfig, override
+from agentgym.training.start import start
 from agentgym.types import UsageError
 from tests.training import stand_in_vllm
 
@@ -97,7 +102,8 @@ def test_free_responses_are_one_request_each(engine):
 
 def test_choices_ask_only_for_tokens_with_an_alternative(engine):
     trie = ActionTrie({"a": (11, 12, 13), "b": (11, 12, 14), "c": (11, 12, 14, 15)}, end=20)
-    generations = engine.generate([request(allowed=trie, seed=seed) for seed in range(12)])
+    asked = [request(allowed=trie, seed=seed, temperature=50.0) for seed in range(12)]
+    generations = engine.generate(asked)
     assert {trie.action(generation.ids) for generation in generations} == {"a", "b", "c"}
     first, second = engine._llm.asked
     assert {prompt for prompt, _ in first} == {(5, 6, 7, 11, 12)}
@@ -184,6 +190,38 @@ def test_a_learner_s_model_is_loaded_beside_it(directory):
     train(language_model.model)
     engine.sync(language_model.model.named_parameters(), version=1)
     assert engine.version == 1
+    assert engine._canary.tolerance == 1e-3
+    assert VllmEngine.of(language_model)._canary.tolerance == 0.1
+
+
+def test_a_run_samples_with_vllm(tmp_path):
+    changes = {
+        "model": "tiny:0.1m",
+        "iterations": 2,
+        "rollout.engine": "vllm",
+        "rollout.tasks": 2,
+        "rollout.group_size": 2,
+        "rollout.num_envs": 4,
+        "evaluation.every": 0,
+        "learner.learning_rate": 1e-2,
+    }
+    config = override(TrainConfig(algorithm="grpo", env_id="agentgym/EZPoints-v0"), changes)
+    assert start(config, tmp_path, logs=["jsonl"]).end == "finished"
+    first, last = read_metrics(tmp_path)
+    assert max(first.logp_diff, last.logp_diff) < 1e-4
+    assert last.version == 2
+
+
+def test_vllm_serves_one_process(language_model):
+    config = override(
+        TrainConfig(algorithm="grpo", env_id="agentgym/EZPoints-v0"), {"rollout.engine": "vllm"}
+    )
+    with pytest.raises(UsageError, match=r"train in one process, or with rollout\.engine 'hf'"):
+        world._engine(config, language_model, Ranks(rank=0, size=2))
+    with pytest.raises(UsageError, match="vllm_memory must be between 0 and 1"):
+        override(config, {"rollout.vllm_memory": 1.0})
+    with pytest.raises(UsageError, match="engine"):
+        override(config, {"rollout.engine": "vlm"})
 
 
 @pytest.mark.parametrize("name", ["vllm", "vllm.config"])

@@ -21,7 +21,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from agentgym.agents.draws import Draws
 from agentgym.extras import load
-from agentgym.training.engines.canary import Canary
+from agentgym.training.engines.canary import HALF_TOLERANCE, Canary
 from agentgym.training.engines.handover import register
 from agentgym.training.engines.responses import Response, generations
 from agentgym.training.engines.types import Generation, GenerationRequest
@@ -121,7 +121,9 @@ class VllmEngine:
         """
         with TemporaryDirectory(prefix="agentgym-") as directory:
             save_model(directory, language_model)
-            return cls(directory, canary=Canary.of(language_model.model), dtype=dtype, options=options)
+            tolerance = None if dtype == torch.float32 else HALF_TOLERANCE
+            canary = Canary.of(language_model.model, tolerance=tolerance)
+            return cls(directory, canary=canary, dtype=dtype, options=options)
 
     @property
     def version(self) -> int:
