@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, ClassVar, NamedTuple
 
 from agentgym.data.draws import Draws
 from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.envs.webshop.goals import Goal
+from agentgym.envs.webshop.history import History, Past
 from agentgym.envs.webshop.noise import Noise
-from agentgym.envs.webshop.options import check_choice, check_count
 from agentgym.envs.webshop.oracle import WebShopOracle
 from agentgym.envs.webshop.pages import Node
 from agentgym.envs.webshop.product import Goals
 from agentgym.envs.webshop.session import DONE, Visit, clicked, parse, searched
-from agentgym.envs.webshop.source import BUILTIN, load_tasks, load_world
+from agentgym.envs.webshop.source import BUILTIN, load_tasks, open_world
 from agentgym.envs.webshop.taggers import DEFAULT
 from agentgym.envs.webshop.tasks import SUITE
-from agentgym.envs.webshop.text import SEPARATOR, Mode, shown_texts
-from agentgym.envs.webshop.view import View
+from agentgym.envs.webshop.text import Mode, shown_texts
+from agentgym.envs.webshop.view import Parity, View
 from agentgym.envs.webshop.world import World
 from agentgym.retrieval.engines import Engine
 from agentgym.tasks import Task
-
-Parity: TypeAlias = Literal["upstream"]
 
 
 class State(NamedTuple):
@@ -32,10 +30,7 @@ class State(NamedTuple):
     visit: Visit
     noise: int = 0
     """Seed of the episode's advertisements."""
-    observations: tuple[str, ...] = ()
-    """Seen before, oldest first: as many as are shown again."""
-    actions: tuple[str, ...] = ()
-    """Said before, oldest first: as many as are shown again."""
+    past: Past = Past()
 
 
 class WebShopEnv(AgentEnv[str]):
@@ -83,21 +78,14 @@ class WebShopEnv(AgentEnv[str]):
         """Open the shop.
 
         Args:
-            split: ``train``, ``valid`` or ``test``, disjoint by content; ``test_unseen`` of the built-in
-                goals, or one of `agentgym.envs.webshop.tasks.RANGES` of others.
-            dataset: ``"builtin"``, with 3,000 products, ``"builtin:SIZE"`` or ``"builtin:SIZE:SEED"``; the
-                name or path of imported data; or a `World` made beforehand.
-            goals: whose instructions, ``"human"`` or ``"synthetic"``; None for human ones where the data has
-                any. Not for the built-in goals.
-            difficulty: ``easy``, ``medium`` or ``hard``; None for all. For the built-in goals only.
-            tagger: finds the nouns of titles, on which scores depend: ``words``, ``blank-en`` or
-                ``spacy:MODEL``.
-            search: what ranks products: ``bm25`` as the original does; ``tantivy`` or ``lucene``, which the
-                extras ``retrieval`` and ``lucene`` bring, for imported data.
-            observation: ``"text"`` or ``"text_rich"`` as in the original; ``"gigpo"`` for the texts that
-                follow the instruction, in quotes.
-            parity: ``"upstream"`` shows what the original does: as chosen, what it takes to be; the score, on
-                the last page; nothing, where an action was rejected.
+            split: ``train``, ``valid``, ``test``; built-in: ``test_unseen``; others: see ``tasks.RANGES``.
+            dataset: ``builtin`` or ``builtin:SIZE:SEED``; name or path of imported data; or a `World`.
+            goals: ``human`` or ``synthetic``, of imported data; None for human ones where there are any.
+            difficulty: of built-in goals: ``easy``, ``medium`` or ``hard``; None for all.
+            tagger: finds the nouns of titles, for scores: ``words``, ``blank-en`` or ``spacy:MODEL``.
+            search: ranks products: ``bm25`` as the original does; for imported data ``tantivy``, ``lucene``.
+            observation: ``text`` or ``text_rich`` as in the original, or ``gigpo``: see `Mode`.
+            parity: ``upstream`` shows exactly what the original does; see `View`.
             hide_score: whether the last page keeps the score to itself; None for yes, but for ``parity``.
             show_attributes: whether a product's attributes have a page.
             previous_observations: how many earlier observations stand before the one now.
@@ -105,38 +93,25 @@ class WebShopEnv(AgentEnv[str]):
             noise: the probability that a page carries advertisements.
             adverts: how many, on a page that does.
             max_steps: step limit; None for 15.
-            render_mode: ``"ansi"`` or None.
+            render_mode: ``ansi`` or None.
 
         Raises:
             UsageError: unknown split, option or tagger, or something that is not installed.
             MissingDataError: the data set is not on this machine.
         """
-        check_choice("observation", observation, get_args(Mode))
-        check_choice("parity", parity, (None, *get_args(Parity)))
-        check_count("previous_observations", previous_observations, least=0)
-        check_count("previous_actions", previous_actions, least=0)
-        self._noise = Noise(noise, adverts)
-        self._previous = (previous_observations, previous_actions)
-        if isinstance(dataset, World):
-            self.world = dataset
-        else:
-            self.world = load_world(dataset, tagger=tagger, search=search)
-        tasks = load_tasks(self.world, split, goals=goals, difficulty=difficulty)
-        upstream = parity == "upstream"
+        self.world = open_world(dataset, tagger=tagger, search=search)
         self.view = View(
-            self.world,
-            observation,
-            upstream=upstream,
-            hide_score=not upstream if hide_score is None else hide_score,
-            show_attributes=show_attributes,
+            self.world, observation, parity=parity, hide_score=hide_score, show_attributes=show_attributes
         )
+        self._history = History(previous_observations, previous_actions)
+        self._noise = Noise(noise, adverts)
+        tasks = load_tasks(self.world, split, goals=goals, difficulty=difficulty)
         super().__init__(tasks, data_key=self.world.key, max_steps=max_steps, render_mode=render_mode)
 
     def _load(self, task: Task) -> None:
         self._goal: Goal = task.content
         self._open(Visit())
-        self._observations: tuple[str, ...] = ()
-        self._actions: tuple[str, ...] = ()
+        self._past = Past()
         self._seed = int(self.np_random.integers(1 << 62)) if self._noise.probability else 0
 
     def _open(self, visit: Visit) -> None:
@@ -144,8 +119,8 @@ class WebShopEnv(AgentEnv[str]):
         self._visit = visit
 
     def _apply(self, action: str) -> Outcome:
-        if any(self._previous):
-            self._remember(action)
+        if self._history:
+            self._past = self._history.add(self._past, self._page(), action)
         visit = self._after(action)
         if visit is None:
             return Outcome(0.0, valid=False)
@@ -170,13 +145,6 @@ class WebShopEnv(AgentEnv[str]):
     def _buy(self, visit: Visit) -> float:
         return self.world.score(visit, self._goal).total
 
-    def _remember(self, action: str) -> None:
-        observations, actions = self._previous
-        if observations:
-            self._observations = (*self._observations, self._page())[-observations:]
-        if actions:
-            self._actions = (*self._actions, action)[-actions:]
-
     def _page(self) -> str:
         if self._noise.probability:
             draws = Draws(self._seed, self._turn)
@@ -186,18 +154,7 @@ class WebShopEnv(AgentEnv[str]):
         return text if self._valid else self.view.rejected(text)
 
     def _observe(self) -> str:
-        return self._with_history() if any(self._previous) else self._page()
-
-    def _with_history(self) -> str:
-        """Return earlier observations and actions, in the order of play, and the observation now."""
-        shown = [self._page()]
-        observations, actions = self._observations, self._actions
-        for i in range(1, 1 + max(len(observations), len(actions))):
-            if i <= len(actions):
-                shown.append(actions[-i])
-            if i <= len(observations):
-                shown.append(observations[-i])
-        return SEPARATOR.join(reversed(shown))
+        return self._history.joined(self._past, self._page()) if self._history else self._page()
 
     def _admissible(self) -> tuple[str, ...]:
         return self._shown.actions
@@ -211,10 +168,10 @@ class WebShopEnv(AgentEnv[str]):
         return Status(score == 1.0, score, score)
 
     def _state(self) -> State:
-        return State(self._visit, self._seed, self._observations, self._actions)
+        return State(self._visit, self._seed, self._past)
 
     def _set_state(self, state: State) -> None:
-        visit, self._seed, self._observations, self._actions = state
+        visit, self._seed, self._past = state
         self._open(visit)
 
     def _identity(self) -> Any:

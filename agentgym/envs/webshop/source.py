@@ -17,7 +17,12 @@ from agentgym.retrieval.engines import Engine, check_engine
 from agentgym.tasks import TaskSet
 from agentgym.types import UsageError
 
-__all__ = ["BUILTIN", "load_tasks", "load_world"]
+__all__ = ["BUILTIN", "load_tasks", "load_world", "open_world"]
+
+
+def open_world(dataset: str | World, *, tagger: str, search: Engine) -> World:
+    """Return a world made beforehand as it is; else `load_world`."""
+    return dataset if isinstance(dataset, World) else load_world(dataset, tagger=tagger, search=search)
 
 
 @lru_cache(maxsize=4)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from agentgym.data.draws import Draws
 from agentgym.envs.webshop.noise import Noise
+from agentgym.envs.webshop.options import check_choice
 from agentgym.envs.webshop.pages import Page, Pages, is_chosen, seems_chosen
 from agentgym.envs.webshop.session import DONE, ITEM, RESULTS, SEARCH, START, Click, Visit
 from agentgym.envs.webshop.text import RENDERERS, SEPARATOR, Mode
 from agentgym.envs.webshop.world import World
+
+Parity: TypeAlias = Literal["upstream"]
+"""Whose pages are shown exactly, quirks included."""
 
 SEARCH_TEMPLATE = "search[<query>]"
 
@@ -48,19 +52,37 @@ class View:
     It makes each page's text from the parts of a visit that the page depends on, and keeps it.
     """
 
-    def __init__(self, world: World, mode: Mode, *, upstream: bool, hide_score: bool, show_attributes: bool):
+    def __init__(
+        self,
+        world: World,
+        mode: Mode,
+        *,
+        parity: Parity | None,
+        hide_score: bool | None,
+        show_attributes: bool,
+    ):
         """Say what is shown.
 
         Args:
             world: the shop.
             mode: as text, as rich text, or in pieces.
-            upstream: whether to show as chosen what the original shows as chosen, and nothing where an
+            parity: ``"upstream"`` to show as chosen what the original shows as chosen, and nothing where an
                 action was rejected.
-            hide_score: whether the last page keeps the score to itself.
+            hide_score: whether the last page keeps the score to itself; None for yes, but for ``parity``.
             show_attributes: whether a product's attributes have a page.
+
+        Raises:
+            UsageError: unknown mode or parity.
         """
-        chosen = seems_chosen if upstream else is_chosen
-        self._pages = Pages(world, show_attributes=show_attributes, hide_score=hide_score, chosen=chosen)
+        check_choice("observation", mode, get_args(Mode))
+        check_choice("parity", parity, (None, *get_args(Parity)))
+        upstream = parity is not None
+        self._pages = Pages(
+            world,
+            show_attributes=show_attributes,
+            hide_score=not upstream if hide_score is None else hide_score,
+            chosen=seems_chosen if upstream else is_chosen,
+        )
         self._render = RENDERERS[mode]
         self._rich = mode == "text_rich"
         self._upstream = upstream
