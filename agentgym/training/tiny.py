@@ -82,6 +82,8 @@ def tiny_model(size: str, tokenizer: Qwen2Tokenizer, *, context: int = 4096, see
         num_key_value_heads=shape.key_value_heads,
         max_position_embeddings=context,
         tie_word_embeddings=True,
+        # the usual 0.02 is for wide models; so narrow ones then need several times as many updates
+        initializer_range=shape.hidden**-0.5,
         pad_token_id=tokenizer.pad_token_id,
         eos_token_id=tokenizer.eos_token_id,
     )
