@@ -151,6 +151,7 @@ def test_ids_follow_from_goals():
         ({"goals": "humane"}, r"unknown goals 'humane' \(did you mean 'human'\?\)"),
         ({"observation": "rich"}, r"unknown observation 'rich' \(did you mean 'text_rich'\?\)"),
         ({"parity": "down"}, "unknown parity 'down'"),
+        ({"tagger": "blank-en"}, "corner was made with the tagger 'words': leave out tagger"),
         ({"noise": 2}, "noise is the probability of advertisements, 0 to 1, got 2"),
         ({"noise": 0.5, "adverts": 0}, "adverts must be a whole number, at least 1, got 0"),
         ({"previous_actions": -1}, "previous_actions must be a whole number, at least 0, got -1"),

@@ -11,6 +11,7 @@ from agentgym.envs.webshop.builtin.tasks import builtin_tasks
 from agentgym.envs.webshop.options import check_choice
 from agentgym.envs.webshop.product import Goals
 from agentgym.envs.webshop.search import open_search, search_in_memory
+from agentgym.envs.webshop.taggers import DEFAULT
 from agentgym.envs.webshop.tasks import goal_tasks
 from agentgym.envs.webshop.world import World
 from agentgym.retrieval.engines import Engine, check_engine
@@ -21,8 +22,16 @@ __all__ = ["BUILTIN", "load_tasks", "load_world", "open_world"]
 
 
 def open_world(dataset: str | World, *, tagger: str, search: Engine) -> World:
-    """Return a world made beforehand as it is; else `load_world`."""
-    return dataset if isinstance(dataset, World) else load_world(dataset, tagger=tagger, search=search)
+    """Return a world made beforehand as it is; else `load_world`.
+
+    Raises:
+        UsageError: as `load_world`; or a tagger is asked for that the world was not made with.
+    """
+    if not isinstance(dataset, World):
+        return load_world(dataset, tagger=tagger, search=search)
+    if tagger not in (DEFAULT, dataset.tagger.id):
+        raise UsageError(f"{dataset.name} was made with the tagger {dataset.tagger.id!r}: leave out tagger")
+    return dataset
 
 
 @lru_cache(maxsize=4)
