@@ -10,7 +10,7 @@ RUN = $(VENV)/bin/python
 # What is not of the core: it needs the tools of the `dev` extra, or torch.
 NOT_CORE = tests/test_layers.py tests/test_packaging.py \
 	agentgym/algos/loss.py agentgym/algos/process.py agentgym/training docs/algorithms/losses.md tests/training \
-	tests/algos/test_golden.py tests/algos/test_istar.py tests/algos/test_loss.py tests/algos/test_process.py \
+	tests/algos/test_golden.py tests/algos/test_importance.py tests/algos/test_istar.py tests/algos/test_loss.py tests/algos/test_process.py \
 	tests/algos/test_steppo.py tests/cli/test_plot.py
 
 .DEFAULT_GOAL := help

@@ -69,9 +69,16 @@ class Trainer:
     """Trains one policy.
 
     Example:
-        >>> trainer = Trainer(config, World.open(config), Path("runs/demo"))  # doctest: +SKIP
-        >>> trainer.run(log)  # doctest: +SKIP
-        'finished'
+        >>> import agentgym
+        >>> from agentgym.training.run import RolloutConfig
+        >>> config = TrainConfig(
+        ...     algorithm="grpo", env_id="agentgym/EZPoints-v0", model="tiny:0.1m",
+        ...     rollout=RolloutConfig(tasks=2, group_size=2, num_envs=4),
+        ... )
+        >>> trainer = Trainer(config, World.open(config), Path("runs/demo"))
+        >>> metrics = trainer.iterate()
+        >>> metrics.iteration, metrics.episodes, metrics.logp_diff < 1e-4
+        (1, 4, True)
     """
 
     def __init__(
