@@ -3,12 +3,14 @@
 import os
 from collections.abc import Generator
 from importlib.util import find_spec
+from shutil import which
 
 import pytest
 from hypothesis import settings
 
 IN_CI = os.environ.get("CI") == "true"
 HAS_ASSETS = "AGENTGYM_DATA" in os.environ
+HAS_CHROMIUM = which("chromium") is not None
 HAS_VLLM = find_spec("vllm") is not None
 
 # One thread for each process: the tests start worker processes, and share two cores with them.
@@ -21,15 +23,17 @@ settings.load_profile("ci" if IN_CI else "local")
 
 
 def pytest_report_header() -> list[str]:
-    """Say where the official data is and whether vLLM is there, or that tests are left out for want of it."""
+    """Say where the official data is, and which tests are left out for want of what."""
     data = os.environ.get("AGENTGYM_DATA", "AGENTGYM_DATA is not set: tests marked `assets` are deselected")
     vllm = "installed" if HAS_VLLM else "not installed: tests marked `vllm` are deselected"
-    return [f"official data: {data}", f"vLLM: {vllm}"]
+    chromium = which("chromium") or "not installed: tests marked `browser` are deselected"
+    return [f"official data: {data}", f"Chromium: {chromium}", f"vLLM: {vllm}"]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that need the official data, or vLLM, where there is none."""
-    absent = [name for name, there in (("assets", HAS_ASSETS), ("vllm", HAS_VLLM)) if not there]
+    """Leave out the tests that need the official data, Chromium or vLLM, where there is none."""
+    needs = (("assets", HAS_ASSETS), ("browser", HAS_CHROMIUM), ("vllm", HAS_VLLM))
+    absent = [name for name, there in needs if not there]
     deselected = [item for item in items if any(item.get_closest_marker(name) for name in absent)]
     if deselected:
         config.hook.pytest_deselected(items=deselected)

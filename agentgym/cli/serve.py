@@ -1,0 +1,61 @@
+"""``agentgym serve webshop``: an environment as a web site, for people."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from agentgym.cli.parser import Commands, Parser, add_command, add_groups, parse_options, seed
+from agentgym.cli.terminal import open_console
+
+ABOUT = "Serve an environment as a web site that people play in."
+FLAGS = {"split": "--split", "dataset": "--dataset"}
+
+
+def add_to(commands: Commands[Parser]) -> None:
+    """Declare the commands."""
+    group = add_command(commands, "serve", None, about=ABOUT, example="agentgym serve webshop")
+    parser = add_command(
+        add_groups(group),
+        "webshop",
+        run,
+        about="Serve WebShop as a small web site, until Ctrl-C.",
+        example="agentgym serve webshop --split test --record recordings",
+    )
+    parser.add_argument("--split", default="train", help="whose tasks to play (default: train)")
+    parser.add_argument("--dataset", help="a data set's name, or a path (default: the built-in one)")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=8000, help="0 for any that is free (default: 8000)")
+    parser.add_argument("--record", type=Path, metavar="FOLDER", help="write each visitor's episodes there")
+    parser.add_argument("--seed", type=seed, default=0, help="draws tasks and later chance (default: 0)")
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="KEY=VALUE", help="of the environment; TOML values"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until Ctrl-C."""
+    from agentgym.evaluation.durable import make_folder
+    from agentgym.serving.server import SiteServer
+    from agentgym.serving.webshop import ShopSite
+
+    options = parse_options(arguments.option, FLAGS)
+    if arguments.dataset is not None:
+        options["dataset"] = arguments.dataset
+    if arguments.record is not None:
+        make_folder(arguments.record)
+    console = open_console()
+
+    def say(line: str) -> None:
+        console.print(line, markup=False, soft_wrap=True)
+
+    site = ShopSite(
+        split=arguments.split, options=options, seed=arguments.seed, record=arguments.record, say=say
+    )
+    with SiteServer(arguments.host, arguments.port, site.answer) as server:
+        say(f"WebShop is open at {server.url} (Ctrl-C closes it)")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            say("closed")
+    return 0

@@ -1,0 +1,130 @@
+"""Recordings: episodes that nobody planned, kept as a run of a suite made for them.
+
+A person plays the tasks they choose. Each episode that ends is written as those of a benchmark are, with a
+suite that names just these tasks, in order. So ``agentgym verify`` plays it again, and ``agentgym bench``
+lets agents play the same tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agentgym.evaluation.durable import make_folder, replace_file
+from agentgym.evaluation.provenance import here_and_now
+from agentgym.evaluation.results import (
+    EPISODES_FILE,
+    EpisodeRecord,
+    file_sha256,
+    new_run,
+    record_of,
+    result_id,
+    write_run,
+)
+from agentgym.evaluation.suite import Suite, SuiteAgent, SuiteEnv
+from agentgym.hashing import canonical_json
+from agentgym.types import Trajectory
+
+SCALE = (SuiteAgent("random", "random"), SuiteAgent("oracle", "oracle"))
+"""Agents of the suite, with which scores can be compared."""
+
+
+class Recording:
+    """One player's episodes: ``FOLDER/suites/NAME.toml`` and the run ``FOLDER/NAME/PLAYER``.
+
+    The files are there from the first episode on, and whole after each.
+    """
+
+    def __init__(self, folder: Path, name: str, player: SuiteAgent, *, seed: int):
+        """Prepare to record.
+
+        Args:
+            folder: of all recordings.
+            name: of this one; letters, digits, ``.``, ``_`` and ``-``.
+            player: who plays.
+            seed: of the suite, from which the episodes' seeds follow.
+        """
+        self.run_folder = folder / name / player.display_name
+        self._suite_file = folder / "suites" / f"{name}.toml"
+        self._suite = Suite(name, "1", seed, agent=SCALE)
+        self._player = player
+        self._provenance = here_and_now()
+        self._manifests: dict[str, str] = {}
+        self._episodes: list[EpisodeRecord] = []
+
+    def seed(self, env: SuiteEnv) -> int:
+        """Return the seed to reset the next episode of an environment with."""
+        return self._suite.episode_seed(env.label, len(self._tasks(env)), 0)
+
+    def holds(self, env: SuiteEnv, task_id: str) -> bool:
+        """Return whether there is an episode of a task: it is recorded once."""
+        return task_id in self._tasks(env)
+
+    def add(self, trajectory: Trajectory, env: SuiteEnv, manifest_sha256: str) -> None:
+        """Write an episode.
+
+        Args:
+            trajectory: that has ended, reset with `seed`, of a task that the recording does not hold.
+            env: it was played in; its tasks do not matter.
+            manifest_sha256: of the environment's tasks.
+
+        Raises:
+            UsageError: the disk is full, or the folder cannot be written.
+        """
+        tasks = (*self._tasks(env), trajectory.task_id)
+        if env.label not in self._manifests:
+            self._manifests[env.label] = manifest_sha256
+            self._suite = replace(self._suite, env=(*self._suite.env, env))
+        grown = tuple(replace(e, tasks=tasks) if e.label == env.label else e for e in self._suite.env)
+        self._suite = replace(self._suite, env=grown)
+        self._episodes.append(record_of(trajectory, env))
+        self._write()
+
+    def _tasks(self, env: SuiteEnv) -> tuple[str, ...]:
+        return tuple(episode.task_id for episode in self._episodes if episode.env == env.label)
+
+    def _write(self) -> None:
+        found = [(env, self._manifests[env.label]) for env in self._suite.env]
+        run = new_run(self._suite, self._player, found, provenance=(self._provenance,))
+        for folder in (self._suite_file.parent, self.run_folder):
+            make_folder(folder)
+        replace_file(self._suite_file, suite_text(self._suite))
+        path = self.run_folder / EPISODES_FILE
+        replace_file(path, "".join(f"{episode.line}\n" for episode in self._episodes))
+        done = replace(
+            run, result_id=result_id(run.request_id, self._episodes), episodes_sha256=file_sha256(path)
+        )
+        write_run(self.run_folder, done)
+
+
+def suite_text(suite: Suite) -> str:
+    """Return a suite as the TOML that `agentgym.evaluation.suite.load_suite` reads.
+
+    Agents are written by name, kind and options.
+    """
+    tables: list[tuple[str, Mapping[str, Any]]] = [("", suite.header)]
+    for env in suite.env:
+        table: dict[str, Any] = {"id": env.id, "label": env.label, "split": env.split, "tasks": env.tasks}
+        table |= {"metric": env.metric, "bounds": env.bounds, "by_type": env.by_type, "kwargs": env.kwargs}
+        tables.append(("[[env]]", table))
+    for agent in suite.agent:
+        tables.append(("[[agent]]", {"name": agent.name, "kind": agent.kind, "options": agent.options}))
+    return "\n".join(f"{line}\n" for title, table in tables for line in _toml_table(title, table))
+
+
+def _toml_table(title: str, table: Mapping[str, Any]) -> Iterator[str]:
+    if title:
+        yield f"\n{title}"
+    for key, value in table.items():
+        yield f"{_toml(key)} = {_toml(value)}"
+
+
+def _toml(value: Any) -> str:
+    """Write a value; JSON's strings, numbers and truth values are TOML's, but for one character."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_toml(key)} = {_toml(one)}" for key, one in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return canonical_json(value).replace("\x7f", "\\u007f")

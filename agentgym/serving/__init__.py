@@ -1,0 +1,1 @@
+"""Environments as web sites, for people."""

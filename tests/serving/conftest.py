@@ -1,0 +1,123 @@
+"""The site in this process, over the small shop of the WebShop tests or the built-in one."""
+
+import http.client
+import threading
+from contextlib import closing
+from html.parser import HTMLParser
+from urllib.parse import urlencode
+
+import pytest
+
+from agentgym.envs.webshop.html import CHOICE, NODE, QUERY
+from agentgym.serving.documents import PLACE
+from agentgym.serving.server import SiteServer
+from agentgym.serving.webshop import ShopSite
+
+WAIT = 30.0
+
+
+class Parsed(HTMLParser):
+    """The nodes of a document, its forms' fields, its elements."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.nodes, self.buttons, self.hidden, self.tags = [], [], {}, []
+        self._open, self._button = None, None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.tags.append((tag, attributes))
+        if tag == "input" and attributes.get("type") == "hidden":
+            self.hidden[attributes["name"]] = attributes["value"]
+        if tag == "button":
+            self.buttons.append([attributes, ""])
+            self._button = tag
+        if NODE in attributes:
+            self.nodes.append("")
+            self._open = tag
+
+    def handle_data(self, data):
+        if self._open:
+            self.nodes[-1] += data
+        if self._button:
+            self.buttons[-1][1] += data
+
+    def handle_endtag(self, tag):
+        if tag == self._open:
+            self._open = None
+        if tag == self._button:
+            self._button = None
+
+    @property
+    def texts(self):
+        """The texts of the nodes, as text observations have them."""
+        return [text.strip() for text in self.nodes]
+
+    def choices(self):
+        """What can be clicked in the shop: values by text."""
+        return {
+            text: found["value"]
+            for found, text in self.buttons
+            if found.get("name") == CHOICE and "value" in found
+        }
+
+
+class Visit:
+    """A visitor without a browser."""
+
+    def __init__(self, server):
+        self.address = server.server_address[:2]
+        self.cookie = ""
+
+    def ask(self, method, path, fields=None, **headers):
+        """Send one request; return the response and its body."""
+        body = None
+        if fields is not None:
+            body = urlencode(fields)
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+        with closing(http.client.HTTPConnection(*self.address, timeout=WAIT)) as connection:
+            connection.request(method, path, body, {"Cookie": self.cookie} | headers)
+            response = connection.getresponse()
+            text = response.read().decode()
+        self.cookie = (response.getheader("Set-Cookie") or self.cookie).partition(";")[0]
+        return response, text
+
+    def get(self, path="/"):
+        """Open an address, follow where it leads."""
+        response, text = self.ask("GET", path)
+        while response.status == 303:
+            response, text = self.ask("GET", response.getheader("Location"))
+        self.page = Parsed(text)
+        return response, text
+
+    def post(self, path="/act", **fields):
+        """Send a form of the page that was read last."""
+        response, text = self.ask("POST", path, {PLACE: self.page.hidden.get(PLACE, "")} | fields)
+        return self.get(response.getheader("Location")) if response.status == 303 else (response, text)
+
+    def search(self, query):
+        return self.post(**{QUERY: query})
+
+    def click(self, text):
+        return self.post(**{CHOICE: self.page.choices()[text]})
+
+
+@pytest.fixture
+def serve():
+    """Return a function that opens a site and returns it with its server."""
+    opened = []
+
+    def make(**settings):
+        site = ShopSite(**({"split": "test", "options": {}} | settings))
+        server = SiteServer("127.0.0.1", 0, site.answer)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        opened.append((server, thread))
+        return site, server
+
+    yield make
+    for server, thread in opened:
+        server.shutdown()
+        thread.join()
+        server.server_close()

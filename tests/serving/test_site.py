@@ -1,0 +1,416 @@
+"""The site over HTTP: what it shows, what a click does, what is recorded."""
+
+import json
+import re
+import socket
+
+import numpy as np
+import pytest
+
+from agentgym.cli import main
+from agentgym.data.products import Instruction, ListCatalogue, Product
+from agentgym.envs.webshop.env import WebShopEnv
+from agentgym.envs.webshop.html import CHOICE, QUERY
+from agentgym.envs.webshop.world import World
+from agentgym.evaluation.results import read_episodes, read_run
+from agentgym.evaluation.suite import load_suite
+from agentgym.evaluation.verify import verify_run
+from agentgym.serving import webshop
+from agentgym.serving.documents import PLACE
+from agentgym.serving.server import SiteServer
+from agentgym.serving.webshop import STALE
+from agentgym.types import UsageError
+from tests.serving.conftest import Visit
+from tests.webshop.corner import WordSearch, corner_shop
+
+EVIL = "</p><script>alert('x')</script><b title=\"&amp;'\">"
+OPTION = '"><script>'
+NASTY = Product(
+    asin="B0000EVIL<",
+    title=f"Lamp {EVIL}",
+    description=f"{EVIL}\n\n two\ud800lines",
+    bullets=(EVIL, "", " \n ", "  "),
+    query=EVIL,
+    category=EVIL,
+    options=((EVIL, (OPTION, "a[b]", "new\nline", "\ud83d", "plain")), ("", ("",))),
+    attributes=(EVIL,),
+)
+
+
+def nasty_shop():
+    wish = Instruction(NASTY.asin, f"a lamp {EVIL}", (EVIL,), ("plain",))
+    catalogue = ListCatalogue([NASTY], human=[wish])
+    return World(catalogue, WordSearch(catalogue), name="nasty")
+
+
+def open_sitting(site):
+    """Return the sitting of the visitor who came last."""
+    return next(reversed(site._visitors.values())).sitting
+
+
+@pytest.fixture
+def visit(serve):
+    site, server = serve(options={"dataset": corner_shop(), "goals": "human"}, split="upstream-test")
+    visitor = Visit(server)
+    visitor.get("/")
+    return site, visitor
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"noise": 0.7, "adverts": 3},
+        {"show_attributes": True, "hide_score": False},
+        {"dataset": nasty_shop(), "show_attributes": True},
+        {"dataset": corner_shop(), "goals": "human"},
+    ],
+    ids=["builtin", "noise", "all", "nasty", "corner"],
+)
+def test_every_page_has_the_texts_of_the_observation(serve, options):
+    """In random play, in order, on every page reached."""
+    split = "upstream-test" if "dataset" in options else "train"
+    site, server = serve(options=options | {"max_steps": 30}, split=split)
+    visitor = Visit(server)
+    visitor.get("/")
+    rng = np.random.default_rng(5)
+    reached = set()
+    for _ in range(300):
+        sitting = open_sitting(site)
+        shown = sitting.observation.encode(errors="replace").decode()
+        assert " [SEP] ".join(visitor.page.texts) == shown
+        reached.add(sitting.env.visit.page)
+        choices = visitor.page.choices()
+        if sitting.over:
+            visitor.post("/next")
+        elif rng.random() < (0.05 if choices else 1.0):
+            words = str(rng.choice(["lamp", "wool rug", sitting.info["goal"], "zzz", "a[b] c"]))
+            visitor.search(words.encode(errors="replace").decode())
+        else:
+            visitor.post(**{CHOICE: str(rng.choice(list(choices.values())))})
+    assert reached >= {"start", "results", "item", "description", "features", "reviews", "done"}
+
+
+def test_texts_of_products_are_only_text(serve):
+    """Whatever sellers write stays text: no tag, no attribute, no script of theirs."""
+    _, server = serve(options={"dataset": nasty_shop(), "show_attributes": True}, split="upstream-test")
+    visitor = Visit(server)
+    visitor.get("/")
+    visitor.search(f"lamp {EVIL}")
+    known = {
+        "html",
+        "head",
+        "body",
+        "header",
+        "main",
+        "footer",
+        "form",
+        "div",
+        "section",
+        "details",
+        "summary",
+    }
+    known |= {
+        "meta",
+        "title",
+        "link",
+        "h1",
+        "h2",
+        "p",
+        "ul",
+        "ol",
+        "li",
+        "dl",
+        "dt",
+        "dd",
+        "fieldset",
+        "legend",
+    }
+    known |= {"label", "span", "strong", "input", "select", "option", "button"}
+    steps = (
+        NASTY.asin,
+        "Description",
+        "< Prev",
+        "Features",
+        "< Prev",
+        "Attributes",
+        "< Prev",
+        OPTION,
+        "Buy Now",
+    )
+    for text in steps:
+        visitor.click(text)
+        assert {tag for tag, _ in visitor.page.tags} <= known
+        names = {name for _, found in visitor.page.tags for name in found}
+        assert not {name for name in names if name.startswith("on") or name == "style"}
+        if text in ("Description", "Features", "Attributes"):
+            assert EVIL in "".join(visitor.page.nodes)
+
+
+def test_what_no_action_can_say_cannot_be_clicked(serve):
+    _, server = serve(options={"dataset": nasty_shop()}, split="upstream-test")
+    visitor = Visit(server)
+    visitor.get("/")
+    visitor.search("lamp")
+    visitor.click(NASTY.asin)
+    assert "plain" in visitor.page.choices()
+    off = [text for attributes, text in visitor.page.buttons if "disabled" in attributes]
+    assert {"a[b]", "new\nline"} <= set(off)
+
+
+def test_a_click_is_a_step_and_the_end_shows_the_score(visit):
+    site, visitor = visit
+    wish = open_sitting(site).info["goal"]
+    _, text = visitor.search("lamp")
+    assert "Step 1 of 15" in text
+    assert visitor.page.texts[4:6] == ["Next >", "B000000000"]
+    visitor.click("B000000003")
+    visitor.click("navy")
+    pressed = [text for found, text in visitor.page.buttons if found.get("aria-pressed") == "true"]
+    assert pressed == ["navy"]
+    _, text = visitor.click("Buy Now")
+    sitting = open_sitting(site)
+    assert [step.action for step in sitting.steps] == [
+        "search[lamp]", "click[b000000003]", "click[navy]", "click[buy now]",
+    ]  # fmt: skip
+    assert sitting.over
+    assert f"Score {sitting.info['score']:.2f} of 1.00" in text
+    assert "Bought: Brass Desk Lamp 3; color: navy" in text
+    _, text = visitor.post("/next")
+    assert "Step 0 of 15" in text
+    assert open_sitting(site).info["goal"] != wish
+
+
+def test_the_step_limit_ends_the_task(serve):
+    _, server = serve(options={"max_steps": 2})
+    visitor = Visit(server)
+    visitor.get("/")
+    visitor.search("lamp")
+    _, text = visitor.search("shoe")
+    assert "Nothing bought: score 0" in text
+    assert visitor.page.choices() == {}
+    assert visitor.search("more")[1].count(STALE) == 1
+
+
+def test_a_page_left_behind_does_nothing(visit):
+    """A click after the browser's back button, or a second one, is no step."""
+    site, visitor = visit
+    old = visitor.page.hidden[PLACE]
+    visitor.search("lamp")
+    for _ in range(2):
+        _, text = visitor.post(**{PLACE: old, QUERY: "rug"})
+        assert STALE in text
+        assert len(open_sitting(site).steps) == 1
+    assert STALE not in visitor.get("/")[1]
+    visitor.post("/next", **{PLACE: old})
+    assert len(open_sitting(site).steps) == 1
+
+
+def test_an_address_names_split_and_task(visit):
+    site, visitor = visit
+    env = open_sitting(site).env
+    for task in (env.tasks[1], env.tasks[0]):
+        _, text = visitor.get(f"/?task={task.id}")
+        assert open_sitting(site).info["task_id"] == task.id
+        assert task.content.text in text
+    visitor.get(f"/?task={env.tasks[1].source_id}")
+    assert open_sitting(site).info["task_id"] == env.tasks[1].id
+
+
+def test_visitors_do_not_meet(serve):
+    site, server = serve()
+    first, second = Visit(server), Visit(server)
+    first.get("/?split=valid")
+    second.get("/")
+    first.search("lamp")
+    second.get("/")
+    assert second.page.texts[0] == "WebShop"
+    splits = [one.sitting.env.tasks.split for one in site._visitors.values()]
+    assert sorted(splits) == ["test", "valid"]
+
+
+def test_only_so_many_visits_are_kept(serve, monkeypatch):
+    monkeypatch.setattr(webshop, "MOST_VISITORS", 2)
+    site, server = serve(options={"dataset": corner_shop(), "goals": "human"}, split="upstream-test")
+    visitors = [Visit(server) for _ in range(3)]
+    for one in visitors:
+        one.get("/")
+    visitors[0].search("lamp")  # forgotten: begins anew
+    assert visitors[0].page.texts[0] == "WebShop"
+    assert len(site._visitors) == 2
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "fields", "status", "says"),
+    [
+        ("GET", "/?task=nosuch", None, 400, "no task 'nosuch' in split"),
+        ("GET", "/?split=tset", None, 400, "unknown split 'tset' (did you mean 'test'?)"),
+        ("GET", "/nowhere", None, 404, "There is no page /nowhere."),
+        ("GET", "/<b>", None, 404, "There is no page /&lt;b&gt;."),
+        ("POST", "/", {}, 404, "There is no page"),
+        ("POST", "/act", {}, 400, "that form asks for nothing"),
+        ("POST", "/act", {CHOICE: "99"}, 400, "that form asks for nothing"),
+        ("POST", "/act", {CHOICE: "0"}, 400, "that form asks for nothing"),
+        ("POST", "/act", {CHOICE: "-1"}, 400, "that form asks for nothing"),
+        ("POST", "/act", {QUERY: "x" * 70_000}, 413, ""),
+        ("POST", "/act", {str(i): "" for i in range(200)}, 400, ""),
+    ],
+)  # fmt: skip
+def test_bad_requests_get_an_answer_and_change_nothing(serve, method, path, fields, status, says):
+    site, server = serve(split="test")
+    visitor = Visit(server)
+    visitor.get("/")
+    if fields is not None:
+        fields = {PLACE: visitor.page.hidden[PLACE]} | fields
+    response, text = visitor.ask(method, path, fields)
+    assert response.status == status
+    assert says in text
+    assert open_sitting(site).steps == []
+
+
+def test_a_query_that_no_action_can_say_is_rejected_as_the_environment_does(visit):
+    site, visitor = visit
+    visitor.search("a[b]")
+    assert visitor.page.texts[-1] == "That action is not possible here."
+    assert open_sitting(site).info["turn"] == 1
+
+
+def test_responses_allow_nothing_from_elsewhere(visit):
+    _, visitor = visit
+    response, _ = visitor.ask("GET", "/")
+    assert response.getheader("Content-Security-Policy").startswith("default-src 'none'; style-src 'self'")
+    assert response.getheader("Cache-Control") == "no-store"
+    response, style = visitor.ask("GET", "/style.css")
+    assert response.getheader("Content-Type").startswith("text/css")
+    assert "url(" not in style
+    _, text = visitor.get("/")
+    assert re.findall(r"https?://|src=|<script|style=", text) == []
+    response, _ = Visit.ask(visitor, "GET", "/", Cookie="")
+    cookie = response.getheader("Set-Cookie")
+    assert "HttpOnly" in cookie
+    assert "SameSite=Lax" in cookie
+
+
+def test_pages_can_be_used_without_seeing_them(visit):
+    """Every field has a label, every button a text, every page one heading and a language."""
+    _, visitor = visit
+    visitor.search("lamp")
+    for text in ("B000000003", "Features", "< Prev", "Buy Now"):
+        tags = visitor.page.tags
+        assert ("html", {"lang": "en"}) in tags
+        assert [tag for tag, _ in tags].count("h1") == 1
+        assert all(text.strip() for _, text in visitor.page.buttons)
+        fields = sum(tag in ("input", "select") and found.get("type") != "hidden" for tag, found in tags)
+        assert [tag for tag, _ in tags].count("label") == fields
+        assert ("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}) in tags
+        visitor.click(text)
+
+
+def test_recordings_verify(serve, tmp_path, capsys):
+    """Episodes of several splits, a bought and a missed one, a task played twice, one never ended."""
+    said = []
+    _, server = serve(record=tmp_path, options={"max_steps": 4, "noise": 0.5}, say=said.append, seed=11)
+    visitor = Visit(server)
+    visitor.get("/")
+    assert list(tmp_path.iterdir()) == []
+    visitor.search("shoe")
+    visitor.click(next(text for text in visitor.page.choices() if text.startswith("B1")))
+    _, text = visitor.click("Buy Now")
+    assert "This episode has been recorded" in text
+    (first,) = tmp_path.glob("webshop-*/human")
+    assert verify_run(first).ok
+    done = read_episodes(first)[0]
+    visitor.get(f"/?task={done.task_id}")
+    for query in "abc":
+        visitor.search(query)
+    assert "Not recorded: you have played this task before." in visitor.search("d")[1]
+    visitor.get("/?split=valid")
+    for query in "abcd":
+        visitor.search(query)
+    visitor.post("/next")
+    visitor.search("never ended")
+    visitor.get("/?split=test")
+    for query in "abcd":
+        visitor.search(query)
+    episodes, run = read_episodes(first), read_run(first)
+    assert [(one.env, one.length) for one in episodes] == [
+        ("WebShop test", 3), ("WebShop valid", 4), ("WebShop test", 4),
+    ]  # fmt: skip
+    assert (run.agent.kind, run.agent.name) == ("human", "human")
+    assert all(one.model_seconds > 0 for one in episodes)
+    verdict = verify_run(first)
+    assert (verdict.ok, verdict.badge, verdict.episodes, verdict.steps) == (True, "replayed", 3, 11)
+    assert len(said) == 4
+    assert sum("recorded in" in line for line in said) == 3
+    suite = next((tmp_path / "suites").iterdir())
+    assert load_suite(suite).env[0].tasks == (episodes[0].task_id, episodes[2].task_id)
+    assert main(["verify", str(first)]) == 0
+    forged = (first / "episodes.jsonl").read_text().replace("search[a]", "search[b]", 1)
+    (first / "episodes.jsonl").write_text(forged)
+    assert main(["verify", str(first)]) == 1
+
+
+def test_agents_play_what_a_person_played(serve, tmp_path, capsys):
+    _, server = serve(record=tmp_path, options={"max_steps": 2})
+    visitor = Visit(server)
+    visitor.get("/")
+    for _ in range(2):
+        visitor.search("shoe")
+        visitor.search("lamp")
+        visitor.post("/next")
+    (suite,) = (tmp_path / "suites").iterdir()
+    assert main(["bench", str(suite), "--out", str(tmp_path), "--verify"]) == 0
+    assert main(["leaderboard", "build", str(tmp_path), "--out", str(tmp_path / "board.md")]) == 0
+    board = (tmp_path / "board.md").read_text()
+    assert all(name in board for name in ("human", "oracle", "random"))
+
+
+def test_a_full_disk_is_said(serve, tmp_path, monkeypatch):
+    _, server = serve(record=tmp_path, options={"max_steps": 1})
+    visitor = Visit(server)
+    visitor.get("/")
+
+    def full(path, text):
+        raise UsageError(f"cannot write {path}: No space left on device")
+
+    monkeypatch.setattr("agentgym.evaluation.recordings.replace_file", full)
+    response, text = visitor.search("lamp")
+    assert response.status == 400
+    assert "No space left on device" in text
+
+
+def test_the_command_says_what_is_wrong(capsys, tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        words = ["serve", "webshop", "--port", str(port)]
+        assert main(words) == 2
+        assert f"cannot listen on 127.0.0.1:{port}" in capsys.readouterr().err
+    (tmp_path / "file").write_text("")
+    for words, message in (
+        (["--split", "tset"], "did you mean 'test'?"),
+        (["--option", "tager=words"], "did you mean 'tagger'?"),
+        (["--option", "split=test"], "use --split"),
+        (["--port", "70000"], "ports end at 65535"),
+        (["--record", str(tmp_path / "file" / "x")], "cannot make folder"),
+    ):
+        assert main(["serve", "webshop", *words]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_the_command_serves_until_it_is_interrupted(monkeypatch, capsys):
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SiteServer, "serve_forever", interrupted)
+    assert main(["serve", "webshop", "--port", "0"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"WebShop is open at http://127\.0\.0\.1:[1-9]\d*/", said)
+
+
+def test_shown_nodes_are_those_of_the_text_observation():
+    env = WebShopEnv(split="test", noise=1.0)
+    observation, _ = env.reset(seed=3)
+    assert " [SEP] ".join(text.strip() for _, text in env.shown()) == observation
+    assert json.dumps(env.shown())
