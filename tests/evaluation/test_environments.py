@@ -36,7 +36,8 @@ def test_the_quick_suite_is_run_replayed_and_ranked(tmp_path: Path) -> None:
     (board,) = load_boards(tmp_path / "results")
     assert [(row.name, row.rank, row.badge) for row in board.rows] == [
         ("oracle", 1, "re-run"),
-        ("random", 2, "re-run"),
+        ("rules", 2, "re-run"),
+        ("random", 3, "re-run"),
     ]
     for result in board.rows[0].envs.values():
         assert result.score.value == 1.0
@@ -73,4 +74,4 @@ def test_the_official_suite_is_run_replayed_and_ranked(tmp_path: Path) -> None:
         assert {gap.label for gap in read_run(folder).left_out} <= {"ALFWorld unseen"}
         assert verify_run(folder).problems == ()
     (board,) = load_boards(tmp_path / "results")
-    assert [(row.name, row.rank) for row in board.rows] == [("oracle", 1), ("random", 2)]
+    assert [(row.name, row.rank) for row in board.rows] == [("oracle", 1), ("rules", 2), ("random", 3)]
