@@ -24,12 +24,13 @@ from agentgym.retrieval.analysis import ANALYSER, Analyser
 from agentgym.retrieval.counting import TermCounter
 from agentgym.retrieval.index import MANIFEST, CorpusDigest, Hits, Manifest, new_folder, versions
 from agentgym.retrieval.postings import Postings, in_files, in_memory, open_postings, term_digest
+from agentgym.retrieval.ranking import Term, best
 from agentgym.types import UsageError
 
 ENGINE: Final = "bm25/1"
 
-_LANES = 64
-"""Scores are padded to a multiple of this."""
+_TERMS_KEPT = 1 << 17
+"""Terms that are remembered."""
 
 
 class Bm25:
@@ -47,8 +48,7 @@ class Bm25:
         self.manifest = manifest
         self._postings = postings
         self._analyser = Analyser()
-        # Python's integers are faster to look up and to slice with than an array's
-        self._places: dict[str, tuple[int, int]] = {}
+        self._terms: dict[str, Term] = {}
         self._filled = max(1, int(manifest.parameters["filled"]))
 
     def __len__(self) -> int:
@@ -71,60 +71,37 @@ class Bm25:
         """
         if k < 1:
             raise UsageError(f"a search returns one document at least: ask for k >= 1, not {k}")
-        totals = self._totals(query)
-        found = _contenders(totals, k)
-        scores = totals[found].astype(np.float32)
-        order = np.lexsort((self._postings.ranks[found], -scores))[:k]
-        return Hits(found[order].astype(np.int32), scores[order])
+        terms = [self._term(term, count) for term, count in Counter(self._analyser.terms(query)).items()]
+        documents, totals = best(self._postings, [term for term in terms if term.stop > term.start], k)
+        scores = totals.astype(np.float32)
+        order = np.lexsort((self._postings.ranks[documents], -scores))[:k]
+        return Hits(documents[order], scores[order])
 
-    def _totals(self, query: str) -> npt.NDArray[np.float64]:
-        """Return the score of every document, padded to a multiple of `_LANES`.
+    def _term(self, term: str, count: int) -> Term:
+        """Return a term that a query has ``count`` times."""
+        known = self._terms.get(term)
+        if known is None:
+            if len(self._terms) >= _TERMS_KEPT:
+                self._terms.clear()
+            known = self._terms[term] = self._look_up(term)
+        if count == 1:
+            return known
+        return self._weighed(known.start, known.stop, np.float32(count) * known.weight)
 
-        Terms are added in double precision, where sums of a few single-precision numbers are exact: the
-        order of the terms does not matter, here as in Lucene.
-        """
+    def _look_up(self, term: str) -> Term:
+        digest = np.uint64(term_digest(term))
         postings = self._postings
-        totals = np.zeros(-(-len(self) // _LANES) * _LANES)
-        for term, count in Counter(self._analyser.terms(query)).items():
-            start, stop = self._place(term)
-            if start < stop:
-                weight = np.float32(count) * self._weight(stop - start)
-                gains = weight - weight / postings.parts[start:stop]
-                np.add.at(totals, postings.documents[start:stop], gains.astype(np.float64))
-        return totals
+        slot = int(postings.terms.searchsorted(digest))
+        if slot == len(postings.terms) or postings.terms[slot] != digest:
+            return Term(0, 0, np.float32(0), 0.0)
+        start, stop = int(postings.starts[slot]), int(postings.starts[slot + 1])
+        rarity = 1 + (self._filled - (stop - start) + 0.5) / (stop - start + 0.5)
+        return self._weighed(start, stop, np.float32(math.log(rarity)))
 
-    def _place(self, term: str) -> tuple[int, int]:
-        """Return where the documents of a term begin and end."""
-        place = self._places.get(term)
-        if place is None:
-            digest = np.uint64(term_digest(term))
-            slot = int(self._postings.terms.searchsorted(digest))
-            known = slot < len(self._postings.terms) and self._postings.terms[slot] == digest
-            starts = self._postings.starts
-            place = (int(starts[slot]), int(starts[slot + 1])) if known else (0, 0)
-            if len(self._places) >= _PLACES_KEPT:
-                self._places.clear()
-            self._places[term] = place
-        return place
-
-    def _weight(self, holders: int) -> np.float32:
-        return np.float32(math.log(1 + (self._filled - holders + 0.5) / (holders + 0.5)))
-
-
-_PLACES_KEPT = 1 << 17
-"""Terms whose places are remembered."""
-
-
-def _contenders(totals: npt.NDArray[np.float64], k: int) -> npt.NDArray[np.intp]:
-    """Return all documents that may be among the best ``k``.
-
-    The k-th largest of the maxima of disjoint lanes is no larger than the k-th largest score.
-    """
-    floor = 0.0
-    lanes = totals.reshape(_LANES, -1).max(axis=0)
-    if len(lanes) > k:
-        floor = float(np.partition(lanes, len(lanes) - k)[len(lanes) - k]) * (1 - 1e-6)  # single precision
-    return np.flatnonzero(totals >= floor) if floor > 0 else np.flatnonzero(totals)
+    def _weighed(self, start: int, stop: int, weight: np.float32) -> Term:
+        if start == stop:
+            return Term(start, stop, weight, 0.0)
+        return Term(start, stop, weight, float(weight - weight / self._postings.parts[start:stop].max()))
 
 
 def build_bm25(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.retrieval import counting
+from agentgym.retrieval import counting, ranking
 from agentgym.retrieval.bm25 import build_bm25, open_bm25
 from agentgym.types import UsageError
 from tests.retrieval.naive import rank
@@ -79,12 +79,39 @@ def test_parameters_count(texts, parameters):
     assert found(index, "a b", 5) == rank(corpus, "a b", 5, *parameters)
 
 
-def test_many_documents_are_cut_down_to_the_best(monkeypatch):
+WORDS = [f"word{i}" for i in range(40)]
+SHARES = 1 / np.arange(1, 41) / np.sum(1 / np.arange(1, 41))
+
+
+def many_documents(count):
     rng = np.random.default_rng(5)
-    corpus = [(f"D{i:05}", " ".join(rng.choice(list("abcdefgh"), 6))) for i in rng.permutation(8000)]
+    return [(f"D{i:05}", " ".join(rng.choice(WORDS, 7, p=SHARES))) for i in rng.permutation(count)]
+
+
+@pytest.mark.parametrize("many", [1, 1 << 60])
+def test_the_best_of_many_documents(monkeypatch, many):
+    monkeypatch.setattr(ranking, "MANY", many)
+    decided = []
+    decide = ranking._decide
+    monkeypatch.setattr(ranking, "_decide", lambda *given: decided.append(decide(*given)) or decided[-1])
+    corpus = many_documents(2000)
     index = build_bm25(corpus, corpus="drawn")
-    for query in ("a", "a b", "c d e f g h"):
-        assert found(index, query, 50) == rank(corpus, query, 50)
+    for words in ("0", "0 39", "0 1 2 30", "5 20 20 1 0", "38", "1 2 3 4"):
+        query = " ".join(f"word{word}" for word in words.split())
+        for k in (1, 3, 20):
+            assert found(index, query, k) == rank(corpus, query, k)
+    assert any(found is not None for found in decided) == (many == 1)
+    assert any(found is None for found in decided) == (many == 1)
+
+
+@given(texts, st.lists(st.sampled_from("abcd"), min_size=1, max_size=6), st.integers(1, 5))
+def test_leaving_out_changes_nothing(texts, words, k):
+    corpus = documents(texts)
+    index = build_bm25(corpus, corpus="drawn")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranking, "MANY", 0)
+        patch.setattr(ranking, "LOOKED_UP", 0)
+        assert found(index, " ".join(words), k) == rank(corpus, " ".join(words), k)
 
 
 def test_blocks_change_nothing(tmp_path, monkeypatch):
@@ -119,11 +146,11 @@ def test_threads_agree():
     assert [hits.documents.tolist() for hits in index.search_all(queries[:2], 3)] == [[2, 0, 3], [3, 1]]
 
 
-def test_places_remembered_are_bounded(monkeypatch):
-    monkeypatch.setattr("agentgym.retrieval.bm25._PLACES_KEPT", 2)
+def test_terms_remembered_are_bounded(monkeypatch):
+    monkeypatch.setattr("agentgym.retrieval.bm25._TERMS_KEPT", 2)
     index = build_bm25(SHOP, corpus="shop")
     assert found(index, "red cotton shirt lamp", 9) == rank(SHOP, "red cotton shirt lamp", 9)
-    assert len(index._places) <= 2
+    assert len(index._terms) <= 2
 
 
 def test_progress_counts_documents():
