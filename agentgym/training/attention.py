@@ -65,6 +65,11 @@ def _blocks(ends: Tensor) -> Blocks:
 
 
 def _block_mask(ends: Tensor) -> BlockMask:
+    """Return the mask for FlexAttention, which the tests compute with uncompiled, on a processor.
+
+    Its compiled kernels have not been run yet.
+    """
+
     def sees(_batch: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return (query >= key) & (query < ends[key])
 
