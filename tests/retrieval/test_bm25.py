@@ -88,9 +88,12 @@ def many_documents(count):
     return [(f"D{i:05}", " ".join(rng.choice(WORDS, 7, p=SHARES))) for i in rng.permutation(count)]
 
 
-@pytest.mark.parametrize("many", [1, 1 << 60])
-def test_the_best_of_many_documents(monkeypatch, many):
+@pytest.mark.parametrize(
+    ("many", "looked_up", "pruned"), [(1, 0, True), (1, 1 << 60, False), (1 << 60, 0, None)]
+)
+def test_the_best_of_many_documents(monkeypatch, many, looked_up, pruned):
     monkeypatch.setattr(ranking, "MANY", many)
+    monkeypatch.setattr(ranking, "LOOKED_UP", looked_up)
     decided = []
     decide = ranking._decide
     monkeypatch.setattr(ranking, "_decide", lambda *given: decided.append(decide(*given)) or decided[-1])
@@ -100,8 +103,8 @@ def test_the_best_of_many_documents(monkeypatch, many):
         query = " ".join(f"word{word}" for word in words.split())
         for k in (1, 3, 20):
             assert found(index, query, k) == rank(corpus, query, k)
-    assert any(found is not None for found in decided) == (many == 1)
-    assert any(found is None for found in decided) == (many == 1)
+    assert bool(decided) == (pruned is not None)
+    assert any(found is not None for found in decided) == bool(pruned)
 
 
 @given(texts, st.lists(st.sampled_from("abcd"), min_size=1, max_size=6), st.integers(1, 5))

@@ -13,6 +13,9 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
 
+from agentgym.data.directory import cache_directory
+from agentgym.data.textmemo import TextMemo
+from agentgym.hashing import content_id
 from agentgym.tasks import nearest
 from agentgym.types import UsageError
 
@@ -60,6 +63,18 @@ def make_tagger(name: str) -> Tagger:
         return _model(name)
     known = ("words", "blank-en", "spacy:en_core_web_sm")
     raise UsageError(f"unknown tagger {name!r}{nearest(name, known)}; choose words, blank-en or spacy:MODEL")
+
+
+def stored_nouns(tagger: Tagger) -> Callable[[str], Nouns]:
+    """Return what finds the nouns of a title; a model's are kept on disk, for a model takes milliseconds.
+
+    Raises:
+        UsageError: the cache cannot be written.
+    """
+    if not tagger.id.startswith(SPACY):
+        return tagger.nouns
+    name = content_id((tagger.id, tagger.version))[:16]
+    return TextMemo(cache_directory() / "webshop" / f"nouns-{name}.sqlite", tagger.nouns)
 
 
 _LETTERS = re.compile(r"[^\W\d_]{2,}")

@@ -9,7 +9,7 @@ from agentgym.envs.webshop.goals import Goal, Prices
 from agentgym.envs.webshop.product import Catalogue, Product
 from agentgym.envs.webshop.reward import Score, Scorer
 from agentgym.envs.webshop.session import Visit
-from agentgym.envs.webshop.taggers import DEFAULT, make_tagger
+from agentgym.envs.webshop.taggers import DEFAULT, make_tagger, stored_nouns
 from agentgym.hashing import sha256_json
 from agentgym.retrieval.index import Hits
 
@@ -68,7 +68,7 @@ class World:
         self.at = lru_cache(PRODUCTS_KEPT)(catalogue.product)
         self.item = lru_cache(PRODUCTS_KEPT)(self._item)
         self.found = lru_cache(QUERIES_KEPT)(self._found)
-        self._nouns = lru_cache(NOUNS_KEPT)(self.tagger.nouns)
+        self._nouns = lru_cache(NOUNS_KEPT)(stored_nouns(self.tagger))
         self._scorer = Scorer(lambda product: self._nouns(product.title))
         self._scores = lru_cache(SCORES_KEPT)(self._score)
 
