@@ -64,6 +64,7 @@ class WebShopEnv(AgentEnv[str]):
         difficulty: str | None = None,
         tagger: str = DEFAULT,
         search: Engine = "bm25",
+        special_queries: bool = False,
         observation: Mode = "text",
         parity: Parity | None = None,
         hide_score: bool | None = None,
@@ -84,6 +85,7 @@ class WebShopEnv(AgentEnv[str]):
             difficulty: of built-in goals: ``easy``, ``medium`` or ``hard``; None for all.
             tagger: finds the nouns of titles, for scores: ``words``, ``blank-en`` or ``spacy:MODEL``.
             search: ranks products: ``bm25`` as the original does; for imported data ``tantivy``, ``lucene``.
+            special_queries: whether a query may begin with ``<r>``, ``<a>``, ``<c>``, ``<q>``; see ``special``.
             observation: ``text`` or ``text_rich`` as in the original, or ``gigpo``: see `Mode`.
             parity: ``upstream`` shows exactly what the original does; see `View`.
             hide_score: whether the last page keeps the score to itself; None for yes, but for ``parity``.
@@ -99,7 +101,7 @@ class WebShopEnv(AgentEnv[str]):
             UsageError: unknown split, option or tagger, or something that is not installed.
             MissingDataError: the data set is not on this machine.
         """
-        self.world = open_world(dataset, tagger=tagger, search=search)
+        self.world = open_world(dataset, tagger=tagger, search=search, special_queries=special_queries)
         self.view = View(
             self.world, observation, parity=parity, hide_score=hide_score, show_attributes=show_attributes
         )

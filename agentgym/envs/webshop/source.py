@@ -9,8 +9,9 @@ from agentgym.data.webshop import open_catalogue
 from agentgym.envs.webshop.builtin.catalogue import BUILTIN, builtin_catalogue, shop_of
 from agentgym.envs.webshop.builtin.tasks import builtin_tasks
 from agentgym.envs.webshop.options import check_choice
-from agentgym.envs.webshop.product import Goals
+from agentgym.envs.webshop.product import Catalogue, Goals
 from agentgym.envs.webshop.search import open_search, search_in_memory
+from agentgym.envs.webshop.special import SpecialSearch
 from agentgym.envs.webshop.taggers import DEFAULT
 from agentgym.envs.webshop.tasks import goal_tasks
 from agentgym.envs.webshop.world import World
@@ -21,21 +22,23 @@ from agentgym.types import UsageError
 __all__ = ["BUILTIN", "load_tasks", "load_world", "open_world"]
 
 
-def open_world(dataset: str | World, *, tagger: str, search: Engine) -> World:
+def open_world(dataset: str | World, *, tagger: str, search: Engine, special_queries: bool) -> World:
     """Return a world made beforehand as it is; else `load_world`.
 
     Raises:
-        UsageError: as `load_world`; or a tagger is asked for that the world was not made with.
+        UsageError: as `load_world`; or something is asked for that the world was not made with.
     """
     if not isinstance(dataset, World):
-        return load_world(dataset, tagger=tagger, search=search)
+        return load_world(dataset, tagger=tagger, search=search, special_queries=special_queries)
+    if special_queries:
+        raise UsageError(f"{dataset.name} was made with its own search: leave out special_queries")
     if tagger not in (DEFAULT, dataset.tagger.id):
         raise UsageError(f"{dataset.name} was made with the tagger {dataset.tagger.id!r}: leave out tagger")
     return dataset
 
 
 @lru_cache(maxsize=4)
-def load_world(dataset: str, *, tagger: str, search: Engine = "bm25") -> World:
+def load_world(dataset: str, *, tagger: str, search: Engine = "bm25", special_queries: bool = False) -> World:
     """Return the world of a data set; the same object for the same arguments.
 
     Args:
@@ -43,6 +46,7 @@ def load_world(dataset: str, *, tagger: str, search: Engine = "bm25") -> World:
             `agentgym.data.webshop.open_catalogue` takes it.
         tagger: as `agentgym.envs.webshop.taggers.make_tagger` takes it.
         search: what ranks; ``"bm25"`` for the built-in data set.
+        special_queries: whether `agentgym.envs.webshop.special` answers those that begin with a mark.
 
     Raises:
         UsageError: unknown tagger or search, or something that is not installed.
@@ -50,15 +54,19 @@ def load_world(dataset: str, *, tagger: str, search: Engine = "bm25") -> World:
     """
     check_engine(search)
     shop = shop_of(dataset)
+    goods: Catalogue
     if shop is not None:
         if search != "bm25":
             raise UsageError(f"the built-in data set is searched by bm25: leave out search={search!r}")
         goods = builtin_catalogue(*shop)
         index = search_in_memory(goods, dataset)
-        return World(goods, index, name=dataset, tagger=tagger, search=index.manifest.engine)
-    catalogue = open_catalogue(dataset)
-    found = open_search(catalogue, search)
-    return World(catalogue, found, name=dataset, tagger=tagger, search=found.manifest.engine)
+    else:
+        goods = open_catalogue(dataset)
+        index = open_search(goods, search)
+    if special_queries:
+        special = SpecialSearch(goods, index)
+        return World(goods, special, name=dataset, tagger=tagger, search=special.name)
+    return World(goods, index, name=dataset, tagger=tagger, search=index.manifest.engine)
 
 
 def load_tasks(world: World, split: str, *, goals: Goals | None, difficulty: str | None) -> TaskSet:
