@@ -85,7 +85,7 @@ class WebShopEnv(AgentEnv[str]):
             difficulty: of built-in goals: ``easy``, ``medium`` or ``hard``; None for all.
             tagger: finds the nouns of titles, for scores: ``words``, ``blank-en`` or ``spacy:MODEL``.
             search: ranks products: ``bm25`` as the original does; for imported data ``tantivy``, ``lucene``.
-            special_queries: whether a query may begin with ``<r>``, ``<a>``, ``<c>``, ``<q>``; see ``special``.
+            special_queries: whether queries that begin with ``<r>``, ``<a>``, ``<c>`` or ``<q>`` are special.
             observation: ``text`` or ``text_rich`` as in the original, or ``gigpo``: see `Mode`.
             parity: ``upstream`` shows exactly what the original does; see `View`.
             hide_score: whether the last page keeps the score to itself; None for yes, but for ``parity``.
