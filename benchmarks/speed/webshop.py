@@ -1,0 +1,359 @@
+"""WebShop's speed: ``python -m benchmarks.speed.webshop``.
+
+Contestants play in one process, one after the other, in several rounds; a ratio compares two contestants
+within a round. Seconds are the processor's. ``--upstream PATH`` adds WebShop's own environment, from a
+checkout that is set up, in a process of its own that takes its turn. Memory is measured in processes of
+their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from functools import partial
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agentgym.data.productstore import StoredCatalogue
+from agentgym.data.webshop import convert, find_files
+from agentgym.envs.webshop.env import WebShopEnv
+from agentgym.envs.webshop.search import documents
+from agentgym.envs.webshop.vector import WebShopVectorEnv
+from agentgym.envs.webshop.world import World
+from agentgym.retrieval.bm25 import build_bm25, open_bm25
+from agentgym.tasks import Task
+from agentgym.types import MissingDataError
+from benchmarks.speed.report import Row, Texts, machine, markdown
+from benchmarks.speed.rounds import Discipline, Run, measure
+from benchmarks.speed.webshop_catalogue import instructions, write_upstream
+
+RECORDED = (32.0, 35.0)
+"""Steps per processor second of WebShop's own text environment on sequences like these, recorded on another
+machine (princeton-nlp/WebShop at 64fa2a5, 1,000 products, nouns by spaCy's blank tokenizer)."""
+
+TASKS = 64
+"""Goals played; each is searched for by its instruction."""
+
+STEPS = 12
+"""Of an episode that makes no purchase."""
+
+ENDLESS = 1 << 30
+
+QUERIES = 20_000
+"""New searches: more than are remembered, so that one that comes again has been forgotten."""
+
+TEXTS = Texts(
+    "Speed of WebShop",
+    f"{TASKS} goals: each episode searches for its instruction, then clicks at random, up to {STEPS} steps.",
+    "Environments hand out everything the contract asks for: observation, what can be clicked, state hash,\n"
+    "reward; resets are part of their time. What was searched, shown or scored before is remembered, as in\n"
+    "training. With a new search every three steps, nothing of the search is. Seconds are the processor's.",
+    "peak memory of a process",
+)
+
+
+# ---- playing ---------------------------------------------------------------------------------
+
+
+def timed(once: Callable[[], int]) -> Run:
+    """Make a run of ``once``, which returns how many steps it played, by time of the processor."""
+
+    def run(seconds: float) -> float:
+        done = 0
+        began = time.process_time()
+        while (took := time.process_time() - began) < seconds:
+            done += once()
+        return done / took
+
+    return run
+
+
+def dataset() -> str:
+    """Return ``"webshop/small"`` where the published products are on this machine, else ``"builtin"``."""
+    try:
+        WebShopEnv(dataset="webshop/small", goals="synthetic")
+    except MissingDataError:
+        return "builtin"
+    return "webshop/small"
+
+
+def options() -> dict[str, Any]:
+    """Return the options of the environments that play."""
+    found: dict[str, Any] = {"dataset": dataset(), "split": "train"}
+    return found | ({"goals": "synthetic"} if found["dataset"] != "builtin" else {})
+
+
+def scripts(env: WebShopEnv) -> list[tuple[Task, list[str]]]:
+    """Return goals and actions to play for each, drawn at random."""
+    rng = np.random.default_rng(0)
+    played = []
+    for task in env.tasks[:TASKS]:
+        info = env.reset(options={"task": task.id})[1]
+        search = f"search[{info['goal']}]"
+        actions: list[str] = []
+        for _ in range(STEPS):
+            clicks = info["admissible_actions"][1:]
+            action = clicks[int(rng.integers(len(clicks)))] if clicks else search
+            actions.append(action if actions else search)
+            _, _, done, _, info = env.step(actions[-1])
+            if done:
+                break
+        played.append((task, actions))
+    return played
+
+
+def single() -> Run:
+    """Step a single environment."""
+    env = WebShopEnv(**options(), max_steps=ENDLESS)
+    turns = cycle(scripts(env))
+
+    def once() -> int:
+        task, actions = next(turns)
+        env.reset(options={"task": task.id})
+        for action in actions:
+            env.step(action)
+        return len(actions)
+
+    return timed(once)
+
+
+def batched(num: int) -> Run:
+    """Step a vector environment that resets what has ended, all slots at once."""
+    played = scripts(WebShopEnv(**options(), max_steps=ENDLESS))
+    envs = WebShopVectorEnv(num, **options(), max_steps=ENDLESS, autoreset_mode="Disabled")
+    slots = [i % len(played) for i in range(num)]
+    left: list[list[str]] = [[] for _ in range(num)]
+
+    def once() -> int:
+        ended = [i for i in range(num) if not left[i]]
+        if ended:
+            envs.reset_at(ended, [played[slots[i]][0].id for i in ended], [0] * len(ended))
+            for i in ended:
+                left[i] = played[slots[i]][1][::-1]
+                slots[i] = (slots[i] + 1) % len(played)
+        envs.step_at(range(num), [actions.pop() for actions in left])
+        return num
+
+    return timed(once)
+
+
+def new_searches(world: World) -> Run:
+    """Step a single environment: every third action is a search that is not remembered."""
+    env = WebShopEnv(dataset=world, goals="human", split="upstream-test", max_steps=ENDLESS)
+    queries = cycle(instructions(QUERIES))
+
+    def once() -> int:
+        env.reset(seed=0)
+        for _ in range(STEPS // 3):
+            info = env.step(f"search[{next(queries)}]")[4]
+            env.step(info["admissible_actions"][-1])  # the last product of the page
+            env.step("click[description]")
+        return STEPS
+
+    return timed(once)
+
+
+def resets() -> Run:
+    """Reset an environment."""
+    env = WebShopEnv(**options())
+    names = [task.id for task in env.tasks[:TASKS]]
+
+    def once() -> int:
+        for name in names:
+            env.reset(options={"task": name})
+        return len(names)
+
+    return timed(once)
+
+
+def snapshots() -> Run:
+    """Take a snapshot and restore it."""
+    env = WebShopEnv(**options())
+    _, info = env.reset(seed=0)
+    env.step(f"search[{info['goal']}]")
+
+    def once() -> int:
+        for _ in range(TASKS):
+            env.restore(env.snapshot())
+        return TASKS
+
+    return timed(once)
+
+
+class Upstream:
+    """WebShop's own environment in a process of its own."""
+
+    def __init__(self, checkout: Path, python: Path):
+        """Start it; it loads its products and its search engine."""
+        script = Path(__file__).with_name("webshop_upstream.py")
+        self._process = subprocess.Popen(
+            [str(python), str(script), str(checkout.resolve()), "0"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, seconds: float) -> float:
+        """Let it play; return its steps per second."""
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{seconds}\n")
+        process.stdin.flush()
+        answer = process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"WebShop's own environment has ended with code {process.wait()}")
+        return float(answer)
+
+
+# ---- what is compared ------------------------------------------------------------------------
+
+
+def made_up(products: int, folder: Path) -> World:
+    """Import and index a made-up catalogue of the published form."""
+    for name in ("upstream", "store"):
+        (folder / name).mkdir()
+    write_upstream(folder / "upstream", products)
+    files = list(find_files(folder / "upstream"))
+    convert(files, folder / "store", progress=lambda done, total: None)
+    catalogue = StoredCatalogue(folder / "store" / "full.products")
+    build_bm25(documents(catalogue), corpus="made up", folder=folder / "index")
+    return World(catalogue, open_bm25(folder / "index"), name="made up")
+
+
+def disciplines(world: World, products: int, upstream: Upstream | None) -> Iterator[Discipline]:
+    """Yield everything that is measured in rounds."""
+    theirs: dict[str, Callable[[], Run]] = {}
+    if upstream is not None:
+        theirs = {"WebShop": lambda: upstream.run}
+    yield Discipline("single environment, searches cached", "steps/s", {"agentgym": single, **theirs})
+    for num in (128, 1_024):
+        contestants: dict[str, Callable[[], Run]] = {"agentgym": partial(batched, num)}
+        contestants |= {"agentgym, single": single, **theirs}
+        yield Discipline(f"vector environment, N = {num:,}, searches cached", "steps/s", contestants)
+    name = f"single environment, {products:,} products, a new search every three steps"
+    yield Discipline(name, "steps/s", {"agentgym": partial(new_searches, world)})
+    yield Discipline("reset", "resets/s", {"agentgym": resets})
+    yield Discipline("snapshot and restore", "pairs/s", {"agentgym": snapshots})
+
+
+# ---- processes of their own ------------------------------------------------------------------
+
+
+def hold(num: int) -> None:
+    """Hold so many episodes of different goals, and play some steps in each."""
+    envs = WebShopVectorEnv(num, **options())
+    _, infos = envs.reset(seed=0, options={"tasks": [task.id for task in envs.tasks[:num]]})
+    rng = np.random.default_rng(0)
+    actions = [f"search[{goal}]" for goal in infos["goal"]]
+    for _ in range(STEPS):
+        infos = envs.step(actions)[4]
+        rows = infos["admissible_actions"]
+        actions = [row[int(rng.integers(1, len(row)))] if len(row) > 1 else "search[lamp]" for row in rows]
+
+
+def hold_nothing() -> None:
+    """Import what the others import."""
+
+
+ALONE: dict[str, Callable[[], None]] = {
+    "agentgym, 1 episode": partial(hold, 1),
+    "agentgym, 128 episodes": partial(hold, 128),
+    "neither: Python and what is imported": hold_nothing,
+}
+
+
+def peak_of(name: str) -> float:
+    """Run one of `ALONE` in a process of its own; return its peak of memory in bytes."""
+    command = [sys.executable, "-m", "benchmarks.speed.webshop", "--alone", name]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return float(done.stdout.split()[-1])
+
+
+def run_alone(name: str) -> None:
+    """Run one of `ALONE` and print its peak of memory."""
+    ALONE[name]()
+    # not getrusage, whose peak begins with that of the process that started this one
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    (kilobytes,) = re.findall(r"VmHWM:\s*(\d+) kB", status)
+    print(int(kilobytes) * 1024)
+
+
+def notes(rows: list[Row], memory: dict[str, float], data: str) -> str:
+    """Return what stands below the tables."""
+    ours = rows[0].median
+    one, many = (memory[f"agentgym, {count}"] for count in ("1 episode", "128 episodes"))
+    low, high = RECORDED
+    least, most = f"{ours / high:,.0f}", f"{ours / low:,.0f}"
+    return (
+        f"\n128 episodes take {many / one:.2f} times the memory of one.\n"
+        f"\nData: {data}. WebShop's own text environment made {low:g} to {high:g} steps per processor\n"
+        "second on such sequences with 1,000 products: recorded on another machine, not measured here; the\n"
+        f"first row is {least} to {most} times that. `--upstream CHECKOUT` measures it beside the others.\n"
+    )
+
+
+def main() -> int:
+    """Measure everything and write webshop.json and webshop.md beside this file."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.webshop", description=main.__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of each contestant in a round")
+    parser.add_argument("--products", type=int, default=100_000, help="of the made-up catalogue")
+    parser.add_argument("--upstream", type=Path, metavar="CHECKOUT", help="of princeton-nlp/WebShop, set up")
+    parser.add_argument(
+        "--upstream-python",
+        type=Path,
+        metavar="PYTHON",
+        help="its Python (default: CHECKOUT/.venv/bin/python)",
+    )
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder of the results")
+    parser.add_argument("--alone", choices=list(ALONE), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.alone:
+        run_alone(arguments.alone)
+        return 0
+    from rich.console import Console
+    from rich.progress import track
+
+    upstream = None
+    if arguments.upstream is not None:
+        python = arguments.upstream_python or arguments.upstream / ".venv" / "bin" / "python"
+        upstream = Upstream(arguments.upstream, python)
+    console = Console(stderr=True)
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as folder:
+        world = made_up(arguments.products, Path(folder))
+        found = list(disciplines(world, arguments.products, upstream))
+        for discipline in track(found, "measuring", console=console, disable=not console.is_terminal):
+            rows += measure(discipline, arguments.rounds, arguments.seconds)
+    memory = {name: peak_of(name) for name in ALONE}
+    about = machine("rapidfuzz", "PyStemmer")
+    command = f"python -m benchmarks.speed.webshop --rounds {arguments.rounds} --seconds {arguments.seconds}"
+    record = {
+        "command": command,
+        "machine": about,
+        "rows": [asdict(row) for row in rows],
+        "memory_bytes": memory,
+        "dataset": dataset(),
+        "products": arguments.products,
+        "recorded_upstream_steps_per_cpu_second": RECORDED,
+    }
+    text = markdown(rows, memory, about, command, TEXTS) + notes(rows, memory, dataset())
+    (arguments.out / "webshop.json").write_text(json.dumps(record, indent=2) + "\n")
+    (arguments.out / "webshop.md").write_text(text)
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
