@@ -33,7 +33,7 @@ class TaskOrder:
     """An endless, fixed order of a split's tasks: shuffled anew each time all have been played.
 
     Example:
-        >>> from agentgym.envs.ezpoints import EZPointsEnv
+        >>> from agentgym.envs.ezpoints.env import EZPointsEnv
         >>> tasks = EZPointsEnv().tasks
         >>> order = TaskOrder(tasks, seed=3)
         >>> first, again = order.episodes(0, 2)

@@ -42,7 +42,7 @@ def test_help_has_an_example(cli, words):
 
 def test_help_names_only_what_exists(cli):
     _, out, _ = cli("--help")
-    for word in ("serve", "train", "index", "site"):
+    for word in ("index", "site"):
         assert word not in out.split()
 
 
