@@ -2,7 +2,7 @@
 
 import os
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ import torch
 
 from agentgym.training.choices import ActionSpeller
 from agentgym.training.engines import Engine, GenerationRequest, Sampling
-from agentgym.training.engines.canary import Canary, forward_log_probs
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.replay import RecordingEngine, ReplayEngine
 from agentgym.training.engines.vllm import VllmEngine
@@ -89,19 +88,13 @@ def real_vllm(directory):
     """Make one engine for all tests: loading takes seconds, and a process holds one at a time."""
     for name, value in (("VLLM_CPU_KVCACHE_SPACE", "1"), ("VLLM_CPU_OMP_THREADS_BIND", "nobind")):
         os.environ.setdefault(name, value)  # a gibibyte, and any core
-    learners = [load_model(directory)]
-    canary = replace(
-        Canary.of(learners[0].model),
-        log_probs=lambda ids: forward_log_probs(learners[-1].model, ids).tolist(),
-    )
     engine = None
 
     def of(learner):
         nonlocal engine
-        learners.append(learner)
         if engine is None:
             options = {"enforce_eager": True, "max_num_seqs": 64}
-            engine = VllmEngine(directory, canary=canary, dtype=torch.float32, options=options)
+            engine = VllmEngine(directory, dtype=torch.float32, options=options)
         engine.sync(learner.model.state_dict().items(), VERSION)
         return engine
 
@@ -120,7 +113,6 @@ def make_vllm_over_a_stand_in(learner, request):
     stand_in_vllm.install(request.getfixturevalue("monkeypatch"))
     return VllmEngine(
         request.getfixturevalue("directory"),
-        canary=Canary.of(learner.model),
         dtype=torch.float32,
         version=VERSION,
     )

@@ -17,16 +17,15 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from agentgym.agents.draws import Draws
 from agentgym.extras import load
-from agentgym.training.engines.canary import HALF_TOLERANCE, Canary
+from agentgym.training.engines.canary import HALF_TOLERANCE, TOLERANCE, Canary
 from agentgym.training.engines.handover import register
 from agentgym.training.engines.responses import Response, generations
 from agentgym.training.engines.types import Generation, GenerationRequest
 from agentgym.training.engines.weights import matched
-from agentgym.training.models import LanguageModel, save_model
+from agentgym.training.models import LanguageModel, load_model, save_model
 from agentgym.types import UsageError
 
 COLDEST = 0.01
@@ -43,16 +42,16 @@ class VllmEngine:
     for each token that has an alternative, restricted to the allowed ones; the tokens before it are in
     the cache.
 
-    After a sync the weights are compared with the learner's; while they differ nothing is sampled.
+    After a sync a canary tells whether the weights have arrived; while they have not, nothing is sampled.
     """
 
     def __init__(
         self,
         directory: str | Path,
         *,
-        canary: Canary | None = None,
         version: int = 0,
         dtype: torch.dtype = torch.bfloat16,
+        tolerance: float | None = None,
         context_length: int | None = None,
         options: Mapping[str, Any] | None = None,
     ):
@@ -60,28 +59,25 @@ class VllmEngine:
 
         Args:
             directory: a Hugging Face directory.
-            canary: of the learner's model, that syncs are checked with; without one there are none.
             version: of its weights.
             dtype: to load them in; that of the learner keeps log-probabilities closest.
+            tolerance: of the canary; None for `TOLERANCE`, or in half precision `HALF_TOLERANCE`.
             context_length: most tokens of a prompt and its response; None for all that the model has.
             options: more arguments of ``vllm.LLM``, such as ``gpu_memory_utilization``.
 
         Raises:
-            UsageError: vLLM is not installed or set to run in a process of its own, there is no such
-                directory, or an option is one that the engine decides on.
+            UsageError: vLLM is not installed or set to run in a process of its own, the directory is not
+                one that `load_model` loads, or an option is one that the engine decides on.
         """
         vllm = _import_vllm()
-        path = Path(directory)
-        if not (path / "config.json").is_file():
-            raise UsageError(f"the model directory {path} holds no config.json: give the path of a model")
-        config = AutoConfig.from_pretrained(path, local_files_only=True)
-        with torch.device("meta"):
-            model: PreTrainedModel = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
-        self._own = model.state_dict(keep_vars=True)
-        longest = int(config.get_text_config().max_position_embeddings)
+        model = load_model(directory, dtype=dtype).model
+        longest = int(model.config.get_text_config().max_position_embeddings)
+        if tolerance is None:
+            tolerance = TOLERANCE if dtype == torch.float32 else HALF_TOLERANCE
+        self._canary = Canary(model, tolerance=tolerance)
         self._context_length = longest if context_length is None else min(context_length, longest)
         fixed = {
-            "model": str(path),
+            "model": str(directory),
             "dtype": str(dtype).removeprefix("torch."),
             "max_model_len": self._context_length,
             "logprobs_mode": "processed_logprobs",
@@ -97,7 +93,6 @@ class VllmEngine:
             self._llm = vllm.LLM(**{"seed": 0} | dict(options or {}) | fixed)
         self._llm.init_weight_transfer_engine({"init_info": {}})
         self._vllm = vllm
-        self._canary = canary
         self._version = version
         self._whole = True
 
@@ -109,7 +104,7 @@ class VllmEngine:
         dtype: torch.dtype = torch.bfloat16,
         options: Mapping[str, Any] | None = None,
     ) -> VllmEngine:
-        """Load a learner's model beside it, as it is now, with a canary of it.
+        """Load a learner's model beside it, as it is now.
 
         Args:
             language_model: the learner's; it is saved into a temporary directory on the way.
@@ -121,9 +116,7 @@ class VllmEngine:
         """
         with TemporaryDirectory(prefix="agentgym-") as directory:
             save_model(directory, language_model)
-            tolerance = None if dtype == torch.float32 else HALF_TOLERANCE
-            canary = Canary.of(language_model.model, tolerance=tolerance)
-            return cls(directory, canary=canary, dtype=dtype, options=options)
+            return cls(directory, dtype=dtype, options=options)
 
     @property
     def version(self) -> int:
@@ -170,20 +163,17 @@ class VllmEngine:
             version: of these weights.
 
         Raises:
-            UsageError: the engine has no canary, or a tensor is unknown, missing or of another shape.
-                Then all weights are as before.
-            CanaryError: the weights that arrived are not the learner's; nothing is sampled from them.
+            UsageError: a tensor is unknown, missing or of another shape. Then all weights are as before.
+            CanaryError: other weights have arrived; nothing is sampled from them.
         """
-        if self._canary is None:
-            raise UsageError("a sync is checked with the learner's model: give the engine a canary")
-        new = matched(self._own, state)
+        new = matched(self._canary.own, state)
         self._whole = False
         self._llm.start_weight_update()
         self._llm.update_weights({"update_info": {"weights": list(new.items())}})
         self._llm.finish_weight_update()
         if not self._llm.reset_prefix_cache():
             raise RuntimeError("vLLM did not forget its cached prefixes: requests are still running")
-        self._canary.check(self.log_probs(self._canary.ids))
+        self._canary.check(new, self.log_probs(self._canary.ids))
         self._whole = True
         self._version = version
 
