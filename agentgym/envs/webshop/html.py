@@ -69,6 +69,8 @@ def page_element(page: str, shown: Iterable[tuple[Node, str]], choices: Mapping[
             element = SubElement(group, _tag(page, name, node.kind))
         element.set(NODE, node.kind)
         element.text = text
+    if page in SUB_PAGES and name == "bar":
+        SubElement(root, "p", {"class": "nothing"}).text = f"This product has no {page}."
     return root
 
 
