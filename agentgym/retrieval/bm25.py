@@ -24,7 +24,7 @@ from agentgym.retrieval.analysis import ANALYSER, Analyser
 from agentgym.retrieval.counting import TermCounter
 from agentgym.retrieval.index import MANIFEST, CorpusDigest, Hits, Manifest, new_folder, versions
 from agentgym.retrieval.postings import Postings, in_files, in_memory, open_postings, term_digest
-from agentgym.retrieval.ranking import Term, best
+from agentgym.retrieval.ranking import Ranker, Term
 from agentgym.types import UsageError
 
 ENGINE: Final = "bm25/1"
@@ -47,6 +47,7 @@ class Bm25:
         """Hold the arrays."""
         self.manifest = manifest
         self._postings = postings
+        self._ranker = Ranker(postings)
         self._analyser = Analyser()
         self._terms: dict[str, Term] = {}
         self._filled = max(1, int(manifest.parameters["filled"]))
@@ -72,7 +73,7 @@ class Bm25:
         if k < 1:
             raise UsageError(f"a search returns one document at least: ask for k >= 1, not {k}")
         terms = [self._term(term, count) for term, count in Counter(self._analyser.terms(query)).items()]
-        documents, totals = best(self._postings, [term for term in terms if term.stop > term.start], k)
+        documents, totals = self._ranker.best([term for term in terms if term.stop > term.start], k)
         scores = totals.astype(np.float32)
         order = np.lexsort((self._postings.ranks[documents], -scores))[:k]
         return Hits(documents[order], scores[order])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,14 +19,20 @@ not matter, here as in Lucene."""
 LANES = 64
 """Scores are padded to a multiple of this."""
 
-MANY = 100_000
+MANY = 50_000
 """Pairs of terms and documents from which on it pays to leave some out."""
 
-SURE_SHARE = 0.4
+SURE_SHARE = 0.3
 """Share of the pairs that are always added: those of the rarest terms."""
 
-LOOKED_UP = 10
+LOOKED_UP = 4
 """Pairs that are added in the time that one is looked up."""
+
+FREQUENT = 1 / 16
+"""Share of the documents that hold a frequent term."""
+
+SPREAD_BYTES = 96 << 20
+"""Memory for the parts of frequent terms as arrays over all documents."""
 
 _SLACK = 1 - 1e-6
 """Scores that differ by less may be equal in single precision."""
@@ -42,51 +49,82 @@ class Term(NamedTuple):
     """The most that it adds to any score."""
 
 
-def best(postings: Postings, terms: Sequence[Term], k: int) -> tuple[Documents, Scores]:
-    """Return all documents that may be among the best ``k``, ascending, with their scores."""
-    terms = sorted(terms, key=lambda term: -term.bound)
-    totals = np.zeros(-(-len(postings.ranks) // LANES) * LANES)
-    pairs = sum(term.stop - term.start for term in terms)
-    sure = len(terms)
-    if pairs >= MANY:
-        sure = _first_share(terms, SURE_SHARE * pairs)
-    _add(totals, postings, terms[:sure])
-    others = terms[sure:]
-    if others:
-        found = _decide(totals, postings, others, k)
-        if found is not None:
-            return found
-        _add(totals, postings, others)
-    documents = _contenders(totals, k)
-    return documents, totals[documents]
+class Ranker:
+    """Finds the best documents. Safe to ask from many threads."""
 
+    def __init__(self, postings: Postings):
+        """Hold the postings."""
+        self._postings = postings
+        self._count = len(postings.ranks)
+        self._spread = lru_cache(SPREAD_BYTES // (4 * self._count + 1) + 1)(self._make_spread)
 
-def _decide(
-    totals: Scores, postings: Postings, others: Sequence[Term], k: int
-) -> tuple[Documents, Scores] | None:
-    """Finish only the scores that can still be among the best; None if there are too many.
+    def best(self, terms: Sequence[Term], k: int) -> tuple[Documents, Scores]:
+        """Return all documents that may be among the best ``k``, with their scores."""
+        terms = sorted(terms, key=lambda term: -term.bound)
+        totals = np.zeros(-(-self._count // LANES) * LANES)
+        pairs = sum(term.stop - term.start for term in terms)
+        sure = len(terms) if pairs < MANY else _first_share(terms, SURE_SHARE * pairs)
+        self._add(totals, terms[:sure])
+        others = terms[sure:]
+        if others:
+            found = self._decide(totals, others, k)
+            if found is not None:
+                return found
+            self._add(totals, others)
+        documents = _contenders(totals, k)
+        return documents, totals[documents]
 
-    The k-th best of any finished scores is no larger than the k-th best of all. A document can reach it only
-    if what it lacks is no more than the other terms can add.
-    """
-    rest = sum(term.bound for term in others)
-    sample = _contenders(totals, k)
-    if len(sample) < k:
-        return None
-    finished = totals[sample] + sum(_gains(postings, term, sample) for term in others)
-    floor = float(np.partition(finished, len(sample) - k)[len(sample) - k]) * _SLACK
-    if rest >= floor:
-        return None
-    documents = np.flatnonzero(totals >= floor - rest).astype(np.int32)
-    if LOOKED_UP * len(documents) * len(others) > sum(term.stop - term.start for term in others):
-        return None
-    scores = totals[documents]
-    for term in others:
-        scores += _gains(postings, term, documents)
-        rest -= term.bound
-        kept = scores >= floor - rest
-        documents, scores = documents[kept], scores[kept]
-    return documents, scores
+    def _decide(self, totals: Scores, others: Sequence[Term], k: int) -> tuple[Documents, Scores] | None:
+        """Finish only the scores that can still be among the best; None if there are too many.
+
+        The k-th best of any finished scores is no larger than the k-th best of all. A document can reach it
+        only if what it lacks is no more than the other terms can add.
+        """
+        sample = _contenders(totals, k)
+        if len(sample) < k:
+            return None
+        finished = totals[sample]
+        for term in others:
+            finished += self._gains(term, sample)
+        floor = float(np.partition(finished, len(sample) - k)[len(sample) - k]) * _SLACK
+        rest = sum(term.bound for term in others)
+        if rest >= floor:
+            return None
+        documents = _at_least(totals, floor - rest)
+        if LOOKED_UP * len(documents) * len(others) > sum(term.stop - term.start for term in others):
+            return None
+        scores = totals[documents]
+        for term in others:
+            scores += self._gains(term, documents)
+            rest -= term.bound
+            kept = scores >= floor - rest
+            documents, scores = documents[kept], scores[kept]
+        return documents, scores
+
+    def _add(self, totals: Scores, terms: Sequence[Term]) -> None:
+        """Add to the score of every document what terms say of it."""
+        postings = self._postings
+        for start, stop, weight, _ in terms:
+            gains = weight - weight / postings.parts[start:stop]
+            np.add.at(totals, postings.documents[start:stop], gains.astype(np.float64))
+
+    def _gains(self, term: Term, documents: Documents) -> npt.NDArray[np.float32]:
+        """Return what a term adds to the scores of some documents."""
+        start, stop, weight, _ = term
+        if stop - start >= FREQUENT * self._count:
+            gains: npt.NDArray[np.float32] = weight - weight / self._spread(start, stop)[documents]
+            return gains
+        held = self._postings.documents[start:stop]
+        places = np.minimum(held.searchsorted(documents), stop - start - 1)
+        gains = weight - weight / self._postings.parts[start:stop][places]
+        gains[held[places] != documents] = 0.0
+        return gains
+
+    def _make_spread(self, start: int, stop: int) -> npt.NDArray[np.float32]:
+        """Return the part of every document: 1, of which nothing is gained, where it lacks the term."""
+        spread = np.ones(self._count, np.float32)
+        spread[self._postings.documents[start:stop]] = self._postings.parts[start:stop]
+        return spread
 
 
 def _first_share(terms: Sequence[Term], pairs: float) -> int:
@@ -99,31 +137,21 @@ def _first_share(terms: Sequence[Term], pairs: float) -> int:
     return len(terms)
 
 
-def _add(totals: Scores, postings: Postings, terms: Sequence[Term]) -> None:
-    """Add to the score of every document what terms say of it."""
-    for start, stop, weight, _ in terms:
-        gains = weight - weight / postings.parts[start:stop]
-        np.add.at(totals, postings.documents[start:stop], gains.astype(np.float64))
-
-
-def _gains(postings: Postings, term: Term, documents: Documents) -> Scores:
-    """Return what a term adds to the scores of some documents, ascending."""
-    start, stop, weight, _ = term
-    held = postings.documents[start:stop]
-    places = np.minimum(held.searchsorted(documents), stop - start - 1)
-    gains = (weight - weight / postings.parts[start:stop][places]).astype(np.float64)
-    gains[held[places] != documents] = 0.0
-    return gains
-
-
 def _contenders(totals: Scores, k: int) -> Documents:
     """Return the documents that may have one of the ``k`` largest of some scores, zero aside.
 
     The k-th largest of the maxima of disjoint sets of scores is no larger than the k-th largest score.
     """
-    floor = 0.0
     lanes = totals.reshape(LANES, -1).max(axis=0)
+    floor = 0.0
     if len(lanes) > k:
         floor = float(np.partition(lanes, len(lanes) - k)[len(lanes) - k]) * _SLACK
-    found = np.flatnonzero(totals >= floor) if floor > 0 else np.flatnonzero(totals)
-    return found.astype(np.int32)
+    if floor == 0.0:
+        return np.flatnonzero(totals).astype(np.int32)
+    columns = np.flatnonzero(lanes >= floor)
+    rows, places = np.nonzero(totals.reshape(LANES, -1)[:, columns] >= floor)
+    return (rows * len(lanes) + columns[places]).astype(np.int32)
+
+
+def _at_least(totals: Scores, floor: float) -> Documents:
+    return np.flatnonzero(totals >= floor).astype(np.int32)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -150,9 +150,9 @@ def run_phase(name: str, folder: Path, products: int) -> dict[str, float]:
     }
 
 
-def measure(folder: Path, products: int) -> Iterator[tuple[str, dict[str, float]]]:
-    """Run all phases, each in a process of its own; yield their figures."""
-    for name in PHASES:
+def measure(folder: Path, products: int, phases: Iterable[str]) -> Iterator[tuple[str, dict[str, float]]]:
+    """Run phases, each in a process of its own; yield their figures."""
+    for name in phases:
         if name == "bm25s" and products > BM25S_LIMIT:
             continue
         command = [sys.executable, "-m", "benchmarks.speed.webshop_scale", "--phase", name]
@@ -229,6 +229,7 @@ def main() -> None:
         "--folder", type=Path, default=Path("/tmp/webshop-scale"), help="for files of some GB"
     )
     parser.add_argument("--phase", choices=PHASES, help="of one size, in this process")
+    parser.add_argument("--only", choices=PHASES, nargs="+", default=list(PHASES), help="in the same folder")
     parser.add_argument("--report", action="store_true", help="only write the tables again")
     arguments = parser.parse_args()
     if arguments.phase:
@@ -236,8 +237,8 @@ def main() -> None:
         return
     for products in [] if arguments.report else arguments.products:
         folder = arguments.folder / str(products)
-        folder.mkdir(parents=True)
-        for name, figures in measure(folder, products):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, figures in measure(folder, products, arguments.only):
             save(products, name, figures)
     OUT.with_suffix(".md").write_text(markdown(json.loads(OUT.read_text())))
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from agentgym.retrieval import counting, ranking
 from agentgym.retrieval.bm25 import build_bm25, open_bm25
+from agentgym.retrieval.ranking import Ranker
 from agentgym.types import UsageError
 from tests.retrieval.naive import rank
 
@@ -95,8 +96,8 @@ def test_the_best_of_many_documents(monkeypatch, many, looked_up, pruned):
     monkeypatch.setattr(ranking, "MANY", many)
     monkeypatch.setattr(ranking, "LOOKED_UP", looked_up)
     decided = []
-    decide = ranking._decide
-    monkeypatch.setattr(ranking, "_decide", lambda *given: decided.append(decide(*given)) or decided[-1])
+    decide = Ranker._decide
+    monkeypatch.setattr(Ranker, "_decide", lambda *given: decided.append(decide(*given)) or decided[-1])
     corpus = many_documents(2000)
     index = build_bm25(corpus, corpus="drawn")
     for words in ("0", "0 39", "0 1 2 30", "5 20 20 1 0", "38", "1 2 3 4"):
@@ -107,13 +108,19 @@ def test_the_best_of_many_documents(monkeypatch, many, looked_up, pruned):
     assert any(found is not None for found in decided) == bool(pruned)
 
 
-@given(texts, st.lists(st.sampled_from("abcd"), min_size=1, max_size=6), st.integers(1, 5))
-def test_leaving_out_changes_nothing(texts, words, k):
+@given(
+    texts,
+    st.lists(st.sampled_from("abcd"), min_size=1, max_size=6),
+    st.integers(1, 5),
+    st.sampled_from([0.0, 0.3, 2.0]),
+)
+def test_leaving_out_changes_nothing(texts, words, k, frequent):
     corpus = documents(texts)
     index = build_bm25(corpus, corpus="drawn")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranking, "MANY", 0)
         patch.setattr(ranking, "LOOKED_UP", 0)
+        patch.setattr(ranking, "FREQUENT", frequent)
         assert found(index, " ".join(words), k) == rank(corpus, " ".join(words), k)
 
 
