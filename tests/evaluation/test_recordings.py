@@ -1,0 +1,32 @@
+"""Suites as TOML: what is written is what is read."""
+
+import dataclasses
+from pathlib import Path
+
+from agentgym.evaluation.recordings import SCALE, suite_text
+from agentgym.evaluation.suite import Suite, SuiteAgent, SuiteEnv, load_suite
+
+HARD = 'a"b\\c\nd\te\x7f\u2028\U0001f600 é'
+
+
+def test_a_written_suite_is_read_as_it_was(tmp_path: Path) -> None:
+    kwargs = {
+        "text": HARD,
+        "list": [1, 2.5, -1e-7, 1e22, [True, False]],
+        "table": {"a b": {"": HARD}},
+        "empty": [],
+        "none": {},
+        HARD: 0,
+    }
+    envs = (
+        SuiteEnv("toys/A-v0", "A", "train", tasks=3, kwargs=kwargs, bounds=(-1.5, 2.0), by_type=True),
+        SuiteEnv("toys/A-v0", HARD.replace("\n", ""), "test", tasks=("x-2", HARD), metric="score"),
+    )
+    agents = (*SCALE, SuiteAgent("script", "scripted", options={"path": HARD}))
+    suite = Suite("some.name", "1", seed=7, attempts=2, env=envs, agent=agents)
+    path = tmp_path / "suite.toml"
+    path.write_text(suite_text(suite), encoding="utf-8", newline="")
+    read = load_suite(path)
+    assert read == suite
+    assert read.sha256 == suite.sha256
+    assert dataclasses.replace(suite, seed=8).sha256 != read.sha256
