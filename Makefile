@@ -60,6 +60,7 @@ bench: $(VENV)/.installed-core ## run, verify and rank a suite: make bench SUITE
 speed: $(VENV)/.installed-bench $(VENV)/.installed-train ## measure speed side by side with other projects
 	@$(RUN) -m benchmarks.speed.sokoban
 	@$(RUN) -m benchmarks.speed.alfworld
+	@$(RUN) -m benchmarks.speed.webshop
 	@$(RUN) -m benchmarks.speed.algos
 	@$(RUN) -m benchmarks.speed.engine
 	@$(RUN) -m benchmarks.speed.packing
