@@ -41,10 +41,8 @@ WINDOW = 5
 def learning_config(algorithm: str, seed: int) -> TrainConfig:
     """Return the settings of a run: the tiny preset, alike for all algorithms."""
     plain = TINY.config(algorithm, ENV, model="tiny:0.1m", seed=seed)
-    return override(plain, {"iterations": ITERATIONS, "evaluation.every": 0, "checkpoint_every": 0, **SETTINGS})
-
-
-SETTINGS = {"learner.entropy_coefficient": 0.01}
+    changes = {"iterations": ITERATIONS, "evaluation.every": 0, "checkpoint_every": 0}
+    return override(plain, {**changes, "learner.entropy_coefficient": 0.01})
 
 
 @dataclass
@@ -92,7 +90,13 @@ class Learned:
 
 
 def learn(
-    algorithm: str, seed: int, *, control: bool = False, stop_at_goal: bool = False, folder: Path
+    algorithm: str,
+    seed: int,
+    *,
+    control: bool = False,
+    stop_at_goal: bool = False,
+    iterations: int = ITERATIONS,
+    folder: Path,
 ) -> Learned:
     """Train once.
 
@@ -101,6 +105,7 @@ def learn(
         seed: of everything.
         control: whether credit is shuffled.
         stop_at_goal: whether the run ends once it has reached the goal.
+        iterations: at most; learning rates fall over `ITERATIONS` all the same.
         folder: takes what a run writes.
     """
     torch.set_num_threads(1)
@@ -111,7 +116,7 @@ def learn(
     success: list[float] = []
     times: list[float] = []
     began = process_time()
-    while trainer.iteration < config.iterations and process_time() - began < CPU_SECONDS:
+    while trainer.iteration < iterations and process_time() - began < CPU_SECONDS:
         metrics: IterationMetrics = trainer.iterate()
         success.append(metrics.success)
         times.append(process_time() - began)

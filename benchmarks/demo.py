@@ -1,0 +1,71 @@
+"""From random weights to a row of the leaderboard: ``python -m benchmarks.demo``, or ``make train-demo``.
+
+A tiny model first sees what an oracle does on some levels of Sokoban, which takes it a little way up,
+then learns by GiGPO from its own play. It is benched on levels that it never saw, its row is replayed and
+ranked, and its curve is drawn. Everything is repeatable but the times.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+
+from agentgym.cli import main as agentgym
+
+ENV = "agentgym/Sokoban-v0"
+LEVELS = ("env_options.dim_room=[6, 6]", "env_options.num_boxes=1", "env_options.max_steps=20")
+FOLDER = Path("runs/demo")
+RUN = FOLDER / "sokoban-gigpo"
+BENCHMARKS = Path("benchmarks")
+CURVE = BENCHMARKS / "curves" / f"{RUN.name}.png"
+
+CLONING = ("tasks=2500", "epochs=2", "learning_rate=4e-3", "held_out=100")
+LEARNING = (
+    "learner.learning_rate=2e-3",
+    "rollout.max_staleness=0",
+    "evaluation.tasks=200",
+    "evaluation.temperature=1.0",
+    "evaluation.every=20",
+)
+
+
+def settings(*pairs: str) -> Iterator[str]:
+    """Yield the words that change settings."""
+    for pair in pairs:
+        yield from ("--set", pair)
+
+
+def stages() -> Iterator[tuple[str, list[str]]]:
+    """Yield what is done, and the command line that does it."""
+    clone = str(FOLDER / "sokoban-clone")
+    first = ["train", "bc", "--env", ENV, "--model", "tiny:0.1m", "--out", clone]
+    yield "clone the oracle", [*first, *settings(*LEVELS, *CLONING)]
+    run = ["train", "gigpo", "--env", ENV, "--model", clone, "--preset", "tiny", "--iterations", "60"]
+    yield "learn from play", [*run, "--out", str(RUN), *settings(*LEVELS, *LEARNING)]
+    yield "draw", ["plot", str(RUN), "--metric", "success", "--metric", "eval", "--out", str(CURVE)]
+    suite, model = str(BENCHMARKS / "suites" / "demo.toml"), str(RUN / "checkpoints" / "last" / "model")
+    bench = ["bench", suite, "--out", str(BENCHMARKS / "results"), "--model", model, "--verify"]
+    yield "bench, replay and rank", [*bench, "--leaderboard", str(BENCHMARKS / "LEADERBOARD.md")]
+
+
+def main() -> int:
+    """Go through the stages; end at the first that fails."""
+    shutil.rmtree(FOLDER, ignore_errors=True)  # of an earlier demo
+    CURVE.parent.mkdir(exist_ok=True)
+    began = perf_counter()
+    for title, words in stages():
+        sys.stderr.write(f"\n{title}: agentgym {' '.join(words)}\n")
+        stage = perf_counter()
+        code = agentgym(words)
+        if code:
+            return code
+        sys.stderr.write(f"{title}: {perf_counter() - stage:.0f} s\n")
+    sys.stderr.write(f"\nall: {perf_counter() - began:.0f} s; the curve is {CURVE}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
