@@ -9,6 +9,8 @@ from agentgym.retrieval.tantivy import K1, B, build_tantivy, open_tantivy
 from agentgym.types import UsageError
 from tests.retrieval.naive import rank
 
+pytestmark = pytest.mark.peer
+
 SHOP = [
     ("B3", "Red cotton shirts"),
     ("B1", "Blue cotton shirt"),

@@ -33,7 +33,14 @@ def test_titles_descriptions_first_points_and_options_are_found():
     assert found == {"title": 1, "depiction": 1, "first": 1, "color": 1, "red": 1, "second": 0}
 
 
-@pytest.mark.parametrize("engine", ["bm25", "tantivy", pytest.param("lucene", marks=pytest.mark.java)])
+@pytest.mark.parametrize(
+    "engine",
+    [
+        "bm25",
+        pytest.param("tantivy", marks=pytest.mark.peer),
+        pytest.param("lucene", marks=pytest.mark.java),
+    ],
+)
 def test_an_index_is_built_once(copy, tmp_path, engine):
     catalogue = open_catalogue(str(copy))
     first = open_search(catalogue, engine)
@@ -63,6 +70,7 @@ def test_episodes_share_the_world_and_its_searches(copy):
     assert (info.hits > 0, info.misses, info.maxsize is not None) == (True, 1, True)
 
 
+@pytest.mark.peer
 def test_the_engine_is_part_of_what_an_episode_depends_on(copy):
     worlds = [load_world(str(copy), tagger="words", search=search) for search in ("bm25", "tantivy")]
     assert worlds[0].manifest["search"] == "bm25/1"
