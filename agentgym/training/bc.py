@@ -23,8 +23,9 @@ from agentgym.training.learner import DivergenceError
 from agentgym.training.logprobs import check_model, response_log_probs
 from agentgym.training.metrics import Evaluated
 from agentgym.training.models import LanguageModel
-from agentgym.training.packing import Pack, StepRow, pack_rows, step_rows
+from agentgym.training.packing import Pack, StepRow, step_rows
 from agentgym.training.prompting import Prompting
+from agentgym.training.tree import pack_tree
 from agentgym.types import Completion, Policy, Request, UsageError
 from agentgym.vector.core import AgentVectorEnv
 
@@ -59,6 +60,8 @@ class CloningConfig:
     token_budget: int = 1024
     """Most tokens in one pass of the model. Changes speed and memory, not what is learned."""
     num_envs: int = 64
+    threads: int = 1
+    """Of the process, on a CPU; see `agentgym.training.run.TrainConfig.threads`."""
     held_out_split: str = "valid"
     held_out: int = 64
     """The split's first tasks are for evaluation; all where it has fewer. 0: none."""
@@ -71,7 +74,7 @@ class CloningConfig:
         Raises:
             UsageError: names the setting.
         """
-        for name in ("tasks", "epochs", "batch", "token_budget", "num_envs"):
+        for name in ("tasks", "epochs", "batch", "token_budget", "num_envs", "threads"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
         for name in ("seed", "held_out", "weight_decay"):
@@ -239,7 +242,7 @@ def fit(
             rate = config.rate(done, config.epochs * per_epoch)
             for group in optimizer.param_groups:
                 group["lr"] = rate
-            packs = pack_rows(
+            packs = pack_tree(
                 [rows[row] for row in chosen.tolist()], token_budget=config.token_budget, device=model.device
             )
             loss, norm = _gradient(language_model, packs, len(chosen), config.max_grad_norm)

@@ -8,6 +8,8 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import torch
+
 from agentgym.evaluation.durable import Journal, make_folder, replace_file
 from agentgym.evaluation.suite import SuiteEnv
 from agentgym.evaluation.worlds import open_vector
@@ -65,6 +67,7 @@ def clone(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} is in use: choose another folder")
+    torch.set_num_threads(config.threads)
     with ExitStack() as stack:
         envs = _open(config, config.split, stack)
         others = _open(config, config.held_out_split, stack) if config.held_out else None
