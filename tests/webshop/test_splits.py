@@ -97,6 +97,18 @@ def test_the_shuffle_is_upstream_s():
 
 
 @pytest.mark.assets
+def test_the_published_goals_are_divided_without_a_leak():
+    parts = [
+        [task.content for task in WebShopEnv(dataset="webshop/small", split=split).tasks]
+        for split in ("train", "valid", "test")
+    ]
+    assert sum(map(len, parts)) == 6910
+    for i in range(3):
+        assert parts[i]
+        assert not shared_contents(parts[i], parts[(i + 1) % 3])
+
+
+@pytest.mark.assets
 def test_the_order_is_that_of_goals_that_others_have_written_down():
     lines = find("webshop/goals_small_6910.jsonl").read_text().splitlines()
     catalogue = read_catalogue(find("webshop/products_1000.jsonl"), find("webshop/items_ins_v2_1000.json"))
