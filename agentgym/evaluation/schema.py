@@ -59,7 +59,12 @@ def parse(record: type[RecordT], table: Any, where: str) -> RecordT:
             values[field.name] = _convert(hints[field.name], table[field.name], f"{where}: {field.name}")
         elif field.default is MISSING and field.default_factory is MISSING:
             raise UsageError(f"{where}: key {field.name!r} is missing")
-    return record(**values)
+    try:
+        return record(**values)
+    except UsageError:
+        raise
+    except ValueError as error:  # of a record that checks itself
+        raise UsageError(f"{where}: {error}") from error
 
 
 @cache

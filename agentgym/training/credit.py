@@ -119,7 +119,8 @@ def credit_assigner(name: str, switches: Mapping[str, Any]) -> CreditAssigner:
         switches: keyword arguments of its advantage.
 
     Raises:
-        UsageError: the algorithm needs rollouts or models that this trainer does not have yet.
+        UsageError: the algorithm needs rollouts or models that this trainer does not have yet, or a switch
+            has a value that it cannot have.
     """
     algorithm: Algorithm = ALGORITHMS[name]
     if algorithm.snapshot or algorithm.reward_model:
@@ -128,12 +129,38 @@ def credit_assigner(name: str, switches: Mapping[str, Any]) -> CreditAssigner:
         raise UsageError(
             f"{name} needs {needs}, which the trainer does not have: choose one of {', '.join(trained)}"
         )
+    _try_out(name, algorithm, switches)
     if algorithm.critic is None:
         return OutcomeCredit(partial(algorithm.advantage, **switches), algorithm.unit)
     options = {**algorithm.defaults, **switches}
     advantage = partial(algorithm.advantage, **{k: v for k, v in switches.items() if k != "whiten"})
     kind = StepCriticCredit if algorithm.critic == "step" else TokenCriticCredit
     return kind(advantage, whiten=bool(options["whiten"]))
+
+
+def _try_out(name: str, algorithm: Algorithm, switches: Mapping[str, Any]) -> None:
+    """Compute advantages of two episodes of a step, so that a bad switch is met before anything is played.
+
+    Raises:
+        UsageError: says what is wrong with it.
+    """
+    nothing = np.zeros(2)
+    steps = StepBatch.of(
+        group=[0, 0],
+        trajectory=[0, 1],
+        state="aa",
+        reward=[0, 1],
+        tokens=[1, 1],
+        texts=("a", "a"),
+        actions=("b", "c"),
+        values=nothing,
+        next_values=nothing,
+    )
+    columns = {"values": nothing} if algorithm.critic == "token" else {}
+    try:
+        algorithm.advantage(steps, **columns, **switches)
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"a switch of {name} has a value that does not fit: {error}") from error
 
 
 STATE_GROUPS = (("1", 1), ("2", 2), ("3-4", 4), ("5-8", 8), ("9-16", 16), ("17+", None))

@@ -71,9 +71,11 @@ class Ranks:
             device: "cpu", or "cuda" for one device per process.
 
         Raises:
-            UsageError: there are fewer devices than processes.
+            UsageError: there is no such device, or there are fewer than processes.
         """
         kind = torch.device(device)
+        if kind.type == "cuda" and not torch.cuda.is_available():
+            raise UsageError("there is no CUDA device here, or torch was built without CUDA: use device=cpu")
         if "LOCAL_RANK" not in os.environ:
             yield cls(device=kind)
             return

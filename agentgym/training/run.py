@@ -26,6 +26,20 @@ def _at_least(name: str, value: int, least: int) -> None:
         raise UsageError(f"{name} must be at least {least}, got {value}")
 
 
+def _check_kind(name: str, value: object, default: object) -> None:
+    """Refuse a value of another kind than the default's; a whole number is a number."""
+    kinds: dict[type, tuple[str, tuple[type, ...]]] = {
+        bool: ("true or false", (bool,)),
+        int: ("a whole number", (int,)),
+        float: ("a number", (int, float)),
+        str: ("a word", (str,)),
+    }
+    if type(default) in kinds:
+        title, allowed = kinds[type(default)]
+        if type(value) not in allowed:
+            raise UsageError(f"{name} is {title}, such as {default!r}; got {value!r}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutConfig:
     """How an iteration's episodes are played."""
@@ -144,6 +158,9 @@ class TrainConfig:
             if name not in known:
                 hint, listed = nearest(name, known), ", ".join(known)
                 raise UsageError(f"{self.algorithm} has no switch {name!r}{hint}; it has {listed}")
+            _check_kind(f"switches.{name}", self.switches[name], self._algorithm.defaults[name])
+        if self.device not in ("cpu", "cuda"):
+            raise UsageError(f"device must be 'cpu' or 'cuda', got {self.device!r}")
         for name, least in (
             ("threads", 1),
             ("seed", 0),

@@ -72,6 +72,13 @@ def test_help_names_every_algorithm_that_can_be_trained(cli):
         (("grpo", "--resume", "nowhere", "--seed", "1"), "leave out --seed"),
         (("grpo", "--config", "nowhere.json"), "cannot read nowhere.json"),
         (("grpo", "--env", "agentgym/WebShop-v0"), "have free slots"),
+        (("gigpo", *EZPOINTS, "--set", "switches.gamma=2"), "gamma must be between 0 and 1"),
+        (("gigpo", *EZPOINTS, "--set", "switches.gamma=abc"), "switches.gamma is a number, such as 0.95"),
+        (("gigpo", *EZPOINTS, "--set", "switches.std=1"), "switches.std is true or false"),
+        (("gigpo", *EZPOINTS, "--set", "switches.match=embedding"), "match"),
+        (("ppo", *EZPOINTS, "--set", "switches.lam=7"), "lam must be between 0 and 1"),
+        (("grpo", *EZPOINTS, "--set", "objective.clip_low=-1"), "clip_low must not be negative"),
+        (("grpo", *EZPOINTS, "--set", "device=gpu"), "device must be 'cpu' or 'cuda'"),
     ],
 )
 def test_bad_input_is_one_line_that_names_the_fix(train, words, complaint, tmp_path):
