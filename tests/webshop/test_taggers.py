@@ -81,3 +81,13 @@ def test_worlds_of_different_taggers_are_told_apart():
     envs[0].reset(seed=0)
     with pytest.raises(ValueError, match="cannot restore"):
         envs[1].restore(envs[0].snapshot())
+
+
+def test_the_built_in_tasks_name_their_tagger():
+    pytest.importorskip("spacy")
+    words, blank = WebShopEnv(split="test"), WebShopEnv(split="test", tagger="blank-en")
+    assert (words.tasks.manifest["tagger"], words.tasks.manifest["tagger_version"]) == ("words", "1")
+    assert blank.tasks.manifest["tagger"] == "blank-en"
+    assert words.tasks.manifest_sha256 != blank.tasks.manifest_sha256
+    assert words.tasks[0] is blank.tasks[0]
+    assert WebShopEnv(split="test").tasks is words.tasks

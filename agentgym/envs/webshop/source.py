@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import lru_cache
 from typing import get_args
 
@@ -85,7 +86,7 @@ def load_tasks(world: World, split: str, *, goals: Goals | None, difficulty: str
     if shop is not None:
         if goals is not None:
             raise UsageError("the built-in data set has goals of its own: leave out the option goals")
-        return builtin_tasks(split, difficulty=difficulty, size=shop[0], seed=shop[1])
+        return _scored(builtin_tasks(split, difficulty=difficulty, size=shop[0], seed=shop[1]), world)
     if difficulty is not None:
         raise UsageError(f"{world.name} has no difficulties: leave out the option difficulty")
     if goals is None:
@@ -93,3 +94,11 @@ def load_tasks(world: World, split: str, *, goals: Goals | None, difficulty: str
         goals = "human" if has_human else "synthetic"
     check_choice("goals", goals, get_args(Goals))
     return goal_tasks(world, split, goals)
+
+
+@lru_cache(maxsize=16)
+def _scored(tasks: TaskSet, world: World) -> TaskSet:
+    """Return the same tasks with all that their scores depend on in the manifest."""
+    scored = copy(tasks)
+    scored.manifest = {**tasks.manifest, **world.manifest}
+    return scored
