@@ -102,11 +102,12 @@ def train(arguments: argparse.Namespace, presets: Mapping[str, Preset]) -> int:
     Returns:
         0.
     """
-    from agentgym.training.start import resume, start
+    from agentgym.training.start import read_config, resume, start
 
     logs = LOGS if arguments.log is None else arguments.log
     if arguments.resume is not None:
         _refuse_settings(arguments)
+        _refuse_algorithm(read_config(arguments.resume), arguments, "--resume")
         outcome = resume(arguments.resume, logs=logs, iterations=arguments.iterations)
     else:
         config = _config(arguments, presets)
@@ -132,6 +133,15 @@ def _refuse_settings(arguments: argparse.Namespace) -> None:
         raise UsageError(f"--resume goes on with the run's own settings: leave out --{flag}")
 
 
+def _refuse_algorithm(config: TrainConfig, arguments: argparse.Namespace, flag: str) -> None:
+    """Refuse another algorithm's run: its objective and switches are spelled out in its settings."""
+    if config.algorithm != arguments.algorithm:
+        raise UsageError(
+            f"{flag} names a run of {config.algorithm}, not of {arguments.algorithm}: train by "
+            f"{config.algorithm}, or give the settings by --set"
+        )
+
+
 def _config(arguments: argparse.Namespace, presets: Mapping[str, Preset]) -> TrainConfig:
     from agentgym.training.open import tiny_size
     from agentgym.training.run import override
@@ -145,7 +155,9 @@ def _config(arguments: argparse.Namespace, presets: Mapping[str, Preset]) -> Tra
     if arguments.config is not None:
         if arguments.preset is not None:
             raise UsageError("--config has all settings already: leave out --preset")
-        return override(read_config(arguments.config), {**given, "algorithm": arguments.algorithm, **changes})
+        known = read_config(arguments.config)
+        _refuse_algorithm(known, arguments, "--config")
+        return override(known, {**given, **changes})
     if arguments.env is None:
         raise UsageError("say what is played: --env ID; `agentgym envs` lists the ids")
     small, large = list(presets)

@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -81,6 +82,11 @@ def _point(folder: Path, name: str) -> None:
     os.replace(link, folder / _LAST)
 
 
+def has_checkpoint(run: Path) -> bool:
+    """Return whether there is a checkpoint to go on from."""
+    return (run / FOLDER / _LAST).is_dir()
+
+
 def last_checkpoint(run: Path) -> Path:
     """Return the folder of the checkpoint that a run goes on from.
 
@@ -88,7 +94,7 @@ def last_checkpoint(run: Path) -> Path:
         UsageError: the run has none.
     """
     link = run / FOLDER / _LAST
-    if not link.is_dir():
+    if not has_checkpoint(run):
         raise UsageError(f"{run} has no checkpoint to go on from: name the folder of a run that wrote one")
     return link.parent / link.readlink()
 
@@ -102,7 +108,10 @@ def load_checkpoint(checkpoint: Path) -> dict[str, Any]:
     path = checkpoint / _STATE
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UsageError(f"cannot read the checkpoint {path}: {reason}") from error
+    except (OSError, RuntimeError, EOFError, ValueError, UnpicklingError) as error:
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise UsageError(
+            f"cannot read the checkpoint {path}: {reason}; point the link {checkpoint.parent / _LAST} to "
+            "another one"
+        ) from error
     return state

@@ -172,6 +172,17 @@ LOGS: Final[Mapping[str, Callable[[_Place], Log]]] = MappingProxyType(
 """By name, in the order they are written to."""
 
 
+def check_logs(names: Sequence[str]) -> None:
+    """Refuse what is no log's name.
+
+    Raises:
+        UsageError: names the nearest one.
+    """
+    for name in names:
+        if name not in LOGS:
+            raise UsageError(f"unknown log {name!r}{nearest(name, LOGS)}; choose from {', '.join(LOGS)}")
+
+
 def make_logs(
     names: Sequence[str], folder: Path, *, iterations: int, start: int = 0, console: Console | None = None
 ) -> Logs:
@@ -187,9 +198,7 @@ def make_logs(
     Raises:
         UsageError: there is no log of a name, its package is missing, or it cannot be written.
     """
-    for name in names:
-        if name not in LOGS:
-            raise UsageError(f"unknown log {name!r}{nearest(name, LOGS)}; choose from {', '.join(LOGS)}")
+    check_logs(names)
     place = _Place(folder, iterations, start, console)
     with ExitStack() as opened:
         logs = []
@@ -202,6 +211,11 @@ def make_logs(
 
 def _cut(path: Path, start: int) -> None:
     """Shorten a file of metrics to its first lines."""
+    if start > 0 and not path.exists():
+        raise UsageError(
+            f"there is no {path} with the iterations up to {start}: the run was not logged there, so go on "
+            "with --log console alone, or restore the file"
+        )
     ends = [0, *(end for _, end in itertools.islice(read_lines(path), start))]
     if len(ends) <= start:
         raise UsageError(

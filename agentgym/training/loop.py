@@ -63,6 +63,9 @@ class _Played:
     tokens_in: int
     tokens_out: int
     model_seconds: float
+    """In the policy, in a thread that plays on during updates too."""
+    waited_seconds: float
+    """Of these, while the update waited for episodes."""
 
 
 class Trainer:
@@ -107,6 +110,8 @@ class Trainer:
         order = TaskOrder(world.worker.envs.tasks, config.seed)
         self.pool = RolloutPool(world.worker, order, config.rollout, world.ranks)
         self._totals = _Totals()
+        self._metered = self._reading()
+        """What was counted up to the last look: a thread may play on between two of them."""
         self.checkpoint: Path | None = None
         """The last one written, or gone on from."""
         self.success = 0.0
@@ -161,7 +166,7 @@ class Trainer:
             learning_rate=self.config.learner.learning_rate * rate,
             dropped=self.pool.counts.dropped + self.pool.counts.left_out,
             pending=self.pool.counts.pending,
-            seconds=clock.seconds(model=played.model_seconds),
+            seconds=clock.seconds(model=played.waited_seconds),
             evaluation_before=before,
             evaluation=evaluation,
         )
@@ -186,18 +191,25 @@ class Trainer:
     # ---- one stage each -----------------------------------------------------------------------
 
     def _play(self) -> _Played:
-        meter, counts = self.world.meter, self.pool.counts
-        seconds, steps, tokens_in, tokens_out = meter.seconds, meter.steps, meter.tokens_in, meter.tokens_out
-        episodes = counts.episodes
+        meter = self.world.meter
+        began = meter.seconds
         groups = self.pool.collect(self.world.engine.version)
-        own = {
-            "episodes": counts.episodes - episodes,
-            "steps": meter.steps - steps,
-            "tokens_in": meter.tokens_in - tokens_in,
-            "tokens_out": meter.tokens_out - tokens_out,
-        }
+        waited = meter.seconds - began
+        before, self._metered = self._metered, self._reading()
+        own = {name: number - before[name] for name, number in self._metered.items()}
+        model_seconds = own.pop("seconds")
         total = {name: int(number) for name, number in self.world.ranks.sum(own).items()}
-        return _Played(groups, **total, model_seconds=meter.seconds - seconds)
+        return _Played(groups, **total, model_seconds=model_seconds, waited_seconds=waited)
+
+    def _reading(self) -> dict[str, float]:
+        meter = self.world.meter
+        return {
+            "episodes": self.pool.counts.episodes,
+            "steps": meter.steps,
+            "tokens_in": meter.tokens_in,
+            "tokens_out": meter.tokens_out,
+            "seconds": meter.seconds,
+        }
 
     def _experience(self, groups: Sequence[Group]) -> Experience:
         return Experience(
@@ -302,6 +314,7 @@ class Trainer:
         self._totals = _Totals(**state["totals"])
         self.pool.counts = PoolCounts(**state["pool"])
         self.pool.counts.dropped += self.pool.counts.pending
+        self._metered = self._reading()
         return self._totals.iteration
 
     def _save_policy(self, folder: Path) -> None:
@@ -336,6 +349,7 @@ class _Clock:
 
     def seconds(self, *, model: float) -> StageSeconds:
         """Return the stages; ``model`` is the part of ``env`` that the policy took."""
+        model = min(model, self._laps["env"])  # a thread's call may have begun before the stage did
         laps = {**self._laps, "env": self._laps["env"] - model}
         return StageSeconds(**laps, model=model, total=perf_counter() - self._began)
 

@@ -102,7 +102,7 @@ class LanguageModelPolicy:
 
     def _question(self, request: Request) -> _Question | Completion:
         if self._speller is not None and not request.admissible_actions:
-            return Completion("")
+            return Completion("", version=self.engine.version)  # or it would count as stale
         try:
             ids = tuple(self._prompt(request))
         except PromptTooLongError:

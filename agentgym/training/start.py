@@ -15,11 +15,11 @@ import torch
 
 from agentgym.evaluation.durable import make_folder, replace_file, sole_writer
 from agentgym.evaluation.provenance import here_and_now
-from agentgym.history.run import CONFIG_FILE, MADE_WITH
-from agentgym.training.checkpoint import last_checkpoint
+from agentgym.history.run import CONFIG_FILE, MADE_WITH, METRICS_FILE
+from agentgym.training.checkpoint import FOLDER, has_checkpoint, last_checkpoint
 from agentgym.training.credit import credit_assigner
 from agentgym.training.distributed import Ranks
-from agentgym.training.log import Log, make_logs
+from agentgym.training.log import Log, check_logs, make_logs
 from agentgym.training.loop import End, Trainer
 from agentgym.training.open import usual_prompting
 from agentgym.training.run import TrainConfig, config_from_json, config_to_json, resumed
@@ -53,7 +53,7 @@ def start(config: TrainConfig, folder: Path, *, logs: Sequence[str]) -> Outcome:
         UsageError: the folder holds a run already, or something in the configuration does not fit.
         DivergenceError: a loss was not a number.
     """
-    if (folder / CONFIG_FILE).exists():
+    if (folder / CONFIG_FILE).exists() and _has_begun(folder):
         raise UsageError(f"{folder} holds a run already: go on with it by --resume, or choose another folder")
     credit_assigner(config.algorithm, config.switches)  # complains before anything is opened
     prompting = config.prompting or usual_prompting(config.model, config.env_id)
@@ -65,13 +65,15 @@ def start(config: TrainConfig, folder: Path, *, logs: Sequence[str]) -> Outcome:
 def resume(folder: Path, *, logs: Sequence[str], iterations: int | None = None) -> Outcome:
     """Go on with a run from its last checkpoint, exactly as it would have gone on.
 
+    A run that was stopped before its first checkpoint begins anew.
+
     Args:
         folder: of the run.
         logs: as `start`.
         iterations: to go on to, where not those the run was started with.
 
     Raises:
-        UsageError: the folder holds no run, or none with a checkpoint.
+        UsageError: the folder holds no run, or its checkpoint is damaged.
         DivergenceError: a loss was not a number.
     """
     return _train(resumed(read_config(folder), iterations), folder, logs, resume=True)
@@ -100,16 +102,25 @@ def read_config(path: Path) -> TrainConfig:
 
 def _train(config: TrainConfig, folder: Path, logs: Sequence[str], *, resume: bool) -> Outcome:
     torch.set_num_threads(config.threads)
+    check_logs(logs)
+    resume = resume and has_checkpoint(folder)
     with Ranks.join(config.device) as ranks, closing(World.open(config, ranks)) as world:
         if not ranks.is_first:
             return _run(Trainer(config, world, folder), None, resume=resume)
         make_folder(folder)
         with sole_writer(folder):
+            trainer = Trainer(config, world, folder)
             if not resume:
                 replace_file(folder / CONFIG_FILE, _dump(config, world))
             done = int(last_checkpoint(folder).name) if resume else 0
             with closing(make_logs(logs, folder, iterations=config.iterations, start=done)) as log:
-                return _run(Trainer(config, world, folder), log, resume=resume)
+                return _run(trainer, log, resume=resume)
+
+
+def _has_begun(folder: Path) -> bool:
+    """Return whether a run got as far as its first iteration; what failed before that is begun again."""
+    metrics = folder / METRICS_FILE
+    return (folder / FOLDER).exists() or (metrics.exists() and metrics.stat().st_size > 0)
 
 
 def _run(trainer: Trainer, log: Log | None, *, resume: bool) -> Outcome:

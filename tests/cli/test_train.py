@@ -1,6 +1,7 @@
 """`agentgym train ALGORITHM`, from the command line to a folder that can be gone on with."""
 
 import json
+import shutil
 
 import pytest
 
@@ -44,6 +45,47 @@ def test_a_run_is_begun_and_gone_on_with(train, tmp_path):
     assert (code, out.splitlines()[-1]) == (0, "model: again/checkpoints/000001/model")
     config = json.loads((tmp_path / "again" / "config.json").read_text())
     assert (config["seed"], config["rollout"]["group_size"]) == (6, 3)
+
+
+def test_a_run_that_never_began_leaves_its_folder_free(train, tmp_path):
+    words = ("grpo", *EZPOINTS, *SMALL, "--iterations", 1, "--out", "run")
+    code, _, err = train(*words, "--log", "consol")
+    assert (code, "did you mean 'console'" in err) == (2, True)
+    assert not (tmp_path / "run").exists()
+    code, _, err = train(*words, "--set", "prompting.budget=20")
+    assert (code, "raise it" in err) == (2, True)
+    code, _, err = train(*words)
+    assert code == 0, err
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_anew(train, tmp_path):
+    words = ("grpo", *EZPOINTS, *SMALL, "--iterations", 2, "--log", "jsonl", "--out")
+    assert train(*words, "run")[0] == 0
+    folder = tmp_path / "run"
+    (folder / "checkpoints" / "last").unlink()
+    shutil.rmtree(folder / "checkpoints" / "000002")
+    (folder / "checkpoints" / ".000002.partial").mkdir()
+    code, out, err = train("grpo", "--resume", "run", "--log", "jsonl")
+    assert (code, out.splitlines()[0]) == (0, "finished after 2 iterations"), err
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 2
+
+
+def test_what_a_run_cannot_go_on_with_is_said(train, tmp_path):
+    words = ("grpo", *EZPOINTS, *SMALL, "--iterations", 1, "--out", "run", "--log", "console")
+    assert train(*words)[0] == 0
+    on = ("--iterations", 2)
+    for more, complaint in [
+        (("gigpo", "--resume", "run"), "names a run of grpo, not of gigpo"),
+        (("gigpo", "--config", "run"), "names a run of grpo, not of gigpo"),
+        (("grpo", "--resume", "run", *on), "with --log console alone"),
+    ]:
+        code, _, err = train(*more)
+        assert (code, len(err.splitlines())) == (2, 1), err
+        assert complaint in err
+    (tmp_path / "run" / "checkpoints" / "000001" / "state.pt").write_text("no state")
+    code, _, err = train("grpo", "--resume", "run", *on, "--log", "console")
+    assert (code, len(err.splitlines())) == (2, 1), err
+    assert "cannot read the checkpoint" in err
 
 
 def test_help_names_every_algorithm_that_can_be_trained(cli):

@@ -1,4 +1,5 @@
 import json
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -200,6 +201,28 @@ def test_importance_weights_are_logged_where_groups_may_be_old(tmp_path):
     assert any(line.staleness > 0 for line in lines)
     assert all(line.importance is not None for line in lines)
     assert any(line.pending > 0 for line in lines)
+
+
+def test_what_is_played_during_an_update_is_counted_too(tmp_path, monkeypatch):
+    settings = config("grpo", rollout__max_staleness=1, iterations=3, evaluation__every=0)
+    world = World.open(settings)
+    trainer = Trainer(settings, world, tmp_path)
+    update = world.learner.update
+
+    def slow_update(*arguments, **options):
+        time.sleep(0.3)  # the thread plays until its queue is full
+        return update(*arguments, **options)
+
+    monkeypatch.setattr(world.learner, "update", slow_update)
+    lines = [trainer.iterate() for _ in range(3)]
+    trainer.close()
+    played, counted = trainer.pool.counts.episodes, trainer._metered["episodes"]
+    assert lines[-1].episodes == counted <= played
+    assert lines[-1].episodes >= 3 * 12
+    assert lines[1].tokens_out + lines[2].tokens_out + lines[0].tokens_out == trainer._metered["tokens_out"]
+    assert lines[-1].env_steps == trainer._metered["steps"]
+    assert all(line.seconds.env >= 0 for line in lines)
+    world.close()
 
 
 def test_only_so_many_checkpoints_stay(tmp_path):
