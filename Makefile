@@ -65,9 +65,10 @@ speed: $(VENV)/.installed-bench $(VENV)/.installed-train ## measure speed side b
 	@$(RUN) -m benchmarks.speed.engine
 	@$(RUN) -m benchmarks.speed.packing
 
-parity: $(VENV)/.installed-bench ## compare Sokoban with gym-sokoban and ALFWorld with TextWorld; it may be stopped
+parity: $(VENV)/.installed-bench ## compare Sokoban, ALFWorld and WebShop with the originals; it may be stopped
 	@$(RUN) -m benchmarks.parity.sokoban
 	@$(RUN) -m benchmarks.parity.alfworld
+	@$(RUN) -m benchmarks.parity.webshop
 
 bank: $(VENV)/.installed-core ## generate Sokoban's level bank anew
 	@$(RUN) -m agentgym.envs.sokoban.bank

@@ -1,6 +1,7 @@
-"""WebShop against recordings of the original: ``python -m benchmarks.parity.webshop --recordings FOLDER``.
+"""WebShop against recordings of the original: ``python -m benchmarks.parity.webshop``.
 
-The folder holds ``webshop_reference.jsonl.gz``, episodes of the original environment step by step, and
+The folder ``golden`` beside the data directory, or the one that ``--recordings`` names, holds
+``webshop_reference.jsonl.gz``, episodes of the original environment step by step, and
 ``webshop_reference_prices.json``, the prices it had drawn. `WebShopEnv` plays the same goals and actions,
 with what the original's search had found, and everything it shows is compared after every step.
 """
@@ -19,7 +20,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from agentgym.data.directory import find
+from agentgym.data.directory import data_directory, find
 from agentgym.data.productfiles import read_catalogue
 from agentgym.data.products import Catalogue, Product
 from agentgym.envs.webshop.env import WebShopEnv
@@ -218,12 +219,18 @@ def markdown(report: Mapping[str, Any]) -> str:
 def main() -> int:
     """Compare, write the report, and exit 1 on any mismatch."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.parity.webshop", description=main.__doc__)
-    parser.add_argument("--recordings", type=Path, required=True, help="folder of the recordings")
+    parser.add_argument(
+        "--recordings", type=Path, help="their folder; if not given and not there, none is read"
+    )
     parser.add_argument(
         "--out", type=Path, default=Path(__file__).with_suffix(""), help="report without suffix"
     )
     options = parser.parse_args()
-    report = compare(options.recordings)
+    folder = options.recordings or data_directory().parent / "golden"
+    if options.recordings is None and not (folder / EPISODES).exists():
+        print(f"left out: no recordings {folder / EPISODES}")
+        return 0
+    report = compare(folder)
     options.out.with_suffix(".json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     options.out.with_suffix(".md").write_text(markdown(report), encoding="utf-8")
     print(markdown(report))
