@@ -147,20 +147,25 @@ def batched(num: int) -> Run:
     return timed(once)
 
 
-def new_searches(world: World) -> Run:
+def new_searches(world: World, queries: list[str]) -> Run:
     """Step a single environment: every third action is a search that is not remembered."""
     env = WebShopEnv(dataset=world, goals="human", split="upstream-test", max_steps=ENDLESS)
-    queries = cycle(instructions(QUERIES))
+    turns = cycle(queries)
 
     def once() -> int:
         env.reset(seed=0)
         for _ in range(STEPS // 3):
-            info = env.step(f"search[{next(queries)}]")[4]
+            info = env.step(f"search[{next(turns)}]")[4]
             env.step(info["admissible_actions"][-1])  # the last product of the page
             env.step("click[description]")
         return STEPS
 
     return timed(once)
+
+
+def keywords(instruction: str) -> str:
+    """Return six words of an instruction: about what an agent searches for."""
+    return " ".join(instruction.split()[2:8])
 
 
 def resets() -> Run:
@@ -241,8 +246,10 @@ def disciplines(world: World, products: int, upstream: Upstream | None) -> Itera
         contestants: dict[str, Callable[[], Run]] = {"agentgym": partial(batched, num)}
         contestants |= {"agentgym, single": single, **theirs}
         yield Discipline(f"vector environment, N = {num:,}, searches cached", "steps/s", contestants)
-    name = f"single environment, {products:,} products, a new search every three steps"
-    yield Discipline(name, "steps/s", {"agentgym": partial(new_searches, world)})
+    whole = instructions(QUERIES)
+    for words, queries in (("six words", [keywords(query) for query in whole]), ("an instruction", whole)):
+        name = f"single environment, {products:,} products, a new search for {words} every three steps"
+        yield Discipline(name, "steps/s", {"agentgym": partial(new_searches, world, queries)})
     yield Discipline("reset", "resets/s", {"agentgym": resets})
     yield Discipline("snapshot and restore", "pairs/s", {"agentgym": snapshots})
 
