@@ -22,8 +22,8 @@ LANES = 64
 MANY = 50_000
 """Pairs of terms and documents from which on it pays to leave some out."""
 
-SURE_SHARE = 0.3
-"""Share of the pairs that are always added: those of the rarest terms."""
+SURE_SHARE = 0.4
+"""Share of the pairs, at most, that are always added: those of the rarest terms."""
 
 LOOKED_UP = 4
 """Pairs that are added in the time that one is looked up."""
@@ -128,12 +128,12 @@ class Ranker:
 
 
 def _first_share(terms: Sequence[Term], pairs: float) -> int:
-    """Return how many of the first terms hold so many pairs."""
+    """Return how many of the first terms, one at least, hold so many pairs or fewer."""
     held = 0
     for number, term in enumerate(terms):
-        if held >= pairs:
-            return number
         held += term.stop - term.start
+        if held > pairs and number > 0:
+            return number
     return len(terms)
 
 
