@@ -86,17 +86,23 @@ def load_model(
         with _without_progress_bars():
             tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
             config = AutoConfig.from_pretrained(path, local_files_only=True)
-            model = AutoModelForCausalLM.from_pretrained(
-                path, config=config, dtype=dtype, local_files_only=True
+            model, loaded = AutoModelForCausalLM.from_pretrained(
+                path, config=config, dtype=dtype, local_files_only=True, output_loading_info=True
             )
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
+    except Exception as error:  # `transformers` answers damaged files with exceptions of a dozen kinds
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise UsageError(f"cannot load a model from {path}: {reason}") from error
+    if missing := sorted(loaded["missing_keys"]):
+        raise UsageError(
+            f"the weights in {path} lack {len(missing)} tensors that its config.json asks for, for example "
+            f"{missing[0]}: copy the model anew"
+        )
     if tokenizer.chat_template is None:
         raise UsageError(
             f"the tokenizer in {path} has no chat template: use an instruction-tuned model, or put a "
             "chat_template.jinja there"
         )
+    _check_chat(path, tokenizer)
     rows = config.get_text_config().vocab_size
     if len(tokenizer) > rows:
         raise UsageError(
@@ -104,6 +110,21 @@ def load_model(
             "use the tokenizer the model was made with"
         )
     return LanguageModel(model.to(device=torch.device(device)), tokenizer)  # type: ignore[call-arg]
+
+
+def _check_chat(path: Path, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse a tokenizer that cannot write a chat.
+
+    Raises:
+        UsageError: says what is wrong with its files.
+    """
+    try:
+        ids = ChatTokenizer(tokenizer).encode_chat("a")
+    except Exception as error:  # a template is a program
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise UsageError(f"the chat template in {path} cannot write a user's message: {reason}") from error
+    if not ids:
+        raise UsageError(f"the tokenizer in {path} has no tokens: put the files there that it was saved as")
 
 
 def copied(model: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
@@ -148,11 +169,13 @@ def _with_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> PreT
 
 @contextmanager
 def _without_progress_bars() -> Iterator[None]:
-    """Keep the bars of `transformers` off the terminal, which is not this layer's."""
-    shown = logging.is_progress_bar_enabled()
+    """Keep the bars and reports of `transformers` off the terminal, which is not this layer's."""
+    shown, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.set_verbosity(logging.CRITICAL)
     try:
         yield
     finally:
+        logging.set_verbosity(verbosity)
         if shown:
             logging.enable_progress_bar()  # type: ignore[no-untyped-call]
