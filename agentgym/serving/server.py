@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 import socketserver
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs, urlsplit
+from typing import Any
+from urllib.parse import parse_qs
 
 from agentgym.types import UsageError
 
@@ -90,6 +92,11 @@ class SiteServer(ThreadingHTTPServer):
         name, self.server_port = self.server_address[:2]
         self.server_name = str(name)
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Report what went wrong with a connection, but that the browser has gone."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
     @property
     def url(self) -> str:
         """Where the site is."""
@@ -108,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer with the query as fields."""
-        self._answer(urlsplit(self.path).query)
+        self._answer(self.path.partition("?")[2])
 
     def do_POST(self) -> None:
         """Answer with the form as fields."""
@@ -131,7 +138,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(400)
             return
         fields = {name: values[-1] for name, values in found.items()}
-        response = self.server.answer(Request(self.command, urlsplit(self.path).path, fields, cookies))
+        path = self.path.partition("?")[0]
+        response = self.server.answer(Request(self.command, path, fields, cookies))
         self.send_response(response.status)
         headers = {"Content-Type": "text/html; charset=utf-8", **_ALWAYS, **response.headers}
         for name, value in {**headers, "Content-Length": str(len(response.body))}.items():
