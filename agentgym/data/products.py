@@ -221,10 +221,14 @@ class ListCatalogue:
         return self._instructions[kind]
 
 
+_decode = json.JSONDecoder().raw_decode
+"""As `json.loads`, without looking for blanks before and after."""
+
+
 def _json(value: object) -> bytes:
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", "surrogatepass")
 
 
 def _value(data: bytes) -> Any:
-    return json.loads(data.decode("utf-8", "surrogatepass"))
+    return _decode(data.decode("utf-8", "surrogatepass"))[0]
