@@ -3,10 +3,10 @@
 groups x size   16 x 8          learning rate   1e-6
 KL to reference .01 (k3)        discount        .95
 history K       2               alpha           1
-statistics      mean and deviation on ALFWorld
+statistics      mean and deviation on ALFWorld, mean alone on WebShop
 """
 
-from trainers.published import published
+from trainers.published import WEBSHOP, published
 from trainers.recipe import main
 
 PAPER = published(
@@ -15,7 +15,8 @@ PAPER = published(
         "switches.gamma": 0.95,
         "switches.history": 2,
         "switches.alpha": 1.0,
-    }
+    },
+    {WEBSHOP: {"switches.std": False}},
 )
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from agentgym.training.presets import Preset, Settings
 
 ALFWORLD = "agentgym/ALFWorld-v0"
 SOKOBAN = "agentgym/Sokoban-v0"
+WEBSHOP = "agentgym/WebShop-v0"
 
 COMMON: Settings = {
     "iterations": 150,
@@ -46,6 +47,13 @@ BY_ENV: dict[str, Settings] = {
         "env_options.max_steps": 15,
         "prompting.wording": "sokoban",
         "prompting.budget": 1024,
+        "prompting.max_tokens": 512,
+        "learner.minibatch_steps": 64,
+    },
+    WEBSHOP: {
+        "env_options.max_steps": 15,
+        "prompting.wording": "webshop",
+        "prompting.budget": 4096,
         "prompting.max_tokens": 512,
         "learner.minibatch_steps": 64,
     },

@@ -4,9 +4,10 @@ tasks x episodes 128 x 1        learning rate   1e-6, critic 1e-5
 discount         .99 per step   lambda          1
 KL to reference  .001 (k3)      advantages      whitened over the batch's steps (the public code)
 ALFWorld         20 steps, 8192 + 4096 tokens
+WebShop          16384 + 4096 tokens
 """
 
-from trainers.published import ALFWORLD, published
+from trainers.published import ALFWORLD, WEBSHOP, published
 from trainers.recipe import main
 
 PAPER = published(
@@ -19,7 +20,10 @@ PAPER = published(
         "switches.whiten": True,
         "learner.minibatch_steps": 128,
     },
-    {ALFWORLD: {"env_options.max_steps": 20, "prompting.budget": 8192, "prompting.max_tokens": 4096}},
+    {
+        ALFWORLD: {"env_options.max_steps": 20, "prompting.budget": 8192, "prompting.max_tokens": 4096},
+        WEBSHOP: {"prompting.budget": 16384, "prompting.max_tokens": 4096},
+    },
 )
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ class IterationMetrics:
     valid_fraction: float
     """Share of actions that environments accepted."""
     usable_fraction: float
-    """Share of the groups played whose returns differ."""
+    """Share of the groups trained on whose returns differ."""
     step_groups: Mapping[str, int] = field(default_factory=dict)
     """Number of steps by how many steps of their task were taken in the same state: "1", "2", "3-4", "5-8",
     "9-16", "17+"."""

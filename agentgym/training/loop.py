@@ -16,6 +16,7 @@ import numpy as np
 
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.filters import SAME, varied, varies
+from agentgym.algos.table import ALGORITHMS
 from agentgym.algos.tokens import Batch
 from agentgym.training.checkpoint import last_checkpoint, load_checkpoint, save_checkpoint
 from agentgym.training.credit import CreditAssigner, Experience, credit_assigner, step_group_sizes
@@ -255,10 +256,11 @@ class Trainer:
 
     def _signal(self, steps: StepBatch) -> bool:
         """Return whether outcomes differ where the algorithm compares them: in groups, or over the batch."""
-        alone = self.config.rollout.group_size == 1 or self.world.learner.critic is not None
-        if alone:
-            return float(np.ptp(steps.outcome)) > SAME
-        return bool(varied(steps).any())
+        switches = {**ALGORITHMS[self.config.algorithm].defaults, **self.config.switches}
+        alone = self.config.rollout.group_size == 1 and switches.get("singleton") == "raw"
+        if "singleton" in switches and not alone:
+            return bool(varied(steps).any())
+        return len(steps) > 0 and float(np.ptp(steps.outcome)) > SAME
 
     def _evaluates(self) -> bool:
         every, iteration = self.config.evaluation.every, self._totals.iteration

@@ -39,6 +39,7 @@ _TOLD: Mapping[str, _Told] = {
     "agentgym/VisualSokoban-v0": _Told("sokoban", "terse", tiny_history=0),
     "agentgym/EZPoints-v0": _Told("ezpoints", "terse", tiny_history=0),
     "agentgym/ALFWorld-v0": _Told("alfworld", "terse", tiny_history=2),
+    "agentgym/WebShop-v0": _Told("webshop", "terse", tiny_history=2),
 }
 """By id; environments that are not listed are told as `_UNKNOWN` is. A new suite adds a line."""
 

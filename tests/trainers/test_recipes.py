@@ -9,7 +9,7 @@ import pytest
 
 from agentgym.cli.training import TRAINABLE
 from agentgym.training.presets import TINY
-from trainers.published import BY_ENV
+from trainers.published import BY_ENV, WEBSHOP
 
 NOT_RECIPES = {"__init__", "published", "recipe"}
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,19 @@ def test_presets_are_sound(name):
 def test_graphgpo_discounts_as_its_table_says():
     paper = import_module("trainers.graphgpo").PAPER
     omegas = [paper.config("graphgpo", env, model="tiny").switches["omega"] for env in BY_ENV]
-    assert omegas == [0.1, 0.8]
+    assert omegas == [0.1, 0.8, 0.2]
+
+
+def test_webshop_is_as_its_columns_say():
+    settings = {
+        name: import_module(f"trainers.{name}").PAPER.config(name, WEBSHOP, model="tiny")
+        for name in ("gigpo", "hgpo", "steppo")
+    }
+    told = {name: (each.prompting.budget, each.prompting.max_tokens) for name, each in settings.items()}
+    assert told == {"gigpo": (4096, 512), "hgpo": (4096, 512), "steppo": (16384, 4096)}
+    assert [each.learner.minibatch_steps for each in settings.values()] == [64, 64, 128]
+    assert all(each.env_options == {"max_steps": 15} for each in settings.values())
+    assert settings["hgpo"].switches["std"] is False
 
 
 def test_a_recipe_runs_as_a_program(tmp_path):

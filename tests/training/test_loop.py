@@ -162,6 +162,25 @@ def test_a_run_without_a_usable_group_ends_early_and_says_so(tmp_path):
     assert last_checkpoint(tmp_path) == outcome.checkpoint
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "switches", "group_size", "learns"),
+    [
+        ("grpo", {}, 1, False),
+        ("grpo", {"singleton": "raw"}, 1, True),
+        ("grpo", {}, 2, False),
+        ("reinforce_pp", {}, 2, True),
+        ("steppo", {}, 2, True),
+    ],
+)
+def test_outcomes_are_compared_as_the_algorithm_does(tmp_path, algorithm, switches, group_size, learns):
+    settings = config(algorithm, rollout__group_size=group_size, switches=switches, evaluation__every=0)
+    world = World.open(settings)
+    trainer = Trainer(settings, world, tmp_path)
+    steps = StepBatch.of(group=[0, 1], trajectory=[0, 1], state="ab", reward=[0, 1])  # groups alike within
+    assert trainer._signal(steps) is learns
+    world.close()
+
+
 def test_a_loss_that_is_not_a_number_leaves_the_last_good_weights(tmp_path):
     class Poisoned:
         def __init__(self):
