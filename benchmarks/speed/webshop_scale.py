@@ -241,6 +241,7 @@ NOTES = """\
 `bm25` is the project's own index, which ranks as Lucene does, document for document; `bm25s` has the
 formula but not Lucene's lengths and ties, and `tantivy` other constants. `bm25s` (NumPy backend) is given the
 same terms, and no more than 200,000 documents: it takes lists of all words, and so several gigabytes beyond.
+What has no row was not measured: a phase is run, or run again, by `--only PHASE`.
 """
 
 
