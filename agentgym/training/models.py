@@ -6,7 +6,9 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from logging import CRITICAL
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -86,9 +88,11 @@ def load_model(
         with _without_progress_bars():
             tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
             config = AutoConfig.from_pretrained(path, local_files_only=True)
-            model, loaded = AutoModelForCausalLM.from_pretrained(
+            # the library declares a model alone, whatever is asked for
+            both: Any = AutoModelForCausalLM.from_pretrained(
                 path, config=config, dtype=dtype, local_files_only=True, output_loading_info=True
             )
+            model, loaded = both
     except Exception as error:  # `transformers` answers damaged files with exceptions of a dozen kinds
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise UsageError(f"cannot load a model from {path}: {reason}") from error
@@ -109,7 +113,7 @@ def load_model(
             f"the tokenizer in {path} has {len(tokenizer)} tokens but the model only {rows} embeddings: "
             "use the tokenizer the model was made with"
         )
-    return LanguageModel(model.to(device=torch.device(device)), tokenizer)  # type: ignore[call-arg]
+    return LanguageModel(model.to(device=torch.device(device)), tokenizer)
 
 
 def _check_chat(path: Path, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -172,7 +176,7 @@ def _without_progress_bars() -> Iterator[None]:
     """Keep the bars and reports of `transformers` off the terminal, which is not this layer's."""
     shown, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    logging.set_verbosity(logging.CRITICAL)
+    logging.set_verbosity(CRITICAL)
     try:
         yield
     finally:
