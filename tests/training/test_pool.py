@@ -163,3 +163,25 @@ def test_playing_ahead_stops_at_its_bound():
 def test_ranks_that_play_on_need_a_multiple_of_tasks(make):
     with pytest.raises(UsageError, match="cannot be divided among 3 processes"):
         make(ranks=Ranks(0, 3), max_staleness=1)
+
+
+def test_groups_that_are_lost_or_waiting_are_those_of_all_ranks(make):
+    class Pair(Ranks):
+        __slots__ = ()
+
+        def gather(self, items):
+            return list(items)
+
+        def sum(self, numbers):
+            return {name: 2 * number for name, number in numbers.items()}  # two ranks that do the same
+
+    alone = make(max_staleness=1, overlap=False, num_envs=12)
+    alone.collect(0)
+    assert alone.counts.pending > 0
+    assert alone.over_ranks() == {"dropped": 0, "pending": alone.counts.pending}
+    both = make(ranks=Pair(0, 2), max_staleness=1, overlap=False, num_envs=12)
+    both.collect(0)
+    assert both.over_ranks() == {"dropped": 0, "pending": 2 * both.counts.pending}
+    rounds = make(ranks=Pair(0, 2))
+    rounds.collect(0)
+    assert rounds.over_ranks() == {"dropped": 0, "pending": 0}
