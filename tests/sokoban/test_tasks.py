@@ -70,3 +70,31 @@ def test_one_seed_draws_one_stream_in_every_environment():
     ]
     assert ids[0] == ids[1]
     assert len(set(ids[0])) == 4
+
+
+def test_levels_can_be_chosen_by_how_long_their_solutions_are():
+    every = SokobanEnv(split="test").tasks
+    easy = SokobanEnv(split="test", max_optimal=4).tasks
+    assert list(easy.ids) == [t.id for t in every if t.metadata["optimal_moves"] <= 4]
+    assert 100 < len(easy) < len(every)
+    assert easy.manifest_sha256 != every.manifest_sha256
+    assert easy.find(easy[3].source_id) == easy[3]
+    assert easy[3].id in every
+    hard = next(task for task in every if task.metadata["optimal_moves"] > 4)
+    assert hard.id not in easy
+    assert hard.source_id not in easy
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_optimal": 0}, "at least 1, or None, got 0"),
+        ({"max_optimal": "4"}, "got '4'"),
+        ({"max_optimal": 1, "num_boxes": 2}, "raise max_optimal"),
+        ({"max_optimal": 4, "stream": True}, "leave max_optimal out"),
+        ({"max_optimal": 4, "dataset": "levels.xsb"}, "goes with dataset='builtin'"),
+    ],
+)
+def test_bad_choices_of_levels_are_refused(options, message):
+    with pytest.raises(UsageError, match=message):
+        SokobanEnv(**options)

@@ -57,6 +57,7 @@ class _Sokoban(AgentEnv[ObsT]):
         dataset: str = "builtin",
         dim_room: tuple[int, int] = (6, 6),
         num_boxes: int = 1,
+        max_optimal: int | None = None,
         max_steps: int | None = None,
         actions: ActionSet = "agent",
         reward: RewardRule = "native",
@@ -74,6 +75,7 @@ class _Sokoban(AgentEnv[ObsT]):
                 ``"boxoban/unfiltered"`` in the data directory.
             dim_room: height and width of built-in levels, walls included.
             num_boxes: boxes of built-in levels.
+            max_optimal: only built-in levels that can be solved in so many moves; None for all.
             max_steps: step limit; None for 120.
             actions: ``"agent"``: up, down, left, right, each push-or-move; ``"full"``: gym-sokoban's
                 nine: no operation, four pushes (that move where there is nothing to push) and four
@@ -106,7 +108,8 @@ class _Sokoban(AgentEnv[ObsT]):
         self.effective_only = effective_only
         self.tile_size: TileSize = tile_size
         self.pixels = pixels_of(tile_size)
-        tasks = builtin_or_file_tasks(split, dataset, _config(dim_room, num_boxes), stream=stream)
+        config = _config(dim_room, num_boxes)
+        tasks = builtin_or_file_tasks(split, dataset, config, stream=stream, max_optimal=max_optimal)
         self.extent = extent_of(tasks)
         data_key = f"{tasks.manifest['dataset']}:{self.extent.height}x{self.extent.width}"
         super().__init__(tasks, data_key=data_key, max_steps=max_steps, render_mode=render_mode)

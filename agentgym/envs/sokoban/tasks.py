@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -33,9 +34,11 @@ class Extent(NamedTuple):
 class BankTaskSet(TaskSet):
     """The first levels of a split of one configuration; a task's content is its `Level`."""
 
-    def __init__(self, split: str, bank: Bank):
-        """Describe the levels of ``bank``."""
+    def __init__(self, split: str, bank: Bank, max_optimal: int | None = None):
+        """Describe the levels of ``bank``; those alone that are solved in ``max_optimal`` moves, if given."""
         config = bank.config
+        if max_optimal is not None:
+            bank = _easy(bank, max_optimal)
         manifest = {
             "suite": SUITE,
             "dataset": "builtin",
@@ -45,6 +48,7 @@ class BankTaskSet(TaskSet):
             "num_boxes": config.boxes,
             "split": split,
             "n": len(bank.boards),
+            **({} if max_optimal is None else {"max_optimal": max_optimal}),
         }
         super().__init__(split, manifest)
         self.config = config
@@ -159,30 +163,55 @@ class StreamTaskSet(BankTaskSet):
         return Task(task_id, level, f"{self.config.name}#{number}", self.config.name)
 
 
-def builtin_or_file_tasks(split: str, dataset: str, config: Config, *, stream: bool) -> TaskSet:
+def _easy(bank: Bank, max_optimal: int) -> Bank:
+    """Return the levels of a bank whose shortest solutions are known and have so many moves at most."""
+    given: object = max_optimal  # suites and the command line pass what they were given
+    if type(given) is not int or given < 1:
+        raise UsageError(f"max_optimal is a number of moves of at least 1, or None, got {given!r}")
+    chosen = (bank.optimal > 0) & (bank.optimal <= max_optimal)
+    if not chosen.any():
+        raise UsageError(
+            f"no level of {bank.config.name} is solved in {max_optimal} moves: raise max_optimal"
+        )
+    return replace(
+        bank,
+        boards=bank.boards[chosen],
+        players=bank.players[chosen],
+        optimal=bank.optimal[chosen],
+        candidates=bank.candidates[chosen],
+    )
+
+
+def builtin_or_file_tasks(
+    split: str, dataset: str, config: Config, *, stream: bool, max_optimal: int | None = None
+) -> TaskSet:
     """Return the tasks of ``dataset``: those of ``config`` if it is ``"builtin"``, else of level files.
 
     Raises:
-        UsageError: unknown split, no such data, or a stream of files.
+        UsageError: unknown split, no such data, or a stream or a choice of levels that are not built in.
     """
     given: object = dataset  # suites and the command line pass what they were given
     if not (isinstance(given, str) and given):
         raise UsageError(f"dataset is 'builtin', a path or a name, got {given!r}")
     if dataset == "builtin":
-        return builtin_tasks(split, config, stream=stream)
+        if stream and max_optimal is not None:
+            raise UsageError("stream=True draws levels that nobody has solved yet: leave max_optimal out")
+        return builtin_tasks(split, config, stream=stream, max_optimal=max_optimal)
     if stream:
         raise UsageError("stream=True goes with dataset='builtin': files have no end to go past")
+    if max_optimal is not None:
+        raise UsageError("max_optimal goes with dataset='builtin': files do not say how levels are solved")
     return file_tasks(split, dataset)
 
 
-def builtin_tasks(split: str, config: Config, *, stream: bool) -> BankTaskSet:
+def builtin_tasks(split: str, config: Config, *, stream: bool, max_optimal: int | None = None) -> BankTaskSet:
     """Return the generated tasks of a split; the same object for the same arguments.
 
     Raises:
-        UsageError: unknown split.
+        UsageError: unknown split, or no level is that easy.
     """
     check_split(split, DEFAULT_SIZES)
-    return _builtin_tasks(split, config, stream)
+    return _builtin_tasks(split, config, stream, max_optimal)
 
 
 def file_tasks(split: str, dataset: str) -> ListTaskSet:
@@ -216,8 +245,9 @@ def extent_of(tasks: TaskSet) -> Extent:
 
 
 @lru_cache(maxsize=16)
-def _builtin_tasks(split: str, config: Config, stream: bool) -> BankTaskSet:
-    return (StreamTaskSet if stream else BankTaskSet)(split, load(config, split))
+def _builtin_tasks(split: str, config: Config, stream: bool, max_optimal: int | None) -> BankTaskSet:
+    bank = load(config, split)
+    return StreamTaskSet(split, bank) if stream else BankTaskSet(split, bank, max_optimal)
 
 
 def _candidate_of(source_id: str, config: Config) -> int | None:
