@@ -155,6 +155,7 @@ class Trainer:
         world.engine.sync(world.learner.weights(), version + 1)
         clock.lap("sync")
         self._count(played, experience.steps)
+        lost, pending = self.pool.over_ranks()
         evaluation = self._evaluate() if self._evaluates() else None
         clock.lap("evaluate")
         return IterationMetrics(
@@ -165,7 +166,8 @@ class Trainer:
             episodes=totals.episodes,
             env_steps=totals.env_steps,
             learning_rate=self.config.learner.learning_rate * rate,
-            **self.pool.over_ranks(),
+            dropped=lost,
+            pending=pending,
             seconds=clock.seconds(model=played.waited_seconds),
             evaluation_before=before,
             evaluation=evaluation,

@@ -156,12 +156,12 @@ class RolloutPool:
         own = list(islice(self._fresh(self._stream, version), config.tasks // self.ranks.size))
         return self.ranks.gather(own)
 
-    def over_ranks(self) -> dict[str, int]:
+    def over_ranks(self) -> tuple[int, int]:
         """Return how many groups of all ranks were not trained on, and are pending; all ranks have to ask."""
-        own = {"dropped": self.counts.dropped + self.counts.left_out, "pending": self.counts.pending}
-        if self.config.max_staleness == 0:  # every rank counts the whole round
-            return own
-        return {name: int(number) for name, number in self.ranks.sum(own).items()}
+        own = {"lost": self.counts.dropped + self.counts.left_out, "pending": self.counts.pending}
+        if self.config.max_staleness > 0:  # otherwise every rank counts the whole round
+            own = {name: int(number) for name, number in self.ranks.sum(own).items()}
+        return own["lost"], own["pending"]
 
     def close(self) -> None:
         """End what is being played ahead, if anything is."""

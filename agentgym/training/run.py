@@ -159,6 +159,8 @@ class TrainConfig:
                 hint, listed = nearest(name, known), ", ".join(known)
                 raise UsageError(f"{self.algorithm} has no switch {name!r}{hint}; it has {listed}")
             _check_kind(f"switches.{name}", self.switches[name], self._algorithm.defaults[name])
+        if "split" in self.env_options:
+            raise UsageError("env_options has a split, which would not be played: set split instead")
         if self.device not in ("cpu", "cuda"):
             raise UsageError(f"device must be 'cpu' or 'cuda', got {self.device!r}")
         for name, least in (

@@ -120,6 +120,7 @@ def test_help_names_every_algorithm_that_can_be_trained(cli):
         (("gigpo", *EZPOINTS, "--set", "switches.match=embedding"), "match"),
         (("ppo", *EZPOINTS, "--set", "switches.lam=7"), "lam must be between 0 and 1"),
         (("grpo", *EZPOINTS, "--set", "objective.clip_low=-1"), "clip_low must not be negative"),
+        (("grpo", *EZPOINTS, "--set", "env_options.split=valid"), "set split instead"),
         (("grpo", *EZPOINTS, "--set", "device=gpu"), "device must be 'cpu' or 'cuda'"),
     ],
 )
