@@ -56,7 +56,7 @@ def test_a_resumed_file_is_that_of_a_run_never_stopped(tmp_path, start, rest):
 
 
 def test_a_run_goes_on_only_with_all_lines(tmp_path):
-    with pytest.raises(UsageError, match="No such file"):
+    with pytest.raises(UsageError, match="the run was not logged there"):
         JsonlLog(tmp_path, start=1)
     log_all(JsonlLog(tmp_path), RECORDS[:3])
     whole = (tmp_path / METRICS_FILE).read_bytes()
