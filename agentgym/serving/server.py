@@ -17,6 +17,9 @@ from agentgym.types import UsageError
 MOST_BYTES = 65_536
 """Of a form."""
 
+MOST_DIGITS = 20
+"""Of a number in a request: Python refuses to read very long ones."""
+
 IDLE_SECONDS = 60.0
 """A connection that says nothing for so long is closed."""
 
@@ -122,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdigit()):
             self.send_error(411)
-        elif int(length) > MOST_BYTES:
+        elif len(length) > MOST_DIGITS or int(length) > MOST_BYTES:
             self.send_error(413)
         else:
             self._answer(self.rfile.read(int(length)).decode("utf-8", errors="replace"))

@@ -23,7 +23,7 @@ from agentgym.evaluation.recordings import Recording
 from agentgym.evaluation.suite import SuiteAgent, SuiteEnv
 from agentgym.evaluation.worlds import open_single
 from agentgym.serving.documents import CLICK, PLACE, message_document, shop_document
-from agentgym.serving.server import Request, Response, redirect
+from agentgym.serving.server import MOST_DIGITS, Request, Response, redirect
 from agentgym.serving.sitting import Hall, Sitting
 from agentgym.types import Trajectory, UsageError
 
@@ -205,7 +205,8 @@ def _action(fields: Mapping[str, str], admissible: tuple[str, ...]) -> str:
     if QUERY in fields:
         return f"search[{fields[QUERY].strip()}]"
     choice = fields.get(CHOICE, "")
-    if choice.isascii() and choice.isdigit() and int(choice) < len(admissible):
+    written = choice.isascii() and choice.isdigit() and len(choice) <= MOST_DIGITS
+    if written and int(choice) < len(admissible):
         action = admissible[int(choice)]
         if action.startswith(CLICK):
             return action

@@ -66,6 +66,7 @@ def test_a_connection_serves_several_requests(echo):
         (b"POST /act HTTP/1.1\r\nContent-Length: x\r\n\r\n", b"411"),
         (b"POST /act HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"411"),
         (b"POST /act HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (MOST_BYTES + 1), b"413"),
+        (b"POST /act HTTP/1.1\r\nContent-Length: " + b"9" * 5_000 + b"\r\n\r\n", b"413"),
         (b"PUT / HTTP/1.1\r\n\r\n", b"501"),
         (b"GET /?" + b"&".join(b"%d=" % i for i in range(101)) + b" HTTP/1.1\r\n\r\n", b"400"),
         (b"nonsense\r\n\r\n", b"400"),

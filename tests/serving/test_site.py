@@ -251,6 +251,7 @@ def test_only_so_many_visits_are_kept(serve, monkeypatch):
         ("POST", "/act", {}, 400, "that form asks for nothing"),
         ("POST", "/act", {CHOICE: "99"}, 400, "that form asks for nothing"),
         ("POST", "/act", {CHOICE: "0"}, 400, "that form asks for nothing"),
+        ("POST", "/act", {CHOICE: "9" * 5_000}, 400, "that form asks for nothing"),
         ("POST", "/act", {CHOICE: "-1"}, 400, "that form asks for nothing"),
         ("POST", "/act", {QUERY: "x" * 70_000}, 413, ""),
         ("POST", "/act", {str(i): "" for i in range(200)}, 400, ""),
