@@ -89,7 +89,7 @@ class StoreWriter:
                 self._digest.add_instruction(kind, raw)
                 self._instructions[kind].add(self._writer, raw)
                 self._owners[kind].append(len(self._asins))
-        self._asins.append(product.asin.encode())
+        self._asins.append(product.asin.encode("utf-8", "surrogatepass"))
 
     def finish(self) -> None:
         """Put the file in its place.

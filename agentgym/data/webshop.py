@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from os.path import expanduser
 from pathlib import Path
 
 from agentgym.data.catalogue import DATA_SOURCES
@@ -190,7 +191,7 @@ def open_catalogue(dataset: str) -> StoredCatalogue:
         UsageError: the files cannot be read, or the folder holds several sets.
     """
     if not is_official(dataset):
-        return _open_path(Path(dataset).expanduser().absolute())
+        return _open_path(Path(expanduser(dataset)).absolute())
     name = dataset.partition("/")[2]
     root = data_directory() / DATA_SOURCES["webshop"].folder
     catalogue = _open_set(root, name)

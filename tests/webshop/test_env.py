@@ -224,3 +224,23 @@ def test_missing_data_is_one_line():
     with pytest.raises(UsageError) as caught:
         WebShopEnv(dataset="webshop/no-such-set")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"dataset": None}, "dataset must be a string, got None"),
+        ({"dataset": "~nobody-of-this-name/shop"}, "no products at"),
+        ({"dataset": "builtin:1000001"}, "the built-in shop has at most 1000000 products, got 1000001"),
+        ({"tagger": ["words"]}, r"tagger must be a string, got \['words'\]"),
+        ({"search": ["bm25"]}, r"search must be a string, got \['bm25'\]"),
+        ({"special_queries": "no"}, "unknown special_queries 'no'"),
+        ({"hide_score": "no"}, "unknown hide_score 'no'"),
+        ({"show_attributes": "no"}, "unknown show_attributes 'no'"),
+        ({"noise": "0.5"}, "noise is the probability of advertisements, 0 to 1, got '0.5'"),
+        ({"noise": None}, "noise is the probability of advertisements, 0 to 1, got None"),
+    ],
+)
+def test_options_of_another_type_are_refused(options, says):
+    with pytest.raises(UsageError, match=says):
+        WebShopEnv(**options)

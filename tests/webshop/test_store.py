@@ -353,6 +353,15 @@ def test_a_name_that_comes_twice(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_name_with_half_a_surrogate_pair(tmp_path):
+    with StoreWriter(tmp_path / "odd.products") as writer:
+        writer.add(Product("B\ud800", "Lamp"), 0)
+        writer.finish()
+    shop = StoredCatalogue(tmp_path / "odd.products")
+    assert shop.index_of("B\ud800") == 0
+    assert shop.product(0).asin == "B\ud800"
+
+
 # ---- who reads it ------------------------------------------------------------------------------------
 
 

@@ -44,7 +44,8 @@ class Noise:
 
     def __post_init__(self) -> None:
         """Refuse what is no probability or number."""
-        if not 0.0 <= self.probability <= 1.0:
+        number = isinstance(self.probability, int | float)
+        if not number or not 0.0 <= self.probability <= 1.0:
             raise UsageError(f"noise is the probability of advertisements, 0 to 1, got {self.probability!r}")
         check_count("adverts", self.adverts, least=1)
 

@@ -17,6 +17,12 @@ def check_choice(name: str, value: object, known: Sequence[object]) -> None:
         )
 
 
+def check_text(name: str, value: object) -> None:
+    """Raise a UsageError unless ``value`` is a string."""
+    if not isinstance(value, str):
+        raise UsageError(f"{name} must be a string, got {value!r}")
+
+
 def check_count(name: str, value: object, *, least: int) -> None:
     """Raise a UsageError unless ``value`` is a whole number, ``least`` or more."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:

@@ -9,7 +9,7 @@ from typing import get_args
 from agentgym.data.webshop import open_catalogue
 from agentgym.envs.webshop.builtin.catalogue import BUILTIN, builtin_catalogue, shop_of
 from agentgym.envs.webshop.builtin.tasks import builtin_tasks
-from agentgym.envs.webshop.options import check_choice
+from agentgym.envs.webshop.options import check_choice, check_text
 from agentgym.envs.webshop.product import Catalogue, Goals
 from agentgym.envs.webshop.search import open_search, search_in_memory
 from agentgym.envs.webshop.special import SpecialSearch
@@ -29,7 +29,11 @@ def open_world(dataset: str | World, *, tagger: str, search: Engine, special_que
     Raises:
         UsageError: as `load_world`; or something is asked for that the world was not made with.
     """
+    check_text("tagger", tagger)
+    check_text("search", search)
+    check_choice("special_queries", special_queries, (True, False))
     if not isinstance(dataset, World):
+        check_text("dataset", dataset)
         return load_world(dataset, tagger=tagger, search=search, special_queries=special_queries)
     if special_queries:
         raise UsageError(f"{dataset.name} was made with its own search: leave out special_queries")

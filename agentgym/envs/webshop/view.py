@@ -76,6 +76,8 @@ class View:
         """
         check_choice("observation", mode, get_args(Mode))
         check_choice("parity", parity, (None, *get_args(Parity)))
+        check_choice("hide_score", hide_score, (None, True, False))
+        check_choice("show_attributes", show_attributes, (True, False))
         upstream = parity is not None
         self._pages = Pages(
             world,

@@ -24,6 +24,9 @@ SIZE = 3_000
 SMALLEST = 2_000
 """Products that it takes to wish for enough different things."""
 
+LARGEST = 1_000_000
+"""Products; all of them are in memory, with the index over their texts."""
+
 SEPARATOR = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -75,6 +78,8 @@ def check_shop(size: object, seed: object) -> None:
     """Raise a UsageError unless there is a catalogue of this size and seed."""
     if not isinstance(size, int) or isinstance(size, bool) or size < SMALLEST:
         raise UsageError(f"the built-in shop has at least {SMALLEST} products, got {size!r}")
+    if size > LARGEST:
+        raise UsageError(f"the built-in shop has at most {LARGEST} products, got {size!r}")
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
         raise UsageError(f"the built-in shop's seed must be a whole number from 0 on, got {seed!r}")
 
