@@ -232,7 +232,7 @@ def test_missing_data_is_one_line():
         ({"dataset": None}, "dataset must be a string, got None"),
         ({"dataset": "~nobody-of-this-name/shop"}, "no products at"),
         ({"dataset": "builtin:1000001"}, "the built-in shop has at most 1000000 products, got 1000001"),
-        ({"tagger": ["words"]}, r"tagger must be a string, got \['words'\]"),
+        ({"tagger": ["words"]}, r"unknown tagger \"\['words'\]\""),
         ({"search": ["bm25"]}, r"search must be a string, got \['bm25'\]"),
         ({"special_queries": "no"}, "unknown special_queries 'no'"),
         ({"hide_score": "no"}, "unknown hide_score 'no'"),

@@ -29,7 +29,7 @@ def open_world(dataset: str | World, *, tagger: str, search: Engine, special_que
     Raises:
         UsageError: as `load_world`; or something is asked for that the world was not made with.
     """
-    check_text("tagger", tagger)
+    tagger = str(tagger)  # options come from suites and the command line: a list cannot be looked up
     check_text("search", search)
     check_choice("special_queries", special_queries, (True, False))
     if not isinstance(dataset, World):
