@@ -16,16 +16,16 @@ from time import perf_counter
 from agentgym.cli import main as agentgym
 
 ENV = "agentgym/Sokoban-v0"
-LEVELS = ("env_options.dim_room=[6, 6]", "env_options.num_boxes=1", "env_options.max_steps=20")
+LEVELS = ("env_options.max_optimal=4", "env_options.max_steps=8")
+"""One box, solvable in four moves, eight allowed."""
 FOLDER = Path("runs/demo")
 RUN = FOLDER / "sokoban-gigpo"
 BENCHMARKS = Path("benchmarks")
 CURVE = BENCHMARKS / "curves" / f"{RUN.name}.png"
 
-CLONING = ("tasks=2500", "epochs=2", "learning_rate=4e-3", "held_out=100")
+CLONING = ("learning_rate=4e-3", "batch=32", "held_out=200")
 LEARNING = (
-    "learner.learning_rate=2e-3",
-    "rollout.max_staleness=0",
+    "learner.learning_rate=1e-3",
     "evaluation.tasks=200",
     "evaluation.temperature=1.0",
     "evaluation.every=20",
@@ -41,9 +41,9 @@ def settings(*pairs: str) -> Iterator[str]:
 def stages() -> Iterator[tuple[str, list[str]]]:
     """Yield what is done, and the command line that does it."""
     clone = str(FOLDER / "sokoban-clone")
-    first = ["train", "bc", "--env", ENV, "--model", "tiny:0.1m", "--out", clone]
-    yield "clone the oracle", [*first, *settings(*LEVELS, *CLONING)]
-    run = ["train", "gigpo", "--env", ENV, "--model", clone, "--preset", "tiny", "--iterations", "60"]
+    first = ["train", "bc", "--env", ENV, "--model", "tiny:0.1m", "--tasks", "2000", "--epochs", "4"]
+    yield "clone the oracle", [*first, "--out", clone, *settings(*LEVELS, *CLONING)]
+    run = ["train", "gigpo", "--env", ENV, "--model", clone, "--preset", "tiny", "--iterations", "120"]
     yield "learn from play", [*run, "--out", str(RUN), *settings(*LEVELS, *LEARNING)]
     yield "draw", ["plot", str(RUN), "--metric", "success", "--metric", "eval", "--out", str(CURVE)]
     suite, model = str(BENCHMARKS / "suites" / "demo.toml"), str(RUN / "checkpoints" / "last" / "model")
