@@ -16,10 +16,10 @@ NOT_CORE = tests/test_layers.py tests/test_packaging.py \
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-vllm test-core core-tests lint format type check bench speed parity bank leaderboard docs pictures clean
+.PHONY: help install test test-all test-vllm test-core core-tests lint format type check bench speed train-demo learning-report parity bank leaderboard docs pictures clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
 
 install: $(VENV)/.installed-dev ## create .venv with everything that development needs
 
@@ -63,7 +63,14 @@ speed: $(VENV)/.installed-bench $(VENV)/.installed-train ## measure speed side b
 	@$(RUN) -m benchmarks.speed.webshop
 	@$(RUN) -m benchmarks.speed.algos
 	@$(RUN) -m benchmarks.speed.engine
+	@$(RUN) -m benchmarks.speed.iteration
 	@$(RUN) -m benchmarks.speed.packing
+
+train-demo: $(VENV)/.installed-plot,train ## train a tiny model in a few minutes, bench it, rank it, draw its curve
+	@$(RUN) -m benchmarks.demo
+
+learning-report: $(VENV)/.installed-plot,train ## train tiny models by every algorithm, three seeds each, and a control
+	@$(RUN) -m benchmarks.learning
 
 parity: $(VENV)/.installed-bench ## compare Sokoban, ALFWorld and WebShop with the originals; it may be stopped
 	@$(RUN) -m benchmarks.parity.sokoban
