@@ -102,6 +102,7 @@ def test_ranks_put_together_what_they_divided(together):
 
 
 def test_processes_without_a_device_of_their_own_are_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setenv("LOCAL_RANK", str(torch.cuda.device_count()))
     with pytest.raises(UsageError, match="lower --nproc-per-node"), Ranks.join("cuda"):
         pass
