@@ -53,7 +53,7 @@ type: $(VENV)/.installed-dev ## check types
 
 check: lint type test ## lint, type and test
 
-bench: $(VENV)/.installed-core ## run, verify and rank a suite: make bench SUITE=quick
+bench: $(VENV)/.installed-webshop ## run, verify and rank a suite: make bench SUITE=quick
 	@$(VENV)/bin/agentgym bench benchmarks/suites/$(SUITE).toml --out benchmarks/results \
 		--verify --leaderboard benchmarks/LEADERBOARD.md
 
