@@ -164,8 +164,8 @@ def main() -> None:
     parser.add_argument("algorithms", nargs="*", default=TRAINABLE, metavar="ALGORITHM")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".md"))
     arguments = parser.parse_args()
-    plan = [(name, seed, False) for name in arguments.algorithms for seed in SEEDS]
-    plan += [("grpo", seed, True) for seed in SEEDS]
+    plan = [("grpo", seed, True) for seed in SEEDS]
+    plan += [(name, seed, False) for name in arguments.algorithms for seed in SEEDS]
     runs = []
     for name, seed, control in plan:
         with tempfile.TemporaryDirectory() as folder:
