@@ -78,7 +78,7 @@ parity: $(VENV)/.installed-bench ## compare Sokoban, ALFWorld and WebShop with t
 	@$(RUN) -m benchmarks.parity.webshop
 
 bank: $(VENV)/.installed-core ## generate Sokoban's level bank anew
-	@$(RUN) -m agentgym.envs.sokoban.bank
+	@$(RUN) -m agentgym.envs.sokoban.builtin.bank
 
 leaderboard: $(VENV)/.installed-core ## rank the runs under benchmarks/results
 	@$(VENV)/bin/agentgym leaderboard build benchmarks/results --out benchmarks/LEADERBOARD.md

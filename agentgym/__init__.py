@@ -10,27 +10,17 @@ Importing the package registers its environments with Gymnasium:
 from typing import TYPE_CHECKING, Any
 
 from agentgym.env import AgentEnv, Outcome, Status
+from agentgym.errors import MissingDataError, UsageError
 from agentgym.registration import register_environments
 from agentgym.spaces import UnicodeText
 from agentgym.tasks import Task, TaskSet
-from agentgym.types import (
-    Completion,
-    Group,
-    MissingDataError,
-    Policy,
-    Request,
-    Snapshot,
-    Step,
-    Trajectory,
-    UsageError,
-)
+from agentgym.types import Completion, Group, Policy, Request, Snapshot, Step, Trajectory
 from agentgym.vector.core import AgentVectorEnv
 from agentgym.vector.serial import SerialVectorEnv
+from agentgym.version import __version__
 
 if TYPE_CHECKING:
     from agentgym.checking import check_agent_env, check_agent_vector_env
-
-__version__ = "0.1.0"
 
 __all__ = [
     "AgentEnv",
@@ -50,6 +40,7 @@ __all__ = [
     "Trajectory",
     "UnicodeText",
     "UsageError",
+    "__version__",
     "check_agent_env",
     "check_agent_vector_env",
     "register_environments",

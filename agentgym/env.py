@@ -10,10 +10,12 @@ import gymnasium
 import numpy as np
 from gymnasium.error import ResetNeeded
 
+from agentgym.errors import UsageError
 from agentgym.hashing import StateHasher, canonical
 from agentgym.spaces import UnicodeText
+from agentgym.suites import SuiteSpec
 from agentgym.tasks import DEFAULT_SIZES, Task, TaskSet
-from agentgym.types import Policy, Snapshot, UsageError
+from agentgym.types import Policy, Snapshot
 
 ObsT = TypeVar("ObsT")
 
@@ -100,6 +102,8 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
 
     suite: ClassVar[str]
     """Names the state space; part of every state hash."""
+    suite_spec: ClassVar[SuiteSpec] = SuiteSpec(name="")
+    """What prompts, training, data and sites need to know of the suite."""
     state_schema: ClassVar[int] = 1
     """Version of the state's encoding; part of every state hash."""
     action_kind: ClassVar[Literal["enumerated", "template"]] = "enumerated"

@@ -1,20 +1,21 @@
-"""Packages of extras: imported where they are needed, with an error that says how to get them."""
+"""Packages of extras and other things that are imported where they are needed, by name."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-from agentgym.types import UsageError
+from agentgym.errors import UsageError, nearest
 
 
-def load(module: str, extra: str, purpose: str) -> Any:
+def load(module: str, extra: str, purpose: str, package: str = "") -> Any:
     """Import a module of an optional package.
 
     Args:
         module: its full name.
         extra: what installs it.
         purpose: what needs it, as the subject of a sentence.
+        package: what the package index calls it, where that is not the module's first name.
 
     Raises:
         UsageError: its package, or one that the package itself needs, is not installed.
@@ -22,10 +23,39 @@ def load(module: str, extra: str, purpose: str) -> Any:
     Example:
         >>> load("no_such_package.part", "plot", "drawing curves")
         Traceback (most recent call last):
-        agentgym.types.UsageError: drawing curves needs no_such_package: pip install 'agentgym-suite[plot]'
+        agentgym.errors.UsageError: drawing curves needs no_such_package: pip install 'agentgym-suite[plot]'
     """
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        package = (error.name or module).partition(".")[0]
-        raise UsageError(f"{purpose} needs {package}: pip install 'agentgym-suite[{extra}]'") from error
+        missing = error.name or module
+        name = package if package and missing == module else missing.partition(".")[0]
+        raise UsageError(f"{purpose} needs {name}: pip install 'agentgym-suite[{extra}]'") from error
+
+
+def load_reference(reference: str) -> Any:
+    """Return what ``module:attribute`` names.
+
+    Raises:
+        UsageError: not of that form, no such module, or nothing of that name in it.
+
+    Example:
+        >>> load_reference("agentgym.extras:load").__name__
+        'load'
+        >>> load_reference("agentgym.env:Outcomes")
+        Traceback (most recent call last):
+        agentgym.errors.UsageError: module agentgym.env has no 'Outcomes' (did you mean 'Outcome'?)
+    """
+    module, colon, name = reference.partition(":")
+    if not (module and colon and name):
+        raise UsageError(f"{reference!r} names nothing: write module:attribute")
+    try:
+        loaded = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # the module is there, something that it imports is not
+        raise UsageError(f"there is no module {error.name!r}: is its folder on PYTHONPATH?") from error
+    try:
+        return getattr(loaded, name)
+    except AttributeError as error:
+        raise UsageError(f"module {module} has no {name!r}{nearest(name, dir(loaded))}") from error

@@ -1,39 +1,55 @@
-"""The one list of environments. Entry points are strings: registering imports no environment."""
+"""The one list of environments, and the one way to open one.
+
+Entry points are strings: registering imports no environment. Other packages add theirs with Gymnasium's
+``register``, or with an entry point of the group ``agentgym.envs`` whose name is the id and whose value is
+``module:Class``; entry points are looked up when an unknown id is asked for, never by ``import agentgym``.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, NamedTuple, cast
 
 import gymnasium
+from gymnasium.envs.registration import EnvSpec, load_env_creator
+from gymnasium.vector import AutoresetMode
+
+from agentgym.env import AgentEnv
+from agentgym.errors import UsageError, nearest
+from agentgym.suites import DataSource, SuiteSpec
+from agentgym.vector.core import AgentVectorEnv
+from agentgym.vector.serial import SerialVectorEnv
+
+ENTRY_POINTS = "agentgym.envs"
+"""Group of the entry points by which other packages add environments."""
 
 
-class Entry(NamedTuple):
+class EnvEntry(NamedTuple):
     """Where an environment's two forms live, as ``module:Class``."""
 
     single: str
     vector: str
 
 
-ENVIRONMENTS: dict[str, Entry] = {
-    "agentgym/Sokoban-v0": Entry(
-        "agentgym.envs.sokoban.env:SokobanEnv",
-        "agentgym.envs.sokoban.vector:SokobanVectorEnv",
+ENVIRONMENTS: Mapping[str, EnvEntry] = {
+    "agentgym/Sokoban-v0": EnvEntry(
+        "agentgym.envs.sokoban.env:SokobanEnv", "agentgym.envs.sokoban.vector:SokobanVectorEnv"
     ),
-    "agentgym/VisualSokoban-v0": Entry(
-        "agentgym.envs.sokoban.env:VisualSokobanEnv",
-        "agentgym.envs.sokoban.vector:VisualSokobanVectorEnv",
+    "agentgym/VisualSokoban-v0": EnvEntry(
+        "agentgym.envs.sokoban.env:VisualSokobanEnv", "agentgym.envs.sokoban.vector:VisualSokobanVectorEnv"
     ),
-    "agentgym/EZPoints-v0": Entry(
-        "agentgym.envs.ezpoints.env:EZPointsEnv",
-        "agentgym.envs.ezpoints.vector:EZPointsVectorEnv",
+    "agentgym/EZPoints-v0": EnvEntry(
+        "agentgym.envs.ezpoints.env:EZPointsEnv", "agentgym.envs.ezpoints.env:EZPointsVectorEnv"
     ),
-    "agentgym/ALFWorld-v0": Entry(
-        "agentgym.envs.alfworld.env:ALFWorldEnv",
-        "agentgym.envs.alfworld.vector:ALFWorldVectorEnv",
+    "agentgym/ALFWorld-v0": EnvEntry(
+        "agentgym.envs.alfworld.env:ALFWorldEnv", "agentgym.envs.alfworld.env:ALFWorldVectorEnv"
     ),
-    "agentgym/WebShop-v0": Entry(
-        "agentgym.envs.webshop.env:WebShopEnv",
-        "agentgym.envs.webshop.vector:WebShopVectorEnv",
+    "agentgym/WebShop-v0": EnvEntry(
+        "agentgym.envs.webshop.env:WebShopEnv", "agentgym.envs.webshop.env:WebShopVectorEnv"
     ),
 }
 """Registered ids. No ``max_episode_steps``: environments truncate themselves (see ``max_steps``)."""
@@ -44,3 +60,157 @@ def register_environments() -> None:
     for env_id, entry in ENVIRONMENTS.items():
         if env_id not in gymnasium.registry:
             gymnasium.register(env_id, entry_point=entry.single, vector_entry_point=entry.vector)
+
+
+def open_env(
+    env_id: str, *, split: str | None = None, options: Mapping[str, Any] | None = None, where: str = ""
+) -> AgentEnv[Any]:
+    """Make a single environment, without wrappers.
+
+    Args:
+        env_id: a registered id; ``module:id`` imports the module first, which registers it.
+        split: whose tasks it plays; None for the environment's default.
+        options: further options of its constructor.
+        where: begins error messages.
+
+    Raises:
+        UsageError: unknown id, option or option value, or not an `AgentEnv`.
+        MissingDataError: its data is not on this machine.
+    """
+    spec, chosen = _checked(env_id, split, options, where)
+    made = gymnasium.make(spec.id, disable_env_checker=True, **chosen).unwrapped
+    return cast(AgentEnv[Any], made)
+
+
+def open_vector(
+    env_id: str,
+    num_envs: int,
+    *,
+    split: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    where: str = "",
+) -> AgentVectorEnv:
+    """Make a vector environment in autoreset mode DISABLED; arguments and errors as `open_env`.
+
+    Args:
+        env_id: as `open_env`. An environment without a vector form is wrapped by `SerialVectorEnv`.
+        num_envs: number of slots.
+        split: as `open_env`.
+        options: as `open_env`.
+        where: as `open_env`.
+    """
+    spec, chosen = _checked(env_id, split, options, where)
+    if spec.vector_entry_point is None:
+        options = {**spec.kwargs, **chosen}
+        env_class = class_of(env_id)
+        return SerialVectorEnv(
+            num_envs, env_class=env_class, autoreset_mode=AutoresetMode.DISABLED, **options
+        )
+    made = gymnasium.make_vec(spec.id, num_envs=num_envs, autoreset_mode=AutoresetMode.DISABLED, **chosen)
+    if not isinstance(made, AgentVectorEnv):
+        raise UsageError(f"{where}{env_id}: {type(made).__name__} is not an AgentVectorEnv")
+    return made
+
+
+def class_of(env_id: str, where: str = "") -> type[AgentEnv[Any]]:
+    """Return the class of a single environment.
+
+    Raises:
+        UsageError: unknown id, or not an `AgentEnv`.
+    """
+    creator = _creator(find_spec(env_id, where))
+    if not (inspect.isclass(creator) and issubclass(creator, AgentEnv)):
+        raise UsageError(
+            f"{where}{env_id} is not an AgentEnv: subclass agentgym.AgentEnv, or name another environment"
+        )
+    return creator
+
+
+def suite_spec(env_id: str) -> SuiteSpec:
+    """Return the record of an environment's suite; errors as `class_of`."""
+    return class_of(env_id).suite_spec
+
+
+def find_spec(env_id: str, where: str = "") -> EnvSpec:
+    """Return Gymnasium's record of an environment.
+
+    Raises:
+        UsageError: unknown id, or its module cannot be imported.
+    """
+    module, colon, name = env_id.rpartition(":")
+    if colon:
+        _import(module, where)
+    if name not in gymnasium.registry:
+        for entry in entry_points(group=ENTRY_POINTS):
+            if entry.name == name:
+                gymnasium.register(name, entry_point=entry.value)
+    spec = gymnasium.registry.get(name)
+    if spec is None:
+        known = sorted(known_ids())
+        raise UsageError(
+            f"{where}unknown id {env_id!r}{nearest(env_id, known)}; known: {', '.join(known)}; "
+            "write module:id for one that a module registers"
+        )
+    return spec
+
+
+def known_ids() -> tuple[str, ...]:
+    """Return the ids of this package, and of entry points of others."""
+    return (*ENVIRONMENTS, *(entry.name for entry in entry_points(group=ENTRY_POINTS)))
+
+
+def data_sources() -> Iterator[DataSource]:
+    """Yield the official data sets of all suites, once each."""
+    found = {source.name: source for env_id in known_ids() for source in suite_spec(env_id).sources}
+    yield from found.values()
+
+
+def data_source(name: str) -> DataSource:
+    """Return an official data set by name; UsageError with the nearest name where there is none."""
+    known = {source.name: source for source in data_sources()}
+    if name not in known:
+        raise UsageError(f"unknown data set {name!r}{nearest(name, known)}; choose one of {', '.join(known)}")
+    return known[name]
+
+
+def options_of(env_class: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the arguments of a constructor, with those it passes on to its base classes."""
+    names: list[str] = []
+    for made_by in inspect.getmro(env_class) if inspect.isclass(env_class) else [env_class]:
+        parameters = inspect.signature(made_by).parameters.values()
+        named = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        names += named
+        if len(named) == len(parameters):
+            break  # it passes nothing on
+    return tuple(names)
+
+
+def _checked(
+    env_id: str, split: str | None, options: Mapping[str, Any] | None, where: str
+) -> tuple[EnvSpec, dict[str, Any]]:
+    """Turn what Gymnasium would report in its own ways into one line."""
+    env_class = class_of(env_id, where)
+    chosen = dict(options or {})
+    if split is not None:
+        chosen["split"] = split
+    known = options_of(env_class)
+    for option in chosen:
+        if option not in known:
+            raise UsageError(
+                f"{where}unknown option {option!r}{nearest(option, known)}; known: {', '.join(known)}"
+            )
+    return find_spec(env_id, where), chosen
+
+
+def _creator(spec: EnvSpec) -> Callable[..., Any]:
+    if spec.entry_point is None:
+        raise UsageError(f"{spec.id} has no single form: register it with an entry_point")
+    return load_env_creator(spec.entry_point) if isinstance(spec.entry_point, str) else spec.entry_point
+
+
+@cache
+def _import(module: str, where: str) -> None:
+    try:
+        import_module(module)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{where}there is no module {error.name!r}; is its folder on PYTHONPATH?") from error

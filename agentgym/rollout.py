@@ -19,8 +19,9 @@ from typing import Any, get_args
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from agentgym.errors import UsageError
 from agentgym.hashing import content_id
-from agentgym.types import Completion, EndReason, Group, Policy, Request, Step, Trajectory, UsageError
+from agentgym.types import Completion, EndReason, Group, Policy, Request, Step, Trajectory
 from agentgym.vector.batching import unbatch_observations
 from agentgym.vector.core import AgentVectorEnv
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,8 +9,8 @@ from typing import Any, overload
 
 import numpy as np
 
+from agentgym.errors import UsageError, nearest
 from agentgym.hashing import sha256_json
-from agentgym.types import UsageError
 
 DEFAULT_SIZES: Mapping[str, int] = {"train": 10_000, "valid": 1_000, "test": 1_000}
 """How many generated tasks a split holds unless a suite says otherwise."""
@@ -231,12 +230,6 @@ def check_split(split: str, known: Iterable[str]) -> None:
     names = list(known)
     if split not in names:
         raise UsageError(f"unknown split {split!r}{nearest(split, names)}; choose one of {', '.join(names)}")
-
-
-def nearest(word: object, known: Iterable[str]) -> str:
-    """Return ``" (did you mean 'x'?)"`` for the closest of ``known``, or nothing."""
-    close = difflib.get_close_matches(str(word), list(known), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _number_duplicates(tasks: Iterable[Task]) -> Iterator[Task]:

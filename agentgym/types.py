@@ -15,14 +15,6 @@ EndReason: TypeAlias = Literal[
 """Why an episode ended. The last four are the agent's or the machine's, never the game's."""
 
 
-class UsageError(ValueError):
-    """Bad input. The message is one line that names the fix; the command line exits with 2."""
-
-
-class MissingDataError(UsageError):
-    """A data set is not on this machine. The message says what to run."""
-
-
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything that decides an episode's future, as an immutable, picklable value.

@@ -19,14 +19,14 @@ import numpy as np
 import torch
 
 from agentgym.algos.table import ALGORITHMS
-from agentgym.cli.training import TRAINABLE
+from agentgym.cli.train import TRAINABLE
 from agentgym.history.metrics import IterationMetrics
+from agentgym.training.config import TrainConfig, override
 from agentgym.training.credit import Credit, CreditAssigner, Experience, credit_assigner
-from agentgym.training.learner import Learner
+from agentgym.training.learner.learner import Learner
 from agentgym.training.loop import Trainer
 from agentgym.training.presets import TINY
-from agentgym.training.run import TrainConfig, override
-from agentgym.training.world import World
+from agentgym.training.setup import TrainingSetup
 
 ENV = "agentgym/EZPoints-v0"
 SEEDS = (0, 1, 2)
@@ -110,7 +110,7 @@ def learn(
     """
     torch.set_num_threads(1)
     config = learning_config(algorithm, seed)
-    world = World.open(config)
+    world = TrainingSetup.open(config)
     plain = credit_assigner(algorithm, config.switches)
     trainer = Trainer(config, world, folder, assigner=Shuffled(plain) if control else plain)
     success: list[float] = []

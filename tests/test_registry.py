@@ -17,7 +17,7 @@ from gymnasium.wrappers import vector as vector_wrappers
 import agentgym
 from agentgym import AgentEnv, AgentVectorEnv
 from agentgym.checking import check_agent_env, check_agent_vector_env
-from agentgym.checking.evidence import begin, first_difference, generator, improvise
+from agentgym.checking.evidence import begin, first_difference, generator, random_rollout
 from agentgym.registration import ENVIRONMENTS, register_environments
 
 IDS = sorted(env_id for env_id in gymnasium.registry if env_id.startswith("agentgym/"))
@@ -25,13 +25,13 @@ IDS = sorted(env_id for env_id in gymnasium.registry if env_id.startswith("agent
 EPISODES_OF_EVERY_ID = f"""
 import json
 import gymnasium, agentgym
-from agentgym.checking.evidence import begin, generator, improvise
+from agentgym.checking.evidence import begin, generator, random_rollout
 found = {{}}
 for env_id in {IDS}:
     env = gymnasium.make(env_id).unwrapped
     for seed in range(3):
         start = begin(env, seed)
-        actions, beats = improvise(env, generator(seed), 20)
+        actions, beats = random_rollout(env, generator(seed), 20)
         hashes = [beat.info["state_hash"] for beat in beats]
         found[f"{{env_id}} {{seed}}"] = [start.info["state_hash"], actions, hashes]
 print(json.dumps(found))
@@ -162,7 +162,7 @@ def test_episodes_are_the_same_in_every_process():
         env = gymnasium.make(env_id).unwrapped
         for seed in range(3):
             start = begin(env, seed)
-            actions, beats = improvise(env, generator(seed), 20)
+            actions, beats = random_rollout(env, generator(seed), 20)
             hashes = [beat.info["state_hash"] for beat in beats]
             assert found[f"{env_id} {seed}"] == [start.info["state_hash"], actions, hashes]
 

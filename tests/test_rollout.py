@@ -9,10 +9,11 @@ import pytest
 
 from agentgym.agents import make_agent
 from agentgym.agents.random import RandomPolicy
+from agentgym.errors import UsageError
 from agentgym.registration import ENVIRONMENTS
 from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.types import Completion, Step, UsageError
-from agentgym.vector.sharded import ShardedVectorEnv
+from agentgym.sharded import ShardedVectorEnv
+from agentgym.types import Completion, Step
 from tests.corridor import LENGTHS, CorridorVectorEnv, RightPolicy
 
 SPECS = [

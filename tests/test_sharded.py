@@ -14,7 +14,7 @@ import agentgym  # noqa: F401 (registers the environments)
 from agentgym import UsageError
 from agentgym.checking import check_agent_vector_env
 from agentgym.checking.evidence import first_difference
-from agentgym.vector.sharded import ShardedVectorEnv
+from agentgym.sharded import ShardedVectorEnv
 
 IDS = ["agentgym/Sokoban-v0", "agentgym/VisualSokoban-v0", "agentgym/EZPoints-v0"]
 

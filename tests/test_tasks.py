@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from agentgym import Task, UsageError
+from agentgym.errors import nearest
 from agentgym.hashing import content_id, sha256_json
-from agentgym.tasks import DEFAULT_SIZES, GeneratedTaskSet, ListTaskSet, check_split, nearest, split_of
+from agentgym.tasks import DEFAULT_SIZES, GeneratedTaskSet, ListTaskSet, check_split, split_of
 
 
 def task(content, source=None):

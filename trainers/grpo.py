@@ -1,14 +1,6 @@
-"""GRPO (Shao et al., 2024, arXiv:2402.03300), as GiGPO's and GraphGPO's tables compare with it.
+"""``python -m trainers.grpo``: `agentgym.recipes.grpo` on the command line."""
 
-groups x size   16 x 8          learning rate   1e-6
-KL to reference .01 (k3)        clipping        .2
-statistics      mean and unbiased deviation of the group's returns; loss averaged over tokens
-"""
-
-from trainers.published import published
 from trainers.recipe import main
 
-PAPER = published({"objective.kl_coefficient": 0.01})
-
 if __name__ == "__main__":
-    main("grpo", PAPER)
+    main("grpo")

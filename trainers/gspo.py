@@ -1,14 +1,6 @@
-"""GSPO (Zheng et al., 2025, arXiv:2507.18071).
+"""``python -m trainers.gspo``: `agentgym.recipes.gspo` on the command line."""
 
-groups x size   16 x 8          learning rate   1e-6
-clipping        3e-4 below, 4e-4 above, of the sequence's geometric mean
-KL to reference none
-"""
-
-from trainers.published import published
 from trainers.recipe import main
 
-PAPER = published({})
-
 if __name__ == "__main__":
-    main("gspo", PAPER)
+    main("gspo")

@@ -1,13 +1,6 @@
-"""REINFORCE++-baseline (Hu et al., 2025, arXiv:2501.03262): the group's mean as baseline.
+"""``python -m trainers.reinforce_pp_baseline``: the recipe of the same name on the command line."""
 
-groups x size   16 x 8          learning rate   1e-6
-KL to reference .01 (k3)        advantages      whitened over the batch's tokens
-"""
-
-from trainers.published import published
 from trainers.recipe import main
 
-PAPER = published({"objective.kl_coefficient": 0.01})
-
 if __name__ == "__main__":
-    main("reinforce_pp_baseline", PAPER)
+    main("reinforce_pp_baseline")

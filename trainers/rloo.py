@@ -1,13 +1,6 @@
-"""RLOO (Ahmadian et al., 2024, arXiv:2402.14740), as GiGPO's tables compare with it.
+"""``python -m trainers.rloo``: `agentgym.recipes.rloo` on the command line."""
 
-groups x size   16 x 8          learning rate   1e-6
-KL to reference .01 (k3)        baseline        mean of the group's other episodes
-"""
-
-from trainers.published import published
 from trainers.recipe import main
 
-PAPER = published({"objective.kl_coefficient": 0.01})
-
 if __name__ == "__main__":
-    main("rloo", PAPER)
+    main("rloo")

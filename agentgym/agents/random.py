@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from agentgym.agents.draws import Draws
+from agentgym.rng import TurnRng
 from agentgym.types import Completion, Observation, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 
@@ -45,7 +45,7 @@ class RandomPolicy:
         return [Completion(self._draw(request)) for request in requests]
 
     def _draw(self, request: Request) -> str:
-        draws = Draws(request.seed, request.turn)
+        draws = TurnRng(request.seed, request.turn)
         actions = request.admissible_actions
         if not actions:  # stuck but not over: every answer is rejected until the step limit
             return ""
@@ -62,10 +62,10 @@ class RandomStringPolicy:
 
     def act(self, requests: Sequence[Request]) -> list[Completion]:
         """Draw one string per request."""
-        return [Completion(_any_string(request, Draws(request.seed, request.turn))) for request in requests]
+        return [Completion(_any_string(request, TurnRng(request.seed, request.turn))) for request in requests]
 
 
-def _fill(template: str, observation: Observation, draws: Draws) -> str:
+def _fill(template: str, observation: Observation, draws: TurnRng) -> str:
     """Put one to three words of the observation, or of the slot's own name, into each slot."""
     slots = _SLOT.findall(template)
     if not slots:
@@ -80,7 +80,7 @@ def _fill(template: str, observation: Observation, draws: Draws) -> str:
     return _SLOT.sub(phrase, template)
 
 
-def _any_string(request: Request, draws: Draws) -> str:
+def _any_string(request: Request, draws: TurnRng) -> str:
     kind = draws.below(16)
     if kind == 0:
         return ""
@@ -94,7 +94,7 @@ def _any_string(request: Request, draws: Draws) -> str:
     return text
 
 
-def _near_miss(actions: tuple[str, ...], draws: Draws) -> str:
+def _near_miss(actions: tuple[str, ...], draws: TurnRng) -> str:
     """Return an admissible action changed a little."""
     if not actions:
         return "?"
@@ -104,7 +104,7 @@ def _near_miss(actions: tuple[str, ...], draws: Draws) -> str:
     return changed[draws.below(len(changed))]
 
 
-def _character(draws: Draws) -> str:
+def _character(draws: TurnRng) -> str:
     """Draw from ASCII, the basic plane or all of Unicode, each with probability 1/3."""
     code = draws.below((0x80, 0x10000 - len(_SURROGATES), _CODE_POINTS)[draws.below(3)])
     return chr(code if code < _SURROGATES.start else code + len(_SURROGATES))

@@ -17,7 +17,8 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agentgym.types import Completion, Policy, Request, UsageError
+from agentgym.errors import UsageError
+from agentgym.types import Completion, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 
 ANY_TASK = ""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, cast
 
-from agentgym.tasks import nearest
-from agentgym.types import Policy, UsageError
+from agentgym.errors import UsageError, nearest
+from agentgym.types import Policy
 from agentgym.vector.core import AgentVectorEnv
 
 
@@ -23,7 +23,7 @@ class AgentEntry:
     """One line for ``--help``."""
     facts: str = ""
     """``module:function`` that takes the agent's options and returns what its files say about it, an
-    `agentgym.evaluation.facts.AgentFacts`; empty where there are no such files."""
+    `agentgym.evaluation.agent_metadata.AgentMetadata`; empty where there are no such files."""
 
 
 AGENTS: Mapping[str, AgentEntry] = {
@@ -31,7 +31,7 @@ AGENTS: Mapping[str, AgentEntry] = {
     "random-strings": AgentEntry("agentgym.agents.random:make_random_strings", "any Unicode; a fuzz test"),
     "oracle": AgentEntry("agentgym.agents.oracle:make_oracle", "the environment's solver or gold policy"),
     "shopper": AgentEntry(
-        "agentgym.agents.shopper:make_shopper", "shops by rule: search, open the first hit, choose, buy"
+        "agentgym.envs.webshop.rules:make_shopper", "shops by rule: search, open the first hit, choose, buy"
     ),
     "rules": AgentEntry(
         "agentgym.agents.rules:make_rules", "the environment's agent by rule (WebShop: shopper), else random"
@@ -43,9 +43,9 @@ AGENTS: Mapping[str, AgentEntry] = {
         "agentgym.agents.scripted:make_scripted", "plays the actions of a file (path=FILE)"
     ),
     "model": AgentEntry(
-        "agentgym.training.agent:make_model_agent",
+        "agentgym.training.policy.agent:make_model_agent",
         "a language model (path=FOLDER), asked as its agent.json says",
-        facts="agentgym.training.agent:model_facts",
+        facts="agentgym.training.policy.agent:model_facts",
     ),
     "human": AgentEntry("agentgym.agents.human:make_human", "asks you in the terminal"),
 }

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from agentgym.agents.scripted import ScriptedPolicy
+from agentgym.errors import UsageError
 from agentgym.tasks import Task, TaskSet
-from agentgym.types import Completion, Policy, Request, UsageError
+from agentgym.types import Completion, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 
 

@@ -10,7 +10,8 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from agentgym.algos.batch import Bools, Floats, Ints, StepBatch
+from agentgym.algos.batch import StepBatch
+from agentgym.arrays import Bools, Floats, Ints
 
 Singleton: TypeAlias = Literal["zero", "raw"]
 """What a group of one gets: nothing, or (verl) its raw value, divided by 1 + eps where others are scaled."""

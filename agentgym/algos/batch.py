@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from agentgym.arrays import Bools, Floats, Ints
 from agentgym.types import Group
-
-Floats: TypeAlias = npt.NDArray[np.float64]
-Ints: TypeAlias = npt.NDArray[np.int64]
-Bools: TypeAlias = npt.NDArray[np.bool_]
 
 _INTEGERS = ("group", "trajectory", "step", "state", "next_state")
 _FLOATS = ("reward", "outcome")

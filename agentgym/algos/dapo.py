@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from agentgym.algos import grpo
 from agentgym.algos.advantage import EPS, EpisodeStat, InvalidPenalty, Singleton, trajectory_sums
-from agentgym.algos.batch import Floats, StepBatch
+from agentgym.algos.batch import StepBatch
 from agentgym.algos.filters import overlong_penalty
 from agentgym.algos.objective import Objective
 from agentgym.algos.tokens import token_counts
+from agentgym.arrays import Floats
 
 OBJECTIVE = Objective(clip_high=0.28)
 """Eq. 8: clip-higher, mean over tokens."""

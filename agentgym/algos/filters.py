@@ -9,7 +9,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from agentgym.algos.advantage import check_switch
-from agentgym.algos.batch import Bools, Floats, Ints, StepBatch
+from agentgym.algos.batch import StepBatch
+from agentgym.arrays import Bools, Floats, Ints
 from agentgym.types import Group
 
 FilterOn: TypeAlias = Literal["return", "won"]

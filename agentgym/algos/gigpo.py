@@ -26,9 +26,10 @@ from agentgym.algos.advantage import (
     relative,
     step_returns,
 )
-from agentgym.algos.batch import Floats, StepBatch
+from agentgym.algos.batch import StepBatch
 from agentgym.algos.matching import Match, match_states
 from agentgym.algos.objective import Objective
+from agentgym.arrays import Floats
 
 OBJECTIVE = Objective(ratio="step_product", aggregation="step-mean", kl_coefficient=0.01)
 """Eq. 9: the ratio of the whole action. No bound of clipping is printed; 0.2 is PPO's."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from agentgym.algos.advantage import joint, segment_ends
-from agentgym.algos.batch import Bools, Floats, Ints, StepBatch
+from agentgym.algos.batch import StepBatch
 from agentgym.algos.matching import Match, check_known, match_states
+from agentgym.arrays import Bools, Floats, Ints
 
 
 def match_edges(batch: StepBatch, match: Match = "state", *, threshold: float = 0.95) -> tuple[Ints, Ints]:

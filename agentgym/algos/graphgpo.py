@@ -33,9 +33,10 @@ from agentgym.algos.advantage import (
     episode_relative,
     relative,
 )
-from agentgym.algos.batch import Floats, Ints, StepBatch
+from agentgym.algos.batch import StepBatch
 from agentgym.algos.graph import distance, distinct, match_edges, step_costs
 from agentgym.algos.matching import Match
+from agentgym.arrays import Floats, Ints
 
 Convention: TypeAlias = Literal["paper", "reference"]
 Edges: TypeAlias = Literal["occurrence", "unique"]

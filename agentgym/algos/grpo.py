@@ -16,8 +16,9 @@ from types import MappingProxyType
 from typing import Any
 
 from agentgym.algos.advantage import EPS, EpisodeStat, InvalidPenalty, Singleton, episode_relative
-from agentgym.algos.batch import Floats, StepBatch
+from agentgym.algos.batch import StepBatch
 from agentgym.algos.objective import Objective
+from agentgym.arrays import Floats
 
 OBJECTIVE = Objective(aggregation="seq-mean-token-mean", kl_coefficient=0.01)
 """Eq. 3: each response's mean, with k3; 0.01 is what published runs on agents' tasks use, the paper 0.04."""

@@ -32,8 +32,9 @@ from agentgym.algos.advantage import (
     relative,
     step_returns,
 )
-from agentgym.algos.batch import Floats, Ints, StepBatch
+from agentgym.algos.batch import StepBatch
 from agentgym.algos.matching import Match, match_states
+from agentgym.arrays import Floats, Ints
 
 OBJECTIVE = gigpo.TOKEN_OBJECTIVE
 """That of the public code."""

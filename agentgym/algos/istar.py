@@ -23,14 +23,15 @@ import numpy as np
 
 from agentgym.algos import grpo
 from agentgym.algos.advantage import EpisodeStat, InvalidPenalty, Singleton, check_switch, joint, relative
-from agentgym.algos.batch import Floats, StepBatch
+from agentgym.algos.batch import StepBatch
 from agentgym.algos.objective import Objective
 from agentgym.algos.tokens import check_tokens, token_counts, token_rows
+from agentgym.arrays import Floats
 
 OBJECTIVE = Objective(ratio="step_product", aggregation="step-mean")
 """Eq. 6: the ratio of the whole action. No bound of clipping is printed; no divergence from a reference."""
 
-Credit: TypeAlias = Literal["step", "token", "merged"]
+IStarCredit: TypeAlias = Literal["step", "token", "merged"]
 """What A^S compares: steps (the paper); tokens, or outcome and step reward added up (its ablations)."""
 
 
@@ -61,7 +62,7 @@ def advantage(
     *,
     alpha: float = 1.0,
     std: bool = True,
-    credit: Credit = "step",
+    credit: IStarCredit = "step",
     episode: Floats | None = None,
     floor: float = 1e-6,
     episode_stat: EpisodeStat = "trajectory",
@@ -91,7 +92,7 @@ def advantage(
     Raises:
         ValueError: an unknown switch, or a length is wrong.
     """
-    check_switch("credit", credit, Credit)
+    check_switch("credit", credit, IStarCredit)
     rows = np.arange(len(batch))
     if credit == "token":
         rows = token_rows(token_counts(batch))

@@ -1,6 +1,6 @@
 """Losses of the policy and the value function, in torch.
 
-Log-probabilities come packed, one entry per response token, or padded to (n, L) with a mask; `Layout`
+Log-probabilities come packed, one entry per response token, or padded to (n, L) with a mask; `TokenLayout`
 says which. Whatever is not a counted token is left out *before* anything is computed, so that it adds
 exactly nothing to a loss or a gradient, be it infinite.
 """
@@ -22,11 +22,11 @@ LOG_RATIO_BOUND = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TokenLayout:
     """Where the counted tokens of n responses lie in a tensor.
 
     Example:
-        >>> layout = Layout.padded(torch.tensor([[1, 1], [1, 0]]))
+        >>> layout = TokenLayout.padded(torch.tensor([[1, 1], [1, 0]]))
         >>> layout.pick(torch.tensor([[1.0, 2.0], [3.0, torch.inf]])).tolist(), layout.lengths.tolist()
         ([1.0, 2.0, 3.0], [2, 1])
     """
@@ -162,7 +162,7 @@ def policy_loss(
     log_probs: Tensor,
     old_log_probs: Tensor,
     advantages: Tensor,
-    layout: Layout,
+    layout: TokenLayout,
     objective: Objective,
     *,
     credit: Per | None = None,
@@ -200,7 +200,9 @@ def policy_loss(
     return PolicyLoss((terms * weights).sum(), terms.detach(), ratio, clip_fraction)
 
 
-def unit_log_ratio(log_probs: Tensor, old_log_probs: Tensor, layout: Layout, objective: Objective) -> Tensor:
+def unit_log_ratio(
+    log_probs: Tensor, old_log_probs: Tensor, layout: TokenLayout, objective: Objective
+) -> Tensor:
     """Log of the importance ratios.
 
     GSPO's token form (Zheng et al., 2025, Eqs. 13-14) has the value of the response's geometric mean and
@@ -228,7 +230,7 @@ def unit_log_ratio(log_probs: Tensor, old_log_probs: Tensor, layout: Layout, obj
 
 
 def importance_weights(
-    old_log_probs: Tensor, rollout_log_probs: Tensor, layout: Layout, objective: Objective, cap: float
+    old_log_probs: Tensor, rollout_log_probs: Tensor, layout: TokenLayout, objective: Objective, cap: float
 ) -> Tensor:
     """Weights that correct terms for what was not sampled by the policy that updates start from.
 
@@ -253,7 +255,9 @@ def importance_weights(
         return log_weights.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND).exp().clamp(max=cap)
 
 
-def _unit_advantages(advantages: Tensor, layout: Layout, objective: Objective, credit: Per | None) -> Tensor:
+def _unit_advantages(
+    advantages: Tensor, layout: TokenLayout, objective: Objective, credit: Per | None
+) -> Tensor:
     shape, steps = tuple(advantages.shape), (len(layout.lengths),)
     if credit is None:
         if shape == layout.shape == steps and not torch.equal(layout.row, layout.index):
@@ -298,7 +302,7 @@ def kl_terms(log_probs: Tensor, ref_log_probs: Tensor, estimator: KL) -> Tensor:
 def kl_loss(
     log_probs: Tensor,
     ref_log_probs: Tensor,
-    layout: Layout,
+    layout: TokenLayout,
     objective: Objective,
     *,
     weights: Tensor | None = None,
@@ -319,7 +323,7 @@ def kl_loss(
 
 
 def entropy_loss(
-    logits: Tensor, layout: Layout, objective: Objective, *, weights: Tensor | None = None
+    logits: Tensor, layout: TokenLayout, objective: Objective, *, weights: Tensor | None = None
 ) -> Tensor:
     """Entropy of the next-token distributions, averaged like `kl_loss`; subtract it to explore more.
 
@@ -379,7 +383,7 @@ def value_loss(
     return errors.sum() / max(errors.numel(), 1) / 2
 
 
-def _average(terms: Tensor, layout: Layout, objective: Objective, weights: Tensor | None) -> Tensor:
+def _average(terms: Tensor, layout: TokenLayout, objective: Objective, weights: Tensor | None) -> Tensor:
     if weights is None:
         steps = objective.ratio in STEP_RATIOS
         aggregation: Aggregation = "seq-mean-token-mean" if steps else objective.aggregation

@@ -15,7 +15,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from agentgym.algos.advantage import check_switch, joint
-from agentgym.algos.batch import Floats, Ints, StepBatch
+from agentgym.algos.batch import StepBatch
+from agentgym.arrays import Floats, Ints
 
 Match: TypeAlias = Literal["state", "text", "similar", "embedding"]
 

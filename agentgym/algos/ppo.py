@@ -18,9 +18,10 @@ from types import MappingProxyType
 from typing import Any
 
 from agentgym.algos.advantage import Truncation, after_last, gae, masked_whiten
-from agentgym.algos.batch import Bools, Floats, StepBatch
+from agentgym.algos.batch import StepBatch
 from agentgym.algos.objective import Objective
 from agentgym.algos.tokens import Chain, SequenceOf
+from agentgym.arrays import Bools, Floats
 
 OBJECTIVE = Objective(kl_coefficient=0.01)
 """Eq. 7 with the paper's epsilon; the divergence is of published runs on agents' tasks."""

@@ -21,9 +21,10 @@ from __future__ import annotations
 import numpy as np
 
 from agentgym.algos.advantage import Singleton, check_switch, joint, masked_whiten, segment_ends
-from agentgym.algos.batch import Bools, Floats, Ints, StepBatch
+from agentgym.algos.batch import StepBatch
 from agentgym.algos.objective import Objective
 from agentgym.algos.tokens import SequenceOf, check_tokens, token_counts, token_mask, token_rows
+from agentgym.arrays import Bools, Floats, Ints
 
 OBJECTIVE = Objective()
 """PPO's clipped tokens."""

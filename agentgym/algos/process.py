@@ -1,6 +1,6 @@
 """Losses of process reward models, in torch: language models whose log-ratios are rewards.
 
-Tokens come as in `agentgym.algos.loss`: packed or padded, with a `Layout` that says which count.
+Tokens come as in `agentgym.algos.loss`: packed or padded, with a `TokenLayout` that says which count.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 
 from agentgym.algos.advantage import check_switch
-from agentgym.algos.loss import Layout
+from agentgym.algos.loss import TokenLayout
 
 Pooling: TypeAlias = Literal["sum", "mean"]
 """How a trajectory's steps are pooled: their sum (iStar Eq. 2), or their mean (its public code)."""
 
 
 def implicit_rewards(
-    log_probs: Tensor, ref_log_probs: Tensor, layout: Layout, *, beta: float = 0.05
+    log_probs: Tensor, ref_log_probs: Tensor, layout: TokenLayout, *, beta: float = 0.05
 ) -> Tensor:
     """Reward of each response, ``beta`` times the sum of its tokens' log-ratios.
 

@@ -24,9 +24,10 @@ from agentgym.algos.advantage import (
     episode_relative,
     masked_whiten,
 )
-from agentgym.algos.batch import Bools, Floats, StepBatch
+from agentgym.algos.batch import StepBatch
 from agentgym.algos.objective import Objective
 from agentgym.algos.tokens import Chain, SequenceOf
+from agentgym.arrays import Bools, Floats
 
 OBJECTIVE = Objective(kl_coefficient=0.01)
 """PPO's surrogate. The paper puts the divergence into the rewards of tokens: pass those as ``rewards``."""

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from agentgym.algos.advantage import EpisodeStat, InvalidPenalty, Singleton, episode_relative
-from agentgym.algos.batch import Floats, StepBatch
+from agentgym.algos.batch import StepBatch
 from agentgym.algos.objective import Objective
+from agentgym.arrays import Floats
 
 OBJECTIVE = Objective(kl_coefficient=0.01)
 """The paper's REINFORCE is this with one update per batch, where every ratio is 1."""

@@ -24,9 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from agentgym.algos.advantage import relative
-from agentgym.algos.batch import Floats, Ints, StepBatch
+from agentgym.algos.batch import StepBatch
 from agentgym.algos.matching import Match, match_states
 from agentgym.algos.objective import Objective
+from agentgym.arrays import Floats, Ints
 
 OBJECTIVE = Objective(kl_coefficient=0.01)
 """Clipped tokens; the sources name no other ratio."""

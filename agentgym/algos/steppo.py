@@ -20,9 +20,10 @@ import numpy as np
 
 from agentgym.algos import ppo
 from agentgym.algos.advantage import Truncation, after_last, gae, masked_whiten, step_rewards
-from agentgym.algos.batch import Floats, StepBatch
+from agentgym.algos.batch import StepBatch
 from agentgym.algos.objective import Objective
 from agentgym.algos.tokens import token_counts, token_rows
+from agentgym.arrays import Floats
 
 OBJECTIVE: Final = Objective(ratio="step_geomean", aggregation="trajectory-mean", kl_coefficient=0.001)
 """Eqs. 7 and 8. No clipping bound is printed; 0.2 is PPO's."""

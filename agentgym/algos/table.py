@@ -27,15 +27,15 @@ from agentgym.algos import (
     spo3,
     steppo,
 )
-from agentgym.algos.batch import Floats
 from agentgym.algos.objective import Objective
+from agentgym.arrays import Floats
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from agentgym.algos.loss import Layout, PolicyLoss
+    from agentgym.algos.loss import PolicyLoss, TokenLayout
 
-Credit: TypeAlias = Literal["episode", "step", "token"]
+CreditLevel: TypeAlias = Literal["episode", "step", "token"]
 """What gets an advantage of its own; the tokens of one share it."""
 
 Unit: TypeAlias = Literal["step", "token"]
@@ -56,7 +56,7 @@ class Algorithm:
     """From an `agentgym.algos.batch.StepBatch` and keyword arguments to (n,) of steps or (T,) of tokens."""
     objective: Objective
     """The policy's loss."""
-    credit: Credit
+    credit: CreditLevel
     unit: Unit = "step"
     """Whether advantages are (n,) of steps or (T,) of tokens."""
     paper: str
@@ -85,7 +85,7 @@ class Algorithm:
         return MappingProxyType({p.name: p.default for p in parameters if p.default is not p.empty})
 
     def loss(
-        self, log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, layout: Layout
+        self, log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, layout: TokenLayout
     ) -> PolicyLoss:
         """Compute the policy's loss, without divergence: `agentgym.algos.loss.policy_loss`. Needs torch."""
         from agentgym.algos.loss import policy_loss  # torch comes along

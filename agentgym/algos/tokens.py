@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from agentgym.algos.advantage import check_switch
-from agentgym.algos.batch import Bools, Floats, Ints, StepBatch
+from agentgym.algos.batch import StepBatch
+from agentgym.arrays import Bools, Floats, Ints
 
 SequenceOf: TypeAlias = Literal["trajectory", "row"]
 """What a token's return runs over: the responses of the whole trajectory, chained, with each step's reward on

@@ -38,7 +38,7 @@ class ContractError(AssertionError):
     """An environment breaks the contract; the message is one line that says which promise, and how."""
 
 
-class Beat(NamedTuple):
+class Transition(NamedTuple):
     """What one step (or, with reward 0, one reset) returned."""
 
     observation: Any
@@ -93,10 +93,10 @@ def untouched_global_generators(occasion: str) -> Iterator[None]:
     require(changed is None, f"{occasion} draws from the global `numpy.random`: use self.np_random")
 
 
-def begin(env: AgentEnv[Any], seed: int | None = 0, task: str | None = None) -> Beat:
+def begin(env: AgentEnv[Any], seed: int | None = 0, task: str | None = None) -> Transition:
     """Reset, and return what came as a beat."""
     observation, info = env.reset(seed=seed, options=None if task is None else {"task": task})
-    return Beat(observation, 0.0, False, False, info)
+    return Transition(observation, 0.0, False, False, info)
 
 
 def fill(action: str) -> str:
@@ -110,30 +110,30 @@ def choose(admissible: Sequence[str], rng: np.random.Generator, invalid_rate: fl
     return fill(pool[int(rng.integers(len(pool)))])
 
 
-def improvise(
+def random_rollout(
     env: AgentEnv[Any], rng: np.random.Generator, steps: int, invalid_rate: float = INVALID_RATE
-) -> tuple[list[str], list[Beat]]:
+) -> tuple[list[str], list[Transition]]:
     """Play a running episode at random, for at most ``steps`` steps; return actions and beats."""
     actions: list[str] = []
-    beats: list[Beat] = []
+    beats: list[Transition] = []
     while len(beats) < steps and not (beats and (beats[-1].terminated or beats[-1].truncated)):
         actions.append(choose(env.admissible_actions(), rng, invalid_rate))
-        beats.append(Beat(*env.step(actions[-1])))
+        beats.append(Transition(*env.step(actions[-1])))
     return actions, beats
 
 
-def episode(env: AgentEnv[Any], seed: int) -> Iterator[Beat]:
+def episode(env: AgentEnv[Any], seed: int) -> Iterator[Transition]:
     """Play an episode at random, for at most `STEPS` steps, and yield what reset and step return."""
     rng = generator(seed)
     yield (beat := begin(env, seed))
     for _ in range(STEPS):
         if beat.terminated or beat.truncated:
             return
-        (beat,) = improvise(env, rng, 1)[1]
+        (beat,) = random_rollout(env, rng, 1)[1]
         yield beat
 
 
-def beats_of(env: AgentEnv[Any]) -> Iterator[Beat]:
+def beats_of(env: AgentEnv[Any]) -> Iterator[Transition]:
     """Play `EPISODES` episodes at random and yield what they return, as it comes."""
     return (beat for seed in range(EPISODES) for beat in episode(env, seed))
 
@@ -143,9 +143,9 @@ def snapshots_of(env: AgentEnv[Any]) -> list[Snapshot]:
     return [env.snapshot() for _ in beats_of(env)]
 
 
-def perform(env: AgentEnv[Any], actions: Sequence[str]) -> list[Beat]:
+def replay(env: AgentEnv[Any], actions: Sequence[str]) -> list[Transition]:
     """Play given actions."""
-    return [Beat(*env.step(action)) for action in actions]
+    return [Transition(*env.step(action)) for action in actions]
 
 
 def generator(seed: int) -> np.random.Generator:

@@ -13,17 +13,18 @@ from gymnasium.utils.env_checker import check_env
 
 from agentgym.checking.evidence import (
     EPISODES,
-    Beat,
     ContractError,
     Make,
+    Transition,
     begin,
     expect,
     require,
     require_equal,
 )
 from agentgym.env import AgentEnv
+from agentgym.errors import UsageError
 from agentgym.tasks import Task
-from agentgym.types import Request, UsageError
+from agentgym.types import Request
 
 TASK_ID = re.compile(r"[0-9a-f]{32}(-[0-9]+)?")
 TASKS = 200
@@ -100,10 +101,10 @@ def check_step_limit_is_an_option(make: Make) -> None:
     env = make(max_steps=2)
     for seed in range(EPISODES):
         begin(env, seed)
-        first = Beat(*env.step("no such action"))
+        first = Transition(*env.step("no such action"))
         require(not first.truncated, "max_steps=2 truncates after 1 step")
         if not first.terminated:
-            second = Beat(*env.step("no such action"))
+            second = Transition(*env.step("no such action"))
             require(second.truncated or second.terminated, "max_steps=2 does not truncate after 2 steps")
     with expect(UsageError, "max_steps=0"):
         make(max_steps=0)
@@ -172,7 +173,7 @@ def _oracle_wins(env: AgentEnv[Any], number: int, task: Task) -> bool:
             snapshot=env.snapshot,
         )
         (completion,) = oracle.act([request])
-        beat = Beat(*env.step(completion.action))
+        beat = Transition(*env.step(completion.action))
     return bool(beat.info["won"])
 
 

@@ -14,15 +14,15 @@ from gymnasium.error import ResetNeeded
 from agentgym.checking.evidence import (
     EPISODES,
     STEPS,
-    Beat,
     Make,
+    Transition,
     begin,
     expect,
     fill,
     first_difference,
     generator,
-    improvise,
-    perform,
+    random_rollout,
+    replay,
     require,
     require_equal,
     snapshots_of,
@@ -73,7 +73,7 @@ def check_hash_decides_the_future(make: Make) -> None:
             answers = []
             for start in (first, replace(snapshot, rng=first.rng, turn=first.turn)):
                 env.restore(start)
-                beat = Beat(*env.step(fill(action)))
+                beat = Transition(*env.step(fill(action)))
                 present = {key: value for key, value in beat.info.items() if key not in env.past_keys}
                 answers.append((*beat[1:-1], present))
             promise = f"two states hash equal but differ after action {fill(action)!r:.40}"
@@ -89,9 +89,9 @@ def check_snapshot_is_a_value(make: Make) -> None:
         snapshot.turn = 7  # type: ignore[misc]
     before = pickle.loads(pickle.dumps(snapshot))
     require_equal(before, snapshot, "a snapshot changes when pickled")
-    improvise(env, generator(1), STEPS)
+    random_rollout(env, generator(1), STEPS)
     begin(env)
-    improvise(env, generator(2), STEPS)
+    random_rollout(env, generator(2), STEPS)
     require_equal(snapshot, before, "playing on changes a snapshot: _state() must return an immutable value")
 
 
@@ -100,15 +100,15 @@ def check_restore_replays(make: Make) -> None:
     env, elsewhere = make(), make()
     begin(elsewhere, seed=99)
     for seed in range(EPISODES):
-        last = [begin(env, seed), *improvise(env, generator(seed), seed)[1]][-1]
+        last = [begin(env, seed), *random_rollout(env, generator(seed), seed)[1]][-1]
         if last.terminated or last.truncated:
             continue
         snapshot, current = env.snapshot(), (last.observation, last.info)
-        actions, expected = improvise(env, generator(seed + 100), STEPS)
+        actions, expected = random_rollout(env, generator(seed + 100), STEPS)
         for where, carried in ((env, snapshot), (elsewhere, pickle.loads(pickle.dumps(snapshot)))):
             require_equal(where.restore(carried), current, "restore must return what was current")
             require_equal(where.snapshot(), snapshot, "a snapshot taken right after restore differs")
-            require_equal(perform(where, actions), expected, "play after restore differs from play before it")
+            require_equal(replay(where, actions), expected, "play after restore differs from play before it")
             require_equal(where.restore(carried), current, "restoring a second time differs")
 
 
@@ -137,9 +137,9 @@ def check_seed_decides_the_episode(make: Make) -> None:
             begin(env, seed), begin(twin, seed), f"reset(seed={seed}) differs between two environments"
         )
         for follow_up in range(2):
-            actions, expected = improvise(env, generator(seed + follow_up), STEPS)
+            actions, expected = random_rollout(env, generator(seed + follow_up), STEPS)
             require_equal(
-                perform(twin, actions), expected, f"episodes of seed {seed} differ between two environments"
+                replay(twin, actions), expected, f"episodes of seed {seed} differ between two environments"
             )
             require_equal(
                 begin(env, None), begin(twin, None), f"resets after seed {seed} draw different tasks"
@@ -170,7 +170,7 @@ def check_global_generators(make: Make) -> None:
         env = make()
         for seed in range(EPISODES):
             begin(env, seed)
-            improvise(env, generator(seed), STEPS)
+            random_rollout(env, generator(seed), STEPS)
             env.restore(env.snapshot())
 
 
@@ -178,13 +178,13 @@ def check_environments_are_independent(make: Make) -> None:
     """Two environments stepped in turns do as each does alone."""
     alone = make()
     begin(alone, 11)
-    actions, expected = improvise(alone, generator(11), STEPS)
+    actions, expected = random_rollout(alone, generator(11), STEPS)
     left, right, spawned = make(), make(), alone.spawn()
     for env in (left, right, spawned):
         require_equal(begin(env, 11), begin(make(), 11), "an episode depends on what other environments did")
     for action, beat in zip(actions, expected, strict=True):
         for env in (left, right, spawned):
-            require_equal(Beat(*env.step(action)), beat, "stepping one environment changes another")
+            require_equal(Transition(*env.step(action)), beat, "stepping one environment changes another")
 
 
 CHECKS: tuple[Callable[[Make], None], ...] = (

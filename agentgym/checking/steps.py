@@ -16,9 +16,9 @@ from agentgym.checking.evidence import (
     INVALID_RATE,
     STEPS,
     STRANGE_ACTIONS,
-    Beat,
     ContractError,
     Make,
+    Transition,
     beats_of,
     begin,
     episode,
@@ -26,7 +26,7 @@ from agentgym.checking.evidence import (
     fill,
     first_difference,
     generator,
-    improvise,
+    random_rollout,
     require,
     require_equal,
     snapshots_of,
@@ -114,8 +114,8 @@ def check_returned_values_are_fresh(make: Make) -> None:
     kept = [begin(env)]
     begin(twin)
     frozen = copy.deepcopy(kept)
-    for action in improvise(twin, generator(5), STEPS)[0]:
-        kept.append(Beat(*env.step(action)))
+    for action in random_rollout(twin, generator(5), STEPS)[0]:
+        kept.append(Transition(*env.step(action)))
         frozen.append(copy.deepcopy(kept[-1]))
         require(kept[-1].info is not kept[-2].info, "step must return a fresh info dict each time")
     require_equal(kept, frozen, "a later step changed what an earlier one returned")
@@ -155,7 +155,7 @@ def check_rejected_actions_change_nothing(make: Make) -> None:
             known, state = env.state_hash(), env.snapshot().state
             admissible = env.is_admissible(action)
             try:
-                beat = Beat(*env.step(action))
+                beat = Transition(*env.step(action))
             except Exception as error:
                 raise ContractError(f"action {action!r:.40} raises {error!r:.200}") from error
             valid = beat.info["action_is_valid"]
@@ -193,7 +193,7 @@ def check_ends(make: Make) -> None:
         env.step("")
     for seed in range(EPISODES):
         start, rate = begin(env, seed), 1.0 if seed % 2 else INVALID_RATE  # rejected actions reach the limit
-        beats = [start, *improvise(env, generator(seed), env.max_steps, rate)[1]]
+        beats = [start, *random_rollout(env, generator(seed), env.max_steps, rate)[1]]
         last = beats[-1]
         require(
             last.terminated or last.truncated, f"an episode must be truncated after {env.max_steps} steps"

@@ -14,8 +14,8 @@ from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from agentgym.checking.evidence import (
-    Beat,
     ContractError,
+    Transition,
     choose,
     expect,
     generator,
@@ -25,7 +25,8 @@ from agentgym.checking.evidence import (
     untouched_global_generators,
 )
 from agentgym.env import AgentEnv
-from agentgym.types import Snapshot, UsageError
+from agentgym.errors import UsageError
+from agentgym.types import Snapshot
 from agentgym.vector.batching import info_rows, unbatch_observations
 from agentgym.vector.core import AgentVectorEnv
 
@@ -113,8 +114,10 @@ def check_partial_steps_equal_single_environments(make: MakeVector) -> None:
                 strict=True,
             )
             for i, action, row in zip(slots, actions, ours, strict=True):
-                expected = Beat(*singles[i].step(action))
-                require_equal(Beat(*row), expected, f"step_at: slot {i} differs from a single environment")
+                expected = Transition(*singles[i].step(action))
+                require_equal(
+                    Transition(*row), expected, f"step_at: slot {i} differs from a single environment"
+                )
 
 
 def _compare_resets(
@@ -238,11 +241,13 @@ def _compare_after_restore(envs: AgentVectorEnv, single: AgentEnv[Any], rng: np.
     """Slots 0, 2 and 3 hold the single environment's episode: they must go on alike."""
     while single.admissible_actions():
         action = choose(single.admissible_actions(), rng, invalid_rate=0.5)
-        expected = Beat(*single.step(action))
+        expected = Transition(*single.step(action))
         observations, rewards, terminations, truncations, infos = envs.step_at((3, 0, 2), (action,) * 3)
         rows = zip(unbatch_observations(observations, 3), info_rows(infos, 3), strict=True)
         for k, (observation, info) in enumerate(rows):
-            beat = Beat(observation, float(rewards[k]), bool(terminations[k]), bool(truncations[k]), info)
+            beat = Transition(
+                observation, float(rewards[k]), bool(terminations[k]), bool(truncations[k]), info
+            )
             require_equal(beat, expected, "an episode goes on differently after restore into a slot")
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from gymnasium.error import Error as GymnasiumError
 
 from agentgym.cli.commands import make_parser
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 
 USAGE_ERROR = 2
 """Exit code for bad input."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from agentgym.cli.parser import Commands, Parser, add_command
 from agentgym.cli.terminal import open_console, open_progress_console
 from agentgym.cli.verify import report
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 
 if TYPE_CHECKING:
     from agentgym.evaluation.suite import SuiteAgent
@@ -53,7 +53,7 @@ def add_to(commands: Commands[Parser]) -> None:
 def _model_agent(text: str) -> SuiteAgent:
     """Return the agent that ``--model`` names."""
     from agentgym.evaluation.suite import SuiteAgent
-    from agentgym.training.saved import read_agent
+    from agentgym.training.policy.saved import read_agent
 
     path, colon, name = text.rpartition(":")
     if not colon or Path(text).is_dir():

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from agentgym.agents.screen import printable
 from agentgym.cli.parser import Commands, Parser, add_command, add_groups
-from agentgym.cli.slots import open_slots
 from agentgym.cli.terminal import open_console, open_progress_console
-from agentgym.data.catalogue import DATA_SOURCES
 from agentgym.data.directory import cache_directory, data_directory, find
-from agentgym.data.importing import find_damage, get_source, import_data, read_manifest
-from agentgym.types import UsageError
+from agentgym.data.importing import find_damage, import_data, read_manifest
+from agentgym.errors import UsageError
+from agentgym.registration import class_of, data_source, data_sources, known_ids, open_env
+from agentgym.suites import DataSource
 
 ABOUT = "List, find, import and verify official data."
 
@@ -71,12 +71,12 @@ def run_list(arguments: argparse.Namespace) -> int:
     console.print(f"cache directory  {cache_directory()}", markup=False, soft_wrap=True)
     table = Table("data set", "what", "licence", "state", "files", "size", "folder", box=None, pad_edge=False)
     table.columns[3].no_wrap = True  # it may hold a command to copy
-    for source in DATA_SOURCES.values():
+    for source in data_sources():
         folder = data_directory() / source.folder
         state, files, size = f"missing: agentgym data import {source.name} PATH", "", ""
         if folder.exists():
             found = [file for file in folder.rglob("*") if file.is_file()]
-            state = "present" if read_manifest(source.name) is None else "imported"
+            state = "present" if read_manifest(source) is None else "imported"
             files, size = f"{len(found):,}", decimal(sum(file.stat().st_size for file in found))
         table.add_row(source.name, source.about, source.licence, state, files, size, str(folder))
     console.print(table, markup=False)
@@ -85,16 +85,16 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 def run_path(arguments: argparse.Namespace) -> int:
     """Print a path, for scripts."""
-    path = data_directory() if arguments.name is None else find(get_source(arguments.name).folder)
+    path = data_directory() if arguments.name is None else _folder_of(data_source(arguments.name))
     open_console().print(str(path), markup=False, soft_wrap=True)
     return 0
 
 
 def run_import(arguments: argparse.Namespace) -> int:
     """Import a data set."""
-    source = get_source(arguments.name)
+    source = data_source(arguments.name)
     with _progress(f"importing {source.name}") as progress:
-        entries = import_data(source.name, arguments.path, progress=progress)
+        entries = import_data(source, arguments.path, progress=progress)
     records = sum(entry.records for entry in entries.values())
     open_console().print(
         f"imported {len(entries):,} files, {records:,} records, into {data_directory() / source.folder}",
@@ -106,18 +106,18 @@ def run_import(arguments: argparse.Namespace) -> int:
 
 def run_verify(arguments: argparse.Namespace) -> int:
     """Verify data sets and generated tasks; 1 when something is wrong."""
-    from agentgym.registration import ENVIRONMENTS
-
     names = arguments.names or [
-        *(name for name, source in DATA_SOURCES.items() if (data_directory() / source.folder).exists()),
-        *ENVIRONMENTS,
+        *(source.name for source in data_sources() if (data_directory() / source.folder).exists()),
+        *known_ids(),
     ]
     console = open_console()
     sound = True
     for name in names:
         with _progress(f"verifying {name}") as progress:
             problems = list(
-                _verify_tasks(name, progress) if "/" in name else find_damage(name, progress=progress)
+                _verify_tasks(name, progress)
+                if "/" in name
+                else find_damage(data_source(name), progress=progress)
             )
         for problem in problems:
             console.print(f"{name}: {printable(problem)}", style="red", markup=False, soft_wrap=True)
@@ -129,15 +129,17 @@ def run_verify(arguments: argparse.Namespace) -> int:
 
 def _verify_tasks(env_id: str, progress: Callable[[int, int], None]) -> Iterator[str]:
     """Yield what is wrong with the generated tasks of an environment."""
-    with open_slots(env_id) as envs:
-        splits = envs.prototype.splits
+    splits = class_of(env_id).splits
     for done, split in enumerate(splits, start=1):
-        with open_slots(env_id, split=split) as envs:
-            try:
-                envs.tasks.verify()
-            except UsageError as error:
-                yield f"split {split}: {error}"
+        try:
+            open_env(env_id, split=split).tasks.verify()
+        except UsageError as error:
+            yield f"split {split}: {error}"
         progress(done, len(splits))
+
+
+def _folder_of(source: DataSource) -> Path:
+    return find(source.folder, source)
 
 
 @contextmanager

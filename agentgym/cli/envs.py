@@ -19,23 +19,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Print one row per environment and data set."""
     from rich.table import Table
 
-    from agentgym.cli.slots import open_slots
-    from agentgym.data.catalogue import DATA_SOURCES
     from agentgym.data.importing import is_present
-    from agentgym.registration import ENVIRONMENTS
+    from agentgym.registration import class_of, known_ids, open_env
 
     table = Table("environment", "data set", "splits (tasks)", "steps", "actions", box=None, pad_edge=False)
-    for env_id in sorted(ENVIRONMENTS):
-        sizes = []
-        with open_slots(env_id) as envs:
-            game = envs.prototype
-        for split in game.splits:
-            with open_slots(env_id, split=split) as envs:
-                sizes.append(f"{split} ({len(envs.tasks):,})")
-        table.add_row(env_id, "builtin", ", ".join(sizes), str(game.max_steps), game.action_kind)
-        for source in DATA_SOURCES.values():
-            if source.folder != game.suite:
-                continue
+    for env_id in sorted(known_ids()):
+        game = class_of(env_id)
+        sizes = [f"{split} ({len(open_env(env_id, split=split).tasks):,})" for split in game.splits]
+        table.add_row(env_id, "builtin", ", ".join(sizes), str(game.default_max_steps), game.action_kind)
+        for source in game.suite_spec.sources:
             for name, splits in source.sets.items():
                 note = (
                     "" if is_present(source, name) else f" [missing: agentgym data import {source.name} PATH]"

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 
 Run = Callable[[argparse.Namespace], int]
 """A command: takes its arguments, returns the exit code."""

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any
@@ -14,9 +15,10 @@ from agentgym.agents.screen import show_end, show_state, show_step
 from agentgym.agents.table import AGENTS, check_agent, make_agent
 from agentgym.cli.parser import Commands, Parser, add_command, parse_options, seconds, seed
 from agentgym.cli.session import Session, script_line
-from agentgym.cli.slots import open_slots
 from agentgym.cli.terminal import is_interactive, open_console
-from agentgym.types import Completion, Policy, Request, UsageError
+from agentgym.errors import UsageError
+from agentgym.registration import open_vector
+from agentgym.types import Completion, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         options["dataset"] = arguments.dataset
     if arguments.record is not None:
         _check_record(arguments.record)
-    with open_slots(arguments.env, split=arguments.split, options=options) as envs:
+    with closing(open_vector(arguments.env, 1, split=arguments.split, options=options)) as envs:
         if arguments.agent == "human":
             _play(envs, arguments)
         else:
@@ -142,7 +144,7 @@ def _check_record(path: Path) -> None:
 
 def _write(path: Path | None, records: Sequence[dict[str, Any]]) -> None:
     if path is not None and records:
-        from agentgym.evaluation.durable import replace_file
+        from agentgym.files import replace_file
 
         replace_file(path, "".join(json.dumps(record) + "\n" for record in records))
 

@@ -57,10 +57,10 @@ def add_to(commands: Commands[Parser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Draw."""
+    from agentgym.errors import UsageError
     from agentgym.history.curves import full_name, group_runs
     from agentgym.history.drawing import draw_curves
     from agentgym.history.run import read_history
-    from agentgym.types import UsageError
 
     if arguments.smooth < 1:
         raise UsageError(f"--smooth must be at least 1, got {arguments.smooth}")

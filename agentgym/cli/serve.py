@@ -1,11 +1,11 @@
-"""``agentgym serve webshop``: an environment as a web site, for people."""
+"""``agentgym serve SUITE``: an environment as a web site, for people."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from agentgym.cli.parser import Commands, Parser, add_command, add_groups, parse_options, seed
+from agentgym.cli.parser import Commands, Parser, add_command, parse_options, seed
 from agentgym.cli.terminal import open_console
 
 ABOUT = "Serve an environment as a web site that people play in."
@@ -13,15 +13,10 @@ FLAGS = {"split": "--split", "dataset": "--dataset"}
 
 
 def add_to(commands: Commands[Parser]) -> None:
-    """Declare the commands."""
-    group = add_command(commands, "serve", None, about=ABOUT, example="agentgym serve webshop")
-    parser = add_command(
-        add_groups(group),
-        "webshop",
-        run,
-        about="Serve WebShop as a small web site, until Ctrl-C.",
-        example="agentgym serve webshop --split test --record recordings",
-    )
+    """Declare the command."""
+    example = "agentgym serve webshop --split test --record recordings"
+    parser = add_command(commands, "serve", run, about=ABOUT, example=example)
+    parser.add_argument("suite", metavar="SUITE", help="a suite that has pages: webshop")
     parser.add_argument("--split", default="train", help="whose tasks to play (default: train)")
     parser.add_argument("--dataset", help="a data set's name, or a path (default: the built-in one)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
@@ -35,10 +30,11 @@ def add_to(commands: Commands[Parser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    from agentgym.evaluation.durable import make_folder
+    from agentgym.files import make_folder
     from agentgym.serving.server import SiteServer
-    from agentgym.serving.webshop import ShopSite
+    from agentgym.serving.site import EnvSite, pages_of
 
+    pages = pages_of(arguments.suite)
     options = parse_options(arguments.option, FLAGS)
     if arguments.dataset is not None:
         options["dataset"] = arguments.dataset
@@ -49,11 +45,11 @@ def run(arguments: argparse.Namespace) -> int:
     def say(line: str) -> None:
         console.print(line, markup=False, soft_wrap=True)
 
-    site = ShopSite(
-        split=arguments.split, options=options, seed=arguments.seed, record=arguments.record, say=say
+    site = EnvSite(
+        pages, split=arguments.split, options=options, seed=arguments.seed, record=arguments.record, say=say
     )
     with SiteServer(arguments.host, arguments.port, site.answer) as server:
-        say(f"WebShop is open at {server.url} (Ctrl-C closes it)")
+        say(f"{pages.title} is open at {server.url} (Ctrl-C closes it)")
         try:
             server.serve_forever()
         except KeyboardInterrupt:

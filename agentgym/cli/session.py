@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.agents.human import choose, has_numbers
 from agentgym.agents.screen import printable, show_state, show_step
-from agentgym.types import Completion, Snapshot, Step, UsageError
+from agentgym.errors import UsageError
+from agentgym.types import Completion, Snapshot, Step
 from agentgym.vector.core import AgentVectorEnv
 
 if TYPE_CHECKING:

@@ -1,23 +1,177 @@
-"""``agentgym train ALGORITHM``: train a model."""
+"""``agentgym train ALGORITHM``: train a model; one command line for every algorithm."""
 
 from __future__ import annotations
 
-from agentgym.cli.parser import Commands, Parser, add_command, add_groups
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentgym.algos.table import ALGORITHMS
+from agentgym.cli.parser import Commands, Parser, add_command, add_groups, parse_options, seed
+from agentgym.cli.terminal import open_console
 from agentgym.cli.train_bc import add_bc
-from agentgym.cli.training import add_algorithms
+from agentgym.errors import UsageError
+
+if TYPE_CHECKING:
+    from agentgym.training.config import TrainConfig
+    from agentgym.training.run import RunResult
 
 ABOUT = "Train a model: by reinforcement learning, or from what an oracle does."
+
+PRESETS = ("tiny", "paper", "plain")
+"""Names of `agentgym.recipes.preset`."""
+
+TRAINABLE = tuple(name for name, a in ALGORITHMS.items() if not (a.snapshot or a.reward_model))
+"""Algorithms that the trainer has everything for."""
+
+LOGS = ("console", "jsonl")
+"""Where iterations are logged if nothing else is asked for."""
+
+_FLAGS = {"algorithm": "its name", "env_id": "--env", "model": "--model", "seed": "--seed"}
 
 
 def add_to(commands: Commands[Parser]) -> None:
     """Declare the command and those within it."""
-    parser = add_command(
+    group = add_command(
         commands,
         "train",
         None,
         about=ABOUT,
         example="agentgym train gigpo --env agentgym/Sokoban-v0 --model tiny --seed 0",
     )
-    groups = add_groups(parser)
-    add_algorithms(groups)
-    add_bc(groups)
+    algorithms = add_groups(group)
+    for name in TRAINABLE:
+        title = ALGORITHMS[name].title
+        parser = add_command(
+            algorithms,
+            name,
+            run,
+            about=f"Train a model by {title} ({ALGORITHMS[name].paper}).",
+            example=f"agentgym train {name} --env agentgym/Sokoban-v0 --model tiny --seed 0",
+        )
+        parser.set_defaults(algorithm=name)
+        _add_arguments(parser)
+    add_bc(algorithms)
+
+
+def _add_arguments(parser: Parser) -> None:
+    parser.add_argument("--env", metavar="ID", help="what is played, for example agentgym/Sokoban-v0")
+    parser.add_argument(
+        "--model",
+        metavar="MODEL",
+        help="tiny, tiny:SIZE or a model directory (default: tiny)",
+    )
+    parser.add_argument(
+        "--preset",
+        choices=PRESETS,
+        help="settings to begin with (default: tiny for tiny models, else the algorithm's paper's)",
+    )
+    parser.add_argument("--seed", type=seed, metavar="N", help="decides everything random (default: 0)")
+    parser.add_argument("--iterations", type=int, metavar="N", help="how long, where not as the preset says")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="KEY=VALUE",
+        help="change a setting, for example rollout.group_size=4 or switches.gamma=0.9; repeat for several",
+    )
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="of the run (default: under runs/)")
+    parser.add_argument(
+        "--log",
+        action="append",
+        metavar="NAME",
+        help="console, jsonl, tensorboard or wandb; repeat for several (default: console and jsonl)",
+    )
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
+        "--config", type=Path, metavar="FILE", help="begin with the settings of a run's config.json instead"
+    )
+    source.add_argument(
+        "--resume", type=Path, metavar="FOLDER", help="go on with a run from its last checkpoint"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train as the arguments say; say how it ended and where the model is."""
+    from agentgym.training.run import read_config, resume, start
+
+    logs = LOGS if arguments.log is None else arguments.log
+    if arguments.resume is not None:
+        _refuse_settings(arguments)
+        _refuse_algorithm(read_config(arguments.resume), arguments, "--resume")
+        outcome = resume(arguments.resume, logs=logs, iterations=arguments.iterations)
+    else:
+        config = _config(arguments)
+        folder = arguments.out or default_folder(config)
+        outcome = start(config, folder, logs=logs)
+    if outcome.is_first:
+        _report(outcome)
+    return 0
+
+
+def default_folder(config: TrainConfig) -> Path:
+    """Return where a run goes if nothing is said: a folder named after what it is."""
+    env = config.env_id.rpartition("/")[2].rpartition("-v")[0].lower()
+    return Path("runs") / f"{config.algorithm}-{env}-seed{config.seed}"
+
+
+def _refuse_settings(arguments: argparse.Namespace) -> None:
+    given = [
+        name for name in ("env", "model", "preset", "seed", "out") if getattr(arguments, name) is not None
+    ]
+    if given or arguments.settings:
+        flag = given[0] if given else "set"
+        raise UsageError(f"--resume goes on with the run's own settings: leave out --{flag}")
+
+
+def _refuse_algorithm(config: TrainConfig, arguments: argparse.Namespace, flag: str) -> None:
+    """Refuse another algorithm's run: its objective and switches are spelled out in its settings."""
+    if config.algorithm != arguments.algorithm:
+        raise UsageError(
+            f"{flag} names a run of {config.algorithm}, not of {arguments.algorithm}: train by "
+            f"{config.algorithm}, or give the settings by --set"
+        )
+
+
+def _config(arguments: argparse.Namespace) -> TrainConfig:
+    from agentgym.recipes import has_paper, preset
+    from agentgym.training.config import override
+    from agentgym.training.policy.open import tiny_size
+    from agentgym.training.run import read_config
+
+    changes: dict[str, Any] = parse_options(arguments.settings, _FLAGS, dotted=True)
+    if arguments.iterations is not None:
+        changes["iterations"] = arguments.iterations
+    own = {"env_id": arguments.env, "model": arguments.model, "seed": arguments.seed}
+    given = {name: value for name, value in own.items() if value is not None}
+    if arguments.config is not None:
+        if arguments.preset is not None:
+            raise UsageError("--config has all settings already: leave out --preset")
+        known = read_config(arguments.config)
+        _refuse_algorithm(known, arguments, "--config")
+        return override(known, {**given, **changes})
+    if arguments.env is None:
+        raise UsageError("say what is played: --env ID; `agentgym envs` lists the ids")
+    name = arguments.preset
+    if name is None:
+        tiny = tiny_size(given.get("model", "tiny")) is not None
+        name = "tiny" if tiny else "paper" if has_paper(arguments.algorithm) else "plain"
+    config = preset(name, arguments.algorithm).config(arguments.algorithm, given.pop("env_id"), **given)
+    return override(config, changes)
+
+
+def _report(outcome: RunResult) -> None:
+    console = open_console()
+    model = None if outcome.checkpoint is None else outcome.checkpoint / "model"
+    said = {
+        "finished": f"finished after {outcome.iterations} iterations",
+        "solved": f"every episode has been won for a while: ended after {outcome.iterations} iterations",
+        "interrupted": f"interrupted after {outcome.iterations} iterations; --resume goes on",
+        "no signal": f"ended after {outcome.iterations} iterations: in the last ones the episodes of every "
+        f"group earned the same ({outcome.success:.0%} won), so that there was nothing to learn from; begin "
+        "with a model that succeeds sometimes (agentgym train bc), play easier tasks, larger groups or more "
+        "randomly (learner.entropy_coefficient)",
+    }
+    console.print(said[outcome.end], markup=False, soft_wrap=True)
+    console.print(f"model: {model}", markup=False, soft_wrap=True)

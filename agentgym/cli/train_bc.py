@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.cli.parser import Commands, Parser, add_command, parse_options, seed
 from agentgym.cli.terminal import open_console, open_progress_console
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 
 if TYPE_CHECKING:
     from agentgym.training.bc import CloningConfig, EpochMetrics
@@ -71,9 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _config(arguments: argparse.Namespace) -> CloningConfig:
-    from agentgym.evaluation.schema import parse
+    from agentgym.records import parse
     from agentgym.training.bc import CloningConfig
-    from agentgym.training.open import tiny_size, usual_prompting
+    from agentgym.training.policy.open import default_prompting, tiny_size
 
     table: dict[str, Any] = {"env_id": arguments.env, "model": arguments.model, "seed": arguments.seed}
     for name in ("tasks", "epochs"):
@@ -92,7 +92,7 @@ def _config(arguments: argparse.Namespace) -> CloningConfig:
         else:
             table[key] = value
     table["env_options"] = groups["env_options"]
-    prompting = usual_prompting(arguments.model, arguments.env).replaced(groups["prompting"])
+    prompting = default_prompting(arguments.model, arguments.env).replaced(groups["prompting"])
     return parse(CloningConfig, {**table, "prompting": asdict(prompting)}, "settings")
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from agentgym.agents.screen import printable, show_state, show_step
 from agentgym.cli.parser import Commands, Parser, add_command, seconds
 from agentgym.cli.terminal import is_interactive, open_console
-from agentgym.types import Completion, Observation, Step, UsageError
+from agentgym.errors import UsageError
+from agentgym.types import Completion, Observation, Step
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,7 +83,7 @@ class _Frame:
 
 def _replay(env: SuiteEnv, episode: EpisodeRecord) -> Iterator[_Frame]:
     """Play the recorded actions again; yield the T + 1 states."""
-    from agentgym.evaluation.worlds import open_single
+    from agentgym.evaluation.plan import open_single
     from agentgym.hashing import HashChain
 
     game = open_single(env)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path, PurePosixPath
 
-from agentgym.data.catalogue import source_of
-from agentgym.types import MissingDataError, UsageError
+from agentgym.errors import MissingDataError, UsageError
+from agentgym.suites import DataSource
 
 DATA_VARIABLE = "AGENTGYM_DATA"
 """Environment variable that names the data directory."""
@@ -31,12 +31,13 @@ def cache_directory() -> Path:
     return _directory(CACHE_VARIABLE, "user_cache_path")
 
 
-def find(name: str) -> Path:
+def find(name: str, source: DataSource | None = None) -> Path:
     """Return the path of official data.
 
     Args:
         name: a file or folder relative to the data directory, with ``/`` between its parts, for
             example ``"sokoban/medium/valid"``.
+        source: that it belongs to; names what to run where it is missing.
 
     Raises:
         UsageError: ``name`` leads out of the data directory.
@@ -49,7 +50,6 @@ def find(name: str) -> Path:
     path = directory.joinpath(*parts)
     if path.exists():
         return path
-    source = source_of(name)
     remedy = f"set {DATA_VARIABLE} to the folder that has {parts[0]!r}"
     if source is not None:
         remedy = f"run `agentgym data import {source.name} PATH` on a copy of {source.upstream}, or {remedy}"

@@ -11,12 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
-from agentgym.data import alfworld, boxoban, webshop
-from agentgym.data.catalogue import DATA_SOURCES, DataSource
+from agentgym.data.archives import Progress
 from agentgym.data.directory import data_directory, find
-from agentgym.data.members import Progress
-from agentgym.tasks import nearest
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
+from agentgym.extras import load_reference
+from agentgym.suites import DataSource
 
 MANIFEST = "manifest.json"
 """Written beside imported files: what they are and their sha256."""
@@ -36,7 +35,7 @@ class Converter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class Importer:
     """How a copy of one source is read."""
 
     find_files: Callable[[Path], Iterable[Path]]
@@ -50,14 +49,6 @@ class Reader:
     """Returns the sets that a folder holds; None where whatever it holds is of every set."""
 
 
-READERS: Mapping[str, Reader] = {
-    "boxoban": Reader(boxoban.find_files, boxoban.check_file),
-    "alfworld": Reader(alfworld.find_files, alfworld.check_file, alfworld.convert),
-    "webshop": Reader(webshop.find_files, webshop.check_file, webshop.convert, webshop.sets_in),
-}
-"""By source; every name of `agentgym.data.catalogue.DATA_SOURCES` has one."""
-
-
 @dataclass(frozen=True, slots=True)
 class FileEntry:
     """One file of a manifest."""
@@ -68,32 +59,29 @@ class FileEntry:
     records: int
 
 
-def get_source(name: str) -> DataSource:
-    """Return a source by name; UsageError with the nearest name when there is none."""
-    if name not in DATA_SOURCES:
-        raise UsageError(
-            f"unknown data set {name!r}{nearest(name, DATA_SOURCES)}; choose one of {', '.join(DATA_SOURCES)}"
-        )
-    return DATA_SOURCES[name]
+def importer_of(source: DataSource) -> Importer:
+    """Return what reads copies of a source."""
+    importer: Importer = load_reference(source.importer)
+    return importer
 
 
 def is_present(source: DataSource, part: str) -> bool:
     """Return whether a set of a source is on this machine."""
-    folder, reader = data_directory() / source.folder, READERS[source.name]
-    if reader.convert is None:
+    folder, importer = data_directory() / source.folder, importer_of(source)
+    if importer.convert is None:
         return (folder / part).is_dir()
-    if reader.sets_in is not None:
-        return part in reader.sets_in(folder)
-    return next(iter(reader.find_files(folder)), None) is not None
+    if importer.sets_in is not None:
+        return part in importer.sets_in(folder)
+    return next(iter(importer.find_files(folder)), None) is not None
 
 
-def import_data(name: str, origin: Path, *, progress: Progress) -> dict[str, FileEntry]:
+def import_data(source: DataSource, origin: Path, *, progress: Progress) -> dict[str, FileEntry]:
     """Bring a source's files into the data directory, checked, with a manifest.
 
     The files appear at once when all are there, in place of what an earlier import put there.
 
     Args:
-        name: of the source.
+        source: what it is.
         origin: folder with a copy of the upstream data, or an archive of a source that has some.
         progress: called with how much is done and how much there is: files, or bytes of archives.
 
@@ -101,12 +89,11 @@ def import_data(name: str, origin: Path, *, progress: Progress) -> dict[str, Fil
         The manifest's entries, by path relative to the source's folder.
 
     Raises:
-        UsageError: unknown source, nothing of it in ``origin``, a file is not what it should be, the
+        UsageError: nothing of the source in ``origin``, a file is not what it should be, the
             folder holds data that no import put there, or it cannot be written.
     """
-    source = get_source(name)
-    reader = READERS[name]
-    files = list(reader.find_files(origin))
+    importer = importer_of(source)
+    files = list(importer.find_files(origin))
     if not files:
         raise UsageError(f"{origin} holds none of {source.expected}: name a copy of {source.upstream}")
     target = data_directory() / source.folder
@@ -116,32 +103,31 @@ def import_data(name: str, origin: Path, *, progress: Progress) -> dict[str, Fil
         )
     draft = target.with_name(f".{source.folder}.{os.getpid()}.tmp")
     try:
-        if reader.convert is None:
-            entries = _copy_all(reader, files, origin, draft, progress)
+        if importer.convert is None:
+            entries = _copy_all(importer, files, origin, draft, progress)
         else:
-            entries = _describe(draft, reader.convert(files, draft, progress=progress))
-            entries |= _keep(target, draft, read_manifest(name) if target.exists() else None, entries)
+            entries = _describe(draft, importer.convert(files, draft, progress=progress))
+            entries |= _keep(target, draft, read_manifest(source) if target.exists() else None, entries)
         _write_manifest(draft / MANIFEST, source, entries)
         _put_in_place(draft, target)
     except OSError as error:
         place = error.filename or target
         raise UsageError(
-            f"cannot import {name}: {place}: {error.strerror}; free space or mend the permissions"
+            f"cannot import {source.name}: {place}: {error.strerror}; free space or mend the permissions"
         ) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return entries
 
 
-def read_manifest(name: str) -> dict[str, FileEntry] | None:
+def read_manifest(source: DataSource) -> dict[str, FileEntry] | None:
     """Return the manifest's entries of a source that is on this machine; None if it was not imported.
 
     Raises:
         MissingDataError: the source is not on this machine.
         UsageError: the manifest is damaged.
     """
-    source = get_source(name)
-    path = find(source.folder) / MANIFEST
+    path = find(source.folder, source) / MANIFEST
     if not path.exists():
         return None
     try:
@@ -155,7 +141,7 @@ def read_manifest(name: str) -> dict[str, FileEntry] | None:
     return entries
 
 
-def find_damage(name: str, *, progress: Progress) -> Iterator[str]:
+def find_damage(source: DataSource, *, progress: Progress) -> Iterator[str]:
     """Yield what is wrong with a source on this machine.
 
     Imported files are compared with their manifest; others, which nothing vouches for, are only
@@ -164,16 +150,16 @@ def find_damage(name: str, *, progress: Progress) -> Iterator[str]:
     Raises:
         MissingDataError: the source is not on this machine.
     """
-    folder = find(get_source(name).folder)
-    entries = read_manifest(name)
-    present = {file.relative_to(folder).as_posix(): file for file in READERS[name].find_files(folder)}
+    folder = find(source.folder, source)
+    entries = read_manifest(source)
+    present = {file.relative_to(folder).as_posix(): file for file in importer_of(source).find_files(folder)}
     known = present if entries is None else entries
     for done, key in enumerate(known, start=1):
         if key not in present:
             yield f"{folder / key} is missing"
         elif entries is None:
             try:
-                READERS[name].check_file(present[key])
+                importer_of(source).check_file(present[key])
             except UsageError as error:
                 yield str(error)
         elif _sha256(present[key]) != entries[key].sha256:
@@ -184,13 +170,13 @@ def find_damage(name: str, *, progress: Progress) -> Iterator[str]:
 
 
 def _copy_all(
-    reader: Reader, files: Sequence[Path], origin: Path, draft: Path, progress: Progress
+    importer: Importer, files: Sequence[Path], origin: Path, draft: Path, progress: Progress
 ) -> dict[str, FileEntry]:
     """Check and copy files as they are."""
     entries = {}
     for done, file in enumerate(files, start=1):
         path = file.relative_to(origin)
-        records = reader.check_file(file)
+        records = importer.check_file(file)
         sha256, size = _copy(file, draft / path)
         entries[path.as_posix()] = FileEntry(sha256, size, records)
         progress(done, len(files))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 
 CHUNK = 1 << 20
 """Characters read at a time."""

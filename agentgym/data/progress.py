@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from agentgym.data.members import Progress
+from agentgym.data.archives import Progress
 
 
 @contextmanager

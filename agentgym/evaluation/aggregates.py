@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from agentgym.arrays import Floats
 from agentgym.evaluation.statistics import (
     RESAMPLES,
-    Array,
     Estimate,
     combine,
     percentile_interval,
@@ -39,7 +39,7 @@ class Scale:
         """False where the oracle is no better than chance: nothing can be normalised."""
         return self.floor < self.oracle
 
-    def normalise(self, score: Array) -> Array:
+    def normalise(self, score: Floats) -> Floats:
         """Return ``(score - floor) / (oracle - floor)``."""
         return np.asarray((score - self.floor) / (self.oracle - self.floor))
 
@@ -62,7 +62,7 @@ class Aggregate:
     """Share of seed x environment means above each score of `PROFILE_AT`."""
 
 
-def iqm_weights(values: Array) -> Array:
+def iqm_weights(values: Floats) -> Floats:
     """Weights that make the interquartile mean of float64[n] a weighted sum; they add up to 1."""
     cut = values.size // 4
     weights = np.zeros(values.size)
@@ -70,26 +70,26 @@ def iqm_weights(values: Array) -> Array:
     return weights
 
 
-def interquartile_mean(values: Array) -> Array:
+def interquartile_mean(values: Floats) -> Floats:
     """Return the interquartile mean over the last axis: ``floor(n / 4)`` values cut at either end."""
     cut = values.shape[-1] // 4
     kept = np.sort(values, axis=-1)[..., cut : values.shape[-1] - cut]
     return np.asarray(kept.mean(axis=-1), dtype=np.float64)
 
 
-def optimality_gap(values: Array) -> Array:
+def optimality_gap(values: Floats) -> Floats:
     """Return the mean of ``max(0, 1 - x)`` over the last axis."""
     return np.asarray(np.maximum(0.0, 1.0 - values).mean(axis=-1))
 
 
-def share_above(values: Array, at: float) -> float:
+def share_above(values: Floats, at: float) -> float:
     """Return the share of float64[n] above a score: one point of a performance profile."""
     return float((values > at).mean())
 
 
 def hierarchical_bootstrap(
-    scores: Sequence[Array], rng: np.random.Generator, resamples: int = RESAMPLES
-) -> Array:
+    scores: Sequence[Floats], rng: np.random.Generator, resamples: int = RESAMPLES
+) -> Floats:
     """Resample training seeds and tasks together.
 
     Each replicate draws seeds (the same draw for all environments: a seed is one trained model) and,
@@ -144,7 +144,7 @@ def aggregate_one_seed(normalised: Sequence[Estimate]) -> Aggregate:
     )
 
 
-def aggregate_seeds(scores: Sequence[Array], scales: Sequence[Scale], rng: np.random.Generator) -> Aggregate:
+def aggregate_seeds(scores: Sequence[Floats], scales: Sequence[Scale], rng: np.random.Generator) -> Aggregate:
     """Aggregate an agent trained with several seeds, by hierarchical bootstrap.
 
     Args:
@@ -155,7 +155,7 @@ def aggregate_seeds(scores: Sequence[Array], scales: Sequence[Scale], rng: np.ra
     observed = _normalise(np.stack([s.mean(axis=1) for s in scores], axis=-1), scales).ravel()
     resampled = _normalise(hierarchical_bootstrap(scores, rng), scales).reshape(RESAMPLES, -1)
 
-    def estimate(statistic: Callable[[Array], Array]) -> Estimate:
+    def estimate(statistic: Callable[[Floats], Floats]) -> Estimate:
         return percentile_interval(float(statistic(observed)), statistic(resampled))
 
     def profile_point(at: float) -> Estimate:
@@ -169,7 +169,7 @@ def aggregate_seeds(scores: Sequence[Array], scales: Sequence[Scale], rng: np.ra
     )
 
 
-def _normalise(means: Array, scales: Sequence[Scale]) -> Array:
+def _normalise(means: Floats, scales: Sequence[Scale]) -> Floats:
     """Normalise float64[..., E], each environment on its own scale."""
     columns = [scale.normalise(means[..., e]) for e, scale in enumerate(scales)]
     return np.stack(columns, axis=-1)

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.agents import make_agent
-from agentgym.evaluation.durable import Journal, make_folder, replace_file, sole_writer
-from agentgym.evaluation.facts import complete
-from agentgym.evaluation.provenance import here_and_now
+from agentgym.errors import MissingDataError, UsageError
+from agentgym.evaluation.agent_metadata import complete
+from agentgym.evaluation.plan import PlannedEpisode, open_slots, planned_episodes
 from agentgym.evaluation.results import (
     EPISODES_FILE,
     RETRIED,
     RUN_FILE,
     EpisodeRecord,
-    LeftOut,
+    Excluded,
     RunRecord,
     file_sha256,
     new_run,
@@ -28,10 +28,11 @@ from agentgym.evaluation.results import (
     write_run,
 )
 from agentgym.evaluation.suite import Suite, SuiteAgent, SuiteEnv, check_distinct, load_suite, with_agents
-from agentgym.evaluation.worlds import PlannedEpisode, open_vector, planned_episodes
+from agentgym.files import Journal, make_folder, replace_file, sole_writer
 from agentgym.hashing import sha256_json
+from agentgym.provenance import here_and_now
 from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.types import MissingDataError, Policy, UsageError
+from agentgym.types import Policy
 from agentgym.vector.core import AgentVectorEnv
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ DEFAULT_NUM_ENVS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Arena:
+class SuiteTask:
     """An environment of the suite, opened, with the episodes the suite asks for."""
 
     env: SuiteEnv
@@ -53,7 +54,7 @@ class Arena:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """An agent about to run: its record and its policy in each arena."""
+    """An agent about to run: its record and its policy in each environment."""
 
     run: RunRecord
     policies: list[Policy]
@@ -93,78 +94,82 @@ def run_bench(
     chosen = [complete(agent) for agent in suite.select(agents)]
     check_distinct(chosen)
     with ExitStack() as stack:
-        arenas, left_out = _open_arenas(suite, num_envs, stack)
+        suite_tasks, left_out = _open_suite_tasks(suite, num_envs, stack)
         if console is not None:
             for gap in left_out:
                 remark = f"left out: {gap.label}: {gap.reason}"
                 console.print(remark, style="yellow", markup=False, soft_wrap=True)
-        entries = [_enter(suite, agent, arenas, left_out) for agent in chosen]
+        entries = [_enter(suite, agent, suite_tasks, left_out) for agent in chosen]
         bars = stack.enter_context(_progress(console))
         folders = []
         for entry in entries:
             folder = out_dir / suite.name / entry.run.folder_name
-            _run(folder, entry, arenas, bars)
+            _run(folder, entry, suite_tasks, bars)
             folders.append(folder)
     return folders
 
 
-def play(arena: Arena, policy: Policy, episodes: Sequence[PlannedEpisode]) -> Iterator[EpisodeRecord]:
-    """Play episodes in an arena; yield the record of each as it ends."""
-    worker = RolloutWorker(arena.slots, policy, env_id=arena.env.id)
+def play(
+    suite_task: SuiteTask, policy: Policy, episodes: Sequence[PlannedEpisode]
+) -> Iterator[EpisodeRecord]:
+    """Play episodes in one environment; yield the record of each as it ends."""
+    worker = RolloutWorker(suite_task.slots, policy, env_id=suite_task.env.id)
     specs = (EpisodeSpec(episode.task.id, episode.seed, episode.rollout) for episode in episodes)
     for trajectory in worker.run(specs):
-        yield record_of(trajectory, arena.env)
+        yield record_of(trajectory, suite_task.env)
 
 
-def open_arena(suite: Suite, env: SuiteEnv, num_envs: int) -> Arena:
-    """Open an environment of a suite; errors as `open_vector`."""
-    slots = open_vector(env, min(num_envs, env.count * suite.attempts))
-    return Arena(env, slots, planned_episodes(suite, env, slots.tasks))
+def open_suite_task(suite: Suite, env: SuiteEnv, num_envs: int) -> SuiteTask:
+    """Open an environment of a suite; errors as `open_slots`."""
+    slots = open_slots(env, min(num_envs, env.count * suite.attempts))
+    return SuiteTask(env, slots, planned_episodes(suite, env, slots.tasks))
 
 
-def _open_arenas(suite: Suite, num_envs: int, stack: ExitStack) -> tuple[list[Arena], list[LeftOut]]:
-    arenas, left_out = [], []
+def _open_suite_tasks(
+    suite: Suite, num_envs: int, stack: ExitStack
+) -> tuple[list[SuiteTask], list[Excluded]]:
+    suite_tasks, left_out = [], []
     for env in suite.env:
         try:
-            arena = open_arena(suite, env, num_envs)
+            suite_task = open_suite_task(suite, env, num_envs)
         except MissingDataError as error:
-            left_out.append(LeftOut(env.label, str(error)))
+            left_out.append(Excluded(env.label, str(error)))
         else:
-            stack.callback(arena.slots.close)
-            arenas.append(arena)
-    if not arenas:
+            stack.callback(suite_task.slots.close)
+            suite_tasks.append(suite_task)
+    if not suite_tasks:
         reasons = "; ".join(dict.fromkeys(gap.reason for gap in left_out))
         raise MissingDataError(f"suite {suite.name}: no environment has its data: {reasons}")
-    return arenas, left_out
+    return suite_tasks, left_out
 
 
-def _enter(suite: Suite, agent: SuiteAgent, arenas: list[Arena], left_out: list[LeftOut]) -> _Entry:
+def _enter(suite: Suite, agent: SuiteAgent, suite_tasks: list[SuiteTask], left_out: list[Excluded]) -> _Entry:
     # policies first: an agent that cannot be made leaves no folder behind
-    policies = [make_agent(agent.kind, arena.slots, **agent.options) for arena in arenas]
-    found = [(arena.env, arena.slots.tasks.manifest_sha256) for arena in arenas]
+    policies = [make_agent(agent.kind, suite_task.slots, **agent.options) for suite_task in suite_tasks]
+    found = [(suite_task.env, suite_task.slots.tasks.manifest_sha256) for suite_task in suite_tasks]
     return _Entry(new_run(suite, agent, found, left_out, (here_and_now(),)), policies)
 
 
-def _run(folder: Path, entry: _Entry, arenas: list[Arena], bars: Progress) -> None:
+def _run(folder: Path, entry: _Entry, suite_tasks: list[SuiteTask], bars: Progress) -> None:
     """Bring one agent's run to its end."""
     make_folder(folder)
     with sole_writer(folder):
         run = _adopt(folder, entry.run)
         with Journal(folder / EPISODES_FILE):
             pass  # opening it cut off half a line
-        done = _keep_results(folder, run, arenas)
-        if run.result_id is not None and len(done) == sum(len(arena.plan) for arena in arenas):
+        done = _keep_results(folder, run, suite_tasks)
+        if run.result_id is not None and len(done) == sum(len(suite_task.plan) for suite_task in suite_tasks):
             return
         run = replace(run, result_id=None, episodes_sha256=None)
         write_run(folder, run)
         with Journal(folder / EPISODES_FILE) as journal:
-            for arena, policy in zip(arenas, entry.policies, strict=True):
+            for suite_task, policy in zip(suite_tasks, entry.policies, strict=True):
                 missing = [
                     episode
-                    for episode in arena.plan
-                    if (arena.env.label, episode.task.id, episode.rollout) not in done
+                    for episode in suite_task.plan
+                    if (suite_task.env.label, episode.task.id, episode.rollout) not in done
                 ]
-                _play_into(journal, arena, policy, missing, bars, run.agent.display_name)
+                _play_into(journal, suite_task, policy, missing, bars, run.agent.display_name)
         episodes = read_episodes(folder)
         closed = replace(
             run,
@@ -191,7 +196,7 @@ def _adopt(folder: Path, fresh: RunRecord) -> RunRecord:
     return replace(stored, provenance=provenance, left_out=fresh.left_out)
 
 
-def _keep_results(folder: Path, run: RunRecord, arenas: list[Arena]) -> set[tuple[str, str, int]]:
+def _keep_results(folder: Path, run: RunRecord, suite_tasks: list[SuiteTask]) -> set[tuple[str, str, int]]:
     """Drop episodes that a machine's fault ended; return the keys of the others."""
     episodes = read_episodes(folder)
     kept = [episode for episode in episodes if episode.end_reason not in RETRIED]
@@ -199,7 +204,9 @@ def _keep_results(folder: Path, run: RunRecord, arenas: list[Arena]) -> set[tupl
         replace_file(folder / EPISODES_FILE, "".join(f"{episode.line}\n" for episode in kept))
     done = {episode.key for episode in kept}
     planned = {
-        (arena.env.label, episode.task.id, episode.rollout) for arena in arenas for episode in arena.plan
+        (suite_task.env.label, episode.task.id, episode.rollout)
+        for suite_task in suite_tasks
+        for episode in suite_task.plan
     }
     if len(done) < len(kept) or not done <= planned:
         raise UsageError(
@@ -211,16 +218,18 @@ def _keep_results(folder: Path, run: RunRecord, arenas: list[Arena]) -> set[tupl
 
 def _play_into(
     journal: Journal,
-    arena: Arena,
+    suite_task: SuiteTask,
     policy: Policy,
     missing: Sequence[PlannedEpisode],
     bars: Progress,
     agent: str,
 ) -> None:
-    finished = len(arena.plan) - len(missing)
-    bar = bars.add_task(f"{agent} · {arena.env.label}", total=len(arena.plan), completed=finished, note="")
+    finished = len(suite_task.plan) - len(missing)
+    bar = bars.add_task(
+        f"{agent} · {suite_task.env.label}", total=len(suite_task.plan), completed=finished, note=""
+    )
     won = 0
-    for count, record in enumerate(play(arena, policy, missing), start=1):
+    for count, record in enumerate(play(suite_task, policy, missing), start=1):
         journal.append(record.line)
         won += record.won
         bars.update(bar, advance=1, note=f"{100 * won / count:.0f} % won")

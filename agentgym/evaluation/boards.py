@@ -11,12 +11,14 @@ from typing import Literal
 
 import numpy as np
 
+from agentgym.arrays import Floats
+from agentgym.errors import UsageError
 from agentgym.evaluation.aggregates import Aggregate, Scale, aggregate_one_seed, aggregate_seeds
 from agentgym.evaluation.results import (
     EPISODES_FILE,
     RUN_FILE,
     EpisodeRecord,
-    LeftOut,
+    Excluded,
     RunEnv,
     RunHeader,
     RunRecord,
@@ -26,18 +28,10 @@ from agentgym.evaluation.results import (
     result_id,
 )
 from agentgym.evaluation.scoring import EnvEpisodes, EnvResult
-from agentgym.evaluation.statistics import (
-    CONFIDENCE,
-    Array,
-    holm,
-    minimum_detectable_difference,
-    ranks,
-    sign_flip_p,
-)
+from agentgym.evaluation.statistics import CONFIDENCE, holm, minimum_detectable_difference, ranks, sign_flip_p
 from agentgym.evaluation.suite import SuiteAgent
 from agentgym.evaluation.verify import Badge, read_verdict
 from agentgym.hashing import sha256_json
-from agentgym.types import UsageError
 
 RESAMPLING_SEED = 0
 """Seeds every bootstrap and permutation test, so that a page follows from the results alone."""
@@ -102,7 +96,7 @@ class Board:
 
     suite: RunHeader
     envs: tuple[RunEnv, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[Excluded, ...]
     scales: Mapping[str, Scale]
     """Floor and oracle of each environment, by label; empty where either row is missing."""
     detectable: Mapping[str, float | None]
@@ -179,7 +173,7 @@ def _load(folder: Path, run: RunRecord) -> _Loaded | Unranked:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entrant:
+class _Entry:
     """A row in the making: the row without aggregate and rank, and its episodes by label."""
 
     row: Row
@@ -189,14 +183,14 @@ class _Entrant:
 def _board(run: RunRecord, loaded: Sequence[_Loaded | Unranked]) -> Board:
     unranked = [entry for entry in loaded if isinstance(entry, Unranked)]
     groups = _by_agent([entry for entry in loaded if isinstance(entry, _Loaded)], unranked)
-    entrants = [_entrant(runs, name) for runs, name in zip(groups, _names(groups), strict=True)]
-    scales = _scales(run, entrants)
+    entries = [_entry(runs, name) for runs, name in zip(groups, _names(groups), strict=True)]
+    scales = _scales(run, entries)
     usable = [found.env.label for found in run.envs if found.env.label in scales]
     usable = [label for label in usable if scales[label].usable]
-    rows = [_with_aggregate(entrant, scales, usable) for entrant in entrants]
+    rows = [_with_aggregate(entry, scales, usable) for entry in entries]
     comparisons: list[Comparison] = []
     if usable:
-        comparisons = _compare(entrants, scales, usable)
+        comparisons = _compare(entries, scales, usable)
         rows = ranked(rows, comparisons)
     return Board(
         suite=run.suite,
@@ -237,7 +231,7 @@ def _names(groups: Sequence[Sequence[_Loaded]]) -> list[str]:
     ]
 
 
-def _entrant(runs: Sequence[_Loaded], name: str) -> _Entrant:
+def _entry(runs: Sequence[_Loaded], name: str) -> _Entry:
     first = runs[0].run
     episodes = {}
     for found in first.envs:
@@ -260,11 +254,11 @@ def _entrant(runs: Sequence[_Loaded], name: str) -> _Entrant:
         aggregate=None,
         rank=None,
     )
-    return _Entrant(row, episodes)
+    return _Entry(row, episodes)
 
 
-def _scales(run: RunRecord, entrants: Iterable[_Entrant]) -> dict[str, Scale]:
-    by_role = {entrant.row.role: entrant.row for entrant in entrants}
+def _scales(run: RunRecord, entries: Iterable[_Entry]) -> dict[str, Scale]:
+    by_role = {entry.row.role: entry.row for entry in entries}
     if "floor" not in by_role or "oracle" not in by_role:
         return {}
     floor, oracle = by_role["floor"].envs, by_role["oracle"].envs
@@ -272,38 +266,38 @@ def _scales(run: RunRecord, entrants: Iterable[_Entrant]) -> dict[str, Scale]:
     return {label: Scale(floor[label].score.value, oracle[label].score.value) for label in labels}
 
 
-def _with_aggregate(entrant: _Entrant, scales: Mapping[str, Scale], usable: Sequence[str]) -> Row:
+def _with_aggregate(entry: _Entry, scales: Mapping[str, Scale], usable: Sequence[str]) -> Row:
     if not usable:
-        return entrant.row
+        return entry.row
     chosen = [scales[label] for label in usable]
-    if len(entrant.row.runs) == 1:
-        results = [entrant.row.envs[label].score for label in usable]
+    if len(entry.row.runs) == 1:
+        results = [entry.row.envs[label].score for label in usable]
         normalised = [scale.normalise_estimate(x) for scale, x in zip(chosen, results, strict=True)]
-        return replace(entrant.row, aggregate=aggregate_one_seed(normalised))
-    means = [entrant.episodes[label].scores.mean(axis=2) for label in usable]
-    return replace(entrant.row, aggregate=aggregate_seeds(means, chosen, _rng()))
+        return replace(entry.row, aggregate=aggregate_one_seed(normalised))
+    means = [entry.episodes[label].scores.mean(axis=2) for label in usable]
+    return replace(entry.row, aggregate=aggregate_seeds(means, chosen, _rng()))
 
 
 def _compare(
-    entrants: Sequence[_Entrant], scales: Mapping[str, Scale], usable: Sequence[str]
+    entries: Sequence[_Entry], scales: Mapping[str, Scale], usable: Sequence[str]
 ) -> list[Comparison]:
     """Compare all pairs on the normalised mean: every environment weighs the same, every task pairs."""
-    pairs = list(combinations(range(len(entrants)), 2))
+    pairs = list(combinations(range(len(entries)), 2))
     if not pairs:
         return []
     blocks, variances = [], np.zeros(len(pairs))
     for label in usable:
         scale = scales[label]
-        means = np.stack([e.episodes[label].scores.mean(axis=(0, 2)) for e in entrants], axis=1)  # [T, R]
+        means = np.stack([e.episodes[label].scores.mean(axis=(0, 2)) for e in entries], axis=1)  # [T, R]
         tasks = len(means)
         weight = 1.0 / (len(usable) * tasks * (scale.oracle - scale.floor))
-        terms: Array = weight * (means[:, [i for i, _ in pairs]] - means[:, [j for _, j in pairs]])
+        terms: Floats = weight * (means[:, [i for i, _ in pairs]] - means[:, [j for _, j in pairs]])
         blocks.append(terms)
         if tasks > 1:
             variances += tasks * terms.var(axis=0, ddof=1)
     terms = np.concatenate(blocks)
     p = sign_flip_p(terms, _rng())
-    names = [entrant.row.name for entrant in entrants]
+    names = [entry.row.name for entry in entries]
     columns = zip(pairs, terms.sum(axis=0), np.sqrt(variances), p, holm(p), strict=True)
     return [
         Comparison(names[i], names[j], float(d), float(se), float(raw), float(adjusted))

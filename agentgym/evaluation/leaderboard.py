@@ -6,10 +6,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from agentgym.evaluation.boards import Board, load_boards
-from agentgym.evaluation.durable import make_folder, replace_file
 from agentgym.evaluation.published import Published
-from agentgym.evaluation.schema import read_toml
 from agentgym.evaluation.tables import as_csv, as_json, latex, markdown
+from agentgym.files import make_folder, replace_file
+from agentgym.records import read_toml
 
 CURVES = "curves"
 """Folder of pictures beside the page."""

@@ -12,8 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agentgym.evaluation.durable import make_folder, replace_file
-from agentgym.evaluation.provenance import here_and_now
 from agentgym.evaluation.results import (
     EPISODES_FILE,
     EpisodeRecord,
@@ -24,7 +22,9 @@ from agentgym.evaluation.results import (
     write_run,
 )
 from agentgym.evaluation.suite import Suite, SuiteAgent, SuiteEnv
+from agentgym.files import make_folder, replace_file
 from agentgym.hashing import canonical_json
+from agentgym.provenance import here_and_now
 from agentgym.types import Trajectory
 
 SCALE = (SuiteAgent("random", "random"), SuiteAgent("oracle", "oracle"))

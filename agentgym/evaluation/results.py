@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agentgym.evaluation.durable import replace_file
-from agentgym.evaluation.provenance import Provenance
-from agentgym.evaluation.schema import parse
+from agentgym.errors import UsageError, nearest
 from agentgym.evaluation.suite import Suite, SuiteAgent, SuiteEnv
+from agentgym.files import replace_file
 from agentgym.hashing import HashChain, canonical_json, sha256_json
-from agentgym.tasks import nearest
-from agentgym.types import EndReason, Trajectory, UsageError
+from agentgym.provenance import Provenance
+from agentgym.records import parse
+from agentgym.types import EndReason, Trajectory
 
 SCHEMA = 1
 """Version of the two files' format."""
@@ -107,7 +107,7 @@ class RunEnv:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class Excluded:
     """An environment of the suite that could not be played."""
 
     label: str
@@ -140,7 +140,7 @@ class RunRecord:
     suite: RunHeader
     suite_sha256: str
     envs: tuple[RunEnv, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[Excluded, ...]
     agent: SuiteAgent
     provenance: tuple[Provenance, ...]
     """Every machine and version that played a part of it, in order."""
@@ -175,7 +175,7 @@ def new_run(
     suite: Suite,
     agent: SuiteAgent,
     envs: Iterable[tuple[SuiteEnv, str]],
-    left_out: Iterable[LeftOut] = (),
+    left_out: Iterable[Excluded] = (),
     provenance: tuple[Provenance, ...] = (),
 ) -> RunRecord:
     """Return the record of a run that begins now.

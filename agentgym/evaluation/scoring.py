@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from agentgym.arrays import Floats
 from agentgym.evaluation.aggregates import hierarchical_bootstrap
 from agentgym.evaluation.results import EpisodeRecord
 from agentgym.evaluation.statistics import (
-    Array,
     Estimate,
     mean_score,
     percentile_interval,
@@ -70,13 +70,13 @@ class EnvEpisodes:
         self._shape = (len(runs), env.count, attempts)
         self.types = tuple(episode.task_type for episode in ordered[0][::attempts])
 
-    def values(self, number: Callable[[EpisodeRecord], float]) -> Array:
+    def values(self, number: Callable[[EpisodeRecord], float]) -> Floats:
         """Return a number of every episode as float64[S, T, k]."""
         flat = [number(episode) for episodes in self._ordered for episode in episodes]
         return np.array(flat, dtype=np.float64).reshape(self._shape)
 
     @property
-    def scores(self) -> Array:
+    def scores(self) -> Floats:
         """The ranked number of every episode as float64[S, T, k]."""
         if self.env.metric == "success":
             return self.values(lambda episode: float(episode.won))
@@ -111,7 +111,7 @@ class EnvEpisodes:
             by_type=self._by_type(scores, rng) if self.env.by_type else {},
         )
 
-    def _by_type(self, scores: Array, rng: np.random.Generator) -> dict[str, Estimate]:
+    def _by_type(self, scores: Floats, rng: np.random.Generator) -> dict[str, Estimate]:
         types = np.array(self.types)
         return {
             str(kind): mean_over_seeds(scores[:, types == kind], self.bounds, rng)
@@ -119,7 +119,7 @@ class EnvEpisodes:
         }
 
 
-def mean_over_seeds(scores: Array, bounds: Bounds, rng: np.random.Generator) -> Estimate:
+def mean_over_seeds(scores: Floats, bounds: Bounds, rng: np.random.Generator) -> Estimate:
     """Mean score with its interval, over one training seed or several.
 
     Args:
@@ -136,7 +136,7 @@ def mean_over_seeds(scores: Array, bounds: Bounds, rng: np.random.Generator) -> 
     return percentile_interval(value, hierarchical_bootstrap([means], rng)[:, :, 0].mean(axis=1))
 
 
-def _per_success(spent: Array, won: Array, rng: np.random.Generator) -> Estimate | None:
+def _per_success(spent: Floats, won: Floats, rng: np.random.Generator) -> Estimate | None:
     """What was spent on all episodes over the number won, tasks resampled; None where nothing was."""
     if spent.sum() == 0.0:
         return None

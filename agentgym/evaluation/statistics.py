@@ -16,7 +16,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-Array: TypeAlias = npt.NDArray[np.float64]
+from agentgym.arrays import Floats
+
 Method: TypeAlias = Literal["wilson", "t", "bootstrap", "combined"]
 
 CONFIDENCE = 0.95
@@ -144,7 +145,7 @@ def wilson(mean: float, n: int, bounds: tuple[float, float] = (0.0, 1.0)) -> Est
     return Estimate(mean, least + scale * low, least + scale * high, "wilson")
 
 
-def t_interval(values: Array, bounds: tuple[float, float] = (-math.inf, math.inf)) -> Estimate:
+def t_interval(values: Floats, bounds: tuple[float, float] = (-math.inf, math.inf)) -> Estimate:
     """Mean of independent values with Student's t interval, clipped to the scale.
 
     Args:
@@ -166,12 +167,12 @@ def t_interval(values: Array, bounds: tuple[float, float] = (-math.inf, math.inf
     return Estimate(mean, min(mean, max(bounds[0], mean - half)), max(mean, min(bounds[1], mean + half)), "t")
 
 
-def standard_error(values: Array) -> float:
+def standard_error(values: Floats) -> float:
     """Return ``sd / sqrt(T)`` of float64[T] task means: clustered by task, because a task is one value."""
     return float(values.std(ddof=1) / math.sqrt(values.size))
 
 
-def mean_score(scores: Array, bounds: tuple[float, float] = (0.0, 1.0)) -> Estimate:
+def mean_score(scores: Floats, bounds: tuple[float, float] = (0.0, 1.0)) -> Estimate:
     """Mean score of one run with its interval.
 
     Wilson with n = tasks where there is one attempt per task or no variance between tasks, else
@@ -214,7 +215,7 @@ def combine(parts: Sequence[Estimate], weights: Sequence[float]) -> Estimate:
     return Estimate(value, value - low, value + high, "combined")
 
 
-def ratio_of_sums(numerators: Array, denominators: Array, rng: np.random.Generator) -> Estimate | None:
+def ratio_of_sums(numerators: Floats, denominators: Floats, rng: np.random.Generator) -> Estimate | None:
     """Ratio of two totals over tasks, for example tokens per success, with a bootstrap interval.
 
     Args:
@@ -236,7 +237,7 @@ def ratio_of_sums(numerators: Array, denominators: Array, rng: np.random.Generat
     return Estimate(float(numerators.sum() / denominators.sum()), float(low), float(high), "bootstrap")
 
 
-def resampling_counts(items: int, resamples: int, rng: np.random.Generator) -> Array:
+def resampling_counts(items: int, resamples: int, rng: np.random.Generator) -> Floats:
     """Draw ``items`` out of as many with replacement; count how often each came.
 
     Several times faster than multinomial draws, and it turns resampled sums into a matrix product.
@@ -250,7 +251,7 @@ def resampling_counts(items: int, resamples: int, rng: np.random.Generator) -> A
     return counts.reshape(resamples, items).astype(np.float64)
 
 
-def percentile_interval(value: float, resampled: Array) -> Estimate:
+def percentile_interval(value: float, resampled: Floats) -> Estimate:
     """Estimate with the central 95 % of its resampled values as interval."""
     low, high = np.quantile(resampled, _tails())
     return Estimate(value, float(low), float(high), "bootstrap")
@@ -263,7 +264,7 @@ def _tails() -> tuple[float, float]:
 # --- comparisons -----------------------------------------------------------------------------------
 
 
-def sign_flip_p(terms: Array, rng: np.random.Generator, resamples: int = RESAMPLES) -> Array:
+def sign_flip_p(terms: Floats, rng: np.random.Generator, resamples: int = RESAMPLES) -> Floats:
     """Two-sided sign-flip permutation test of paired differences.
 
     If two agents are alike, each task's difference is as likely to have either sign. The statistic is
@@ -298,7 +299,7 @@ def sign_flip_p(terms: Array, rng: np.random.Generator, resamples: int = RESAMPL
     return extreme / total if exact else (1.0 + extreme) / (1.0 + total)
 
 
-def holm(p_values: Array) -> Array:
+def holm(p_values: Floats) -> Floats:
     """Holm's step-down adjustment: reject where the result is at most the level (Holm 1979).
 
     Args:

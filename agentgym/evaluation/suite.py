@@ -10,10 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym.evaluation.schema import read_toml
+from agentgym.errors import UsageError, nearest
 from agentgym.hashing import canonical_json, content_id, sha256_json
-from agentgym.tasks import nearest
-from agentgym.types import UsageError
+from agentgym.records import read_toml
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -71,7 +70,7 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class AgentCard:
     """Who answers for an agent. No part of a run's identity."""
 
     contact: str = ""
@@ -93,7 +92,7 @@ class SuiteAgent:
     prompt_sha256: str = ""
     """sha256 of the prompt template."""
     model: Model = Model()
-    card: Card = Card()
+    card: AgentCard = AgentCard()
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from agentgym.agents import make_agent
 from agentgym.env import AgentEnv
-from agentgym.evaluation.bench import open_arena, play
-from agentgym.evaluation.durable import replace_file
-from agentgym.evaluation.facts import complete, contradictions, has_facts
-from agentgym.evaluation.provenance import Provenance, here_and_now
+from agentgym.errors import UsageError
+from agentgym.evaluation.agent_metadata import complete, contradictions, has_metadata
+from agentgym.evaluation.bench import open_suite_task, play
+from agentgym.evaluation.plan import PlannedEpisode, open_single, planned_episodes
 from agentgym.evaluation.results import (
     ABORTED,
     EPISODES_FILE,
@@ -38,11 +38,12 @@ from agentgym.evaluation.results import (
     read_run,
     result_id,
 )
-from agentgym.evaluation.schema import parse
 from agentgym.evaluation.suite import Suite, SuiteAgent, SuiteEnv, load_suite
-from agentgym.evaluation.worlds import PlannedEpisode, open_single, planned_episodes
+from agentgym.files import replace_file
 from agentgym.hashing import HashChain, sha256_json
-from agentgym.types import EndReason, UsageError
+from agentgym.provenance import Provenance, here_and_now
+from agentgym.records import parse
+from agentgym.types import EndReason
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,7 +56,7 @@ Badge = Literal["self-reported", "replayed", "re-run"]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Mismatch:
     """One thing that is wrong with a run."""
 
     kind: Literal[
@@ -92,7 +93,7 @@ class Verdict:
     ok: bool
     badge: Badge
     """What the run has earned."""
-    problems: tuple[Problem, ...]
+    problems: tuple[Mismatch, ...]
     episodes: int
     """Episodes replayed."""
     steps: int
@@ -137,7 +138,7 @@ def verify_run(
     try:
         run = read_run(folder)
     except UsageError as error:
-        return _conclude(folder, [Problem("run", RUN_FILE, str(error))], [], rerun=False)
+        return _conclude(folder, [Mismatch("run", RUN_FILE, str(error))], [], rerun=False)
     known = load_suite(suite or find_suite(folder, run.suite.name))
     with ExitStack() as stack:
         worlds = _open_worlds(known, run, stack)
@@ -192,79 +193,79 @@ def _open_worlds(suite: Suite, run: RunRecord, stack: ExitStack) -> dict[str, _W
     return worlds
 
 
-def _check_request(run: RunRecord, suite: Suite, worlds: Mapping[str, _World]) -> Iterator[Problem]:
+def _check_request(run: RunRecord, suite: Suite, worlds: Mapping[str, _World]) -> Iterator[Mismatch]:
     """Compare what the run says it was asked with what the suite asks."""
     found = [(world.env, world.game.tasks.manifest_sha256) for world in worlds.values()]
     expected = new_run(suite, run.agent, found)
     if run.request_id != sha256_json(run.request):
-        yield Problem("request", RUN_FILE, "request_id does not follow from the request")
+        yield Mismatch("request", RUN_FILE, "request_id does not follow from the request")
     if run.suite_sha256 != expected.suite_sha256 or run.suite != expected.suite:
-        yield Problem("suite", RUN_FILE, f"made for another suite than {suite.name} {suite.version}")
+        yield Mismatch("suite", RUN_FILE, f"made for another suite than {suite.name} {suite.version}")
     ours = {env.env.label: env for env in expected.envs}
     for theirs in run.envs:
         label = theirs.env.label
         if label not in ours:
-            yield Problem("environment", label, "the suite has no such environment")
+            yield Mismatch("environment", label, "the suite has no such environment")
         elif theirs.manifest_sha256 != ours[label].manifest_sha256:
-            yield Problem("manifest", label, "the split's tasks are not those recomputed from the suite")
+            yield Mismatch("manifest", label, "the split's tasks are not those recomputed from the suite")
         elif theirs != ours[label]:
-            yield Problem("environment", label, "specification differs from the suite's")
+            yield Mismatch("environment", label, "specification differs from the suite's")
     if [env.env.label for env in run.envs] != list(ours):
-        yield Problem("environment", RUN_FILE, "environments are not in the suite's order, each once")
+        yield Mismatch("environment", RUN_FILE, "environments are not in the suite's order, each once")
     for label in {env.label for env in suite.env} ^ {*ours, *(gap.label for gap in run.left_out)}:
-        yield Problem("environment", label, "neither played nor said to be left out, or unknown")
+        yield Mismatch("environment", label, "neither played nor said to be left out, or unknown")
     yield from _check_agent(run.agent, suite)
 
 
-def _check_agent(agent: SuiteAgent, suite: Suite) -> Iterator[Problem]:
+def _check_agent(agent: SuiteAgent, suite: Suite) -> Iterator[Mismatch]:
     """Compare the agent that played with the suite's agent of that name."""
     for said in suite.agent:
-        if has_facts(said.kind):  # the run says more than the suite
+        if has_metadata(said.kind):  # the run says more than the suite
             seeds = (None, agent.model.training_seed)
             if said.name == agent.name and said.model.training_seed in seeds:
                 for name, ours, theirs in contradictions(said, agent):
-                    yield Problem("agent", agent.name, f"{name} is {theirs!r}, in the suite {ours!r}")
+                    yield Mismatch("agent", agent.name, f"{name} is {theirs!r}, in the suite {ours!r}")
         elif said.display_name == agent.display_name and said.identity != agent.identity:
-            yield Problem("agent", agent.name, "differs from the suite's agent of that name")
+            yield Mismatch("agent", agent.name, "differs from the suite's agent of that name")
 
 
 # --- the files --------------------------------------------------------------------------------------
 
 
-def _read(data: bytes) -> tuple[list[EpisodeRecord], list[Problem]]:
+def _read(data: bytes) -> tuple[list[EpisodeRecord], list[Mismatch]]:
     episodes, problems = [], []
     for number, outcome in parse_episodes(data):
         if isinstance(outcome, str):
-            problems.append(Problem("malformed", f"{EPISODES_FILE} line {number}", outcome))
+            problems.append(Mismatch("malformed", f"{EPISODES_FILE} line {number}", outcome))
         else:
             episodes.append(outcome)
     return episodes, problems
 
 
-def _check_files(folder: Path, run: RunRecord, episodes: Sequence[EpisodeRecord]) -> Iterator[Problem]:
+def _check_files(folder: Path, run: RunRecord, episodes: Sequence[EpisodeRecord]) -> Iterator[Mismatch]:
     if run.result_id is None or run.episodes_sha256 is None:
-        yield Problem("unfinished", RUN_FILE, "the run is not complete; run the same bench command again")
+        yield Mismatch("unfinished", RUN_FILE, "the run is not complete; run the same bench command again")
         return
     if run.episodes_sha256 != file_sha256(folder / EPISODES_FILE):
-        yield Problem("file", EPISODES_FILE, "its sha256 is not the one in run.json")
+        yield Mismatch("file", EPISODES_FILE, "its sha256 is not the one in run.json")
     if run.result_id != result_id(run.request_id, episodes):
-        yield Problem("result", RUN_FILE, "result_id does not follow from the episodes")
+        yield Mismatch("result", RUN_FILE, "result_id does not follow from the episodes")
 
 
-def _check_keys(episodes: Sequence[EpisodeRecord], worlds: Mapping[str, _World]) -> Iterator[Problem]:
+def _check_keys(episodes: Sequence[EpisodeRecord], worlds: Mapping[str, _World]) -> Iterator[Mismatch]:
     """Every episode the suite asks for, once, with the suite's seed, and nothing else."""
     planned = {key: episode for world in worlds.values() for key, episode in world.plan.items()}
     counts = Counter(episode.key for episode in episodes)
     for key in planned.keys() - counts.keys():
-        yield Problem("missing", _name(key), "not in the file")
+        yield Mismatch("missing", _name(key), "not in the file")
     for key, count in counts.items():
         if key not in planned:
-            yield Problem("unknown", _name(key), "the suite does not ask for it")
+            yield Mismatch("unknown", _name(key), "the suite does not ask for it")
         if count > 1:
-            yield Problem("duplicate", _name(key), f"{count} times in the file")
+            yield Mismatch("duplicate", _name(key), f"{count} times in the file")
     for episode in episodes:
         if episode.key in planned and episode.seed != planned[episode.key].seed:
-            yield Problem(
+            yield Mismatch(
                 "seed", episode.id, f"seed {episode.seed} is not the suite's {planned[episode.key].seed}"
             )
 
@@ -278,7 +279,7 @@ def _name(key: Key) -> str:
 
 def _replay_all(
     episodes: Sequence[EpisodeRecord], worlds: Mapping[str, _World], title: str, console: Console | None
-) -> Iterator[Problem]:
+) -> Iterator[Mismatch]:
     from rich.progress import track
 
     for episode in track(episodes, title, console=console, disable=console is None, show_speed=False):
@@ -287,11 +288,11 @@ def _replay_all(
             continue  # reported as unknown
         replayed = _replay(episode, world, world.plan[episode.key].seed)
         if isinstance(replayed, str):
-            yield Problem("replay", episode.id, replayed)
+            yield Mismatch("replay", episode.id, replayed)
         elif replayed.line != episode.line:  # as text: 0.0 equals -0.0, and is not the same
             theirs = asdict(episode)
             differing = [key for key, value in asdict(replayed).items() if repr(value) != repr(theirs[key])]
-            yield Problem("replay", episode.id, f"comes out otherwise: {', '.join(differing)}")
+            yield Mismatch("replay", episode.id, f"comes out otherwise: {', '.join(differing)}")
 
 
 def _replay(episode: EpisodeRecord, world: _World, seed: int) -> EpisodeRecord | str:
@@ -345,22 +346,22 @@ def _replay(episode: EpisodeRecord, world: _World, seed: int) -> EpisodeRecord |
     )
 
 
-def _rerun(run: RunRecord, suite: Suite, episodes: Sequence[EpisodeRecord]) -> Iterator[Problem]:
+def _rerun(run: RunRecord, suite: Suite, episodes: Sequence[EpisodeRecord]) -> Iterator[Mismatch]:
     """Let the agent play everything again."""
     complete(run.agent)  # refuses other weights in the same place
     recorded = {episode.key: episode.repeatable for episode in episodes}
     for found in run.envs:
-        arena = open_arena(suite, found.env, num_envs=64)
+        arena = open_suite_task(suite, found.env, num_envs=64)
         with ExitStack() as stack:
             stack.callback(arena.slots.close)
             policy = make_agent(run.agent.kind, arena.slots, **run.agent.options)
             for again in play(arena, policy, arena.plan):
                 if again.repeatable != recorded[again.key]:
-                    yield Problem("re-run", again.id, "the agent plays otherwise")
+                    yield Mismatch("re-run", again.id, "the agent plays otherwise")
 
 
 def _conclude(
-    folder: Path, problems: Sequence[Problem], episodes: Sequence[EpisodeRecord], *, rerun: bool
+    folder: Path, problems: Sequence[Mismatch], episodes: Sequence[EpisodeRecord], *, rerun: bool
 ) -> Verdict:
     earned: Badge = "re-run" if rerun else "replayed"
     verdict = Verdict(

@@ -7,15 +7,12 @@ from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-import numpy.typing as npt
 
+from agentgym.arrays import Floats
+from agentgym.errors import UsageError, nearest
 from agentgym.evaluation.statistics import CONFIDENCE, t_quantile
 from agentgym.history.metrics import Evaluated, IterationMetrics, StageSeconds
 from agentgym.history.run import RunHistory
-from agentgym.tasks import nearest
-from agentgym.types import UsageError
-
-Array: TypeAlias = npt.NDArray[np.float64]
 
 X: TypeAlias = Literal["iteration", "episodes", "env_steps", "tokens", "seconds"]
 """What a curve is drawn over. Tokens are those sampled."""
@@ -70,12 +67,12 @@ class Curve:
     ends with its shortest run.
     """
 
-    x: Array
+    x: Floats
     """(P,), rising."""
-    mean: Array
+    mean: Floats
     """(P,) over the runs."""
-    low: Array
-    high: Array
+    low: Floats
+    high: Floats
     """(P,) ends of the band."""
     band: Band
     runs: int
@@ -180,7 +177,7 @@ def _points(run: RunHistory, metric: str, x: X, smooth: int) -> dict[int, tuple[
     return {iteration: point for iteration, point in found.items() if np.isfinite(point[1])}
 
 
-def _places(iterations: Sequence[IterationMetrics], x: X) -> Array:
+def _places(iterations: Sequence[IterationMetrics], x: X) -> Floats:
     if x == "tokens":
         return np.cumsum([float(metrics.tokens_out) for metrics in iterations])
     if x == "seconds":
@@ -188,7 +185,7 @@ def _places(iterations: Sequence[IterationMetrics], x: X) -> Array:
     return np.array([metrics.number(x) for metrics in iterations])
 
 
-def _smooth(values: Array, smooth: int) -> Array:
+def _smooth(values: Floats, smooth: int) -> Floats:
     """Average each value with up to ``smooth - 1`` before it, leaving out what is not finite."""
     finite = np.isfinite(values)
     sums, counts = np.cumsum(np.where(finite, values, 0.0)), np.cumsum(finite, dtype=np.float64)
@@ -196,7 +193,7 @@ def _smooth(values: Array, smooth: int) -> Array:
     return np.where(finite, sums / np.maximum(counts, 1.0), np.nan)
 
 
-def _band(values: Array) -> tuple[Array, Array, Band]:
+def _band(values: Floats) -> tuple[Floats, Floats, Band]:
     """Return the ends of the band around the mean of (runs, P), and what it is."""
     runs = len(values)
     if runs >= SEEDS_FOR_INTERVAL:

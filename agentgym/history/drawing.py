@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym.algos.table import ALGORITHMS
+from agentgym.errors import UsageError
 from agentgym.extras import load
 from agentgym.history.curves import EVALUATION, FRACTIONS, Curve, RunGroup, X, has_metric, make_curve
-from agentgym.types import UsageError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentgym.evaluation.schema import parse
+from agentgym.errors import UsageError
 from agentgym.history.metrics import IterationMetrics
-from agentgym.types import UsageError
+from agentgym.records import parse
 
 CONFIG_FILE = "config.json"
 MADE_WITH = "made_with"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from agentgym.retrieval.extras import load
+from agentgym.extras import load
 from agentgym.retrieval.words import words
 
 ANALYSER = "lucene-english-porter/1"
@@ -48,7 +48,7 @@ class Analyser(dict[str, str]):
         Raises:
             UsageError: PyStemmer is not installed.
         """
-        stemmer = load("Stemmer", "PyStemmer", "webshop", "BM25 search").Stemmer("porter")
+        stemmer = load("Stemmer", "webshop", "BM25 search", "PyStemmer").Stemmer("porter")
         self._stem: Callable[[str], str] = stemmer.stemWord
 
     def terms(self, text: str) -> list[str]:

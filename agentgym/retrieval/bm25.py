@@ -20,12 +20,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from agentgym.errors import UsageError
 from agentgym.retrieval.analysis import ANALYSER, Analyser
 from agentgym.retrieval.counting import TermCounter
 from agentgym.retrieval.index import MANIFEST, CorpusDigest, Hits, Manifest, new_folder, versions
 from agentgym.retrieval.postings import Postings, in_files, in_memory, open_postings, term_digest
 from agentgym.retrieval.ranking import Ranker, Term
-from agentgym.types import UsageError
 
 ENGINE: Final = "bm25/1"
 

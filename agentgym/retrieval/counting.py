@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from agentgym.errors import UsageError
 from agentgym.retrieval.analysis import Analyser
 from agentgym.retrieval.lengths import LENGTHS, encode_lengths
 from agentgym.retrieval.postings import Allocate, Postings, term_digest
 from agentgym.retrieval.words import words
-from agentgym.types import UsageError
 
 BLOCK = 1 << 23
 """Words that are sorted at a time."""

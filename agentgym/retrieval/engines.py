@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from agentgym.data.progress import progress_bar
+from agentgym.errors import UsageError, nearest
 from agentgym.retrieval.index import Index
-from agentgym.tasks import nearest
-from agentgym.types import UsageError
 
-Engine: TypeAlias = Literal["bm25", "tantivy", "lucene"]
+SearchEngine: TypeAlias = Literal["bm25", "tantivy", "lucene"]
 """What ranks: ``bm25`` as Lucene does; ``tantivy`` many millions of documents in less memory, with ranks of
 its own; ``lucene`` itself, in a Java machine."""
 
@@ -22,7 +21,7 @@ _REPORTED = 256
 
 def check_engine(engine: str) -> None:
     """Refuse an unknown engine; UsageError with the nearest one."""
-    known = get_args(Engine)
+    known = get_args(SearchEngine)
     if engine not in known:
         raise UsageError(
             f"unknown engine {engine!r}{nearest(engine, known)}; choose one of {', '.join(known)}"
@@ -30,7 +29,7 @@ def check_engine(engine: str) -> None:
 
 
 def open_or_build(
-    engine: Engine,
+    engine: SearchEngine,
     folder: Path,
     documents: Callable[[], Iterable[tuple[str, str]]],
     *,

@@ -16,8 +16,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from agentgym.errors import UsageError
 from agentgym.hashing import canonical
-from agentgym.types import UsageError
 
 MANIFEST = "manifest.json"
 

@@ -19,9 +19,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from agentgym.retrieval.extras import load
+from agentgym.errors import MissingDataError, UsageError
+from agentgym.extras import load
 from agentgym.retrieval.index import MANIFEST, CorpusDigest, Hits, Manifest, new_folder, versions
-from agentgym.types import MissingDataError, UsageError
 
 ENGINE: Final = "lucene/1"
 
@@ -163,7 +163,7 @@ def java_class(name: str) -> Any:
         UsageError: pyjnius is not installed, or a Java machine runs already, without the jar.
         MissingDataError: the jar is not on this machine.
     """
-    config = load("jnius_config", "pyjnius", "lucene", "Lucene")
+    config = load("jnius_config", "lucene", "Lucene", "pyjnius")
     jar = find_jar()
     if not config.vm_running:
         config.add_classpath(str(jar))
@@ -171,4 +171,4 @@ def java_class(name: str) -> Any:
         raise UsageError(
             f"a Java machine runs without {jar}: open the index before other Java code starts one"
         )
-    return load("jnius", "pyjnius", "lucene", "Lucene").autoclass(name)
+    return load("jnius", "lucene", "Lucene", "pyjnius").autoclass(name)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)

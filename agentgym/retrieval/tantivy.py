@@ -14,10 +14,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from agentgym.errors import UsageError
+from agentgym.extras import load
 from agentgym.retrieval.analysis import ANALYSER, Analyser
-from agentgym.retrieval.extras import load
 from agentgym.retrieval.index import MANIFEST, CorpusDigest, Hits, Manifest, new_folder, versions
-from agentgym.types import UsageError
 
 ENGINE: Final = "tantivy/1"
 
@@ -139,7 +139,7 @@ def open_tantivy(folder: Path) -> TantivyIndex:
 
 
 def _tantivy() -> Any:
-    return load("tantivy", "tantivy", "retrieval", "this index")
+    return load("tantivy", "retrieval", "this index")
 
 
 def _schema(tantivy: Any) -> Any:

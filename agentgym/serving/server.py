@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 
 MOST_BYTES = 65_536
 """Of a form."""
@@ -34,7 +34,7 @@ _ALWAYS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """What a browser asks for."""
 
     method: str
@@ -47,7 +47,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class HttpResponse:
     """What it gets."""
 
     status: int
@@ -56,12 +56,12 @@ class Response:
     """Besides those that every response has; HTML unless they say otherwise."""
 
 
-Answer = Callable[[Request], Response]
+Answer = Callable[[HttpRequest], HttpResponse]
 
 
-def redirect(path: str, headers: Mapping[str, str] | None = None) -> Response:
+def redirect(path: str, headers: Mapping[str, str] | None = None) -> HttpResponse:
     """Return a response that sends the browser to a path, to be asked for with ``GET``."""
-    return Response(303, headers={"Location": path, **(headers or {})})
+    return HttpResponse(303, headers={"Location": path, **(headers or {})})
 
 
 class SiteServer(ThreadingHTTPServer):
@@ -142,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         fields = {name: values[-1] for name, values in found.items()}
         path = self.path.partition("?")[0]
-        response = self.server.answer(Request(self.command, path, fields, cookies))
+        response = self.server.answer(HttpRequest(self.command, path, fields, cookies))
         self.send_response(response.status)
         headers = {"Content-Type": "text/html; charset=utf-8", **_ALWAYS, **response.headers}
         for name, value in {**headers, "Content-Length": str(len(response.body))}.items():

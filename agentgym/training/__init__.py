@@ -5,7 +5,7 @@ Everything below this package needs the extra ``train``; importing it without sa
 
 from importlib.util import find_spec
 
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 
 for _package in ("torch", "transformers", "tokenizers", "safetensors", "peft"):
     if find_spec(_package) is None:

@@ -14,19 +14,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentgym.agents.budget import PromptBuilder
+from agentgym.errors import UsageError
+from agentgym.history.metrics import Evaluated
+from agentgym.prompts.budget import PromptBuilder
 from agentgym.rollout import RolloutWorker
-from agentgym.training.choices import ActionSpeller
+from agentgym.training.engines.choices import ActionSpeller
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.evaluate import Evaluation
-from agentgym.training.learner import DivergenceError
-from agentgym.training.logprobs import check_model, response_log_probs
-from agentgym.training.metrics import Evaluated
-from agentgym.training.models import LanguageModel
-from agentgym.training.packing import Pack, StepRow, step_rows
-from agentgym.training.prompting import Prompting
-from agentgym.training.tree import pack_tree
-from agentgym.types import Completion, Policy, Request, UsageError
+from agentgym.training.learner.learner import DivergenceError
+from agentgym.training.learner.logprobs import check_model, response_log_probs
+from agentgym.training.learner.packing import Pack, StepRow, step_rows
+from agentgym.training.learner.tree import pack_tree
+from agentgym.training.models.models import LanguageModel
+from agentgym.training.policy.prompting import Prompting
+from agentgym.types import Completion, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 
 
@@ -61,7 +62,7 @@ class CloningConfig:
     """Most tokens in one pass of the model. Changes speed and memory, not what is learned."""
     num_envs: int = 64
     threads: int = 1
-    """Of the process, on a CPU; see `agentgym.training.run.TrainConfig.threads`."""
+    """Of the process, on a CPU; see `agentgym.training.config.TrainConfig.threads`."""
     held_out_split: str = "valid"
     held_out: int = 64
     """The split's first tasks are for evaluation; all where it has fewer. 0: none."""

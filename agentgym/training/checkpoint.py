@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 
 FOLDER = "checkpoints"
 MODEL = "model"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import torch
 
-from agentgym.evaluation.durable import Journal, make_folder, replace_file
-from agentgym.evaluation.suite import SuiteEnv
-from agentgym.evaluation.worlds import open_vector
+from agentgym.errors import UsageError
+from agentgym.files import Journal, make_folder, replace_file
 from agentgym.hashing import canonical_json
+from agentgym.registration import open_vector
 from agentgym.training.bc import (
     CloningConfig,
     Demonstrations,
@@ -23,11 +23,10 @@ from agentgym.training.bc import (
     examine,
     fit,
 )
-from agentgym.training.models import LanguageModel
-from agentgym.training.open import open_model, usual_prompting
-from agentgym.training.prompting import Prompting
-from agentgym.training.saved import SavedAgent, Training, save_agent
-from agentgym.types import UsageError
+from agentgym.training.models.models import LanguageModel
+from agentgym.training.policy.open import default_prompting, open_model
+from agentgym.training.policy.prompting import Prompting
+from agentgym.training.policy.saved import SavedAgent, Training, save_agent
 from agentgym.vector.core import AgentVectorEnv
 
 ALGORITHM = "bc"
@@ -71,7 +70,7 @@ def clone(
     with ExitStack() as stack:
         envs = _open(config, config.split, stack)
         others = _open(config, config.held_out_split, stack) if config.held_out else None
-        prompting = config.prompting or usual_prompting(config.model, config.env_id)
+        prompting = config.prompting or default_prompting(config.model, config.env_id)
         learned = open_model(config.model, envs, prompting, config.seed)
         shown = demonstrate(envs, learned, prompting, tasks=config.tasks, seed=config.seed)
         make_folder(folder)
@@ -93,8 +92,7 @@ def clone(
 
 
 def _open(config: CloningConfig, split: str, stack: ExitStack) -> AgentVectorEnv:
-    env = SuiteEnv(config.env_id, label=config.env_id, split=split, tasks=1, kwargs=config.env_options)
-    envs = open_vector(env, config.num_envs)
+    envs = open_vector(config.env_id, config.num_envs, split=split, options=config.env_options)
     stack.callback(envs.close)
     return envs
 

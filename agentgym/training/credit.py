@@ -13,12 +13,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from agentgym.algos.batch import Floats, StepBatch
+from agentgym.algos.batch import StepBatch
 from agentgym.algos.table import ALGORITHMS, Algorithm, Unit
-from agentgym.training.critic import Valued
-from agentgym.training.learner import Learner
-from agentgym.training.packing import StepRow
-from agentgym.types import UsageError
+from agentgym.arrays import Floats
+from agentgym.errors import UsageError
+from agentgym.training.learner.critic import Valued
+from agentgym.training.learner.learner import Learner
+from agentgym.training.learner.packing import StepRow
 
 
 @dataclass(frozen=True, slots=True)

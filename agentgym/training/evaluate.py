@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from agentgym.history.metrics import Evaluated
 from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.training.distributed import Ranks
-from agentgym.training.metrics import Evaluated
+from agentgym.training.learner.distributed import Ranks
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,19 +18,19 @@ from agentgym.algos.batch import StepBatch
 from agentgym.algos.filters import SAME, varied, varies
 from agentgym.algos.table import ALGORITHMS
 from agentgym.algos.tokens import Batch
+from agentgym.history.metrics import Evaluated, IterationMetrics, StageSeconds
 from agentgym.training.checkpoint import last_checkpoint, load_checkpoint, save_checkpoint
+from agentgym.training.config import TrainConfig
 from agentgym.training.credit import CreditAssigner, Experience, credit_assigner, step_group_sizes
-from agentgym.training.learner import DivergenceError, UpdateMetrics
-from agentgym.training.metrics import Evaluated, IterationMetrics, StageSeconds
-from agentgym.training.packing import sampled_log_probs, step_rows
+from agentgym.training.learner.learner import DivergenceError, UpdateMetrics
+from agentgym.training.learner.packing import sampled_log_probs, step_rows
+from agentgym.training.policy.saved import SavedAgent, Training, write_agent
 from agentgym.training.pool import PoolCounts, RolloutPool, TaskOrder
-from agentgym.training.run import TrainConfig
-from agentgym.training.saved import SavedAgent, Training, write_agent
-from agentgym.training.world import World
+from agentgym.training.setup import TrainingSetup
 from agentgym.types import Group
 
 if TYPE_CHECKING:
-    from agentgym.training.log import Log
+    from agentgym.history.log import Log
 
 End: TypeAlias = Literal["finished", "solved", "no signal", "interrupted"]
 """Why a run ended: all iterations are done; every episode is won; there is nothing to learn from; or the
@@ -74,12 +74,12 @@ class Trainer:
 
     Example:
         >>> import agentgym
-        >>> from agentgym.training.run import RolloutConfig
+        >>> from agentgym.training.config import RolloutConfig
         >>> config = TrainConfig(
         ...     algorithm="grpo", env_id="agentgym/EZPoints-v0", model="tiny:0.1m",
         ...     rollout=RolloutConfig(tasks=2, group_size=2, num_envs=4),
         ... )
-        >>> trainer = Trainer(config, World.open(config), Path("runs/demo"))
+        >>> trainer = Trainer(config, TrainingSetup.open(config), Path("runs/demo"))
         >>> metrics = trainer.iterate()
         >>> metrics.iteration, metrics.episodes, metrics.logp_diff < 1e-4
         (1, 4, True)
@@ -88,7 +88,7 @@ class Trainer:
     def __init__(
         self,
         config: TrainConfig,
-        world: World,
+        world: TrainingSetup,
         folder: Path,
         *,
         assigner: CreditAssigner | None = None,

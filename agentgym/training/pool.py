@@ -17,13 +17,14 @@ from threading import Event, Thread
 
 import numpy as np
 
-from agentgym.algos.batch import Ints
 from agentgym.algos.filters import dynamic_sampling, varies
+from agentgym.arrays import Ints
+from agentgym.errors import UsageError
 from agentgym.rollout import EpisodeSpec, RolloutWorker
 from agentgym.tasks import TaskSet
-from agentgym.training.distributed import Ranks
-from agentgym.training.run import RolloutConfig
-from agentgym.types import Group, Trajectory, UsageError
+from agentgym.training.config import RolloutConfig
+from agentgym.training.learner.distributed import Ranks
+from agentgym.types import Group, Trajectory
 
 _SHUFFLE, _EPISODE = 0, 1
 """What a seed's streams are for."""

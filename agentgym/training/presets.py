@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from agentgym.training.run import TrainConfig, override
+from agentgym.registration import suite_spec
+from agentgym.training.config import TrainConfig, override
 
 Settings: TypeAlias = Mapping[str, Any]
-"""By the dotted names of `agentgym.training.run.override`."""
+"""By the dotted names of `agentgym.training.config.override`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class Preset:
 
     settings: Settings = field(default_factory=dict)
     by_env: Mapping[str, Settings] = field(default_factory=dict)
+    tiny: bool = False
+    """Whether the suite's own settings for tiny models are added, `agentgym.suites.SuiteSpec.tiny`."""
 
     def config(self, algorithm: str, env_id: str, **changes: Any) -> TrainConfig:
         """Return the configuration of a run.
@@ -34,10 +37,11 @@ class Preset:
             **changes: fields of the configuration, such as ``model`` and ``seed``.
 
         Raises:
-            UsageError: as `TrainConfig` and `agentgym.training.run.override`.
+            UsageError: as `TrainConfig` and `agentgym.training.config.override`.
         """
         plain = TrainConfig(algorithm=algorithm, env_id=env_id, **changes)
-        return override(plain, {**self.settings, **self.by_env.get(env_id, {})})
+        own = {**self.by_env.get(env_id, {}), **(suite_spec(env_id).tiny if self.tiny else {})}
+        return override(plain, {**self.settings, **own})
 
 
 PLAIN = Preset()
@@ -53,10 +57,6 @@ TINY = Preset(
         "decay": "linear",
         "evaluation.every": 10,
     },
-    {
-        "agentgym/Sokoban-v0": {"env_options.dim_room": [6, 6], "env_options.num_boxes": 1},
-        "agentgym/VisualSokoban-v0": {"env_options.dim_room": [6, 6], "env_options.num_boxes": 1},
-        "agentgym/ALFWorld-v0": {"env_options.max_steps": 30, "evaluation.split": "valid_seen"},
-    },
+    tiny=True,
 )
-"""For the models of `agentgym.training.tiny` on a laptop: fast steps, no reference, the smallest boards."""
+"""For `agentgym.training.models.tiny` models on a laptop: fast steps, no reference, the smallest boards."""

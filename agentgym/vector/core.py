@@ -2,23 +2,25 @@
 
 `AgentVectorEnv` owns what all forms share: autoreset modes, masks, partial steps and resets, groups.
 A form implements five hooks over a list of slots. `agentgym.vector.serial` keeps the slots as
-environments of one process, native forms as arrays, `agentgym.vector.sharded` in worker processes.
+environments of one process, native forms as arrays, `agentgym.sharded` in worker processes.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from agentgym.arrays import Bools, Floats
 from agentgym.env import AgentEnv
+from agentgym.errors import UsageError
 from agentgym.tasks import TaskSet
-from agentgym.types import Policy, Snapshot, UsageError
+from agentgym.types import Policy, Snapshot
 from agentgym.vector.batching import (
     Infos,
     as_objects,
@@ -31,9 +33,6 @@ from agentgym.vector.batching import (
     take,
     with_masks,
 )
-
-Floats: TypeAlias = npt.NDArray[np.float64]
-Bools: TypeAlias = npt.NDArray[np.bool_]
 
 RESET_OPTIONS = ("tasks", "reset_mask")
 """Keys that ``reset(options=...)`` of a vector environment understands."""

@@ -17,16 +17,20 @@ from agentgym.vector.core import AgentVectorEnv, Moves, Starts, merge_step_limit
 class SerialVectorEnv(AgentVectorEnv):
     """N environments of one class in one process, sharing one read-only world.
 
-    A suite without arrays of its own registers ``class XVectorEnv(SerialVectorEnv): env_class = X``.
+    Example:
+        >>> from agentgym.envs.ezpoints.env import EZPointsEnv
+        >>> SerialVectorEnv(3, env_class=EZPointsEnv, split="test").num_envs
+        3
     """
 
     env_class: ClassVar[type[AgentEnv[Any]]]
-    """The single environment."""
+    """The single environment, where a subclass fixes it."""
 
     def __init__(
         self,
         num_envs: int = 1,
         *,
+        env_class: type[AgentEnv[Any]] | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         max_steps: int | None = None,
         max_episode_steps: int | None = None,
@@ -36,13 +40,15 @@ class SerialVectorEnv(AgentVectorEnv):
 
         Args:
             num_envs: number of slots.
+            env_class: the single environment; None for the class attribute of a subclass.
             autoreset_mode: what happens to a slot whose episode is over.
             max_steps: step limit; None for the suite's default.
             max_episode_steps: Gymnasium's name for ``max_steps``.
             **options: of the single environment; it rejects unknown ones.
         """
         limit = merge_step_limits(max_steps, max_episode_steps)
-        super().__init__(self.env_class(max_steps=limit, **options), num_envs, autoreset_mode)
+        single = env_class or self.env_class
+        super().__init__(single(max_steps=limit, **options), num_envs, autoreset_mode)
         self._make_slots()
 
     def _make_slots(self) -> None:

@@ -27,13 +27,13 @@ import numpy as np
 
 import agentgym.envs.alfworld
 from agentgym.data.directory import cache_directory
-from agentgym.data.gametext import GameText
-from agentgym.envs.alfworld.dialects import in_dialect
+from agentgym.envs.alfworld.data.gametext import GameText
+from agentgym.envs.alfworld.engine.dialects import in_dialect
+from agentgym.envs.alfworld.engine.textworld import TextWorldEngine
 from agentgym.envs.alfworld.env import ALFWorldEnv
 from agentgym.envs.alfworld.source import load_game
-from agentgym.envs.alfworld.textworld import TextWorldEngine
+from agentgym.errors import MissingDataError
 from agentgym.tasks import ListTaskSet, Task
-from agentgym.types import MissingDataError
 from benchmarks.memoised import hurried
 from benchmarks.parity.alfworld_walks import WALKS, Scout, harder
 

@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from agentgym.data.gametext import GameText
-from agentgym.envs.alfworld.game import Game
-from agentgym.envs.alfworld.pddl import Fact, parse_domain, parse_problem
-from agentgym.envs.alfworld.planner import Planner
+from agentgym.envs.alfworld.data.gametext import GameText
+from agentgym.envs.alfworld.engine.game import Game
+from agentgym.envs.alfworld.engine.pddl import Fact, parse_domain, parse_problem
+from agentgym.envs.alfworld.planner.planner import Planner
 
 Walker: TypeAlias = Callable[[int, Sequence[str]], str | None]
 """(state, what can be done) -> the next command; None to stop."""

@@ -21,16 +21,16 @@ from typing import Any, get_args
 import numpy as np
 
 from agentgym.data.directory import data_directory, find
-from agentgym.data.productfiles import read_catalogue
-from agentgym.data.products import Catalogue, Product
+from agentgym.envs.webshop.data.productfiles import read_catalogue
+from agentgym.envs.webshop.data.products import Catalogue, Product
+from agentgym.envs.webshop.engine.goals import Goal, Prices, make_goals
+from agentgym.envs.webshop.engine.session import parse
+from agentgym.envs.webshop.engine.text import Mode
+from agentgym.envs.webshop.engine.world import FOUND, ShopWorld
 from agentgym.envs.webshop.env import WebShopEnv
-from agentgym.envs.webshop.goals import Goal, Prices, make_goals
-from agentgym.envs.webshop.session import parse
-from agentgym.envs.webshop.text import Mode
-from agentgym.envs.webshop.world import FOUND, World
+from agentgym.errors import UsageError
 from agentgym.retrieval.index import Hits
 from agentgym.tasks import ListTaskSet, Task
-from agentgym.types import UsageError
 
 EPISODES = "webshop_reference.jsonl.gz"
 PRICES = "webshop_reference_prices.json"
@@ -83,7 +83,7 @@ class RecordedSearch:
 class Comparison:
     """Plays recorded episodes again."""
 
-    def __init__(self, world: World):
+    def __init__(self, world: ShopWorld):
         """Play them in this world."""
         self._envs = {
             mode: WebShopEnv(dataset=world, observation=mode, parity="upstream", max_steps=ENDLESS)
@@ -153,7 +153,7 @@ def compare(folder: Path) -> dict[str, Any]:
     episodes = read_episodes(folder)
     catalogue = read_catalogue(find("webshop/products_1000.jsonl"), find("webshop/items_ins_v2_1000.json"))
     prices = RecordedPrices(json.loads((folder / PRICES).read_text(encoding="utf-8")))
-    world = World(
+    world = ShopWorld(
         catalogue,
         RecordedSearch(catalogue, episodes),
         name="recorded",

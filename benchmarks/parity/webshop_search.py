@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from agentgym.data.products import Catalogue
-from agentgym.data.webshop import open_catalogue
-from agentgym.envs.webshop.search import documents, search_in_memory
-from agentgym.envs.webshop.session import parse
-from agentgym.envs.webshop.world import FOUND
+from agentgym.envs.webshop.data.importer import open_catalogue
+from agentgym.envs.webshop.data.products import Catalogue
+from agentgym.envs.webshop.engine.search import documents, search_in_memory
+from agentgym.envs.webshop.engine.session import parse
+from agentgym.envs.webshop.engine.world import FOUND
 from agentgym.retrieval.analysis import Analyser
 from agentgym.retrieval.index import Index
 from agentgym.retrieval.tantivy import build_tantivy

@@ -22,15 +22,15 @@ from pathlib import Path
 
 import numpy as np
 
-from agentgym.data.gametext import GameText
+from agentgym.envs.alfworld.data.gametext import GameText
+from agentgym.envs.alfworld.engine.game import Game
+from agentgym.envs.alfworld.engine.textworld import TextWorldEngine
 from agentgym.envs.alfworld.env import ALFWorldEnv
-from agentgym.envs.alfworld.game import Game
 from agentgym.envs.alfworld.source import load_game
-from agentgym.envs.alfworld.textworld import TextWorldEngine
-from agentgym.envs.alfworld.vector import ALFWorldVectorEnv
+from agentgym.errors import MissingDataError
 from agentgym.hashing import StateHasher, canonical
 from agentgym.tasks import Task
-from agentgym.types import MissingDataError
+from agentgym.vector.serial import SerialVectorEnv
 from benchmarks.memoised import forget_games, memoised
 from benchmarks.speed.report import Texts, machine, markdown
 from benchmarks.speed.rounds import Discipline, Run, measure, timed
@@ -127,7 +127,9 @@ def single(tasks: list[Task]) -> Run:
 
 def batched(tasks: list[Task], num: int) -> Run:
     """Step a vector environment that resets itself."""
-    envs = ALFWorldVectorEnv(num, dataset=dataset(), split="valid_seen", max_steps=ENDLESS)
+    envs = SerialVectorEnv(
+        num, env_class=ALFWorldEnv, dataset=dataset(), split="valid_seen", max_steps=ENDLESS
+    )
     names = [tasks[i % len(tasks)].id for i in range(num)]
     rows = envs.reset(seed=0, options={"tasks": names})[1]["admissible_actions"]
     rng = np.random.default_rng(0)
@@ -325,7 +327,7 @@ def disciplines(tasks: list[Task]) -> Iterator[Discipline]:
 
 def hold_episodes() -> None:
     """Hold many episodes over many games, and play some steps in each."""
-    envs = ALFWorldVectorEnv(EPISODES, dataset=dataset(), split="train")
+    envs = SerialVectorEnv(EPISODES, env_class=ALFWorldEnv, dataset=dataset(), split="train")
     names = [task.id for task in envs.tasks[:GAMES]]
     rows = envs.reset(seed=0, options={"tasks": [names[i % GAMES] for i in range(EPISODES)]})[1]
     rng = np.random.default_rng(0)

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from agentgym.algos.batch import Floats, StepBatch
+from agentgym.algos.batch import StepBatch
 from agentgym.algos.table import ALGORITHMS
+from agentgym.arrays import Floats
 from benchmarks.speed import loops
 from benchmarks.speed.report import machine
 

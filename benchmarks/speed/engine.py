@@ -22,11 +22,11 @@ import torch
 from torch import Tensor
 
 import agentgym  # noqa: F401 (registers the environments)
-from agentgym.training.choices import ROOT, ActionSpeller, ActionTrie
 from agentgym.training.engines import GenerationRequest, Sampling
+from agentgym.training.engines.choices import ROOT, ActionSpeller, ActionTrie
 from agentgym.training.engines.hf import HfEngine
-from agentgym.training.models import LanguageModel
-from agentgym.training.tiny import environment_texts, tiny_model, word_tokenizer
+from agentgym.training.models.models import LanguageModel
+from agentgym.training.models.tiny import environment_texts, tiny_model, word_tokenizer
 from agentgym.vector.core import AgentVectorEnv
 from benchmarks.speed.report import Texts, machine, markdown
 from benchmarks.speed.rounds import Discipline, Run, measure

@@ -17,10 +17,10 @@ from pathlib import Path
 import torch
 
 from agentgym.history.metrics import IterationMetrics
+from agentgym.training.config import override
 from agentgym.training.loop import Trainer
 from agentgym.training.presets import TINY
-from agentgym.training.run import override
-from agentgym.training.world import World
+from agentgym.training.setup import TrainingSetup
 from benchmarks.speed.report import machine
 
 ENVS = ("agentgym/ALFWorld-v0", "agentgym/Sokoban-v0", "agentgym/EZPoints-v0")
@@ -35,7 +35,7 @@ def iterations(env_id: str, form: Mapping[str, object], count: int) -> Iterator[
     """Run a few iterations; the first, which warms caches, is left out."""
     config = TINY.config("gigpo", env_id, model="tiny:0.1m", seed=0)
     config = override(config, {"evaluation.every": 0, "checkpoint_every": 0, **form})
-    world = World.open(config)
+    world = TrainingSetup.open(config)
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(config, world, Path(folder))
         trainer.iterate()

@@ -23,13 +23,13 @@ from torch.nn.utils.rnn import pad_sequence
 import agentgym  # noqa: F401 (registers the environments)
 from agentgym.rollout import RolloutWorker
 from agentgym.training.engines.hf import HfEngine
-from agentgym.training.logprobs import response_log_probs
-from agentgym.training.models import LanguageModel
-from agentgym.training.packing import Packing, StepRow, step_rows
-from agentgym.training.policy import LanguageModelPolicy
-from agentgym.training.prompting import Prompting
-from agentgym.training.tiny import environment_texts, tiny_model, word_tokenizer
-from agentgym.training.tree import PACKINGS
+from agentgym.training.learner.logprobs import response_log_probs
+from agentgym.training.learner.packing import Packing, StepRow, step_rows
+from agentgym.training.learner.tree import PACKINGS
+from agentgym.training.models.models import LanguageModel
+from agentgym.training.models.tiny import environment_texts, tiny_model, word_tokenizer
+from agentgym.training.policy.policy import LanguageModelPolicy
+from agentgym.training.policy.prompting import Prompting
 from agentgym.types import Request
 from agentgym.vector.core import AgentVectorEnv
 from benchmarks.speed.engine import timed

@@ -26,10 +26,10 @@ from gymnasium.vector import AutoresetMode
 
 import agentgym  # noqa: F401 (registers the environments)
 from agentgym.envs.sokoban.arrays import BoardBatch
-from agentgym.envs.sokoban.bank import load
+from agentgym.envs.sokoban.builtin.bank import load
+from agentgym.envs.sokoban.builtin.generator import Config
 from agentgym.envs.sokoban.engine import ACTIONS, REWARDS
 from agentgym.envs.sokoban.env import SokobanEnv, VisualSokobanEnv
-from agentgym.envs.sokoban.generator import Config
 from agentgym.envs.sokoban.tiles import TileSize, draw
 from agentgym.envs.sokoban.vector import SokobanVectorEnv, VisualSokobanVectorEnv
 from benchmarks.speed.report import Texts, machine, markdown

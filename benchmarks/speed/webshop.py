@@ -24,15 +24,15 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.data.productstore import StoredCatalogue
-from agentgym.data.webshop import convert, find_files
+from agentgym.envs.webshop.data.importer import convert, find_files
+from agentgym.envs.webshop.data.productstore import StoredCatalogue
+from agentgym.envs.webshop.engine.search import documents
+from agentgym.envs.webshop.engine.world import ShopWorld
 from agentgym.envs.webshop.env import WebShopEnv
-from agentgym.envs.webshop.search import documents
-from agentgym.envs.webshop.vector import WebShopVectorEnv
-from agentgym.envs.webshop.world import World
+from agentgym.errors import MissingDataError
 from agentgym.retrieval.bm25 import build_bm25, open_bm25
 from agentgym.tasks import Task
-from agentgym.types import MissingDataError
+from agentgym.vector.serial import SerialVectorEnv
 from benchmarks.speed.report import Row, Texts, machine, markdown
 from benchmarks.speed.rounds import Discipline, Run, measure
 from benchmarks.speed.webshop_catalogue import instructions, write_upstream
@@ -130,7 +130,9 @@ def single() -> Run:
 def batched(num: int) -> Run:
     """Step a vector environment that resets what has ended, all slots at once."""
     played = scripts(WebShopEnv(**options(), max_steps=ENDLESS))
-    envs = WebShopVectorEnv(num, **options(), max_steps=ENDLESS, autoreset_mode="Disabled")
+    envs = SerialVectorEnv(
+        num, env_class=WebShopEnv, **options(), max_steps=ENDLESS, autoreset_mode="Disabled"
+    )
     slots = [i % len(played) for i in range(num)]
     left: list[list[str]] = [[] for _ in range(num)]
 
@@ -147,7 +149,7 @@ def batched(num: int) -> Run:
     return timed(once)
 
 
-def new_searches(world: World, queries: list[str]) -> Run:
+def new_searches(world: ShopWorld, queries: list[str]) -> Run:
     """Step a single environment: every third action is a search that is not remembered."""
     env = WebShopEnv(dataset=world, goals="human", split="upstream-test", max_steps=ENDLESS)
     turns = cycle(queries)
@@ -224,7 +226,7 @@ class Upstream:
 # ---- what is compared ------------------------------------------------------------------------
 
 
-def made_up(products: int, folder: Path) -> World:
+def made_up(products: int, folder: Path) -> ShopWorld:
     """Import and index a made-up catalogue of the published form."""
     for name in ("upstream", "store"):
         (folder / name).mkdir()
@@ -233,10 +235,10 @@ def made_up(products: int, folder: Path) -> World:
     convert(files, folder / "store", progress=lambda done, total: None)
     catalogue = StoredCatalogue(folder / "store" / "full.products")
     build_bm25(documents(catalogue), corpus="made up", folder=folder / "index")
-    return World(catalogue, open_bm25(folder / "index"), name="made up")
+    return ShopWorld(catalogue, open_bm25(folder / "index"), name="made up")
 
 
-def disciplines(world: World, products: int, upstream: Upstream | None) -> Iterator[Discipline]:
+def disciplines(world: ShopWorld, products: int, upstream: Upstream | None) -> Iterator[Discipline]:
     """Yield everything that is measured in rounds."""
     theirs: dict[str, Callable[[], Run]] = {}
     if upstream is not None:
@@ -259,7 +261,7 @@ def disciplines(world: World, products: int, upstream: Upstream | None) -> Itera
 
 def hold(num: int) -> None:
     """Hold so many episodes of different goals, and play some steps in each."""
-    envs = WebShopVectorEnv(num, **options())
+    envs = SerialVectorEnv(num, env_class=WebShopEnv, **options())
     _, infos = envs.reset(seed=0, options={"tasks": [task.id for task in envs.tasks[:num]]})
     rng = np.random.default_rng(0)
     actions = [f"search[{goal}]" for goal in infos["goal"]]

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.data.productstore import StoredCatalogue
-from agentgym.data.webshop import convert, find_files
+from agentgym.envs.webshop.data.importer import convert, find_files
+from agentgym.envs.webshop.data.productstore import StoredCatalogue
 from agentgym.retrieval.analysis import Analyser
 from agentgym.retrieval.bm25 import build_bm25, open_bm25
 from agentgym.retrieval.tantivy import build_tantivy, open_tantivy

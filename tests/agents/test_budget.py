@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.agents.budget import PromptBuilder, PromptTooLongError, fit
-from agentgym.agents.prompts import render
-from agentgym.agents.slots import Exchange, PromptSlots
-from agentgym.agents.templates import load_template
-from agentgym.types import Completion, Request, Step, UsageError
+from agentgym.errors import UsageError
+from agentgym.prompts import load_template
+from agentgym.prompts.budget import PromptBuilder, PromptTooLongError, fit
+from agentgym.prompts.fields import Exchange, PromptFields
+from agentgym.prompts.rendering import render
+from agentgym.types import Completion, Request, Step
 
 TERSE = load_template("terse", "bare")
 
@@ -57,7 +58,7 @@ def slots(turns=6, **changes):
         "held": "",
         "moved": (),
     }
-    return PromptSlots(**(values | changes))
+    return PromptFields(**(values | changes))
 
 
 def test_what_fits_stays_whole():
@@ -118,7 +119,7 @@ def test_a_budget_too_small_for_task_and_actions_is_refused():
 
 WORDS = st.text("ab {}\n", max_size=60)
 SLOTS = st.builds(
-    PromptSlots,
+    PromptFields,
     task=WORDS,
     observation=WORDS,
     turn=st.integers(9, 50),
@@ -168,7 +169,7 @@ def test_a_builder_tells_as_many_turns_as_it_is_asked_to():
     request = Request(0, "t", "", 5, "now", ("a", "b"), "1", 7, history=(step,) * 5, extra={"goal": "win"})
     for history in (0, 1, 3, 9):
         builder = PromptBuilder(TERSE, WordTokenizer(), budget=500, history=history)
-        filled = PromptSlots.of(request, history=history)
+        filled = PromptFields.of(request, history=history)
         assert builder.build(request).prompt == render(TERSE, filled)
         assert builder.build(request).prompt.shown == min(history, 5)
     assert PromptBuilder(TERSE, WordTokenizer(), budget=40, history=5).build(request).prompt.dropped > 0

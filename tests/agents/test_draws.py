@@ -1,6 +1,6 @@
 import pytest
 
-from agentgym.agents.draws import Draws, mix
+from agentgym.rng import TurnRng, mix
 
 
 def test_mix_equals_the_published_generator():
@@ -12,7 +12,7 @@ def test_mix_equals_the_published_generator():
 
 def test_draws_are_a_function_of_seed_and_turn():
     def first(seed, turn):
-        draws = Draws(seed, turn)
+        draws = TurnRng(seed, turn)
         return [draws.below(1000) for _ in range(20)]
 
     assert first(5, 2) == first(5, 2)
@@ -24,7 +24,7 @@ def test_draws_are_uniform(bound):
     n = 20_000
     counts = [0] * bound
     for seed in range(n // 10):
-        draws = Draws(seed, 0)
+        draws = TurnRng(seed, 0)
         for _ in range(10):
             counts[draws.below(bound)] += 1
     expected = n / bound
@@ -36,6 +36,6 @@ def test_consecutive_turns_are_independent():
     n = 40_000
     pairs = [0] * 16
     for turn in range(n):
-        pairs[4 * Draws(3, turn).below(4) + Draws(3, turn + 1).below(4)] += 1
+        pairs[4 * TurnRng(3, turn).below(4) + TurnRng(3, turn + 1).below(4)] += 1
     chi2 = sum((count - n / 16) ** 2 / (n / 16) for count in pairs)
     assert chi2 <= 15 + 5 * 30**0.5

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agentgym.agents.parsers import FORMATS, Answer, format_of, settle
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
+from agentgym.prompts.parsers import FORMATS, Answer, format_of, settle
 
 TAGS = ["<think>", "</think>", "<action>", "</action>", "<analysis>", "</analysis>", "<tool_call>"]
 PIECES = [

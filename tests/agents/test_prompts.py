@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import agentgym  # noqa: F401 (registers the environments)
-from agentgym.agents.prompts import Prompt, render
-from agentgym.agents.slots import Exchange, PromptSlots
-from agentgym.agents.templates import answers, load_template, wordings
 from agentgym.envs.sokoban import level
+from agentgym.errors import UsageError
+from agentgym.prompts import answers, load_template, wordings
+from agentgym.prompts.fields import Exchange, PromptFields
+from agentgym.prompts.rendering import Prompt, render
 from agentgym.registration import ENVIRONMENTS
-from agentgym.types import Completion, Request, Step, UsageError
+from agentgym.types import Completion, Request, Step
 
 GOLDEN = Path(__file__).with_name("templates.json")
 TEMPLATES = {
@@ -26,7 +27,7 @@ TEMPLATES = {
 
 WORDS = st.text(max_size=40)
 SLOTS = st.builds(
-    PromptSlots,
+    PromptFields,
     task=WORDS,
     observation=WORDS,
     turn=st.integers(5, 50),
@@ -50,7 +51,7 @@ def slots(**changes):
         "held": "",
         "moved": (),
     }
-    return PromptSlots(**(values | changes))
+    return PromptFields(**(values | changes))
 
 
 # ---- identity -----------------------------------------------------------------------------------
@@ -209,7 +210,7 @@ def test_an_episode_is_played_through_prompts(env_id, answer):
     for turn in range(4):
         state, actions = info["state_hash"], info["admissible_actions"]
         request = Request(0, info["task_id"], "", turn, observation, actions, state, 3, history, None, info)
-        filled = PromptSlots.of(request, history=2)
+        filled = PromptFields.of(request, history=2)
         prompt = render(template, filled)
         assert isinstance(prompt, Prompt)
         assert prompt.shown == min(turn, 2)

@@ -3,8 +3,8 @@ import json
 import pytest
 
 from agentgym.agents.scripted import ANY_TASK, ScriptedPolicy, load_script
+from agentgym.errors import UsageError
 from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.types import UsageError
 from tests.corridor import CorridorVectorEnv
 
 

@@ -4,12 +4,14 @@ import pytest
 
 from agentgym.agents.random import RandomPolicy
 from agentgym.agents.rules import make_rules
-from agentgym.agents.shopper import ShopperPolicy
 from agentgym.agents.table import make_agent
-from agentgym.envs.ezpoints.vector import EZPointsVectorEnv
-from agentgym.envs.webshop.vector import WebShopVectorEnv
+from agentgym.envs.ezpoints.env import EZPointsEnv
+from agentgym.envs.webshop.env import WebShopEnv
+from agentgym.envs.webshop.rules import ShopperPolicy
+from agentgym.errors import UsageError
 from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.types import Request, UsageError
+from agentgym.types import Request
+from agentgym.vector.serial import SerialVectorEnv
 
 
 def played(policy, envs, count=30):
@@ -19,9 +21,9 @@ def played(policy, envs, count=30):
 
 @pytest.mark.parametrize("mode", ["text", "text_rich", "gigpo"])
 def test_it_reads_every_mode_alike_and_scores_far_above_random(mode):
-    envs = WebShopVectorEnv(8, autoreset_mode="Disabled", split="test", observation=mode)
+    envs = SerialVectorEnv(8, env_class=WebShopEnv, autoreset_mode="Disabled", split="test", observation=mode)
     shops = played(ShopperPolicy(), envs)
-    plain = WebShopVectorEnv(8, autoreset_mode="Disabled", split="test")
+    plain = SerialVectorEnv(8, env_class=WebShopEnv, autoreset_mode="Disabled", split="test")
     assert sorted(_actions(shops)) == sorted(_actions(played(ShopperPolicy(), plain)))
     assert not any(episode.invalid_count for episode in shops)
     assert all(episode.end_reason in ("success", "failure") for episode in shops)
@@ -64,10 +66,10 @@ def test_each_page_has_its_rule(asked, action):
 
 
 def test_elsewhere_there_is_no_shopping_and_rules_are_random():
-    envs = EZPointsVectorEnv(1)
+    envs = SerialVectorEnv(1, env_class=EZPointsEnv)
     with pytest.raises(UsageError, match="the agent 'shopper' plays WebShop, not EZPointsEnv"):
         make_agent("shopper", envs)
     assert isinstance(make_rules(envs), RandomPolicy)
-    shop = WebShopVectorEnv(1)
+    shop = SerialVectorEnv(1, env_class=WebShopEnv)
     assert isinstance(make_agent("rules", shop), ShopperPolicy)
     assert isinstance(make_agent("shopper", shop), ShopperPolicy)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from agentgym.agents.slots import Exchange, PromptSlots
+from agentgym.prompts.fields import Exchange, PromptFields
 from agentgym.types import Completion, Request, Step
 
 
@@ -19,13 +19,13 @@ def request(observation="now", **changes):
 @pytest.mark.parametrize("history", [0, 1, 2, 9])
 def test_the_last_turns_are_kept(history):
     every = (Exchange("first", "a"), Exchange("second", "b"))
-    slots = PromptSlots.of(request(), history=history)
+    slots = PromptFields.of(request(), history=history)
     assert slots.recent == every[len(every) - min(history, 2) :]
     assert (slots.observation, slots.turn, slots.admissible_actions) == ("now", 2, ("a", "b"))
 
 
 def test_a_suite_without_places_leaves_them_empty():
-    slots = PromptSlots.of(request(extra={"deadlock": False}), history=1)
+    slots = PromptFields.of(request(extra={"deadlock": False}), history=1)
     assert (slots.task, slots.location, slots.held, slots.moved) == ("", "", "", ())
 
 
@@ -36,5 +36,5 @@ def test_a_suite_with_places_fills_them():
         "held": "mug 1(cleaned)",
         "moved": ("mug 2 to shelf 1",),
     }
-    slots = PromptSlots.of(request({"text": "seen", "image": None}, extra=extra), history=0)
-    assert slots == PromptSlots("find it.", "seen", 2, (), ("a", "b"), *list(extra.values())[1:])
+    slots = PromptFields.of(request({"text": "seen", "image": None}, extra=extra), history=0)
+    assert slots == PromptFields("find it.", "seen", 2, (), ("a", "b"), *list(extra.values())[1:])

@@ -1,10 +1,12 @@
 import pytest
 
 from agentgym.agents import AGENTS, make_agent
-from agentgym.envs.webshop.vector import WebShopVectorEnv
-from agentgym.training.models import save_model
-from agentgym.training.tiny import tiny_model, word_tokenizer
-from agentgym.types import Policy, UsageError
+from agentgym.envs.webshop.env import WebShopEnv
+from agentgym.errors import UsageError
+from agentgym.training.models.models import save_model
+from agentgym.training.models.tiny import tiny_model, word_tokenizer
+from agentgym.types import Policy
+from agentgym.vector.serial import SerialVectorEnv
 from tests.corridor import CorridorVectorEnv, RightPolicy
 
 
@@ -22,7 +24,7 @@ def test_every_agent_can_be_made(kind, envs, tmp_path):
         "scripted": {"path": str(script)},
         "model": {"path": str(tmp_path / "model"), "wording": "terse", "answer": "plain"},
     }
-    slots = WebShopVectorEnv(1, autoreset_mode="Disabled") if kind == "shopper" else envs
+    slots = SerialVectorEnv(1, env_class=WebShopEnv, autoreset_mode="Disabled") if kind == "shopper" else envs
     assert isinstance(make_agent(kind, slots, **options.get(kind, {})), Policy)
 
 

@@ -2,8 +2,8 @@ import pytest
 
 from agentgym.agents import make_agent
 from agentgym.envs.sokoban.vector import SokobanVectorEnv
+from agentgym.errors import UsageError
 from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.types import UsageError
 from tests.corridor import CorridorVectorEnv
 
 

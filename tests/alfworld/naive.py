@@ -2,11 +2,11 @@
 
 from itertools import product
 
-from agentgym.envs.alfworld.pddl import (
+from agentgym.envs.alfworld.engine.pddl import (
     And,
+    AtomCondition,
     Exists,
     Forall,
-    Literal,
     Or,
     parse_domain,
     parse_problem,
@@ -33,9 +33,9 @@ class Naive:
 
     def holds(self, condition, facts, binding):
         match condition:
-            case Literal("=", (one, other), positive):
+            case AtomCondition("=", (one, other), positive):
                 return (binding.get(one, one) == binding.get(other, other)) == positive
-            case Literal(predicate, arguments, positive):
+            case AtomCondition(predicate, arguments, positive):
                 return ((predicate, *(binding.get(a, a) for a in arguments)) in facts) == positive
             case And(parts):
                 return all(self.holds(part, facts, binding) for part in parts)

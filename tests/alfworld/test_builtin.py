@@ -15,14 +15,14 @@ from agentgym.envs.alfworld.builtin.layouts import HELD_OUT, KNOWN, SIZES, layou
 from agentgym.envs.alfworld.builtin.names import ids, names
 from agentgym.envs.alfworld.builtin.script import language
 from agentgym.envs.alfworld.builtin.tasks import BuiltinGame, builtin_tasks
-from agentgym.envs.alfworld.game import Game
-from agentgym.envs.alfworld.grammar import parse_grammar
-from agentgym.envs.alfworld.planner import Planner
+from agentgym.envs.alfworld.engine.game import Game
+from agentgym.envs.alfworld.engine.grammar import parse_grammar
+from agentgym.envs.alfworld.engine.vocabulary import display_names
+from agentgym.envs.alfworld.planner.planner import Planner
 from agentgym.envs.alfworld.source import load_game
-from agentgym.envs.alfworld.vocabulary import display_names
+from agentgym.errors import UsageError
 from agentgym.hashing import sha256_json
 from agentgym.tasks import split_of
-from agentgym.types import UsageError
 
 SPLITS = ("train", "valid_seen", "valid_unseen")
 
@@ -373,7 +373,7 @@ def test_commands_are_those_of_published_games_and_looking_changes_nothing(split
 
 @pytest.mark.peer
 def test_games_play_alike_in_textworld():
-    from agentgym.envs.alfworld.textworld import TextWorldEngine
+    from agentgym.envs.alfworld.engine.textworld import TextWorldEngine
 
     engine = TextWorldEngine()
     rng = np.random.default_rng(11)
@@ -401,7 +401,7 @@ def test_games_play_alike_in_textworld():
 
 @pytest.mark.peer
 def test_no_sentence_is_taken_from_the_published_grammar():
-    from agentgym.envs.alfworld.textworld import installed_logic
+    from agentgym.envs.alfworld.engine.textworld import installed_logic
 
     def sentences(grammar):
         texts = (x.text for rule in parse_grammar(grammar).rules.values() for x in rule)

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from agentgym.data.gametext import GameText
-from agentgym.envs.alfworld.dialects import FILES, in_dialect, with_task_of
+from agentgym.envs.alfworld.data.gametext import GameText
+from agentgym.envs.alfworld.engine.dialects import FILES, in_dialect, with_task_of
+from agentgym.envs.alfworld.engine.game import Game
 from agentgym.envs.alfworld.env import ALFWorldEnv
-from agentgym.envs.alfworld.game import Game
-from agentgym.types import MissingDataError, UsageError
+from agentgym.errors import MissingDataError, UsageError
 from tests.alfworld.cottage import DOMAIN, GRAMMAR, PROBLEM
 
 OLD = GameText(DOMAIN, GRAMMAR, PROBLEM, None, True)
@@ -72,7 +72,7 @@ def test_a_missing_pair_is_named(published, monkeypatch):
         in_dialect(OLD, "current")
     (published / FILES[0]).unlink()
     published.rmdir()
-    monkeypatch.setattr("agentgym.envs.alfworld.dialects.installed_logic", lambda: None)
+    monkeypatch.setattr("agentgym.envs.alfworld.engine.dialects.installed_logic", lambda: None)
     with pytest.raises(MissingDataError, match="pip install"):
         in_dialect(OLD, "current")
 

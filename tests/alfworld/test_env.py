@@ -4,10 +4,10 @@ import pickle
 
 import pytest
 
+from agentgym.envs.alfworld.engine.scene import trace
 from agentgym.envs.alfworld.env import REJECTED, ALFWorldEnv
-from agentgym.envs.alfworld.scene import trace
 from agentgym.envs.alfworld.tasks import TASK_TYPES
-from agentgym.types import MissingDataError, UsageError
+from agentgym.errors import MissingDataError, UsageError
 
 
 def walkthrough(env, family, number=0):

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentgym.envs.alfworld.game import Game
-from agentgym.envs.alfworld.vocabulary import display_names
-from agentgym.types import UsageError
+from agentgym.envs.alfworld.engine.game import Game
+from agentgym.envs.alfworld.engine.vocabulary import display_names
+from agentgym.errors import UsageError
 from tests.alfworld.cottage import DOMAIN, GRAMMAR, PROBLEM
 
 COTTAGE = Game(DOMAIN, GRAMMAR, PROBLEM)
@@ -106,7 +106,7 @@ def test_names_count_down_in_sorted_order():
 
 
 def test_what_is_remembered_is_forgotten_in_time(monkeypatch):
-    monkeypatch.setattr("agentgym.envs.alfworld.game.MEMO_LIMIT", 2)
+    monkeypatch.setattr("agentgym.envs.alfworld.engine.game.MEMO_LIMIT", 2)
     game = Game(DOMAIN, GRAMMAR, PROBLEM)
     tour = [
         "rub mug 2",

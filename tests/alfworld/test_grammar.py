@@ -4,19 +4,19 @@ import ast
 
 import pytest
 
-from agentgym.envs.alfworld.grammar import (
+from agentgym.envs.alfworld.engine.grammar import (
     Call,
     Listing,
     Production,
+    TextPart,
     Value,
-    Words,
     parse_grammar,
     parse_query,
     parse_text,
 )
-from agentgym.envs.alfworld.grammar_check import check_grammar
-from agentgym.envs.alfworld.pddl import parse_domain
-from agentgym.types import UsageError
+from agentgym.envs.alfworld.engine.grammar_check import check_grammar
+from agentgym.envs.alfworld.engine.pddl import parse_domain
+from agentgym.errors import UsageError
 from tests.alfworld.cottage import DOMAIN, GRAMMAR
 
 
@@ -25,7 +25,7 @@ def shown(text):
 
     def show(part):
         match part:
-            case Words(words):
+            case TextPart(words):
                 return words
             case Call(rule):
                 return ("call", rule)

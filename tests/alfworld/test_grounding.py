@@ -2,9 +2,9 @@
 
 import pytest
 
-from agentgym.envs.alfworld.grounding import Objects, disjuncts, ground
-from agentgym.envs.alfworld.pddl import Exists, Forall, Literal, Or, parse_domain, parse_problem
-from agentgym.types import UsageError
+from agentgym.envs.alfworld.engine.grounding import Objects, disjuncts, ground
+from agentgym.envs.alfworld.engine.pddl import AtomCondition, Exists, Forall, Or, parse_domain, parse_problem
+from agentgym.errors import UsageError
 from tests.alfworld.cottage import DOMAIN, PROBLEM
 
 
@@ -75,7 +75,7 @@ def test_one_variable_twice_in_an_atom():
 
 
 def test_exists_and_or_give_one_conjunction_each():
-    condition = Exists((("?p", "place"),), Or((Literal("at", ("?p",)), Literal("seen", ("?p",)))))
+    condition = Exists((("?p", "place"),), Or((AtomCondition("at", ("?p",)), AtomCondition("seen", ("?p",)))))
     found = list(disjuncts(condition, None))
     assert [(list(variables.values()), [x.predicate for x in literals]) for variables, literals in found] == [
         (["place"], ["at"]),
@@ -87,9 +87,9 @@ def test_forall_goes_over_the_objects_there_are():
     domain = parse_domain("(define (domain d) (:types place) (:predicates (at ?p - place)))")
     text = "(define (problem p) (:objects a b - place) (:init) (:goal ()))"
     objects = Objects(domain, parse_problem(text, domain))
-    ((variables, literals),) = disjuncts(Forall((("?p", "place"),), Literal("at", ("?p",))), objects)
+    ((variables, literals),) = disjuncts(Forall((("?p", "place"),), AtomCondition("at", ("?p",))), objects)
     assert variables == {}
-    assert literals == (Literal("at", ("a",)), Literal("at", ("b",)))
+    assert literals == (AtomCondition("at", ("a",)), AtomCondition("at", ("b",)))
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentgym.envs.alfworld.engine.game import HISTORY, Game
 from agentgym.envs.alfworld.env import ALFWorldEnv
-from agentgym.envs.alfworld.game import HISTORY, Game
 from agentgym.envs.alfworld.source import load_game
 from tests.alfworld.cottage import DOMAIN, GRAMMAR, PROBLEM
 from tests.alfworld.naive import Naive

@@ -8,13 +8,14 @@ import zipfile
 
 import pytest
 
-from agentgym.data import alfworld
-from agentgym.data.alfworld import open_games
-from agentgym.data.gamestore import StoreWriter, game_id, open_store
-from agentgym.data.gametext import GameText
 from agentgym.data.importing import find_damage, import_data, read_manifest
-from agentgym.data.trials import TYPES, Harvest, Trial, read_trials
-from agentgym.types import MissingDataError, UsageError
+from agentgym.envs.alfworld.data import importer
+from agentgym.envs.alfworld.data.gamestore import GameStoreWriter, game_id, open_store
+from agentgym.envs.alfworld.data.gametext import GameText
+from agentgym.envs.alfworld.data.importer import open_games
+from agentgym.envs.alfworld.data.trials import TYPES, Harvest, Trial, read_trials
+from agentgym.errors import MissingDataError, UsageError
+from agentgym.registration import data_source
 
 SEEN = "valid_seen/pick_and_place_simple-Mug-None-Shelf-3/trial_1"
 TRAIN = "train/look_at_obj_in_light-Book-None-DeskLamp-301/trial_7"
@@ -79,7 +80,9 @@ def test_every_form_holds_the_same_games(home, form):
     else:
         tar(origin, GAMES, f"w:{form[-2:]}")
     seen = []
-    entries = import_data("alfworld", origin, progress=lambda done, total: seen.append((done, total)))
+    entries = import_data(
+        data_source("alfworld"), origin, progress=lambda done, total: seen.append((done, total))
+    )
     assert {name: entry.records for name, entry in entries.items()} == {
         "train.games": 1,
         "valid_seen.games": 3,
@@ -93,13 +96,13 @@ def test_every_form_holds_the_same_games(home, form):
         assert store.entries[number].id == game_id(text)
     assert store.entries[0].type == "pick"
     assert store.entries[0].facts == {"object": "Mug", "target": "Shelf", "scene": "3"}
-    assert list(find_damage("alfworld", progress=quiet)) == []
+    assert list(find_damage(data_source("alfworld"), progress=quiet)) == []
     assert not (home / "cache").exists()
 
 
 def test_equal_texts_are_stored_once(home):
     path = home / "train.games"
-    with StoreWriter(path) as writer:
+    with GameStoreWriter(path) as writer:
         for number in range(50):
             writer.add(Trial(f"train/{number}", "train", "", GameText("d" * 9999, "g", "p", None, True), {}))
         writer.finish()
@@ -108,12 +111,12 @@ def test_equal_texts_are_stored_once(home):
 
 
 def test_a_second_import_keeps_the_other_splits(home):
-    import_data("alfworld", tar(home / "a.tar.xz", {TRAIN: game(1)}), progress=quiet)
-    import_data("alfworld", tar(home / "b.tar.xz", {f"{SEEN}0": game(2)}), progress=quiet)
-    assert sorted(read_manifest("alfworld")) == ["train.games", "valid_seen.games"]
-    import_data("alfworld", tar(home / "c.tar.xz", {TRAIN: game(3)}), progress=quiet)
+    import_data(data_source("alfworld"), tar(home / "a.tar.xz", {TRAIN: game(1)}), progress=quiet)
+    import_data(data_source("alfworld"), tar(home / "b.tar.xz", {f"{SEEN}0": game(2)}), progress=quiet)
+    assert sorted(read_manifest(data_source("alfworld"))) == ["train.games", "valid_seen.games"]
+    import_data(data_source("alfworld"), tar(home / "c.tar.xz", {TRAIN: game(3)}), progress=quiet)
     assert open_games("official", "train").read(0) == GameText.parse(game(3), "x")
-    assert list(find_damage("alfworld", progress=quiet)) == []
+    assert list(find_damage(data_source("alfworld"), progress=quiet)) == []
 
 
 def test_the_published_rules_leave_games_out(home):
@@ -160,7 +163,7 @@ def test_a_recording_tells_the_family_where_the_folder_does_not(home):
 def test_a_damaged_game_is_named(home, text, message):
     origin = folder(home / "copy", {**GAMES, f"{SEEN}5": text})
     with pytest.raises(UsageError, match=rf"trial_15/game\.tw-pddl: {message}"):
-        import_data("alfworld", origin, progress=quiet)
+        import_data(data_source("alfworld"), origin, progress=quiet)
     assert not (home / "data").exists() or os.listdir(home / "data") == []
     store = open_games(str(origin), "valid_seen")
     assert len(store.entries) == 3
@@ -184,7 +187,7 @@ def test_an_archive_cut_short_is_named(home, form):
         tar(path, games, f"w:{form[-2:]}")
     path.write_bytes(path.read_bytes()[:-20_000])
     with pytest.raises(UsageError, match=f"valid_seen.{form} cannot be read as an archive"):
-        import_data("alfworld", path, progress=quiet)
+        import_data(data_source("alfworld"), path, progress=quiet)
     assert f"valid_seen.{form} cannot be read" in open_games(str(path), "valid_seen").failures[0].reason
 
 
@@ -195,7 +198,7 @@ def test_games_are_imported_when_they_are_used_first(home, monkeypatch):
     store = open_games("official", "valid_seen")
     assert names(store) == [f"{SEEN}1"]
     assert store.path.is_relative_to(home / "cache")
-    monkeypatch.setattr(alfworld, "read_trials", lambda *args, **options: pytest.fail("read again"))
+    monkeypatch.setattr(importer, "read_trials", lambda *args, **options: pytest.fail("read again"))
     assert open_games("official", "valid_seen") is store
     monkeypatch.undo()
     monkeypatch.setenv("AGENTGYM_DATA", str(home / "data"))
@@ -230,14 +233,14 @@ def test_where_games_may_lie(home):
 
 def test_what_an_import_refuses(home):
     with pytest.raises(UsageError, match="nothing says which split a/b belongs to"):
-        import_data("alfworld", folder(home / "mine", {"a/b": game()}), progress=quiet)
-    import_data("alfworld", folder(home / "copy", GAMES), progress=quiet)
+        import_data(data_source("alfworld"), folder(home / "mine", {"a/b": game()}), progress=quiet)
+    import_data(data_source("alfworld"), folder(home / "copy", GAMES), progress=quiet)
     with pytest.raises(UsageError, match="has been imported before"):
-        import_data("alfworld", home / "data" / "alfworld", progress=quiet)
+        import_data(data_source("alfworld"), home / "data" / "alfworld", progress=quiet)
 
 
 def test_a_damaged_store_is_named(home):
-    import_data("alfworld", folder(home / "copy", GAMES), progress=quiet)
+    import_data(data_source("alfworld"), folder(home / "copy", GAMES), progress=quiet)
     path = home / "data" / "alfworld" / "train.games"
     whole = path.read_bytes()
     for damaged in (b"", b"x" + whole[1:], whole[:-1], whole[:-40] + b"x" * 10 + whole[-30:]):
@@ -247,7 +250,7 @@ def test_a_damaged_store_is_named(home):
     path.write_bytes(whole[:20] + b"xxxx" + whole[24:])
     with pytest.raises(UsageError, match=f"no whole store of games .{TRAIN}"):
         open_store(path).read(0)
-    assert list(find_damage("alfworld", progress=quiet)) == [f"{path} is not what was imported"]
+    assert list(find_damage(data_source("alfworld"), progress=quiet)) == [f"{path} is not what was imported"]
 
 
 @pytest.mark.assets

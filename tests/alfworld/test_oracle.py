@@ -8,10 +8,11 @@ from agentgym.agents import make_agent
 from agentgym.envs.alfworld import oracle as module
 from agentgym.envs.alfworld.env import ALFWorldEnv
 from agentgym.envs.alfworld.oracle import ALFWorldOracle
-from agentgym.envs.alfworld.planner import Planner
-from agentgym.envs.alfworld.vector import ALFWorldVectorEnv
+from agentgym.envs.alfworld.planner.planner import Planner
+from agentgym.errors import UsageError
 from agentgym.rollout import RolloutWorker
-from agentgym.types import Request, UsageError
+from agentgym.types import Request
+from agentgym.vector.serial import SerialVectorEnv
 
 
 def request(env, info, **changes):
@@ -75,7 +76,7 @@ def test_it_goes_on_from_wherever_it_is(planned):
 
 def test_what_it_plays_does_not_depend_on_company():
     def actions(slots):
-        envs = ALFWorldVectorEnv(slots, split="valid_unseen", autoreset_mode="Disabled")
+        envs = SerialVectorEnv(slots, env_class=ALFWorldEnv, split="valid_unseen", autoreset_mode="Disabled")
         worker = RolloutWorker(envs, make_agent("oracle", envs), env_id="agentgym/ALFWorld-v0")
         groups = worker.collect(envs.tasks.ids[:6], group_size=2, seed=0)
         return [[step.action for step in one.steps] for group in groups for one in group.trajectories]
@@ -113,7 +114,9 @@ def test_it_needs_a_snapshot():
 @pytest.mark.assets
 @pytest.mark.slow
 def test_every_game_of_valid_seen_is_won():
-    envs = ALFWorldVectorEnv(64, split="valid_seen", dataset="official", autoreset_mode="Disabled")
+    envs = SerialVectorEnv(
+        64, env_class=ALFWorldEnv, split="valid_seen", dataset="official", autoreset_mode="Disabled"
+    )
     worker = RolloutWorker(envs, make_agent("oracle", envs), env_id="agentgym/ALFWorld-v0")
     groups = worker.collect(envs.tasks.ids, group_size=1, seed=0)
     assert len(groups) == 140

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from agentgym.envs.alfworld.builtin.tasks import builtin_tasks
+from agentgym.envs.alfworld.engine.game import Game
+from agentgym.envs.alfworld.engine.pddl import parse_domain, parse_problem
 from agentgym.envs.alfworld.env import ALFWorldEnv
-from agentgym.envs.alfworld.game import Game
-from agentgym.envs.alfworld.pddl import parse_domain, parse_problem
 from benchmarks.parity.alfworld import COMPARED, SPLITS, read, summary, units
 from benchmarks.parity.alfworld_walks import harder
 

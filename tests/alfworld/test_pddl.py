@@ -2,20 +2,20 @@
 
 import pytest
 
-from agentgym.envs.alfworld.pddl import (
+from agentgym.envs.alfworld.engine.pddl import (
     TRUE,
     And,
+    AtomCondition,
     Effect,
     Exists,
     Forall,
-    Literal,
     Or,
     negate,
     parse_domain,
     parse_problem,
     read,
 )
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 from tests.alfworld.cottage import DOMAIN, PROBLEM
 
 
@@ -36,10 +36,10 @@ def test_read_is_case_insensitive_and_drops_comments():
 
 
 def test_conditions_become_trees():
-    at, shut = Literal("at", ("?a", "?b")), Literal("shut", ("?c",))
+    at, shut = AtomCondition("at", ("?a", "?b")), AtomCondition("shut", ("?c",))
     text = action("(and (at ?a ?b) (or (tired) (not (exists (?c - box) (and (shut ?c) (at ?a ?b))))))")
     (schema,) = parse_domain(domain(text)).schemas
-    tired = Literal("tired", ())
+    tired = AtomCondition("tired", ())
     nobody = Forall((("?c", "box"),), Or((negate(shut), negate(at))))
     assert schema.precondition == And((at, Or((tired, nobody))))
     assert schema.parameters == (("?a", "agent"), ("?b", "box"))
@@ -47,33 +47,33 @@ def test_conditions_become_trees():
 
 def test_imply_is_a_disjunction():
     (schema,) = parse_domain(domain(action("(imply (shut ?b) (tired))"))).schemas
-    assert schema.precondition == Or((Literal("shut", ("?b",), False), Literal("tired", ())))
+    assert schema.precondition == Or((AtomCondition("shut", ("?b",), False), AtomCondition("tired", ())))
 
 
 def test_negation_is_pushed_down_and_undone():
-    condition = Exists((("?b", "box"),), Or((Literal("shut", ("?b",)), TRUE)))
+    condition = Exists((("?b", "box"),), Or((AtomCondition("shut", ("?b",)), TRUE)))
     assert negate(negate(condition)) == condition
 
 
 def test_effects_carry_their_conditions_and_variables():
     text = "(and (increase (total-cost) 1) (forall (?c - box) (when (shut ?c) (not (shut ?c)))) (at ?a ?b))"
     (schema,) = parse_domain(domain(action(effect=text))).schemas
-    shut = Literal("shut", ("?c",))
+    shut = AtomCondition("shut", ("?c",))
     assert schema.effects == (
         Effect(negate(shut), shut, (("?c", "box"),)),
-        Effect(Literal("at", ("?a", "?b")), TRUE),
+        Effect(AtomCondition("at", ("?a", "?b")), TRUE),
     )
 
 
 def test_a_comma_belongs_to_the_type_before_it():
     (schema,) = parse_domain(domain(action("(exists (?x - box, ?y - box) (at ?a ?y))"))).schemas
-    assert schema.precondition == Exists((("?x", "box,"), ("?y", "box")), Literal("at", ("?a", "?y")))
+    assert schema.precondition == Exists((("?x", "box,"), ("?y", "box")), AtomCondition("at", ("?a", "?y")))
 
 
 def test_distances_are_no_facts():
     found = parse_problem(problem("(at me crate) (= (distance a b) 3)"), parse_domain(domain()))
     assert found.init == {("at", "me", "crate")}
-    assert found.goal == Literal("tired", ())
+    assert found.goal == AtomCondition("tired", ())
     assert found.objects == (("me", "agent"), ("crate", "box"))
 
 

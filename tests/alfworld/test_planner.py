@@ -10,15 +10,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from agentgym.agents.draws import Draws
 from agentgym.envs.alfworld.builtin.tasks import builtin_tasks
-from agentgym.envs.alfworld.game import Game
-from agentgym.envs.alfworld.landmarks import HOPELESS, Relaxation
-from agentgym.envs.alfworld.planner import Planner, golden_steps
-from agentgym.envs.alfworld.planning_task import planning_task
-from agentgym.envs.alfworld.reductions import reachable, relevant, seen_from, simplified
+from agentgym.envs.alfworld.engine.game import Game
+from agentgym.envs.alfworld.planner.landmarks import HOPELESS, Relaxation
+from agentgym.envs.alfworld.planner.planner import Planner, golden_steps
+from agentgym.envs.alfworld.planner.planning_task import planning_task
+from agentgym.envs.alfworld.planner.reductions import reachable, relevant, seen_from, simplified
 from agentgym.envs.alfworld.source import load_game
 from agentgym.envs.alfworld.tasks import stored_tasks
+from agentgym.rng import TurnRng
 from tests.alfworld.cottage import DOMAIN, GRAMMAR, PROBLEM
 
 COTTAGE = Game(DOMAIN, GRAMMAR, PROBLEM)
@@ -314,8 +314,8 @@ def test_a_dead_end_has_no_plan():
 
 def test_plans_are_the_same_in_every_process():
     program = (
-        "from tests.alfworld.cottage import *; from agentgym.envs.alfworld.game import Game;"
-        "from agentgym.envs.alfworld.planner import Planner; game = Game(DOMAIN, GRAMMAR, PROBLEM);"
+        "from tests.alfworld.cottage import *; from agentgym.envs.alfworld.engine.game import Game;"
+        "from agentgym.envs.alfworld.planner.planner import Planner; game = Game(DOMAIN, GRAMMAR, PROBLEM);"
         "print([o.command for o in Planner(game).plan(game.initial)])"
     )
     root = Path(__file__).parents[2]
@@ -344,7 +344,7 @@ def test_generated_games_are_as_long_as_they_say(split):
 
 def wander(game, seed):
     """Play at random, but never win; return where that leads."""
-    draws = Draws(seed, turn=0)
+    draws = TurnRng(seed, turn=0)
     state = game.initial
     for _ in range(draws.below(200)):
         operations = game.choices(state).operations

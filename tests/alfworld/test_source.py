@@ -9,7 +9,7 @@ import pytest
 from agentgym.envs.alfworld import source
 from agentgym.envs.alfworld.builtin.tasks import builtin_tasks
 from agentgym.envs.alfworld.source import GameText, load_game, load_scene, read_game
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)

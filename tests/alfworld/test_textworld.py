@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from agentgym.envs.alfworld import textworld
-from agentgym.envs.alfworld.game import Game
-from agentgym.types import UsageError
+from agentgym.envs.alfworld.engine.game import Game
+from agentgym.errors import UsageError
 from tests.alfworld.cottage import DOMAIN, GRAMMAR, PROBLEM
 
 

@@ -9,15 +9,16 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from agentgym.envs.alfworld.env import ALFWorldEnv
-from agentgym.envs.alfworld.vector import ALFWorldVectorEnv
+from agentgym.vector.serial import SerialVectorEnv
 
 MEGABYTES = """
 import json, sys
 import numpy as np
-from agentgym.envs.alfworld.vector import ALFWorldVectorEnv
+from agentgym.envs.alfworld.env import ALFWorldEnv
+from agentgym.vector.serial import SerialVectorEnv
 
 options = json.loads(sys.argv[1])
-envs = ALFWorldVectorEnv(1024, autoreset_mode="NextStep", **options)
+envs = SerialVectorEnv(1024, env_class=ALFWorldEnv, autoreset_mode="NextStep", **options)
 ids = [task.id for task in envs.tasks[:200]]
 _, infos = envs.reset(seed=0, options={"tasks": [ids[i % 200] for i in range(1024)]})
 generator = np.random.default_rng(0)
@@ -41,8 +42,12 @@ def choose(generator, admissible):
 
 def test_many_episodes_equal_single_ones():
     """128 episodes over 64 games, step for step."""
-    envs = ALFWorldVectorEnv(
-        128, observation="augmented", max_steps=12, autoreset_mode=AutoresetMode.DISABLED
+    envs = SerialVectorEnv(
+        128,
+        env_class=ALFWorldEnv,
+        observation="augmented",
+        max_steps=12,
+        autoreset_mode=AutoresetMode.DISABLED,
     )
     singles = [ALFWorldEnv(observation="augmented", max_steps=12) for _ in range(128)]
     tasks = [task.id for task in envs.tasks[:64]] * 2
@@ -71,7 +76,7 @@ def test_many_episodes_equal_single_ones():
 
 
 def test_episodes_of_a_game_share_its_compiled_form():
-    envs = ALFWorldVectorEnv(12, autoreset_mode=AutoresetMode.DISABLED)
+    envs = SerialVectorEnv(12, env_class=ALFWorldEnv, autoreset_mode=AutoresetMode.DISABLED)
     ids = [task.id for task in envs.tasks[:3]]
     _, infos = envs.reset(seed=0, options={"tasks": ids * 4})
     assert len({id(env._scene) for env in envs.envs}) == 3
@@ -79,7 +84,7 @@ def test_episodes_of_a_game_share_its_compiled_form():
 
 
 def test_episodes_are_copied_between_slots():
-    envs = ALFWorldVectorEnv(2, autoreset_mode=AutoresetMode.DISABLED)
+    envs = SerialVectorEnv(2, env_class=ALFWorldEnv, autoreset_mode=AutoresetMode.DISABLED)
     envs.reset(seed=0)
     for _ in range(5):
         commands = envs.envs[0].admissible_actions()

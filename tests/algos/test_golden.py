@@ -34,7 +34,7 @@ from agentgym.algos.advantage import EPS, gae, masked_whiten, step_returns
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.filters import overlong_penalty, varied
 from agentgym.algos.graph import distance, match_edges
-from agentgym.algos.loss import Layout, clipped_surrogate, kl_terms, policy_loss
+from agentgym.algos.loss import TokenLayout, clipped_surrogate, kl_terms, policy_loss
 from agentgym.algos.matching import group_sizes, match_states
 from agentgym.algos.objective import Objective
 from tests.algos.episodes import batch_of
@@ -302,7 +302,7 @@ def check_istar(case):
     close(alone, rows_of(case, batch, "A_S"))
     close(istar.advantage(batch, rewards, alpha=case["alpha"], **switches), rows_of(case, batch, "A"))
 
-    layout = Layout.packed(torch.from_numpy(batch.tokens))
+    layout = TokenLayout.packed(torch.from_numpy(batch.tokens))
     implicit = process.implicit_rewards(torch.from_numpy(prm), torch.from_numpy(old), layout, beta=beta)
     outcome = double([traj["outcome"] for traj in trajs])
     for pooling, name in (("sum", "dpo_sum"), ("mean", "dpo_code_mean")):
@@ -334,7 +334,10 @@ def check_prime(case):
     close(only, masked_whiten(sums.ravel(), mask.ravel()))
 
     scores = process.implicit_rewards(
-        double(case["q"]), torch.zeros(mask.shape), Layout.padded(torch.from_numpy(mask)), beta=case["beta"]
+        double(case["q"]),
+        torch.zeros(mask.shape),
+        TokenLayout.padded(torch.from_numpy(mask)),
+        beta=case["beta"],
     )
     close(process.outcome_loss(scores, double(case["acc"])), case["ce_loss"])
 
@@ -350,14 +353,14 @@ def check_policy_loss(case):
     logp, old, adv = double(case["logp"]), double(case["old"]), double(case["adv"])
     close(clipped_surrogate(logp - old, adv, objective), case["per_token"])
     mask = torch.tensor(case["mask"])
-    result = policy_loss(logp, old, adv, Layout.padded(mask), objective)
+    result = policy_loss(logp, old, adv, TokenLayout.padded(mask), objective)
     close(result.terms, double(case["per_token"])[mask.bool()])
     close(result.loss, case["loss"])
 
 
 def check_gspo_loss(case):
     assert (gspo.OBJECTIVE.clip_low, gspo.OBJECTIVE.clip_high) == (case["clip_low"], case["clip_high"])
-    layout = Layout.padded(torch.tensor(case["mask"]))
+    layout = TokenLayout.padded(torch.tensor(case["mask"]))
     result = policy_loss(
         double(case["logp"]), double(case["old"]), double(case["adv"]), layout, gspo.OBJECTIVE
     )
@@ -397,7 +400,7 @@ def check_singleton_zero(case):
 def loss_of_steps(case, objective):
     steps = [step for traj in case["log_ratio"] for step in traj]
     trajectory = np.repeat(np.arange(len(case["log_ratio"])), [len(traj) for traj in case["log_ratio"]])
-    layout = Layout.packed(
+    layout = TokenLayout.packed(
         torch.tensor([len(step) for step in steps]), trajectory=torch.from_numpy(trajectory)
     )
     log_ratio = torch.from_numpy(flat(steps))

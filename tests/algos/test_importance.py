@@ -5,13 +5,13 @@ import math
 import pytest
 import torch
 
-from agentgym.algos.loss import Layout, importance_weights, policy_loss
+from agentgym.algos.loss import TokenLayout, importance_weights, policy_loss
 from agentgym.algos.objective import Objective
 from tests.algos.test_loss import responses
 
 
 def test_importance_weights_are_of_what_ratios_are_of_and_truncated():
-    layout = Layout.packed(torch.tensor([2, 0, 2]), torch.tensor([True, True, True, False]))
+    layout = TokenLayout.packed(torch.tensor([2, 0, 2]), torch.tensor([True, True, True, False]))
     old = torch.tensor([0.5, -0.5, 2.0, torch.inf], dtype=torch.float64)
     rollout = torch.tensor([0.0, -0.25, 0.0, -torch.inf], dtype=torch.float64)
     of = {

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agentgym.algos import grpo, istar, rloo
 from agentgym.algos.advantage import episode_relative
 from agentgym.algos.batch import StepBatch
-from agentgym.algos.loss import Layout, policy_loss
+from agentgym.algos.loss import TokenLayout, policy_loss
 from tests.algos.episodes import batch_of, batches, shuffled, tokens_of
 
 
@@ -142,7 +142,7 @@ def test_credit_of_merged_rewards():
 
 def test_the_ratio_is_of_the_whole_action():
     log_ratio = torch.tensor([0.1, 0.2, -0.3, 0.05, 0.05, 0.05], dtype=torch.float64)
-    layout = Layout.packed(torch.tensor([2, 1, 3]))
+    layout = TokenLayout.packed(torch.tensor([2, 1, 3]))
     advantages = torch.tensor([1.0, -1.0, 2.0], dtype=torch.float64)
     loss = policy_loss(log_ratio, torch.zeros_like(log_ratio), advantages, layout, istar.OBJECTIVE).loss
     assert loss.item() == pytest.approx(-0.9078895, abs=1e-7)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from agentgym.algos.loss import (
-    Layout,
+    TokenLayout,
     clipped_surrogate,
     entropy,
     entropy_loss,
@@ -56,7 +56,7 @@ def responses(seed=0, lengths=(3, 1, 0, 4, 2)):
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
     log_probs = -draw(mask.shape).abs()
     old = log_probs + 0.3 * draw(mask.shape)
-    layout = Layout.padded(mask, trajectory=torch.tensor([0, 0, 0, 1, 1]))
+    layout = TokenLayout.padded(mask, trajectory=torch.tensor([0, 0, 0, 1, 1]))
     return log_probs, old, draw(len(lengths)), layout
 
 
@@ -75,27 +75,27 @@ def responses(seed=0, lengths=(3, 1, 0, 4, 2)):
     ],
 )
 def test_published_losses_of_tokens(advantages, switches, expected):
-    result = policy_loss(LOG_PROBS, OLD, tensor(advantages), Layout.padded(MASK), Objective(**switches))
+    result = policy_loss(LOG_PROBS, OLD, tensor(advantages), TokenLayout.padded(MASK), Objective(**switches))
     assert float(result.loss) == pytest.approx(expected, abs=1e-8)
 
 
 def test_published_terms():
-    result = policy_loss(LOG_PROBS, OLD, tensor([1, -1]), Layout.padded(MASK), Objective())
+    result = policy_loss(LOG_PROBS, OLD, tensor([1, -1]), TokenLayout.padded(MASK), Objective())
     torch.testing.assert_close(result.terms, tensor([-1.10517092, -0.81873075, 1.4918247]))
-    clipped = policy_loss(LOG_PROBS, OLD, tensor([2, 2]), Layout.padded(MASK), Objective(clip_high=0.28))
+    clipped = policy_loss(LOG_PROBS, OLD, tensor([2, 2]), TokenLayout.padded(MASK), Objective(clip_high=0.28))
     torch.testing.assert_close(clipped.terms, tensor([-2.21034184, -1.63746151, -2.56]))
 
 
 @pytest.mark.parametrize(("advantages", "expected"), [((1, -1), 0.27029764), ((2, 2), -1.95162942)])
 def test_published_losses_of_sequences(advantages, expected):
     objective = Objective(ratio="sequence", aggregation="seq-mean-token-mean", clip_low=3e-4, clip_high=4e-4)
-    result = policy_loss(LOG_PROBS, OLD, tensor(advantages), Layout.padded(MASK), objective)
+    result = policy_loss(LOG_PROBS, OLD, tensor(advantages), TokenLayout.padded(MASK), objective)
     assert float(result.loss) == pytest.approx(expected, abs=1e-8)
     torch.testing.assert_close(result.ratio, tensor([0.95122942, 0.95122942, 1.4918247]))
 
 
 STEPS = (tensor([0.1, 0.2, -0.3, 0.05, 0.05, 0.05]), tensor([1.0, -1.0, 2.0]))
-STEP_LAYOUT = Layout.packed(torch.tensor([2, 1, 3]), trajectory=torch.tensor([0, 0, 1]))
+STEP_LAYOUT = TokenLayout.packed(torch.tensor([2, 1, 3]), trajectory=torch.tensor([0, 0, 1]))
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_masked_positions_add_nothing_to_the_other_losses():
 
 @pytest.mark.parametrize(("ratio", "aggregation"), SWITCHES)
 def test_counted_tokens_whose_ratios_overflow_stay_finite(ratio, aggregation):
-    layout = Layout.padded(MASK, trajectory=torch.tensor([0, 1]))
+    layout = TokenLayout.padded(MASK, trajectory=torch.tensor([0, 1]))
     log_probs = tensor([[-1e5, 0.0], [0.0, 0.0]])
     old = tensor([[0.0, -1e5], [-1e5, 0.0]])
     objective = Objective(ratio=ratio, aggregation=aggregation)
@@ -279,7 +279,7 @@ def test_counted_tokens_whose_ratios_overflow_stay_finite(ratio, aggregation):
 
 @pytest.mark.parametrize(("ratio", "aggregation"), SWITCHES)
 def test_a_batch_without_tokens_has_loss_zero(ratio, aggregation):
-    layout = Layout.padded(torch.zeros(2, 3), trajectory=torch.tensor([0, 1]))
+    layout = TokenLayout.padded(torch.zeros(2, 3), trajectory=torch.tensor([0, 1]))
     objective = Objective(ratio=ratio, aggregation=aggregation)
     zeros = torch.zeros((2, 3), dtype=torch.float64)
     assert float(policy_loss(zeros, zeros, tensor([1.0, 2.0]), layout, objective).loss) == 0.0
@@ -297,7 +297,7 @@ def test_logits_of_minus_infinity_add_nothing_to_the_entropy():
 @pytest.mark.parametrize(("ratio", "aggregation"), SWITCHES)
 def test_packed_and_padded_tokens_have_one_loss(ratio, aggregation):
     log_probs, old, advantages, layout = responses()
-    packed = Layout.packed(layout.lengths, trajectory=layout.trajectory)
+    packed = TokenLayout.packed(layout.lengths, trajectory=layout.trajectory)
     objective = Objective(ratio=ratio, aggregation=aggregation)
     expected = policy_loss(log_probs, old, advantages, layout, objective)
     result = policy_loss(layout.pick(log_probs), layout.pick(old), advantages, packed, objective)
@@ -305,7 +305,7 @@ def test_packed_and_padded_tokens_have_one_loss(ratio, aggregation):
 
 
 def test_a_packed_mask_leaves_tokens_out():
-    layout = Layout.packed(torch.tensor([2, 3]), mask=torch.tensor([1, 0, 0, 0, 1]))
+    layout = TokenLayout.packed(torch.tensor([2, 3]), mask=torch.tensor([1, 0, 0, 0, 1]))
     assert layout.pick(torch.arange(5)).tolist() == [0, 4]
     assert layout.lengths.tolist() == [1, 1]
 
@@ -320,7 +320,7 @@ def test_parts_of_a_mini_batch_add_up_to_it(ratio, aggregation):
     mask.view(-1)[layout.index] = 1
     total = tensor(0.0)
     for rows in (slice(0, 2), slice(2, 5)):
-        part = Layout.padded(mask[rows])
+        part = TokenLayout.padded(mask[rows])
         inside = torch.zeros(len(layout.lengths), dtype=torch.bool)
         inside[rows] = True
         share = weights[inside] if len(weights) == len(advantages) else weights[inside[layout.row]]
@@ -343,13 +343,13 @@ def test_advantages_of_as_many_steps_as_tokens_are_refused_where_it_matters():
     tokens = torch.zeros(2, dtype=torch.float64)
     advantages = torch.tensor([1.0, -3.0], dtype=torch.float64)
     with pytest.raises(ValueError, match="could be of steps or of tokens"):
-        policy_loss(tokens, tokens, advantages, Layout.packed(torch.tensor([0, 2])), Objective())
-    result = policy_loss(tokens, tokens, advantages, Layout.packed(torch.tensor([1, 1])), Objective())
+        policy_loss(tokens, tokens, advantages, TokenLayout.packed(torch.tensor([0, 2])), Objective())
+    result = policy_loss(tokens, tokens, advantages, TokenLayout.packed(torch.tensor([1, 1])), Objective())
     assert result.terms.tolist() == [-1.0, 3.0]
 
 
 def test_advantages_of_as_many_steps_as_tokens_are_what_the_caller_says():
-    tokens, layout = torch.zeros(2, dtype=torch.float64), Layout.packed(torch.tensor([0, 2]))
+    tokens, layout = torch.zeros(2, dtype=torch.float64), TokenLayout.packed(torch.tensor([0, 2]))
     advantages = torch.tensor([1.0, -3.0], dtype=torch.float64)
     of = {
         credit: policy_loss(tokens, tokens, advantages, layout, Objective(), credit=credit).terms.tolist()
@@ -411,7 +411,7 @@ def test_at_the_old_policy_the_gradient_is_that_of_reinforce(ratio, aggregation)
 
 def test_clip_fraction_counts_terms_without_a_gradient():
     log_ratio, advantages = tensor([1.0, 1.0, -1.0, -1.0, 0.0]), tensor([1.0, -1.0, 1.0, -1.0, 1.0])
-    layout = Layout.packed(torch.ones(5, dtype=torch.long))
+    layout = TokenLayout.packed(torch.ones(5, dtype=torch.long))
     zeros = torch.zeros_like(log_ratio)
 
     def loss(objective):
@@ -457,7 +457,7 @@ def test_bad_objectives_are_refused(switches, message):
     ("call", "message"),
     [
         (
-            lambda: policy_loss(LOG_PROBS[:1], OLD, tensor([1, 1]), Layout.padded(MASK), Objective()),
+            lambda: policy_loss(LOG_PROBS[:1], OLD, tensor([1, 1]), TokenLayout.padded(MASK), Objective()),
             r"token tensors must have shape \(2, 2\) like the mask, not \(1, 2\)",
         ),
         (
@@ -465,17 +465,20 @@ def test_bad_objectives_are_refused(switches, message):
                 LOG_PROBS,
                 OLD,
                 LOG_PROBS,
-                Layout.padded(MASK),
+                TokenLayout.padded(MASK),
                 Objective(ratio="step_product", aggregation="step-mean"),
             ),
             r"advantages must have shape \(2,\) under ratio=\"step_product\"",
         ),
-        (lambda: Layout.padded(MASK).weights("trajectory-mean"), "trajectory is missing"),
-        (lambda: Layout.padded(MASK).weights("mean"), "aggregation must be one of"),
-        (lambda: entropy_loss(LOG_PROBS, Layout.padded(MASK), Objective()), "logits must have shape"),
+        (lambda: TokenLayout.padded(MASK).weights("trajectory-mean"), "trajectory is missing"),
+        (lambda: TokenLayout.padded(MASK).weights("mean"), "aggregation must be one of"),
+        (lambda: entropy_loss(LOG_PROBS, TokenLayout.padded(MASK), Objective()), "logits must have shape"),
         (lambda: kl_terms(LOG_PROBS, OLD, "k9"), "kl must be one of"),
-        (lambda: Layout.packed(torch.tensor([1, 2]), MASK), r"mask must have shape \(3,\)"),
-        (lambda: Layout.padded(MASK, torch.zeros(3)), r"trajectory must have shape \(2,\), one per response"),
+        (lambda: TokenLayout.packed(torch.tensor([1, 2]), MASK), r"mask must have shape \(3,\)"),
+        (
+            lambda: TokenLayout.padded(MASK, torch.zeros(3)),
+            r"trajectory must have shape \(2,\), one per response",
+        ),
         (lambda: value_loss(OLD, OLD, OLD[0]), r"returns must have shape \(2, 2\) like values, not \(2,\)"),
         (lambda: value_loss(OLD, OLD, OLD, MASK[0]), r"mask must have shape \(2, 2\) like values"),
         (lambda: value_loss(OLD, OLD[0], OLD, clip=0.2), "old_values must have shape"),

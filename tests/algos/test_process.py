@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.algos.loss import Layout
+from agentgym.algos.loss import TokenLayout
 from agentgym.algos.process import implicit_rewards, outcome_loss, pool, preference_loss
 
 torch.set_num_threads(1)
@@ -24,7 +24,7 @@ WON, TASK = tensor([1.0, 0.0, 1.0]), torch.tensor([0, 0, 0])
 
 
 def steps():
-    return implicit_rewards(PRM, OLD, Layout.packed(LENGTHS))
+    return implicit_rewards(PRM, OLD, TokenLayout.packed(LENGTHS))
 
 
 def test_implicit_rewards():
@@ -70,7 +70,7 @@ def test_equation_7(ratios, cut, seed):
     begins = torch.cat([torch.tensor([-1]), ends.nonzero().flatten()])
     lengths = begins.diff()
     trajectory = (begins[1:] >= cut).long()
-    r = implicit_rewards(old + log_ratio, old, Layout.packed(lengths), beta=beta)
+    r = implicit_rewards(old + log_ratio, old, TokenLayout.packed(lengths), beta=beta)
     loss = preference_loss(pool(r, trajectory), tensor([1.0, 0.0]), torch.zeros(2)).loss.item()
     margin = beta * (log_ratio[:cut].sum() - log_ratio[cut:].sum())
     dpo = -torch.nn.functional.logsigmoid(margin).item()
@@ -103,7 +103,7 @@ def test_without_pairs_nothing_is_learnt():
 
 @pytest.mark.parametrize("pooling", ["sum", "mean"])
 def test_gradients_of_preferences(pooling):
-    layout = Layout.packed(LENGTHS)
+    layout = TokenLayout.packed(LENGTHS)
 
     def loss(prm):
         return preference_loss(
@@ -114,7 +114,7 @@ def test_gradients_of_preferences(pooling):
 
 
 def test_gradients_of_outcomes():
-    layout = Layout.padded(torch.tensor([[1, 1, 0], [1, 0, 0]]))
+    layout = TokenLayout.padded(torch.tensor([[1, 1, 0], [1, 0, 0]]))
     ref = tensor([[-0.4, -2.0, 0.0], [-1.0, 0.0, 0.0]])
 
     def loss(prm):
@@ -124,7 +124,7 @@ def test_gradients_of_outcomes():
 
 
 def test_masked_tokens_add_exactly_nothing():
-    layout = Layout.padded(torch.tensor([[1, 0], [1, 1]]))
+    layout = TokenLayout.padded(torch.tensor([[1, 0], [1, 1]]))
     prm = tensor([[-1.0, math.inf], [-0.5, -0.25]], requires_grad=True)
     rewards = implicit_rewards(prm, tensor([[-1.5, math.nan], [-0.5, -0.5]]), layout, beta=1.0)
     preference_loss(rewards, tensor([1.0, 0.0]), torch.zeros(2)).loss.backward()

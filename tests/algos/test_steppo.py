@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentgym.algos import ppo, steppo
 from agentgym.algos.batch import StepBatch
-from agentgym.algos.loss import Layout, policy_loss
+from agentgym.algos.loss import TokenLayout, policy_loss
 from tests.algos.episodes import batches, shuffled
 
 torch.set_num_threads(1)
@@ -117,7 +117,7 @@ LENGTHS, TRAJECTORY = torch.tensor([2, 1, 3]), torch.tensor([0, 0, 1])
     ids=["Eq. 8", "Eq. 8, narrow", "all steps, wide", "public code"],
 )
 def test_the_objective(objective, expected):
-    layout = Layout.packed(LENGTHS, trajectory=TRAJECTORY)
+    layout = TokenLayout.packed(LENGTHS, trajectory=TRAJECTORY)
     advantages = torch.tensor([1.0, -1.0, 2.0], dtype=torch.float64)
     loss = policy_loss(
         LOG_RATIOS - 1.0, torch.full_like(LOG_RATIOS, -1.0), advantages, layout, objective
@@ -133,7 +133,7 @@ def test_equation_44():
     log_probs = theta.log_softmax(-1)[contexts, words]
     old = log_probs.detach() - LOG_RATIOS / 10  # all ratios stay within 1 +- 0.2
     advantages = torch.tensor([1.5, -0.5, 2.0], dtype=torch.float64)
-    layout = Layout.packed(LENGTHS, trajectory=TRAJECTORY)
+    layout = TokenLayout.packed(LENGTHS, trajectory=TRAJECTORY)
     result = policy_loss(log_probs, old, advantages, layout, steppo.OBJECTIVE)
     (gradient,) = torch.autograd.grad(result.loss, theta, retain_graph=True)
     expected = torch.zeros_like(theta)

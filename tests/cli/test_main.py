@@ -9,7 +9,7 @@ import pytest
 
 import agentgym
 from agentgym.cli import main
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 
 COMMANDS = [
     ("envs",),

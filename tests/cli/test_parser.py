@@ -1,7 +1,7 @@
 import pytest
 
 from agentgym.cli.parser import parse_options
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 
 
 @pytest.mark.parametrize(

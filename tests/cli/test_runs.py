@@ -6,9 +6,9 @@ import pytest
 
 from agentgym.evaluation.results import read_episodes, read_run
 from agentgym.hashing import canonical_json
-from agentgym.training.prompting import Prompting
-from agentgym.training.saved import SavedAgent, Training, save_agent
-from agentgym.training.tiny import tiny_model, word_tokenizer
+from agentgym.training.models.tiny import tiny_model, word_tokenizer
+from agentgym.training.policy.prompting import Prompting
+from agentgym.training.policy.saved import SavedAgent, Training, save_agent
 from tests.cli.conftest import ENV
 
 SUITE = f"""\

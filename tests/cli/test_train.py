@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from agentgym.cli.training import TRAINABLE
+from agentgym.cli.train import TRAINABLE
 
 EZPOINTS = ("--env", "agentgym/EZPoints-v0", "--model", "tiny:0.1m")
 SMALL = (
@@ -140,8 +140,8 @@ def test_a_model_without_a_chat_template_is_refused(train, tmp_path, language_mo
 
 @pytest.fixture
 def language_model_directory(tmp_path):
-    from agentgym.training.models import save_model
-    from agentgym.training.tiny import tiny_model, word_tokenizer
+    from agentgym.training.models.models import save_model
+    from agentgym.training.models.tiny import tiny_model, word_tokenizer
 
     save_model(tmp_path / "model", tiny_model("0.1m", word_tokenizer(["one two"])))
     return tmp_path / "model"

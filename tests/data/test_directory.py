@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from agentgym.data.directory import cache_directory, data_directory, find
-from agentgym.types import MissingDataError, UsageError
+from agentgym.envs.sokoban.suite import BOXOBAN
+from agentgym.errors import MissingDataError, UsageError
 
 
 def test_variables_win_over_the_user_directories(monkeypatch, tmp_path):
@@ -31,7 +32,7 @@ def test_find_returns_what_is_there(monkeypatch, tmp_path):
 def test_missing_data_say_what_to_run(monkeypatch, tmp_path):
     monkeypatch.setenv("AGENTGYM_DATA", str(tmp_path))
     with pytest.raises(MissingDataError, match="agentgym data import boxoban PATH") as caught:
-        find("sokoban/medium/valid")
+        find("sokoban/medium/valid", BOXOBAN)
     assert str(tmp_path) in str(caught.value)
     with pytest.raises(MissingDataError, match="set AGENTGYM_DATA to the folder that has 'elsewhere'"):
         find("elsewhere/file.txt")

@@ -6,10 +6,10 @@ import os
 import pytest
 
 from agentgym.data import importing
-from agentgym.data.boxoban import check_file
-from agentgym.data.catalogue import DATA_SOURCES, source_of
-from agentgym.data.importing import READERS, find_damage, import_data, read_manifest
-from agentgym.types import MissingDataError, UsageError
+from agentgym.data.importing import find_damage, import_data, importer_of, read_manifest
+from agentgym.envs.sokoban.data.boxoban import check_file
+from agentgym.errors import MissingDataError, UsageError
+from agentgym.registration import data_source, data_sources
 
 BOARD = """\
 ##########
@@ -49,15 +49,18 @@ def contents(folder):
 
 
 def test_every_source_has_a_reader_and_a_folder_of_its_own():
-    assert READERS.keys() == DATA_SOURCES.keys()
-    for source in DATA_SOURCES.values():
-        assert source_of(f"{source.folder}/x") is source
-    assert source_of("nothing") is None
+    sources = list(data_sources())
+    assert {source.name for source in sources} == {"alfworld", "boxoban", "webshop"}
+    assert len({source.folder for source in sources}) == len(sources)
+    for source in sources:
+        assert callable(importer_of(source).find_files)
 
 
 def test_import_copies_and_writes_a_manifest(upstream, folder):
     seen = []
-    entries = import_data("boxoban", upstream, progress=lambda done, total: seen.append((done, total)))
+    entries = import_data(
+        data_source("boxoban"), upstream, progress=lambda done, total: seen.append((done, total))
+    )
     assert seen == [(1, 3), (2, 3), (3, 3)]
     assert {key: entry.records for key, entry in entries.items()} == {
         "unfiltered/test/000.txt": 2,
@@ -67,15 +70,15 @@ def test_import_copies_and_writes_a_manifest(upstream, folder):
     copied = contents(folder)
     assert copied.pop("manifest.json")
     assert copied == contents(upstream)
-    assert read_manifest("boxoban") == entries
-    assert list(find_damage("boxoban", progress=quiet)) == []
+    assert read_manifest(data_source("boxoban")) == entries
+    assert list(find_damage(data_source("boxoban"), progress=quiet)) == []
     assert os.listdir(folder.parent) == ["sokoban"]
 
 
 def test_a_second_import_replaces_the_first(upstream, folder):
-    import_data("boxoban", upstream, progress=quiet)
+    import_data(data_source("boxoban"), upstream, progress=quiet)
     (upstream / "medium/train/001.txt").unlink()
-    import_data("boxoban", upstream, progress=quiet)
+    import_data(data_source("boxoban"), upstream, progress=quiet)
     assert sorted(contents(folder)) == ["manifest.json", "medium/train/000.txt", "unfiltered/test/000.txt"]
     assert os.listdir(folder.parent) == ["sokoban"]
 
@@ -84,16 +87,16 @@ def test_data_that_no_import_put_there_stay(upstream, folder):
     folder.mkdir(parents=True)
     (folder / "mine.txt").write_text("mine")
     with pytest.raises(UsageError, match="was not imported by agentgym: move it away"):
-        import_data("boxoban", upstream, progress=quiet)
+        import_data(data_source("boxoban"), upstream, progress=quiet)
     assert contents(folder) == {"mine.txt": b"mine"}
 
 
 def test_a_failed_import_leaves_what_was_there(upstream, folder):
-    import_data("boxoban", upstream, progress=quiet)
+    import_data(data_source("boxoban"), upstream, progress=quiet)
     before = contents(folder)
     (upstream / "unfiltered/test/000.txt").write_text("; 0\nnot a level\n")
     with pytest.raises(UsageError, match=r"000\.txt, line 2: a level is 10 lines"):
-        import_data("boxoban", upstream, progress=quiet)
+        import_data(data_source("boxoban"), upstream, progress=quiet)
     assert contents(folder) == before
     assert os.listdir(folder.parent) == ["sokoban"]
 
@@ -104,12 +107,12 @@ def test_a_full_disk_leaves_nothing(upstream, folder, monkeypatch):
 
     monkeypatch.setattr(importing.os, "fsync", full)
     with pytest.raises(UsageError, match="sokoban: No space left on device; free space"):
-        import_data("boxoban", upstream, progress=quiet)
+        import_data(data_source("boxoban"), upstream, progress=quiet)
     assert os.listdir(folder.parent) == []
 
 
 def test_a_failed_swap_puts_the_old_folder_back(upstream, folder, monkeypatch):
-    import_data("boxoban", upstream, progress=quiet)
+    import_data(data_source("boxoban"), upstream, progress=quiet)
     before = contents(folder)
     rename = type(folder).rename
 
@@ -120,17 +123,17 @@ def test_a_failed_swap_puts_the_old_folder_back(upstream, folder, monkeypatch):
 
     monkeypatch.setattr(type(folder), "rename", fail_on_draft)
     with pytest.raises(UsageError, match="broken"):
-        import_data("boxoban", upstream, progress=quiet)
+        import_data(data_source("boxoban"), upstream, progress=quiet)
     assert contents(folder) == before
     assert os.listdir(folder.parent) == ["sokoban"]
 
 
 def test_damage_is_found(upstream, folder):
-    import_data("boxoban", upstream, progress=quiet)
+    import_data(data_source("boxoban"), upstream, progress=quiet)
     (folder / "medium/train/000.txt").unlink()
     (folder / "medium/train/001.txt").write_text("; 0\n")
     (folder / "medium/train/002.txt").write_text("; 0\n")
-    damage = list(find_damage("boxoban", progress=quiet))
+    damage = list(find_damage(data_source("boxoban"), progress=quiet))
     assert [line.removeprefix(f"{folder}/") for line in damage] == [
         "medium/train/000.txt is missing",
         "medium/train/001.txt is not what was imported",
@@ -141,35 +144,35 @@ def test_damage_is_found(upstream, folder):
 def test_data_without_a_manifest_are_checked_for_their_format(upstream, monkeypatch, tmp_path):
     (tmp_path / "data").mkdir()
     upstream.rename(tmp_path / "data" / "sokoban")
-    assert read_manifest("boxoban") is None
-    assert list(find_damage("boxoban", progress=quiet)) == []
+    assert read_manifest(data_source("boxoban")) is None
+    assert list(find_damage(data_source("boxoban"), progress=quiet)) == []
     (tmp_path / "data/sokoban/medium/train/000.txt").write_text("; 0\n####\n")
-    (damage,) = find_damage("boxoban", progress=quiet)
+    (damage,) = find_damage(data_source("boxoban"), progress=quiet)
     assert "000.txt, line 2: a level is 10 lines of 10 symbols" in damage
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"schema": 1}', '{"schema": 1, "files": {"a": {"x": 1}}}'])
 def test_a_damaged_manifest_is_an_error(upstream, folder, text):
-    import_data("boxoban", upstream, progress=quiet)
+    import_data(data_source("boxoban"), upstream, progress=quiet)
     (folder / "manifest.json").write_text(text)
     with pytest.raises(UsageError, match=r"manifest\.json is damaged .*: import the data again"):
-        read_manifest("boxoban")
+        read_manifest(data_source("boxoban"))
 
 
 def test_a_manifest_of_another_schema_is_an_error(upstream, folder):
-    import_data("boxoban", upstream, progress=quiet)
+    import_data(data_source("boxoban"), upstream, progress=quiet)
     (folder / "manifest.json").write_text('{"schema": 2, "files": {}}')
     with pytest.raises(UsageError, match="has schema 2, expected 1"):
-        read_manifest("boxoban")
+        read_manifest(data_source("boxoban"))
 
 
 def test_nothing_to_import(upstream, tmp_path):
     with pytest.raises(UsageError, match=r"holds none of unfiltered/, medium/, hard/: name a copy of https"):
-        import_data("boxoban", tmp_path / "elsewhere", progress=quiet)
+        import_data(data_source("boxoban"), tmp_path / "elsewhere", progress=quiet)
     with pytest.raises(UsageError, match="unknown data set 'boxobann'"):
-        import_data("boxobann", upstream, progress=quiet)
+        import_data(data_source("boxobann"), upstream, progress=quiet)
     with pytest.raises(MissingDataError):
-        read_manifest("boxoban")
+        read_manifest(data_source("boxoban"))
 
 
 @pytest.mark.parametrize(
@@ -208,4 +211,4 @@ def test_levels_are_counted(tmp_path, end):
 
 @pytest.mark.assets
 def test_the_real_levels_are_whole():
-    assert list(find_damage("boxoban", progress=quiet)) == []
+    assert list(find_damage(data_source("boxoban"), progress=quiet)) == []

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agentgym.data import jsonstream
 from agentgym.data.jsonstream import read_entries, read_records
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 
 texts = st.text(st.characters(codec="utf-8"), max_size=12)
 values = st.recursive(

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from agentgym.data.records import RecordFile, RecordWriter
-from agentgym.types import UsageError
+from agentgym.data.recordfile import RecordFile, RecordWriter
+from agentgym.errors import UsageError
 
 
 @pytest.fixture

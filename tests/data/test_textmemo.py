@@ -4,9 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from agentgym.data.textmemo import TextMemo
-from agentgym.envs.webshop.taggers import Tagger, stored_nouns
-from agentgym.types import UsageError
+from agentgym.envs.webshop.data.textmemo import TextMemo
+from agentgym.envs.webshop.engine.taggers import Tagger, stored_nouns
+from agentgym.errors import UsageError
 
 
 class Splitter:

@@ -8,8 +8,9 @@ from typing import Any
 import gymnasium
 
 from agentgym.env import AgentEnv, Outcome, Status
+from agentgym.errors import MissingDataError
 from agentgym.tasks import ListTaskSet, Task
-from agentgym.types import Completion, MissingDataError, Policy, Request
+from agentgym.types import Completion, Policy, Request
 from agentgym.vector.serial import SerialVectorEnv
 
 ENV_ID = "tests/Corridor-v0"

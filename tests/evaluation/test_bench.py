@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import agentgym.evaluation.bench as bench
+from agentgym.errors import MissingDataError, UsageError
 from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.durable import Journal, sole_writer
 from agentgym.evaluation.results import (
     ABORTED,
     EPISODES_FILE,
@@ -28,13 +28,14 @@ from agentgym.evaluation.results import (
 )
 from agentgym.evaluation.suite import load_suite
 from agentgym.evaluation.verify import verify_run
-from agentgym.types import Completion, EndReason, MissingDataError, Policy, Request, Trajectory, UsageError
+from agentgym.files import Journal, sole_writer
+from agentgym.types import Completion, EndReason, Policy, Request, Trajectory
 
 SUBPROCESS = """\
 import sys
 from pathlib import Path
 from agentgym.evaluation.bench import run_bench
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 from tests.evaluation import corridor
 
 corridor.register()

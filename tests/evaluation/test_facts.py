@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from agentgym.errors import UsageError
+from agentgym.evaluation.agent_metadata import complete, contradictions
 from agentgym.evaluation.bench import run_bench
 from agentgym.evaluation.boards import load_boards
-from agentgym.evaluation.facts import complete, contradictions
 from agentgym.evaluation.results import RUN_FILE, read_episodes, read_run
 from agentgym.evaluation.suite import Model, SuiteAgent, load_suite
 from agentgym.evaluation.verify import verify_run
-from agentgym.training.models import save_model
-from agentgym.training.prompting import Prompting
-from agentgym.training.saved import SavedAgent, Training, save_agent, weights_sha256
-from agentgym.training.tiny import tiny_model, word_tokenizer
-from agentgym.types import UsageError
+from agentgym.training.models.models import save_model
+from agentgym.training.models.tiny import tiny_model, word_tokenizer
+from agentgym.training.policy.prompting import Prompting
+from agentgym.training.policy.saved import SavedAgent, Training, save_agent, weights_sha256
 from tests.evaluation.corridor import ENV_ID
 
 TOKENIZER = word_tokenizer(["left right", "You are at cell"])

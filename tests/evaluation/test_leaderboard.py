@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from agentgym.errors import UsageError
 from agentgym.evaluation.aggregates import Scale
 from agentgym.evaluation.boards import Comparison, load_boards, ranked
 from agentgym.evaluation.leaderboard import build_leaderboard
@@ -25,14 +26,13 @@ from agentgym.evaluation.results import (
     result_id,
     write_run,
 )
-from agentgym.evaluation.schema import read_toml
 from agentgym.evaluation.scoring import EnvEpisodes, mean_over_seeds
 from agentgym.evaluation.statistics import mean_score, wilson
 from agentgym.evaluation.suite import Model, SuiteEnv
 from agentgym.evaluation.tables import latex, markdown
 from agentgym.evaluation.verify import verify_run
 from agentgym.hashing import sha256_json
-from agentgym.types import UsageError
+from agentgym.records import read_toml
 
 
 @pytest.fixture
@@ -292,11 +292,11 @@ def test_no_name_breaks_a_table(results: Path) -> None:
 
 
 def test_left_out_environments_are_on_the_page(results: Path) -> None:
-    from agentgym.evaluation.results import LeftOut
+    from agentgym.evaluation.results import Excluded
 
     for name in ("oracle", "random"):
         run = read_run(folder_of(results, name))
-        write_run(folder_of(results, name), replace(run, left_out=(LeftOut("Swamp", "no data: run x"),)))
+        write_run(folder_of(results, name), replace(run, left_out=(Excluded("Swamp", "no data: run x"),)))
     assert "Left out: **Swamp**: no data: run x" in markdown(load_boards(results), Published())
 
 

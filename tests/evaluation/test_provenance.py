@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import agentgym
-from agentgym.evaluation.provenance import here_and_now
-from agentgym.evaluation.schema import parse
-from agentgym.evaluation.suite import Card, SuiteAgent
+from agentgym.evaluation.suite import AgentCard, SuiteAgent
+from agentgym.provenance import here_and_now
+from agentgym.records import parse
 
 
 def test_provenance_names_the_code_that_ran() -> None:
@@ -37,5 +37,5 @@ def test_only_the_date_may_differ_within_a_place() -> None:
 def test_who_answers_for_an_agent_does_not_change_what_it_is() -> None:
     agent = parse(SuiteAgent, {"name": "a", "kind": "random", "card": {"contact": "me"}}, "agent")
     assert agent.card.contact == "me"
-    assert agent.identity == replace(agent, card=Card()).identity
+    assert agent.identity == replace(agent, card=AgentCard()).identity
     assert agent.identity != replace(agent, options={"x": 1}).identity

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 import pytest
 
-from agentgym.evaluation.schema import parse
+from agentgym.errors import UsageError
 from agentgym.evaluation.suite import Suite, load_suite
-from agentgym.types import UsageError
+from agentgym.records import parse
 
 SUITES = Path(__file__).parents[2] / "benchmarks" / "suites"
 

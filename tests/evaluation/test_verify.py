@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from agentgym.agents import make_agent
-from agentgym.evaluation.bench import open_arena, play
+from agentgym.errors import UsageError
+from agentgym.evaluation.bench import open_suite_task, play
+from agentgym.evaluation.plan import PlannedEpisode
 from agentgym.evaluation.results import (
     EPISODES_FILE,
     RUN_FILE,
@@ -22,9 +24,7 @@ from agentgym.evaluation.results import (
 )
 from agentgym.evaluation.suite import load_suite
 from agentgym.evaluation.verify import find_suite, read_verdict, verify_run
-from agentgym.evaluation.worlds import PlannedEpisode
 from agentgym.hashing import sha256_json
-from agentgym.types import UsageError
 
 Table = dict[str, Any]
 
@@ -316,7 +316,7 @@ def test_an_unfinished_run_is_rejected(run_folder: Path) -> None:
 def genuine(folder: Path, task: int, seed: int, rollout: int) -> EpisodeRecord:
     """Play a real episode of the second environment, with whatever task and seed."""
     suite = load_suite(find_suite(folder, "small"))
-    arena = open_arena(suite, suite.env[1], num_envs=1)
+    arena = open_suite_task(suite, suite.env[1], num_envs=1)
     policy = make_agent("oracle", arena.slots)
     (record,) = play(arena, policy, [PlannedEpisode(arena.slots.tasks[task], seed, rollout)])
     return record

@@ -11,8 +11,8 @@ from agentgym.envs.ezpoints.cards import (
     SPLITS,
     SUITS,
     UNSEEN_PAIRS,
-    Card,
     Deals,
+    PlayingCard,
     deals,
     every_deal,
     operation_of,
@@ -33,7 +33,7 @@ def deal_by_hand():
             for suit in suits:
                 for second_suit in suits:
                     chance = Fraction(1, 12 * len(seconds) * 16 * 2)
-                    cards = (Card(rank, suit), Card(second, second_suit))
+                    cards = (PlayingCard(rank, suit), PlayingCard(second, second_suit))
                     chances[cards] += chance
                     chances[cards[::-1]] += chance
     return chances
@@ -56,8 +56,8 @@ def test_every_deal_makes_twelve_in_one_way():
 
 
 def test_probability_is_zero_elsewhere():
-    assert probability((Card(2, 0), Card(3, 0))) == 0
-    assert probability((Card(11, 0), Card(13, 0))) == 0
+    assert probability((PlayingCard(2, 0), PlayingCard(3, 0))) == 0
+    assert probability((PlayingCard(11, 0), PlayingCard(13, 0))) == 0
 
 
 def test_splits_share_nothing_and_leave_nothing_out():
@@ -77,7 +77,7 @@ def test_unseen_pairs_are_unseen():
 
 def test_tasks_are_named_by_their_cards():
     task = deals("train").find("KS 2H")
-    assert task.content == (Card(13, 3), Card(2, 2))
+    assert task.content == (PlayingCard(13, 3), PlayingCard(2, 2))
     assert task.id == content_id(((13, 3), (2, 2)))
     assert task.type == "sum"
     assert deals("unseen_pairs").find("4C 3D").type == "product"

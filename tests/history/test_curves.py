@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from agentgym.errors import UsageError
 from agentgym.evaluation.statistics import t_interval
 from agentgym.history.curves import (
     FRACTIONS,
@@ -17,7 +18,6 @@ from agentgym.history.curves import (
     metric_names,
 )
 from agentgym.history.run import RunHistory
-from agentgym.types import UsageError
 from tests.iterations import make_metrics, make_run
 
 

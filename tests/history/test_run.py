@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from agentgym.errors import UsageError
 from agentgym.history.run import METRICS_FILE, read_history, read_metrics
-from agentgym.types import UsageError
 from tests.iterations import make_metrics, make_run, write_run
 
 

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
+from agentgym.errors import UsageError
 from agentgym.retrieval.analysis import STOP_WORDS, Analyser
-from agentgym.types import UsageError
 
 STEMS = {
     "caresses": "caress",

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentgym.errors import UsageError
 from agentgym.retrieval import counting, ranking
 from agentgym.retrieval.bm25 import build_bm25, open_bm25
 from agentgym.retrieval.ranking import Ranker
-from agentgym.types import UsageError
 from tests.retrieval.naive import rank
 
 SHOP = [

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from agentgym.errors import UsageError
 from agentgym.retrieval import index as index_module
 from agentgym.retrieval.bm25 import build_bm25, open_bm25
 from agentgym.retrieval.engines import open_or_build
 from agentgym.retrieval.index import MANIFEST, Manifest
-from agentgym.types import UsageError
 
 SHOP = [("B1", "red shirt"), ("B0", "red lamp")]
 

@@ -7,11 +7,11 @@ import sys
 import numpy as np
 import pytest
 
+from agentgym.errors import MissingDataError, UsageError
 from agentgym.retrieval.analysis import Analyser
 from agentgym.retrieval.bm25 import build_bm25
 from agentgym.retrieval.lucene import JAR_VARIABLE, build_lucene, find_jar, java_class, open_lucene
 from agentgym.retrieval.words import words
-from agentgym.types import MissingDataError, UsageError
 
 SHOP = [
     ("B3", "Red cotton shirts"),

@@ -5,8 +5,8 @@ import sys
 import numpy as np
 import pytest
 
+from agentgym.errors import UsageError
 from agentgym.retrieval.tantivy import K1, B, build_tantivy, open_tantivy
-from agentgym.types import UsageError
 from tests.retrieval.naive import rank
 
 pytestmark = pytest.mark.peer

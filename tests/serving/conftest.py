@@ -8,10 +8,11 @@ from urllib.parse import urlencode
 
 import pytest
 
-from agentgym.envs.webshop.html import CHOICE, NODE, QUERY
-from agentgym.serving.documents import PLACE
+from agentgym.envs.webshop.site.documents import PAGES
+from agentgym.envs.webshop.site.html import CHOICE, NODE, QUERY
 from agentgym.serving.server import SiteServer
-from agentgym.serving.webshop import ShopSite
+from agentgym.serving.site import EnvSite
+from agentgym.suites import PLACE
 
 WAIT = 30.0
 
@@ -109,7 +110,7 @@ def serve():
     opened = []
 
     def make(**settings):
-        site = ShopSite(**({"split": "test", "options": {}} | settings))
+        site = EnvSite(PAGES, **({"split": "test", "options": {}} | settings))
         server = SiteServer("127.0.0.1", 0, site.answer)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()

@@ -40,17 +40,17 @@ def test_a_visit(serve, browser, tmp_path):
     (visitor,) = site._visitors.values()
 
     def check():
-        sitting = visitor.sitting
+        sitting = visitor.session
         assert " [SEP] ".join(texts(browser)) == sitting.observation
         for size in (PHONE, (1200, 800)):
             browser.resize(*size)
             assert fits(browser)
 
     check()
-    browser.type("input[name=query]", visitor.sitting.info["goal"])
+    browser.type("input[name=query]", visitor.session.info["goal"])
     browser.enter()
     check()
-    assert visitor.sitting.env.visit.page == "results"
+    assert visitor.session.env.visit.page == "results"
     browser.click(".hit:nth-child(2) [data-node=title]")  # all of a hit can be clicked
     check()
     browser.click("fieldset:last-of-type button:last-of-type")
@@ -58,19 +58,19 @@ def test_a_visit(serve, browser, tmp_path):
     check()
     for number in (1, 2, 3):
         browser.click(f".product ~ .bar button:nth-of-type({number})")
-        assert visitor.sitting.env.visit.page == ("description", "features", "reviews")[number - 1]
+        assert visitor.session.env.visit.page == ("description", "features", "reviews")[number - 1]
         check()
         browser.click(".bar button:last-of-type")
     browser.click("button.buy")
     check()
-    assert visitor.sitting.over
+    assert visitor.session.over
     assert browser.value("document.querySelector('.outcome h2').textContent").startswith("Score ")
     (run,) = (tmp_path / "recordings").glob("webshop-*/human")
     assert verify_run(run).ok
     assert len(said) == 1
     browser.click(".outcome button")
     check()
-    assert visitor.sitting.steps == []
+    assert visitor.session.steps == []
 
 
 def test_the_back_button_leads_to_the_page_that_is_open(serve, browser):
@@ -81,8 +81,8 @@ def test_the_back_button_leads_to_the_page_that_is_open(serve, browser):
     browser.enter()
     browser.click(".hit button")
     browser.back()
-    assert texts(browser) == visitor.sitting.observation.split(" [SEP] ")
-    assert len(visitor.sitting.steps) == 2
+    assert texts(browser) == visitor.session.observation.split(" [SEP] ")
+    assert len(visitor.session.steps) == 2
 
 
 def test_style_is_applied_and_scripts_are_not_needed(serve, browser):

@@ -6,18 +6,18 @@ from contextlib import closing
 
 import pytest
 
-from agentgym.serving.server import MOST_BYTES, Request, Response, SiteServer
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
+from agentgym.serving.server import MOST_BYTES, HttpRequest, HttpResponse, SiteServer
 
 
 @pytest.fixture
 def echo():
     """A server that answers with what it was asked, and a function that sends it bytes."""
-    asked: list[Request] = []
+    asked: list[HttpRequest] = []
 
     def answer(request):
         asked.append(request)
-        return Response(200, b"answer")
+        return HttpResponse(200, b"answer")
 
     server = SiteServer("127.0.0.1", 0, answer)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -47,8 +47,8 @@ def test_fields_and_cookies_are_read(echo):
     assert send(head + body).endswith(b"\r\n\r\nanswer")
     send(b"GET /p?q=%2Fx&q=y HTTP/1.0\r\n\r\n")
     assert asked == [
-        Request("POST", "/act", {"a": "2", "b": "é x", "empty": ""}, {"visit": "abc", "other": "d"}),
-        Request("GET", "/p", {"q": "y"}, {}),
+        HttpRequest("POST", "/act", {"a": "2", "b": "é x", "empty": ""}, {"visit": "abc", "other": "d"}),
+        HttpRequest("GET", "/p", {"q": "y"}, {}),
     ]
 
 
@@ -82,16 +82,16 @@ def test_odd_requests_get_an_answer(echo, data, status):
 
 def test_an_address_that_cannot_be_had(echo):
     with pytest.raises(UsageError, match="ports end at 65535"):
-        SiteServer("127.0.0.1", 70_000, lambda request: Response(200))
+        SiteServer("127.0.0.1", 70_000, lambda request: HttpResponse(200))
     with pytest.raises(
         UsageError, match=r"cannot listen on 192\.0\.2\.1:0: .*; choose another --port or --host"
     ):
-        SiteServer("192.0.2.1", 0, lambda request: Response(200))
+        SiteServer("192.0.2.1", 0, lambda request: HttpResponse(200))
 
 
 def test_the_address_of_ipv6_is_written_in_brackets():
     try:
-        server = SiteServer("::1", 0, lambda request: Response(200))
+        server = SiteServer("::1", 0, lambda request: HttpResponse(200))
     except UsageError:  # a machine without IPv6
         return
     with server:

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from agentgym.cli import main
-from agentgym.data.products import Instruction, ListCatalogue, Product
+from agentgym.envs.webshop.data.products import Instruction, ListCatalogue, Product
+from agentgym.envs.webshop.engine.world import ShopWorld
 from agentgym.envs.webshop.env import WebShopEnv
-from agentgym.envs.webshop.html import CHOICE, QUERY
-from agentgym.envs.webshop.world import World
+from agentgym.envs.webshop.site.html import CHOICE, QUERY
+from agentgym.errors import UsageError
 from agentgym.evaluation.results import read_episodes, read_run
 from agentgym.evaluation.suite import load_suite
 from agentgym.evaluation.verify import verify_run
-from agentgym.serving import webshop
-from agentgym.serving.documents import PLACE
+from agentgym.serving import site as serving_site
 from agentgym.serving.server import SiteServer
-from agentgym.serving.webshop import STALE
-from agentgym.types import UsageError
+from agentgym.serving.site import STALE
+from agentgym.suites import PLACE
 from tests.serving.conftest import Visit
 from tests.webshop.corner import WordSearch, corner_shop
 
@@ -40,12 +40,12 @@ NASTY = Product(
 def nasty_shop():
     wish = Instruction(NASTY.asin, f"a lamp {EVIL}", (EVIL,), ("plain",))
     catalogue = ListCatalogue([NASTY], human=[wish])
-    return World(catalogue, WordSearch(catalogue), name="nasty")
+    return ShopWorld(catalogue, WordSearch(catalogue), name="nasty")
 
 
 def open_sitting(site):
     """Return the sitting of the visitor who came last."""
-    return next(reversed(site._visitors.values())).sitting
+    return next(reversed(site._visitors.values())).session
 
 
 @pytest.fixture
@@ -225,12 +225,12 @@ def test_visitors_do_not_meet(serve):
     first.search("lamp")
     second.get("/")
     assert second.page.texts[0] == "WebShop"
-    splits = [one.sitting.env.tasks.split for one in site._visitors.values()]
+    splits = [one.session.env.tasks.split for one in site._visitors.values()]
     assert sorted(splits) == ["test", "valid"]
 
 
 def test_only_so_many_visits_are_kept(serve, monkeypatch):
-    monkeypatch.setattr(webshop, "MOST_VISITORS", 2)
+    monkeypatch.setattr(serving_site, "MOST_VISITORS", 2)
     site, server = serve(options={"dataset": corner_shop(), "goals": "human"}, split="upstream-test")
     visitors = [Visit(server) for _ in range(3)]
     for one in visitors:

@@ -4,13 +4,13 @@ import sys
 import numpy as np
 import pytest
 
-from agentgym.envs.sokoban import bank
-from agentgym.envs.sokoban.generator import Config, generate
+from agentgym.envs.sokoban.builtin import bank
+from agentgym.envs.sokoban.builtin.generator import Config, generate
 from agentgym.envs.sokoban.level import Level
 from agentgym.envs.sokoban.solver import solve
 from agentgym.envs.sokoban.tasks import BankTaskSet, builtin_tasks
+from agentgym.errors import UsageError
 from agentgym.tasks import DEFAULT_SIZES, split_of
-from agentgym.types import UsageError
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_a_bank_holds_the_first_levels_of_its_split():
 
 @pytest.mark.slow
 def test_the_whole_shipped_file_can_be_made_anew():
-    command = [sys.executable, "-m", "agentgym.envs.sokoban.bank", "--check"]
+    command = [sys.executable, "-m", "agentgym.envs.sokoban.builtin.bank", "--check"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "equals what the generator makes" in done.stderr

@@ -1,7 +1,7 @@
 import pytest
 
 from agentgym.envs.sokoban.engine import ACTIONS, REWARDS, Move, actions_of, play, rewards_of
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import agentgym  # noqa: F401
 from agentgym.checking import check_agent_env, check_agent_vector_env
 from agentgym.envs.sokoban.env import REJECTED, SokobanEnv, VisualSokobanEnv
 from agentgym.envs.sokoban.vector import SokobanVectorEnv, VisualSokobanVectorEnv
-from agentgym.types import Request, UsageError
+from agentgym.errors import UsageError
+from agentgym.types import Request
 
 LEVELS = "; 0\n#######\n#@ $ .#\n#######\n\n; 1\n#######\n#* $ .#\n#@    #\n#######\n"
 OPTIONS = {

@@ -1,8 +1,8 @@
 import pytest
 
+from agentgym.envs.sokoban.data.files import locate, read
 from agentgym.envs.sokoban.env import SokobanEnv
-from agentgym.envs.sokoban.files import locate, read
-from agentgym.types import MissingDataError, UsageError
+from agentgym.errors import MissingDataError, UsageError
 
 BOXOBAN = "; 0\n#####\n#@$.#\n#####\n\n; 1\n######\n#@ $.#\n######\n"
 SLC = """<?xml version="1.0" encoding="ISO-8859-1"?>

@@ -5,10 +5,10 @@ import sys
 import numpy as np
 import pytest
 
-from agentgym.envs.sokoban.generator import MIN_PULLS, Config, generate
+from agentgym.envs.sokoban.builtin.generator import MIN_PULLS, Config, generate
 from agentgym.envs.sokoban.level import Level
-from agentgym.envs.sokoban.solver import Room, solve
-from agentgym.types import UsageError
+from agentgym.envs.sokoban.solver import FloorPlan, solve
+from agentgym.errors import UsageError
 
 CONFIGS = [Config(6, 6, 1), Config(6, 6, 2), Config(7, 7, 2), Config(5, 9, 2), Config(10, 10, 3)]
 
@@ -24,12 +24,12 @@ def test_levels_are_valid_solvable_and_not_trivial(config):
         assert level.on_target == 0
         moves = solve(level.board, weight=1.0 if config.boxes < 3 else 2.0)
         assert len(moves) >= MIN_PULLS
-        assert Room(level.board).walls.bit_count() >= 2 * (config.height + config.width) - 4
+        assert FloorPlan(level.board).walls.bit_count() >= 2 * (config.height + config.width) - 4
 
 
 def test_a_candidate_depends_on_its_number_alone():
     program = (
-        "import json, random, numpy; from agentgym.envs.sokoban.generator import *;"
+        "import json, random, numpy; from agentgym.envs.sokoban.builtin.generator import *;"
         "random.seed(1); numpy.random.seed(2);"
         "print(json.dumps([getattr(generate(Config(6, 6, 2), c), 'text', None) for c in range(20, 0, -1)]))"
     )

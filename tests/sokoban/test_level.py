@@ -2,7 +2,7 @@ import pytest
 
 from agentgym.envs.sokoban.level import Level
 from agentgym.envs.sokoban.masks import boxes, cells, flood, loose_boxes, targets, walls
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 
 ROOM = ["######", "#@$. #", "#+ * #", "######"]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from agentgym.envs.sokoban.builtin.generator import Config, generate
+from agentgym.envs.sokoban.data.files import read
 from agentgym.envs.sokoban.engine import ACTIONS, play
-from agentgym.envs.sokoban.files import read
-from agentgym.envs.sokoban.generator import Config, generate
 from agentgym.envs.sokoban.level import Level
 from agentgym.envs.sokoban.solver import solve
 

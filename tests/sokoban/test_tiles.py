@@ -3,7 +3,7 @@ import pytest
 
 from agentgym.envs.sokoban.level import SYMBOLS
 from agentgym.envs.sokoban.tiles import TINY_COLOURS, draw, grid, pixels_of
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 
 BOARD = b"####\n# .*\n#$@+"
 

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym.envs.sokoban.arrays import BoardBatch
-from agentgym.envs.sokoban.bank import load
+from agentgym.envs.sokoban.builtin.bank import load
+from agentgym.envs.sokoban.builtin.generator import Config
 from agentgym.envs.sokoban.engine import ACTIONS, REWARDS, play
 from agentgym.envs.sokoban.env import SokobanEnv, VisualSokobanEnv
-from agentgym.envs.sokoban.generator import Config
 from agentgym.envs.sokoban.level import Level
 from agentgym.envs.sokoban.vector import SokobanVectorEnv, VisualSokobanVectorEnv
 from agentgym.vector.serial import SerialVectorEnv

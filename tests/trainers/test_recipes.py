@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.cli.training import TRAINABLE
+from agentgym.cli.train import TRAINABLE
+from agentgym.recipes.published import BY_ENV, WEBSHOP
 from agentgym.training.presets import TINY
-from trainers.published import BY_ENV, WEBSHOP
 
-NOT_RECIPES = {"__init__", "published", "recipe"}
+NOT_RECIPES = {"__init__", "recipe"}
 ROOT = Path(__file__).parents[2]
 
 
@@ -22,7 +22,7 @@ def test_every_algorithm_that_can_be_trained_but_variants_has_a_recipe():
 
 @pytest.mark.parametrize("name", sorted(set(TRAINABLE) - {"dr_grpo"}))
 def test_presets_are_sound(name):
-    paper = import_module(f"trainers.{name}").PAPER
+    paper = import_module(f"agentgym.recipes.{name}").PAPER
     for env in (*BY_ENV, "agentgym/EZPoints-v0"):
         config = paper.config(name, env, model="tiny")
         assert config.learner.learning_rate == 1e-6
@@ -35,14 +35,14 @@ def test_presets_are_sound(name):
 
 
 def test_graphgpo_discounts_as_its_table_says():
-    paper = import_module("trainers.graphgpo").PAPER
+    paper = import_module("agentgym.recipes.graphgpo").PAPER
     omegas = [paper.config("graphgpo", env, model="tiny").switches["omega"] for env in BY_ENV]
     assert omegas == [0.1, 0.8, 0.2]
 
 
 def test_webshop_is_as_its_columns_say():
     settings = {
-        name: import_module(f"trainers.{name}").PAPER.config(name, WEBSHOP, model="tiny")
+        name: import_module(f"agentgym.recipes.{name}").PAPER.config(name, WEBSHOP, model="tiny")
         for name in ("gigpo", "hgpo", "steppo")
     }
     told = {name: (each.prompting.budget, each.prompting.max_tokens) for name, each in settings.items()}
@@ -75,5 +75,5 @@ def test_a_recipe_says_what_is_wrong_in_one_line():
     command = [sys.executable, "-m", "trainers.gigpo", "--preset", "papper"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith("trainers.gigpo: ")
+    assert done.stderr.startswith("agentgym: ")
     assert len(done.stderr.splitlines()) == 1

@@ -5,8 +5,8 @@ import torch
 
 from agentgym.algos.objective import Objective
 from agentgym.algos.tokens import Batch
-from agentgym.training.logprobs import all_log_probs
-from agentgym.training.packing import StepRow
+from agentgym.training.learner.logprobs import all_log_probs
+from agentgym.training.learner.packing import StepRow
 
 OBJECTIVES = {
     "token": Objective(dual_clip=3.0),

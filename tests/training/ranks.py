@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from agentgym.training.config import LearnerConfig
-from agentgym.training.critic import Critic
-from agentgym.training.distributed import Ranks
-from agentgym.training.learner import DivergenceError, Learner
-from agentgym.training.models import load_model
+from agentgym.training.learner.config import LearnerConfig
+from agentgym.training.learner.critic import Critic
+from agentgym.training.learner.distributed import Ranks
+from agentgym.training.learner.learner import DivergenceError, Learner
+from agentgym.training.models.models import load_model
 from tests.training.batches import OBJECTIVES, some_batch, some_rows, weights_of
 
 RUNS = {

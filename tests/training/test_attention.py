@@ -6,11 +6,19 @@ import torch
 from torch.nn.attention.flex_attention import flex_attention
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from agentgym.training.attention import BLOCK, NAME, Blocks, _block_mask, attend, attend_in_packs, sight
-from agentgym.training.logprobs import check_model, hidden_states
-from agentgym.training.packing import StepRow, pack_rows
-from agentgym.training.tree import pack_tree
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
+from agentgym.training.learner.attention import (
+    BLOCK,
+    NAME,
+    Blocks,
+    _block_mask,
+    attend,
+    attend_in_packs,
+    pack_mask,
+)
+from agentgym.training.learner.logprobs import check_model, hidden_states
+from agentgym.training.learner.packing import StepRow, pack_rows
+from agentgym.training.learner.tree import pack_tree
 
 
 def some_pack(pack):
@@ -41,7 +49,9 @@ def test_blocks_attend_as_the_whole_mask_does(pack):
     plain = torch.nn.functional.scaled_dot_product_attention(
         *states, attn_mask=dense(ends), scale=0.3, enable_gqa=True
     ).transpose(1, 2)
-    output, weights = attend(torch.nn.Module(), *states, None, sight=sight(ends), scaling=0.3, dropout=0.0)
+    output, weights = attend(
+        torch.nn.Module(), *states, None, pack_mask=pack_mask(ends), scaling=0.3, dropout=0.0
+    )
     assert weights is None
     torch.testing.assert_close(output, plain, rtol=0, atol=1e-6)
     seed = torch.randn(output.shape, generator=draws)
@@ -52,7 +62,7 @@ def test_blocks_attend_as_the_whole_mask_does(pack):
 def test_blocks_meet_few_keys():
     size = 50 * BLOCK
     ends = (torch.arange(size) // 200 + 1) * 200  # rows of 200 tokens
-    seen = sight(ends)
+    seen = pack_mask(ends)
     assert isinstance(seen, Blocks)
     assert max(mask.shape[1] for mask in seen.seen) < 200 + BLOCK
     assert sum(mask.numel() for mask in seen.seen) < size * (200 + BLOCK)
@@ -65,7 +75,7 @@ def test_the_mask_for_other_devices_shows_the_same(pack):
     ends = some_pack(pack).ends
     draws = torch.Generator().manual_seed(0)
     states = [torch.randn(1, heads, len(ends), 16, generator=draws) for heads in (4, 2, 2)]
-    output, _ = attend(torch.nn.Module(), *states, None, sight=sight(ends), scaling=0.3)
+    output, _ = attend(torch.nn.Module(), *states, None, pack_mask=pack_mask(ends), scaling=0.3)
     mask = _block_mask(ends)
     flexible = flex_attention(*states, block_mask=mask, scale=0.3, enable_gqa=True)
     torch.testing.assert_close(flexible.transpose(1, 2), output, rtol=0, atol=1e-6)
@@ -103,7 +113,7 @@ def test_models_that_do_not_attend_as_they_are_told_are_refused(language_model):
 
         @staticmethod
         def _drop(module, inputs, settings):
-            return inputs, {name: value for name, value in settings.items() if name != "sight"}
+            return inputs, {name: value for name, value in settings.items() if name != "pack_mask"}
 
     config = Qwen2Config(
         vocab_size=60,

@@ -8,17 +8,18 @@ import pytest
 import torch
 
 import agentgym  # noqa: F401 (registers the environments)
+from agentgym.errors import UsageError
 from agentgym.rollout import RolloutWorker
 from agentgym.training.bc import CloningConfig, Demonstrator, demonstrate, examine, fit
 from agentgym.training.cloning import clone
 from agentgym.training.engines.hf import HfEngine
-from agentgym.training.learner import DivergenceError
-from agentgym.training.logprobs import all_log_probs
-from agentgym.training.models import load_model
-from agentgym.training.open import open_model
-from agentgym.training.prompting import Prompting
-from agentgym.training.saved import read_agent
-from agentgym.types import Completion, UsageError
+from agentgym.training.learner.learner import DivergenceError
+from agentgym.training.learner.logprobs import all_log_probs
+from agentgym.training.models.models import load_model
+from agentgym.training.policy.open import open_model
+from agentgym.training.policy.prompting import Prompting
+from agentgym.training.policy.saved import read_agent
+from agentgym.types import Completion
 
 EZPOINTS = "agentgym/EZPoints-v0"
 TINY = Prompting.tiny(EZPOINTS)

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.training.choices import ROOT, ActionSpeller, ActionTrie
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
+from agentgym.training.engines.choices import ROOT, ActionSpeller, ActionTrie
 
 END = 99
 IDS = st.lists(st.integers(0, 3), max_size=4).map(tuple)

@@ -4,9 +4,9 @@ import sys
 import pytest
 import torch
 
-from agentgym.training.distributed import Ranks
-from agentgym.training.models import load_model, save_model
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
+from agentgym.training.learner.distributed import Ranks
+from agentgym.training.models.models import load_model, save_model
 from tests.training import ranks as runs
 
 SIZE = 2

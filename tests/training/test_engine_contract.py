@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from agentgym.training.choices import ActionSpeller
+from agentgym.errors import UsageError
 from agentgym.training.engines import Engine, GenerationRequest, Sampling
+from agentgym.training.engines.choices import ActionSpeller
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.replay import RecordingEngine, ReplayEngine
 from agentgym.training.engines.vllm import VllmEngine
-from agentgym.training.models import LanguageModel, load_model, save_model
-from agentgym.training.tiny import tiny_model, word_tokenizer
-from agentgym.types import UsageError
+from agentgym.training.models.models import LanguageModel, load_model, save_model
+from agentgym.training.models.tiny import tiny_model, word_tokenizer
 from tests.training import stand_in_vllm
 from tests.training.conftest import TEXTS
 from tests.training.plain import ACTIONS, close, forward_logprobs, mixed_requests, prompt

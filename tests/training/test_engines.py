@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import MistralConfig, MistralForCausalLM
 
-from agentgym.training.choices import ROOT
+from agentgym.errors import UsageError
 from agentgym.training.engines import Engine, GenerationRequest, Sampling
+from agentgym.training.engines.choices import ROOT
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.sampling import sample, uniform
-from agentgym.training.tiny import tiny_model
-from agentgym.types import UsageError
+from agentgym.training.models.tiny import tiny_model
 from tests.training.plain import ACTIONS, close, forward_logprobs, mixed_requests, prompt
 
 

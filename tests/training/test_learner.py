@@ -5,16 +5,16 @@ import numpy as np
 import pytest
 import torch
 
-from agentgym.algos.loss import Layout, kl_loss, policy_loss
+from agentgym.algos.loss import TokenLayout, kl_loss, policy_loss
 from agentgym.algos.objective import Objective
-from agentgym.training.config import LearnerConfig
-from agentgym.training.critic import Critic
-from agentgym.training.distributed import Ranks
-from agentgym.training.gradients import policy_gradient
-from agentgym.training.learner import DivergenceError, Learner
-from agentgym.training.logprobs import all_log_probs
-from agentgym.training.packing import StepRow, pack_rows
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
+from agentgym.training.learner.config import LearnerConfig
+from agentgym.training.learner.critic import Critic
+from agentgym.training.learner.distributed import Ranks
+from agentgym.training.learner.gradients import policy_gradient
+from agentgym.training.learner.learner import DivergenceError, Learner
+from agentgym.training.learner.logprobs import all_log_probs
+from agentgym.training.learner.packing import StepRow, pack_rows
 from tests.training.batches import OBJECTIVES, some_batch, some_rows, weights_of
 
 
@@ -68,7 +68,7 @@ def test_the_gradient_is_that_of_the_algorithm_s_loss_on_the_whole_batch(model, 
     batch = some_batch(model, rows)
     learner = learner_of(copy.deepcopy(model), objective)
     policy_gradient(learner._actor, pack_rows(rows, token_budget=30), batch, objective, Ranks())
-    layout = Layout.packed(*(torch.from_numpy(x) for x in (batch.lengths, batch.mask, batch.trajectory)))
+    layout = TokenLayout.packed(*(torch.from_numpy(x) for x in (batch.lengths, batch.mask, batch.trajectory)))
     parts = []
     for row in rows:
         ids = torch.tensor([[*row.prompt_ids, *row.response_ids]])

@@ -13,10 +13,10 @@ import pytest
 from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from agentgym.errors import UsageError
+from agentgym.history.console import LINES_PER_HEADING, ConsoleLog
+from agentgym.history.log import LOGS, JsonlLog, Logs, TensorBoardLog, WandbLog, make_logs
 from agentgym.history.run import CONFIG_FILE, METRICS_FILE, read_metrics
-from agentgym.training.console import LINES_PER_HEADING, ConsoleLog
-from agentgym.training.log import LOGS, JsonlLog, Logs, TensorBoardLog, WandbLog, make_logs
-from agentgym.types import UsageError
 from tests.iterations import evaluated, make_metrics, make_run
 
 RECORDS = make_run(5, every=2)
@@ -202,7 +202,7 @@ def test_wandb_is_told_everything_and_resumes_under_one_id(tmp_path, monkeypatch
 def test_wandb_itself_takes_it(tmp_path):
     code = f"""
 from pathlib import Path
-from agentgym.training.log import WandbLog
+from agentgym.history.log import WandbLog
 from tests.iterations import make_run
 log = WandbLog(Path({str(tmp_path)!r}))
 for record in make_run(3, every=1):

@@ -9,11 +9,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from agentgym.algos.loss import entropy
+from agentgym.errors import UsageError
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.types import GenerationRequest, Sampling
-from agentgym.training.logprobs import all_log_probs, check_model, response_log_probs
-from agentgym.training.packing import StepRow, pack_rows
-from agentgym.types import UsageError
+from agentgym.training.learner.logprobs import all_log_probs, check_model, response_log_probs
+from agentgym.training.learner.packing import StepRow, pack_rows
 
 ACTIONS = ("look", "go to shelf", "go to drawer", "open fridge", "take cup from shelf")
 
@@ -190,8 +190,8 @@ MEMORY = """
 import resource, sys, torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import Qwen2Config, Qwen2ForCausalLM
-from agentgym.training.logprobs import response_log_probs
-from agentgym.training.packing import StepRow, pack_rows
+from agentgym.training.learner.logprobs import response_log_probs
+from agentgym.training.learner.packing import StepRow, pack_rows
 
 torch.set_num_threads(1)
 rows, length = (int(argument) for argument in sys.argv[1:])

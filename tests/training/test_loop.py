@@ -9,19 +9,20 @@ import torch
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.table import ALGORITHMS
 from agentgym.algos.tokens import Batch
+from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
 from agentgym.training.checkpoint import last_checkpoint, load_checkpoint
+from agentgym.training.config import TrainConfig, override
 from agentgym.training.credit import credit_assigner
-from agentgym.training.learner import DivergenceError
+from agentgym.training.learner.learner import DivergenceError
+from agentgym.training.learner.packing import sampled_log_probs, step_rows
 from agentgym.training.loop import Trainer
-from agentgym.training.models import load_model
-from agentgym.training.packing import sampled_log_probs, step_rows
+from agentgym.training.models.models import load_model
+from agentgym.training.policy.saved import read_agent
 from agentgym.training.pool import TaskOrder
-from agentgym.training.run import TrainConfig, override
-from agentgym.training.saved import read_agent
-from agentgym.training.start import read_config, resume, start
-from agentgym.training.world import World
-from agentgym.types import Group, UsageError
+from agentgym.training.run import read_config, resume, start
+from agentgym.training.setup import TrainingSetup
+from agentgym.types import Group
 
 EZPOINTS = "agentgym/EZPoints-v0"
 SMALL = {
@@ -107,7 +108,7 @@ def test_the_loop_is_what_its_parts_do_one_after_the_other(tmp_path):
         "grpo", iterations=3, evaluation__every=0, checkpoint_every=0, objective__kl_coefficient=0.0
     )
     start(settings, tmp_path, logs=[])
-    world = World.open(settings)
+    world = TrainingSetup.open(settings)
     order = TaskOrder(world.worker.envs.tasks, settings.seed)
     for iteration in range(3):
         groups = []
@@ -143,7 +144,7 @@ def test_a_control_that_shuffles_credit_gets_the_same_episodes_and_other_weights
     metrics = []
     for assigner in (None, Shuffled()):
         settings = config("grpo", rollout__tasks=16, rollout__group_size=8, evaluation__every=0)
-        world = World.open(settings)
+        world = TrainingSetup.open(settings)
         trainer = Trainer(settings, world, tmp_path, assigner=assigner)
         metrics.append([trainer.iterate() for _ in range(4)])
         world.close()
@@ -174,7 +175,7 @@ def test_a_run_without_a_usable_group_ends_early_and_says_so(tmp_path):
 )
 def test_outcomes_are_compared_as_the_algorithm_does(tmp_path, algorithm, switches, group_size, learns):
     settings = config(algorithm, rollout__group_size=group_size, switches=switches, evaluation__every=0)
-    world = World.open(settings)
+    world = TrainingSetup.open(settings)
     trainer = Trainer(settings, world, tmp_path)
     steps = StepBatch.of(group=[0, 1], trajectory=[0, 1], state="ab", reward=[0, 1])  # groups alike within
     assert trainer._signal(steps) is learns
@@ -192,7 +193,7 @@ def test_a_loss_that_is_not_a_number_leaves_the_last_good_weights(tmp_path):
             return replace(credit, advantages=credit.advantages * np.nan) if self.calls == 2 else credit
 
     settings = config("grpo", rollout__tasks=6)
-    world = World.open(settings)
+    world = TrainingSetup.open(settings)
     trainer = Trainer(settings, world, tmp_path, assigner=Poisoned())
     trainer.iterate()
     good = {name: tensor.clone() for name, tensor in world.learner.weights()}
@@ -224,7 +225,7 @@ def test_importance_weights_are_logged_where_groups_may_be_old(tmp_path):
 
 def test_what_is_played_during_an_update_is_counted_too(tmp_path, monkeypatch):
     settings = config("grpo", rollout__max_staleness=1, iterations=3, evaluation__every=0)
-    world = World.open(settings)
+    world = TrainingSetup.open(settings)
     trainer = Trainer(settings, world, tmp_path)
     update = world.learner.update
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from agentgym.training.models import load_model, save_model
-from agentgym.training.tiny import tiny_model, word_tokenizer
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
+from agentgym.training.models.models import load_model, save_model
+from agentgym.training.models.tiny import tiny_model, word_tokenizer
 
 
 @pytest.fixture

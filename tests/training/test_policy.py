@@ -2,14 +2,15 @@ import gymnasium
 import pytest
 
 import agentgym  # noqa: F401 (registers the environments)
-from agentgym.agents.budget import PromptTooLongError
+from agentgym.errors import UsageError
+from agentgym.prompts.budget import PromptTooLongError
 from agentgym.rollout import RolloutWorker
-from agentgym.training.choices import ActionSpeller
 from agentgym.training.engines import Sampling
+from agentgym.training.engines.choices import ActionSpeller
 from agentgym.training.engines.hf import HfEngine
-from agentgym.training.policy import LanguageModelPolicy
-from agentgym.training.tiny import environment_texts, tiny_model, word_tokenizer
-from agentgym.types import Policy, Request, UsageError
+from agentgym.training.models.tiny import environment_texts, tiny_model, word_tokenizer
+from agentgym.training.policy.policy import LanguageModelPolicy
+from agentgym.types import Policy, Request
 
 ACTIONS = ("go to shelf 1", "look", "go")
 

@@ -4,11 +4,11 @@ import pytest
 import agentgym  # noqa: F401 (registers the environments)
 from agentgym.agents.random import RandomPolicy
 from agentgym.algos.filters import varies
+from agentgym.errors import UsageError
 from agentgym.rollout import RolloutWorker
-from agentgym.training.distributed import Ranks
+from agentgym.training.config import RolloutConfig
+from agentgym.training.learner.distributed import Ranks
 from agentgym.training.pool import Ahead, RolloutPool, TaskOrder
-from agentgym.training.run import RolloutConfig
-from agentgym.types import UsageError
 
 ENV = "agentgym/EZPoints-v0"
 

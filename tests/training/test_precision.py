@@ -7,13 +7,13 @@ import torch
 from safetensors.torch import load_file
 
 from agentgym.algos.objective import Objective
-from agentgym.training.config import LearnerConfig
-from agentgym.training.critic import Critic
+from agentgym.errors import UsageError
 from agentgym.training.engines.hf import HfEngine
-from agentgym.training.learner import Learner
-from agentgym.training.logprobs import _ChunkedHead, all_log_probs
-from agentgym.training.models import copied, load_model, save_model
-from agentgym.types import UsageError
+from agentgym.training.learner.config import LearnerConfig
+from agentgym.training.learner.critic import Critic
+from agentgym.training.learner.learner import Learner
+from agentgym.training.learner.logprobs import _ChunkedHead, all_log_probs
+from agentgym.training.models.models import copied, load_model, save_model
 from tests.training.batches import OBJECTIVES, some_batch, some_rows, weights_of
 
 LOW = {"dtype": "bfloat16", "learning_rate": 1e-3, "max_grad_norm": None}

@@ -4,12 +4,12 @@ import gymnasium
 import pytest
 
 import agentgym  # noqa: F401 (registers the environments)
+from agentgym.errors import UsageError
 from agentgym.registration import ENVIRONMENTS
 from agentgym.rollout import RolloutWorker
 from agentgym.training.engines.hf import HfEngine
-from agentgym.training.prompting import Prompting
-from agentgym.training.tiny import environment_texts, tiny_model, word_tokenizer
-from agentgym.types import UsageError
+from agentgym.training.models.tiny import environment_texts, tiny_model, word_tokenizer
+from agentgym.training.policy.prompting import Prompting
 
 SOKOBAN = "agentgym/Sokoban-v0"
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 import agentgym  # noqa: F401 (registers the environments)
-from agentgym.training.models import load_model, save_model
-from agentgym.training.open import open_model, tiny_size, usual_prompting
-from agentgym.training.prompting import Prompting
-from agentgym.training.saved import SavedAgent, Training, read_agent, save_agent, weights_sha256
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
+from agentgym.training.models.models import load_model, save_model
+from agentgym.training.policy.open import default_prompting, open_model, tiny_size
+from agentgym.training.policy.prompting import Prompting
+from agentgym.training.policy.saved import SavedAgent, Training, read_agent, save_agent, weights_sha256
 
 SOKOBAN = "agentgym/Sokoban-v0"
 TRAINING = Training(
@@ -36,7 +36,7 @@ def test_a_saved_policy_is_read_back(tmp_path, language_model):
     assert read_agent(tmp_path / "deep" / "model") == agent
     loaded = load_model(tmp_path / "deep" / "model")
     assert torch.equal(loaded.model.lm_head.weight, language_model.model.lm_head.weight)
-    assert usual_prompting(str(tmp_path / "deep" / "model"), "any") == agent.prompting
+    assert default_prompting(str(tmp_path / "deep" / "model"), "any") == agent.prompting
 
 
 def test_a_wording_of_one_s_own_travels_with_the_policy(tmp_path, language_model):
@@ -55,7 +55,7 @@ def test_a_wording_of_one_s_own_travels_with_the_policy(tmp_path, language_model
 def test_a_directory_may_say_nothing(tmp_path, language_model):
     save_model(tmp_path, language_model)
     assert read_agent(tmp_path) is None
-    assert usual_prompting(str(tmp_path), SOKOBAN) == Prompting.default(SOKOBAN)
+    assert default_prompting(str(tmp_path), SOKOBAN) == Prompting.default(SOKOBAN)
     with pytest.raises(UsageError, match="does not exist: give the path of a saved model"):
         read_agent(tmp_path / "nowhere")
 

@@ -5,8 +5,8 @@ import sys
 import numpy as np
 import pytest
 
-from agentgym.training.logprobs import all_log_probs
-from agentgym.training.packing import StepRow
+from agentgym.training.learner.logprobs import all_log_probs
+from agentgym.training.learner.packing import StepRow
 from benchmarks.speed import packing
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import agentgym  # noqa: F401 (registers the environments)
-from agentgym.training.models import LanguageModel, load_model, save_model
-from agentgym.training.tiny import SHAPES, environment_texts, tiny_model, word_tokenizer
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
+from agentgym.training.models.models import LanguageModel, load_model, save_model
+from agentgym.training.models.tiny import SHAPES, environment_texts, tiny_model, word_tokenizer
 
 
 @pytest.fixture(scope="module")

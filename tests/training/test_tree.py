@@ -9,13 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentgym.training.config import LearnerConfig
-from agentgym.training.critic import Critic
-from agentgym.training.learner import Learner
-from agentgym.training.logprobs import response_log_probs
-from agentgym.training.packing import StepRow
-from agentgym.training.tree import PACKINGS, _cuts, pack_tree
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
+from agentgym.training.learner.config import LearnerConfig
+from agentgym.training.learner.critic import Critic
+from agentgym.training.learner.learner import Learner
+from agentgym.training.learner.logprobs import response_log_probs
+from agentgym.training.learner.packing import StepRow
+from agentgym.training.learner.tree import PACKINGS, _cuts, pack_tree
 from tests.training.batches import OBJECTIVES, some_batch, weights_of
 from tests.training.padded import padded_statistics, padded_values
 

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 import torch
 
+from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
-from agentgym.training import world
-from agentgym.training.choices import ActionTrie
-from agentgym.training.distributed import Ranks
-from agentgym.training.engines import GenerationRequest, Sampling, handover
-from agentgym.training.engines.canary import Canary, CanaryError
+from agentgym.training import setup
+from agentgym.training.config import TrainConfig, override
+from agentgym.training.engines import GenerationRequest, Sampling, weight_transfer
+from agentgym.training.engines.choices import ActionTrie
+from agentgym.training.engines.sync_check import CanaryError, SyncCheck
 from agentgym.training.engines.vllm import VllmEngine
-from agentgym.training.models import load_model, save_model
-from agentgym.training.run import TrainConfig, override
-from agentgym.training.start import start
-from agentgym.types import UsageError
+from agentgym.training.learner.distributed import Ranks
+from agentgym.training.models.models import load_model, save_model
+from agentgym.training.run import start
 from tests.training import stand_in_vllm
 
 
@@ -127,7 +127,7 @@ def test_weights_that_arrive_wrong_are_noticed(engine, learner, monkeypatch):
     """As it was with a tied head, whose packed copy was that of the old weights."""
     train(learner)
     with monkeypatch.context() as broken:
-        broken.setattr(handover, "_repack_tied_head", lambda model: None)
+        broken.setattr(weight_transfer, "_repack_tied_head", lambda model: None)
         with pytest.raises(CanaryError, match="its weights are not those it was given"):
             engine.sync(learner.named_parameters(), version=1)
     assert engine.version == 0
@@ -172,12 +172,12 @@ def test_a_learner_s_model_is_loaded_beside_it(directory):
     engine = VllmEngine.of(language_model, dtype=torch.float32)
     assert engine.generate([request(max_tokens=3)])[0].version == 0
     weights = dict(language_model.model.named_parameters())
-    assert engine._canary.check(weights, engine.log_probs(engine._canary.ids)) < 1e-5
+    assert engine._sync_check.check(weights, engine.log_probs(engine._sync_check.ids)) < 1e-5
     train(language_model.model)
     engine.sync(language_model.model.named_parameters(), version=1)
     assert engine.version == 1
-    assert engine._canary.tolerance == 1e-3
-    assert VllmEngine.of(language_model)._canary.tolerance == 0.1
+    assert engine._sync_check.tolerance == 1e-3
+    assert VllmEngine.of(language_model)._sync_check.tolerance == 0.1
 
 
 def test_a_run_samples_with_vllm(tmp_path):
@@ -203,7 +203,7 @@ def test_vllm_serves_one_process(language_model):
         TrainConfig(algorithm="grpo", env_id="agentgym/EZPoints-v0"), {"rollout.engine": "vllm"}
     )
     with pytest.raises(UsageError, match=r"train in one process, or with rollout\.engine 'hf'"):
-        world._engine(config, language_model, Ranks(rank=0, size=2))
+        setup._engine(config, language_model, Ranks(rank=0, size=2))
     with pytest.raises(UsageError, match="vllm_memory must be between 0 and 1"):
         override(config, {"rollout.vllm_memory": 1.0})
     with pytest.raises(UsageError, match="engine"):
@@ -227,25 +227,25 @@ def test_what_cannot_work_is_refused(directory, tmp_path, monkeypatch):
         VllmEngine(directory)
 
 
-def test_a_canary_knows_the_log_probabilities_of_any_weights(directory, learner):
-    canary = Canary(load_model(directory).model, tolerance=1e-3)
-    assert len(canary.ids) == 64
-    assert len(set(canary.ids)) > 50
-    assert all(weight.is_meta for weight in canary.own.values())
-    assert list(canary.own) == list(learner.state_dict())
+def test_a_sync_check_knows_the_log_probabilities_of_any_weights(directory, learner):
+    sync_check = SyncCheck(load_model(directory).model, tolerance=1e-3)
+    assert len(sync_check.ids) == 64
+    assert len(set(sync_check.ids)) > 50
+    assert all(weight.is_meta for weight in sync_check.own.values())
+    assert list(sync_check.own) == list(learner.state_dict())
     for _ in range(2):
         train(learner)
         with torch.no_grad():
-            logits = learner(torch.tensor([canary.ids])).logits[0].log_softmax(-1)
-        expected = [logits[k, token].item() for k, token in enumerate(canary.ids[1:])]
+            logits = learner(torch.tensor([sync_check.ids])).logits[0].log_softmax(-1)
+        expected = [logits[k, token].item() for k, token in enumerate(sync_check.ids[1:])]
         weights = dict(learner.named_parameters())
-        assert canary.log_probs(weights).tolist() == pytest.approx(expected, abs=1e-5)
-        assert canary.check(weights, [x + 5e-4 for x in expected]) == pytest.approx(5e-4, abs=1e-5)
+        assert sync_check.log_probs(weights).tolist() == pytest.approx(expected, abs=1e-5)
+        assert sync_check.check(weights, [x + 5e-4 for x in expected]) == pytest.approx(5e-4, abs=1e-5)
         for wrong in ([x + 2e-3 for x in expected], [math.nan, *expected[1:]]):
             with pytest.raises(CanaryError, match="weights are not those it was given"):
-                canary.check(weights, wrong)
+                sync_check.check(weights, wrong)
 
 
-def test_a_canary_that_says_nothing_is_refused(directory):
+def test_a_sync_check_that_says_nothing_is_refused(directory):
     with pytest.raises(UsageError, match="tolerance must be above 0, got 0"):
         VllmEngine(directory, tolerance=0)

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from agentgym.data.products import Instruction, ListCatalogue, Product
+from agentgym.envs.webshop.data.products import Instruction, ListCatalogue, Product
+from agentgym.envs.webshop.engine.world import ShopWorld
 from agentgym.envs.webshop.env import WebShopEnv
-from agentgym.envs.webshop.world import World
 from agentgym.retrieval.index import Hits
 
 LAMPS = tuple(
@@ -64,7 +64,7 @@ class WordSearch:
 def corner_shop(**options):
     """Return a new world of these products."""
     catalogue = ListCatalogue(SHELF, human=HUMAN, synthetic=SYNTHETIC)
-    return World(catalogue, WordSearch(catalogue), name="corner", **options)
+    return ShopWorld(catalogue, WordSearch(catalogue), name="corner", **options)
 
 
 def visit_shop(goals="human", wish="i want a red lamp", **options):

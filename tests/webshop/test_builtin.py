@@ -14,11 +14,7 @@ from agentgym.envs.webshop.builtin import tasks as tasks_module
 from agentgym.envs.webshop.builtin.catalogue import SIZE, builtin_catalogue
 from agentgym.envs.webshop.builtin.choices import OPTIONS
 from agentgym.envs.webshop.builtin.departments import DEPARTMENTS, EVERYWHERE, plain
-from agentgym.envs.webshop.builtin.designs import BRANDS, brand
-from agentgym.envs.webshop.builtin.names import ALSO_CALLED
-from agentgym.envs.webshop.builtin.shelf import Shelf
-from agentgym.envs.webshop.builtin.tasks import SIZES, UNSEEN, builtin_tasks
-from agentgym.envs.webshop.builtin.wishes import (
+from agentgym.envs.webshop.builtin.goals import (
     DIFFICULTIES,
     HELD_OUT,
     KINDS,
@@ -27,16 +23,20 @@ from agentgym.envs.webshop.builtin.wishes import (
     UNINDEXED,
     unindexed,
 )
+from agentgym.envs.webshop.builtin.names import ALSO_CALLED
+from agentgym.envs.webshop.builtin.product_index import ProductIndex
+from agentgym.envs.webshop.builtin.product_templates import BRANDS, brand
+from agentgym.envs.webshop.builtin.tasks import SIZES, UNSEEN, builtin_tasks
+from agentgym.envs.webshop.engine.goals import NO_LIMIT
+from agentgym.envs.webshop.engine.purchases import choosable
+from agentgym.envs.webshop.engine.reward import Scorer, colour_of
+from agentgym.envs.webshop.engine.session import Visit
 from agentgym.envs.webshop.env import WebShopEnv
-from agentgym.envs.webshop.goals import NO_LIMIT
-from agentgym.envs.webshop.purchases import choosable
-from agentgym.envs.webshop.reward import Scorer, colour_of
-from agentgym.envs.webshop.session import Visit
-from agentgym.envs.webshop.vector import WebShopVectorEnv
+from agentgym.errors import UsageError
 from agentgym.hashing import sha256_json
 from agentgym.rollout import RolloutWorker
 from agentgym.tasks import split_of
-from agentgym.types import UsageError
+from agentgym.vector.serial import SerialVectorEnv
 
 MARKED = {
     attribute
@@ -245,7 +245,7 @@ def test_the_purchase_a_wish_is_made_from_scores_1(world):
 
 @pytest.mark.parametrize("split", ["valid", UNSEEN])
 def test_brute_force_finds_the_purchases_that_are_known_and_no_others(world, products, split):
-    shelf = Shelf(world.catalogue)
+    shelf = ProductIndex(world.catalogue)
     for task in builtin_tasks(split)[:6]:
         goal = task.content
         known = shelf.meeting(shelf.requirements(goal.attributes, goal.options, goal.price_upper))
@@ -274,7 +274,7 @@ def best_score(world, goal, product):
 
 
 def test_facts_about_a_wish_are_what_counting_gives(products):
-    shelf = Shelf(builtin_catalogue())
+    shelf = ProductIndex(builtin_catalogue())
     for task in builtin_tasks("test")[:60]:
         goal, kind = task.content, task.metadata["kind"]
         missed = []
@@ -406,7 +406,9 @@ def test_asking_for_a_task_makes_no_more_than_it_takes(monkeypatch):
 
 
 def scores_of(agent, difficulty, count):
-    envs = WebShopVectorEnv(num_envs=8, split="test", difficulty=difficulty, autoreset_mode="Disabled")
+    envs = SerialVectorEnv(
+        8, env_class=WebShopEnv, split="test", difficulty=difficulty, autoreset_mode="Disabled"
+    )
     worker = RolloutWorker(envs, make_agent(agent, envs), env_id="agentgym/WebShop-v0")
     groups = worker.collect([task.id for task in envs.tasks[:count]], group_size=1, seed=0)
     return [trajectory.score for group in groups for trajectory in group.trajectories]

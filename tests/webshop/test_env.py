@@ -13,15 +13,15 @@ import pytest
 import agentgym  # noqa: F401 (registers)
 from agentgym.agents.random import RandomPolicy
 from agentgym.checking import check_agent_env
-from agentgym.checking.evidence import begin, first_difference, generator, improvise
-from agentgym.data.draws import Draws
+from agentgym.checking.evidence import begin, first_difference, generator, random_rollout
+from agentgym.envs.webshop.engine.noise import OFFERS, Noise
+from agentgym.envs.webshop.engine.pages import Node
+from agentgym.envs.webshop.engine.session import Visit
 from agentgym.envs.webshop.env import WebShopEnv
-from agentgym.envs.webshop.noise import OFFERS, Noise
-from agentgym.envs.webshop.pages import Node
-from agentgym.envs.webshop.session import Visit
-from agentgym.envs.webshop.vector import WebShopVectorEnv
+from agentgym.errors import UsageError
+from agentgym.rng import KeyRng
 from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.types import UsageError
+from agentgym.vector.serial import SerialVectorEnv
 from tests.webshop.corner import LAMPS, RUG, corner_shop, play, visit_shop
 
 RUG_OPEN = ("search[rug]", f"click[{RUG.asin.lower()}]")
@@ -39,7 +39,7 @@ def test_variants_keep_the_contract(options):
 def walk(env, seed, steps=12):
     """Return the observations, rewards and hashes of a random episode, and its actions."""
     start = begin(env, seed)
-    actions, beats = improvise(env, generator(seed), steps)
+    actions, beats = random_rollout(env, generator(seed), steps)
     return [(beat.observation, beat.reward, beat.info["state_hash"]) for beat in (start, *beats)], actions
 
 
@@ -139,7 +139,7 @@ def test_noise_differs_from_visit_to_visit_and_comes_back_with_a_snapshot():
 def test_noise_comes_as_often_as_it_should():
     page = [Node("text", "a"), Node("text", "b")]
     noise = Noise(0.3, 1)
-    counts = [len(noise.spread(page, Draws(seed))) - 2 for seed in range(1000)]
+    counts = [len(noise.spread(page, KeyRng(seed))) - 2 for seed in range(1000)]
     assert set(counts) == {0, 1}
     assert sum(counts) / 1000 == pytest.approx(0.3, abs=0.05)
     assert page == [Node("text", "a"), Node("text", "b")]
@@ -169,7 +169,7 @@ def test_a_process_opens_a_shop_once():
     one, other = WebShopEnv(split="test"), WebShopEnv(split="valid", observation="text_rich")
     assert one.world is other.world
     envs = gymnasium.make_vec("agentgym/WebShop-v0", num_envs=3)
-    assert isinstance(envs, WebShopVectorEnv)
+    assert isinstance(envs, SerialVectorEnv)
     assert all(env.world is one.world and env.view is envs.prototype.view for env in envs.envs)
 
 
@@ -178,7 +178,7 @@ def test_slots_cost_next_to_nothing():
 
     def taken(slots):
         tracemalloc.start()
-        envs = WebShopVectorEnv(slots, autoreset_mode="NextStep", split="test")
+        envs = SerialVectorEnv(slots, env_class=WebShopEnv, autoreset_mode="NextStep", split="test")
         envs.reset(seed=0)
         for number in range(10):
             envs.step([f"search[{['lamp', 'shirt', 'shoe', 'rug'][number % 4]}]"] * slots)
@@ -192,7 +192,7 @@ def test_slots_cost_next_to_nothing():
 
 
 def test_the_oracle_buys_the_best_and_random_does_not():
-    envs = WebShopVectorEnv(8, autoreset_mode="Disabled", split="test")
+    envs = SerialVectorEnv(8, env_class=WebShopEnv, autoreset_mode="Disabled", split="test")
     specs = [EpisodeSpec(task.id, number, 0) for number, task in enumerate(envs.tasks[:24])]
 
     def mean_score(policy):

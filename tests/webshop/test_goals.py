@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from agentgym.data.directory import find
-from agentgym.data.productfiles import read_catalogue
-from agentgym.data.products import Instruction, ListCatalogue, Product
-from agentgym.envs.webshop.goals import LIMITS, NO_LIMIT, Goal, Prices, limit_text, make_goals
+from agentgym.envs.webshop.data.productfiles import read_catalogue
+from agentgym.envs.webshop.data.products import Instruction, ListCatalogue, Product
+from agentgym.envs.webshop.engine.goals import LIMITS, NO_LIMIT, Goal, Prices, limit_text, make_goals
 from tests.webshop.corner import HUMAN, LAMPS, RUG, SHELF, SYNTHETIC
 
 CORNER = ListCatalogue(SHELF, human=HUMAN, synthetic=SYNTHETIC)

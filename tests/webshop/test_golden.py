@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.agents.draws import Draws
 from agentgym.envs.webshop.env import WebShopEnv
 from agentgym.hashing import HashChain, content_id
+from agentgym.rng import TurnRng
 from agentgym.types import Request
 
 FILE = Path(__file__).with_name("golden_chain.json")
@@ -78,7 +78,7 @@ def expert(oracle, env, info):
 
 def stumble(info, seed):
     """Return a random action that does not buy; searches are for two words of the instruction."""
-    draws = Draws(seed, info["turn"])
+    draws = TurnRng(seed, info["turn"])
     if info["turn"] % 8 == 7:
         return "click[the door]"
     choices = [action for action in info["admissible_actions"] if action != "click[buy now]"]

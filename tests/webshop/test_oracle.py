@@ -8,20 +8,21 @@ from pathlib import Path
 import pytest
 
 from agentgym.agents import make_agent
-from agentgym.data.productfiles import read_catalogue
-from agentgym.data.products import ListCatalogue, Product
-from agentgym.envs.webshop import purchases as module
 from agentgym.envs.webshop.builtin.tasks import SIZES
+from agentgym.envs.webshop.data.productfiles import read_catalogue
+from agentgym.envs.webshop.data.products import ListCatalogue, Product
+from agentgym.envs.webshop.engine import purchases as module
+from agentgym.envs.webshop.engine.goals import Goal, Prices, make_goals
+from agentgym.envs.webshop.engine.purchases import best_choice, purchases
+from agentgym.envs.webshop.engine.session import Visit
+from agentgym.envs.webshop.engine.world import ShopWorld
 from agentgym.envs.webshop.env import WebShopEnv
-from agentgym.envs.webshop.goals import Goal, Prices, make_goals
 from agentgym.envs.webshop.oracle import WebShopOracle
-from agentgym.envs.webshop.purchases import best_choice, purchases
-from agentgym.envs.webshop.session import Visit
-from agentgym.envs.webshop.vector import WebShopVectorEnv
-from agentgym.envs.webshop.world import World
+from agentgym.errors import UsageError
 from agentgym.retrieval.bm25 import build_bm25
 from agentgym.rollout import RolloutWorker
-from agentgym.types import Request, UsageError
+from agentgym.types import Request
+from agentgym.vector.serial import SerialVectorEnv
 
 
 def request(env, info, **changes):
@@ -54,7 +55,7 @@ def shop(products, **options):
     """Return a world of some products."""
     catalogue = ListCatalogue(products)
     documents = [(product.asin, product.indexed_text) for product in products]
-    return World(catalogue, build_bm25(documents, corpus="test"), name="test", **options)
+    return ShopWorld(catalogue, build_bm25(documents, corpus="test"), name="test", **options)
 
 
 # ---- built-in -------------------------------------------------------------------------------------
@@ -121,7 +122,7 @@ def test_it_takes_the_query_that_shows_the_product_on_the_earliest_page():
 
 
 def test_it_plays_many_episodes_at_once():
-    envs = WebShopVectorEnv(num_envs=8, split="test", autoreset_mode="Disabled")
+    envs = SerialVectorEnv(8, env_class=WebShopEnv, split="test", autoreset_mode="Disabled")
     agent = make_agent("oracle", envs)
     tasks = [task.id for task in envs.tasks[:12]]
     worker = RolloutWorker(envs, agent, env_id="agentgym/WebShop-v0")
@@ -251,7 +252,7 @@ def small():
     catalogue = read_catalogue(folder / "products_1000.jsonl", folder / "items_ins_v2_1000.json")
     products = [catalogue.product(i) for i in range(len(catalogue))]
     documents = [(product.asin, product.indexed_text) for product in products]
-    return World(catalogue, build_bm25(documents, corpus="small"), name="small")
+    return ShopWorld(catalogue, build_bm25(documents, corpus="small"), name="small")
 
 
 @pytest.mark.assets

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from agentgym.data.products import Product
-from agentgym.envs.webshop.colours import COLOURS
-from agentgym.envs.webshop.goals import Goal
-from agentgym.envs.webshop.reward import Score, Scorer, colour_of
-from agentgym.types import UsageError
+from agentgym.envs.webshop.data.products import Product
+from agentgym.envs.webshop.engine.colours import COLOURS
+from agentgym.envs.webshop.engine.goals import Goal
+from agentgym.envs.webshop.engine.reward import Score, Scorer, colour_of
+from agentgym.errors import UsageError
 from tests.webshop.corner import LAMPS, RUG, corner_shop, play, visit_shop
 
 LAMP = replace(LAMPS[1], attributes=("energy efficient", "easy to clean"))

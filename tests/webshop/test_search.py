@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.data.products import ListCatalogue, Product
-from agentgym.data.webshop import open_catalogue
+from agentgym.envs.webshop.data.importer import open_catalogue
+from agentgym.envs.webshop.data.products import ListCatalogue, Product
+from agentgym.envs.webshop.engine.search import open_search, search_in_memory
 from agentgym.envs.webshop.env import WebShopEnv
-from agentgym.envs.webshop.search import open_search, search_in_memory
 from agentgym.envs.webshop.source import load_world
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 from benchmarks.parity import webshop_search
 from benchmarks.parity.webshop_search import agreement, asked, recorded_searches
 from tests.webshop import upstream

@@ -3,7 +3,7 @@
 import pytest
 
 from agentgym.envs.webshop.env import WebShopEnv
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 from tests.webshop.corner import corner_shop, visit_shop
 
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from agentgym.data.directory import find
-from agentgym.data.productfiles import read_catalogue
-from agentgym.data.products import Instruction, ListCatalogue, Product
+from agentgym.envs.webshop.data.productfiles import read_catalogue
+from agentgym.envs.webshop.data.products import Instruction, ListCatalogue, Product
+from agentgym.envs.webshop.engine.goals import Prices, make_goals
+from agentgym.envs.webshop.engine.world import ShopWorld
 from agentgym.envs.webshop.env import WebShopEnv
-from agentgym.envs.webshop.goals import Prices, make_goals
 from agentgym.envs.webshop.tasks import RANGES, goal_tasks, in_upstream_order
-from agentgym.envs.webshop.world import World
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 from tests.webshop.corner import WordSearch, corner_shop
 
 COLORS = tuple(f"shade {number}" for number in range(40))
@@ -32,7 +32,7 @@ def big_shop(human=600):
         for number in range(human)
     ]
     catalogue = ListCatalogue(shelf, human=wishes, synthetic=synthetic)
-    return World(catalogue, WordSearch(catalogue), name="big")
+    return ShopWorld(catalogue, WordSearch(catalogue), name="big")
 
 
 def shared_contents(train, test):
@@ -176,7 +176,7 @@ def test_what_is_wrong_is_said(options, message):
 
 def test_goals_that_a_data_set_lacks_are_named():
     shelf = ListCatalogue([Product("A", "a")], human=[Instruction("A", "get a", ("b",), ())])
-    world = World(shelf, WordSearch(shelf), name="tiny")
+    world = ShopWorld(shelf, WordSearch(shelf), name="tiny")
     with pytest.raises(UsageError, match="tiny has no synthetic goals: pass goals='human'"):
         WebShopEnv(dataset=world, goals="synthetic")
     with pytest.raises(UsageError, match="the built-in data set has goals of its own"):

@@ -8,16 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from agentgym.envs.importer.data import importer
 
 from agentgym.cli import main
-from agentgym.data import webshop
 from agentgym.data.importing import find_damage, import_data, is_present, read_manifest
-from agentgym.data.importing import get_source as source_named
-from agentgym.data.productfiles import read_catalogue
-from agentgym.data.products import Instruction, Product
-from agentgym.data.productstore import StoredCatalogue, StoreWriter, open_store
-from agentgym.data.webshop import check_file, open_catalogue, sets_in
-from agentgym.types import MissingDataError, UsageError
+from agentgym.envs.webshop.data.importer import check_file, open_catalogue, sets_in
+from agentgym.envs.webshop.data.productfiles import read_catalogue
+from agentgym.envs.webshop.data.products import Instruction, Product
+from agentgym.envs.webshop.data.productstore import ProductStoreWriter, StoredCatalogue, open_store
+from agentgym.errors import MissingDataError, UsageError
+from agentgym.registration import data_source
 from tests.webshop import upstream
 
 
@@ -39,7 +39,7 @@ def copy(tmp_path, data):
 
 @pytest.fixture
 def shop(copy):
-    import_data("webshop", copy, progress=quiet)
+    import_data(data_source("webshop"), copy, progress=quiet)
     return open_catalogue("webshop/small")
 
 
@@ -141,7 +141,7 @@ def test_a_part_that_is_all_is_the_same_data(shop):
 
 
 def test_the_first_thousands_of_the_full_set(data, tmp_path):
-    import_data("webshop", upstream.write(tmp_path / "full", ending=""), progress=quiet)
+    import_data(data_source("webshop"), upstream.write(tmp_path / "full", ending=""), progress=quiet)
     assert sets_in(data / "webshop") == {"full"}
     assert len(open_catalogue("webshop/full")) == 4
     assert len(open_catalogue("webshop/3")) == 2
@@ -149,12 +149,16 @@ def test_the_first_thousands_of_the_full_set(data, tmp_path):
 
 
 def test_a_set_of_its_own_comes_before_a_part(data, tmp_path):
-    import_data("webshop", upstream.write(tmp_path / "full", ending=""), progress=quiet)
+    import_data(data_source("webshop"), upstream.write(tmp_path / "full", ending=""), progress=quiet)
     rows = [upstream.product("C1")]
-    import_data("webshop", upstream.write(tmp_path / "own", ending="_100k", products=rows), progress=quiet)
+    import_data(
+        data_source("webshop"),
+        upstream.write(tmp_path / "own", ending="_100k", products=rows),
+        progress=quiet,
+    )
     assert sets_in(data / "webshop") == {"full", "100k"}
     assert open_catalogue("webshop/100k").product(0).asin == "C1"
-    assert read_manifest("webshop")["full.products"].records == 4
+    assert read_manifest(data_source("webshop"))["full.products"].records == 4
 
 
 # ---- where data are ----------------------------------------------------------------------------------
@@ -177,7 +181,7 @@ def test_missing_data_say_what_to_run(data, copy):
         MissingDataError, match=r"no data 'webshop/small' .*: run `agentgym data import webshop"
     ):
         open_catalogue("webshop/small")
-    import_data("webshop", copy, progress=quiet)
+    import_data(data_source("webshop"), copy, progress=quiet)
     with pytest.raises(MissingDataError, match=r"no set 'full' of WebShop .*has small: run `agentgym data"):
         open_catalogue("webshop/full")
     with pytest.raises(MissingDataError, match=r"no products at '.*nowhere': name a folder"):
@@ -194,13 +198,13 @@ def test_paths(copy, tmp_path):
     with pytest.raises(UsageError, match="holds the sets full, small: name one file"):
         open_catalogue(str(copy))
     assert len(open_catalogue(str(copy / "items_shuffle.json"))) == 4
-    import_data("webshop", copy, progress=quiet)
+    import_data(data_source("webshop"), copy, progress=quiet)
     assert len(open_catalogue(str(tmp_path / "data" / "webshop" / "small.products"))) == 4
 
 
 def test_upstreams_own_folder_is_found(tmp_path, data):
     upstream.write(tmp_path / "WebShop" / "data")
-    import_data("webshop", tmp_path / "WebShop", progress=quiet)
+    import_data(data_source("webshop"), tmp_path / "WebShop", progress=quiet)
     assert len(open_catalogue("webshop/small")) == 4
 
 
@@ -209,8 +213,8 @@ def test_the_command_line(copy, data, capsys):
     assert "imported 1 files, 4 records" in capsys.readouterr().out
     assert main(["data", "verify", "webshop"]) == 0
     assert main(["data", "list"]) == 0
-    assert is_present(source_named("webshop"), "small")
-    assert not is_present(source_named("webshop"), "full")
+    assert is_present(data_source("webshop"), "small")
+    assert not is_present(data_source("webshop"), "full")
     store = data / "webshop" / "small.products"
     raw = bytearray(store.read_bytes())
     raw[30] ^= 1
@@ -222,14 +226,14 @@ def test_the_command_line(copy, data, capsys):
 def test_files_that_were_not_imported_are_verified(copy, data):
     data.mkdir()
     copy.rename(data / "webshop")
-    assert list(find_damage("webshop", progress=quiet)) == []
-    assert {path.name: check_file(path) for path in webshop.find_files(data / "webshop")} == {
+    assert list(find_damage(data_source("webshop"), progress=quiet)) == []
+    assert {path.name: check_file(path) for path in importer.find_files(data / "webshop")} == {
         "items_human_ins.json": 2,
         "items_ins_v2_1000.json": 4,
         "items_shuffle_1000.json": 7,
     }
     upstream.write(data / "webshop", products=[upstream.product("B1", name=None)])
-    (problem,) = find_damage("webshop", progress=quiet)
+    (problem,) = find_damage(data_source("webshop"), progress=quiet)
     assert "field 'name': expected a string, got null" in problem
 
 
@@ -256,7 +260,7 @@ def test_files_that_were_not_imported_are_verified(copy, data):
 def test_malformed_products(copy, data, change, message):
     upstream.write(copy, products=[*upstream.PRODUCTS, upstream.product("B9", **change)])
     with pytest.raises(UsageError, match=message):
-        import_data("webshop", copy, progress=quiet)
+        import_data(data_source("webshop"), copy, progress=quiet)
     assert not data.exists() or os.listdir(data) == []
 
 
@@ -281,7 +285,7 @@ def test_malformed_products(copy, data, change, message):
 def test_malformed_entries(copy, data, files, message):
     upstream.write(copy, **files)
     with pytest.raises(UsageError, match=message):
-        import_data("webshop", copy, progress=quiet)
+        import_data(data_source("webshop"), copy, progress=quiet)
     assert not data.exists() or os.listdir(data) == []
 
 
@@ -289,7 +293,7 @@ def test_a_file_that_is_cut_off(copy, data):
     path = copy / "items_shuffle_1000.json"
     path.write_text(path.read_text()[:-200])
     with pytest.raises(UsageError, match=r"items_shuffle_1000\.json:\d+: not whole JSON"):
-        import_data("webshop", copy, progress=quiet)
+        import_data(data_source("webshop"), copy, progress=quiet)
     assert not data.exists() or os.listdir(data) == []
 
 
@@ -297,7 +301,7 @@ def test_a_failed_import_leaves_what_was_there(shop, copy, data):
     before = {path.name: path.read_bytes() for path in (data / "webshop").iterdir()}
     upstream.write(copy, products=[upstream.product("B9", name=1)])
     with pytest.raises(UsageError, match="field 'name'"):
-        import_data("webshop", copy, progress=quiet)
+        import_data(data_source("webshop"), copy, progress=quiet)
     assert {path.name: path.read_bytes() for path in (data / "webshop").iterdir()} == before
     assert os.listdir(data) == ["webshop"]
 
@@ -307,23 +311,23 @@ def test_missing_files(copy, data, tmp_path):
     with pytest.raises(
         UsageError, match=r"no attributes beside .*: put items_ins_v2_1000\.json or items_ins"
     ):
-        import_data("webshop", copy, progress=quiet)
+        import_data(data_source("webshop"), copy, progress=quiet)
     (copy / "items_shuffle_1000.json").unlink()
     with pytest.raises(UsageError, match=r"no products beside .*: put items_shuffle\.json"):
-        import_data("webshop", copy, progress=quiet)
+        import_data(data_source("webshop"), copy, progress=quiet)
     with pytest.raises(UsageError, match=r"holds none of items_shuffle\.json"):
-        import_data("webshop", tmp_path / "nowhere", progress=quiet)
+        import_data(data_source("webshop"), tmp_path / "nowhere", progress=quiet)
 
 
 def test_a_store_is_not_imported_again(shop, data, tmp_path):
     with pytest.raises(UsageError, match="has been imported before"):
-        import_data("webshop", data / "webshop" / "small.products", progress=quiet)
+        import_data(data_source("webshop"), data / "webshop" / "small.products", progress=quiet)
 
 
 def test_two_files_of_one_set(copy, data):
     (copy / "products_1000.jsonl").write_text("{}")
     with pytest.raises(UsageError, match="and another file are one set: name one of them"):
-        import_data("webshop", copy, progress=quiet)
+        import_data(data_source("webshop"), copy, progress=quiet)
 
 
 def test_an_interrupted_import_leaves_nothing(copy, data):
@@ -332,20 +336,20 @@ def test_an_interrupted_import_leaves_nothing(copy, data):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        import_data("webshop", copy, progress=interrupt)
+        import_data(data_source("webshop"), copy, progress=interrupt)
     assert not data.exists() or os.listdir(data) == []
 
 
 def test_progress_ends_with_all_bytes(copy, data):
     seen = []
-    import_data("webshop", copy, progress=lambda done, total: seen.append((done, total)))
+    import_data(data_source("webshop"), copy, progress=lambda done, total: seen.append((done, total)))
     total = sum(path.stat().st_size for path in copy.iterdir())
     assert seen[-1] == (total, total)
     assert seen == sorted(seen)
 
 
 def test_a_name_that_comes_twice(tmp_path):
-    with StoreWriter(tmp_path / "two.products") as writer:
+    with ProductStoreWriter(tmp_path / "two.products") as writer:
         writer.add(Product("B1", "a"), 0)
         writer.add(Product("B1", "b"), 1)
         with pytest.raises(UsageError, match="names a product twice"):
@@ -354,7 +358,7 @@ def test_a_name_that_comes_twice(tmp_path):
 
 
 def test_a_name_with_half_a_surrogate_pair(tmp_path):
-    with StoreWriter(tmp_path / "odd.products") as writer:
+    with ProductStoreWriter(tmp_path / "odd.products") as writer:
         writer.add(Product("B\ud800", "Lamp"), 0)
         writer.finish()
     shop = StoredCatalogue(tmp_path / "odd.products")

@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
+from agentgym.envs.webshop.engine.taggers import make_tagger
 from agentgym.envs.webshop.env import WebShopEnv
-from agentgym.envs.webshop.taggers import make_tagger
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 from tests.webshop.corner import corner_shop
 
 

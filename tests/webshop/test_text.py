@@ -1,7 +1,7 @@
 """Pages as text, literally: the original's two modes, its quirks, GiGPO's form, histories."""
 
-from agentgym.envs.webshop.pages import Node
-from agentgym.envs.webshop.text import pieces, plain, rich
+from agentgym.envs.webshop.engine.pages import Node
+from agentgym.envs.webshop.engine.text import pieces, plain, rich
 from tests.webshop.corner import LAMPS, RUG, play, visit_shop
 
 OPEN = ("search[lamp]", f"click[{LAMPS[3].asin.lower()}]")

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, get_args
 
 from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.envs.alfworld.builtin.tasks import builtin_tasks
-from agentgym.envs.alfworld.dialects import Dialect, current_logic
+from agentgym.envs.alfworld.engine.dialects import Dialect, current_logic
+from agentgym.envs.alfworld.engine.scene import START, Scene, trace
+from agentgym.envs.alfworld.engine.textworld import TextWorldEngine
 from agentgym.envs.alfworld.oracle import ALFWorldOracle
-from agentgym.envs.alfworld.scene import START, Scene, trace
 from agentgym.envs.alfworld.source import GameText, load_scene, read_game
-from agentgym.envs.alfworld.tasks import SUITE, OnError, check_types, stored_tasks
-from agentgym.envs.alfworld.textworld import TextWorldEngine
-from agentgym.tasks import Task, TaskSet, nearest
-from agentgym.types import UsageError
+from agentgym.envs.alfworld.suite import SUITE
+from agentgym.envs.alfworld.tasks import OnError, check_types, stored_tasks
+from agentgym.errors import UsageError, nearest
+from agentgym.suites import SuiteSpec
+from agentgym.tasks import Task, TaskSet
+from agentgym.vector.serial import SerialVectorEnv
 
-Engine: TypeAlias = Literal["native", "textworld"]
-View: TypeAlias = Literal["plain", "augmented"]
+GameEngine: TypeAlias = Literal["native", "textworld"]
+ObservationMode: TypeAlias = Literal["plain", "augmented"]
 
 REJECTED = "Nothing happens."
 """What the real engine answers to a command it does not know."""
@@ -25,11 +29,11 @@ REJECTED = "Nothing happens."
 HELP = "help"
 
 
-class State(NamedTuple):
+class ALFWorldState(NamedTuple):
     """What a snapshot holds of a game."""
 
     bits: int
-    """As `agentgym.envs.alfworld.game.Game` reads them."""
+    """As `agentgym.envs.alfworld.engine.game.Game` reads them."""
     text: str
     """The answer to the last command that was accepted."""
     place: str
@@ -61,7 +65,8 @@ class ALFWorldEnv(AgentEnv[str]):
         ('middle of a room', 'nothing', ())
     """
 
-    suite: ClassVar[str] = SUITE
+    suite: ClassVar[str] = SUITE.name
+    suite_spec: ClassVar[SuiteSpec] = SUITE
     state_schema: ClassVar[int] = 1
     splits: ClassVar[tuple[str, ...]] = ("train", "valid_seen", "valid_unseen")
     default_max_steps: ClassVar[int] = 50
@@ -72,8 +77,8 @@ class ALFWorldEnv(AgentEnv[str]):
         *,
         split: str = "train",
         dataset: str = "builtin",
-        engine: Engine = "native",
-        observation: View = "plain",
+        engine: GameEngine = "native",
+        observation: ObservationMode = "plain",
         dialect: Dialect = "game",
         show_help: bool = True,
         task_types: Iterable[str] | None = None,
@@ -106,8 +111,8 @@ class ALFWorldEnv(AgentEnv[str]):
             UsageError: an option has no such value, the data set no such split, or a game is no good.
             MissingDataError: the data set is not there.
         """
-        _check("engine", engine, get_args(Engine))
-        _check("observation", observation, get_args(View))
+        _check("engine", engine, get_args(GameEngine))
+        _check("observation", observation, get_args(ObservationMode))
         _check("dialect", dialect, get_args(Dialect))
         _check("on_error", on_error, get_args(OnError))
         if dialect == "current":
@@ -191,10 +196,10 @@ class ALFWorldEnv(AgentEnv[str]):
             return status
         return Status(self._real.won, float(self._real.won), status.progress)
 
-    def _state(self) -> State:
-        return State(self._bits, self._text, self._place, self._moved, self._commands)
+    def _state(self) -> ALFWorldState:
+        return ALFWorldState(self._bits, self._text, self._place, self._moved, self._commands)
 
-    def _set_state(self, state: State) -> None:
+    def _set_state(self, state: ALFWorldState) -> None:
         bits, self._text, self._place, self._moved, self._commands = state
         self._stand(bits)
         if self._real is not None:
@@ -234,3 +239,7 @@ def _check(name: str, value: object, known: tuple[str, ...]) -> None:
     if value not in known:
         hint = nearest(str(value), known)
         raise UsageError(f"unknown {name} {value!r}{hint}; choose one of {', '.join(known)}")
+
+
+ALFWorldVectorEnv = partial(SerialVectorEnv, env_class=ALFWorldEnv)
+"""N episodes in one process, over one read-only world."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from agentgym.envs.alfworld.dialects import Dialect
-from agentgym.envs.alfworld.planner import Planner
+from agentgym.envs.alfworld.engine.dialects import Dialect
+from agentgym.envs.alfworld.planner.planner import Planner
 from agentgym.envs.alfworld.source import GameSource, load_game
-from agentgym.types import Completion, Request, UsageError
+from agentgym.errors import UsageError
+from agentgym.types import Completion, Request
 
 REMEMBERED = 200_000
 """States whose next command is kept."""

@@ -6,11 +6,11 @@ from collections import OrderedDict
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from agentgym.data.gametext import GameText
-from agentgym.envs.alfworld.dialects import Dialect, in_dialect
-from agentgym.envs.alfworld.game import Game
-from agentgym.envs.alfworld.scene import Scene
-from agentgym.types import UsageError
+from agentgym.envs.alfworld.data.gametext import GameText
+from agentgym.envs.alfworld.engine.dialects import Dialect, in_dialect
+from agentgym.envs.alfworld.engine.game import Game
+from agentgym.envs.alfworld.engine.scene import Scene
+from agentgym.errors import UsageError
 
 __all__ = ["GameSource", "GameText", "load_game", "load_scene", "read_game"]
 
@@ -59,7 +59,7 @@ def load_scene(source: GameSource, dialect: Dialect = "game") -> Scene:
 
     Args:
         source: where its text comes from.
-        dialect: see `agentgym.envs.alfworld.dialects.Dialect`.
+        dialect: see `agentgym.envs.alfworld.engine.dialects.Dialect`.
 
     Raises:
         UsageError: the game is damaged or has a construct outside the language; names both.

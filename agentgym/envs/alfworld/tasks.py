@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from agentgym.data.alfworld import OFFICIAL, official_or_path, open_games
-from agentgym.data.gamestore import GameStore, game_id, open_store
-from agentgym.data.gametext import GameText
 from agentgym.data.progress import progress_bar
-from agentgym.data.trials import GAME, SPLITS, TYPES, Failure
-from agentgym.envs.alfworld.dialects import Dialect
+from agentgym.envs.alfworld.data.gamestore import GameStore, game_id, open_store
+from agentgym.envs.alfworld.data.gametext import GameText
+from agentgym.envs.alfworld.data.importer import OFFICIAL, official_or_path, open_games
+from agentgym.envs.alfworld.data.trials import GAME, SPLITS, TYPES, Failure
+from agentgym.envs.alfworld.engine.dialects import Dialect
 from agentgym.envs.alfworld.source import GameSource, load_game
-from agentgym.tasks import ListTaskSet, Task, check_split, nearest
-from agentgym.types import UsageError
-
-SUITE = "alfworld"
+from agentgym.envs.alfworld.suite import SUITE
+from agentgym.errors import UsageError, nearest
+from agentgym.tasks import ListTaskSet, Task, check_split
 
 TASK_TYPES = tuple(TYPES.values())
 """The six families: put one thing somewhere, look at one by a lamp, put a cleaned, heated or cooled one
@@ -58,7 +57,7 @@ class GameTaskSet(ListTaskSet):
         failures: Sequence[Failure],
     ):
         """Hold ``tasks`` of a store; see `stored_tasks`."""
-        super().__init__(split, tasks, dataset=dataset, suite=SUITE)
+        super().__init__(split, tasks, dataset=dataset, suite=SUITE.name)
         self.store = store
         self.failures = tuple(failures)
         """Games that are left out because they cannot be read or compiled."""
@@ -84,7 +83,7 @@ def stored_tasks(
 
     Args:
         split: one of the published splits for ``"official"``.
-        dataset: as `agentgym.data.alfworld.open_games`.
+        dataset: as `agentgym.envs.alfworld.data.importer.open_games`.
         types: families kept; None for all.
         dialect: what games are compiled with when ``on_error`` is ``"skip"``.
         on_error: what becomes of games that cannot be read: ``"raise"`` names the first one; ``"skip"``

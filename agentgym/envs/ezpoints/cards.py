@@ -19,9 +19,9 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from agentgym.errors import UsageError
 from agentgym.hashing import content_id
 from agentgym.tasks import ListTaskSet, Task, check_split, split_of
-from agentgym.types import UsageError
 
 TARGET = 12
 """What the formula must come to."""
@@ -37,7 +37,7 @@ UNSEEN_PAIRS = ((3, 4), (3, 9))
 _FACES = {11: "J", 12: "Q", 13: "K"}
 
 
-class Card(NamedTuple):
+class PlayingCard(NamedTuple):
     """One playing card."""
 
     rank: int
@@ -65,7 +65,7 @@ class Card(NamedTuple):
         return f"{self.face} of {SUITS[self.suit]}"
 
 
-Deal: TypeAlias = tuple[Card, Card]
+Deal: TypeAlias = tuple[PlayingCard, PlayingCard]
 """The two cards in the order shown: all that a task is."""
 
 
@@ -98,7 +98,7 @@ def probability(deal: Deal) -> Fraction:
 
 def every_deal() -> Iterator[Deal]:
     """Go through all deals by rank and suit of the left, then of the right card."""
-    cards = [Card(rank, suit) for rank in RANKS for suit in range(len(SUITS))]
+    cards = [PlayingCard(rank, suit) for rank in RANKS for suit in range(len(SUITS))]
     return (deal for deal in itertools.product(cards, cards) if probability(deal))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -13,9 +14,13 @@ from agentgym.envs.ezpoints.cards import SPLITS, Deal, deals, pair_of
 from agentgym.envs.ezpoints.oracle import EZPointsOracle
 from agentgym.envs.ezpoints.picture import HEIGHT, NO_TILE, TILES_PER_ROW, WIDTH, Pixels, card_index, paint
 from agentgym.envs.ezpoints.rules import TOKENS, Pair, Tokens, accepted, over, wins
+from agentgym.envs.ezpoints.suite import SUITE
+from agentgym.errors import UsageError, nearest
 from agentgym.spaces import UnicodeText
-from agentgym.tasks import Task, nearest
-from agentgym.types import Observation, UsageError
+from agentgym.suites import SuiteSpec
+from agentgym.tasks import Task
+from agentgym.types import Observation
+from agentgym.vector.serial import SerialVectorEnv
 
 
 class Rewards(NamedTuple):
@@ -52,7 +57,8 @@ class EZPointsEnv(AgentEnv[Observation]):
     **Score and progress**: 1 when won, else 0. **Step limit**: 15.
     """
 
-    suite: ClassVar[str] = "ezpoints"
+    suite: ClassVar[str] = SUITE.name
+    suite_spec: ClassVar[SuiteSpec] = SUITE
     state_schema: ClassVar[int] = 1
     splits: ClassVar[tuple[str, ...]] = SPLITS
     default_max_steps: ClassVar[int] = 15
@@ -169,3 +175,7 @@ def tiles(tokens: Tokens) -> list[int]:
 def _check(name: str, value: str, known: Iterable[str]) -> None:
     if value not in list(known):
         raise UsageError(f"unknown {name} {value!r}{nearest(value, known)}; choose one of {', '.join(known)}")
+
+
+EZPointsVectorEnv = partial(SerialVectorEnv, env_class=EZPointsEnv)
+"""N episodes in one process, over one read-only world."""

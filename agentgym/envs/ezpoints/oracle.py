@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from agentgym.envs.ezpoints.cards import pair_of
 from agentgym.envs.ezpoints.rules import END, best_action
-from agentgym.types import Completion, Request, UsageError
+from agentgym.errors import UsageError
+from agentgym.types import Completion, Request
 
 
 class EZPointsOracle:

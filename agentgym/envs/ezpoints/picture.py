@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from agentgym.envs.ezpoints.cards import RANKS, SUITS, Card
+from agentgym.envs.ezpoints.cards import RANKS, SUITS, PlayingCard
 from agentgym.envs.ezpoints.rules import MAX_TOKENS, TOKENS
 from agentgym.envs.ezpoints.strokes import Mask, suit, write
 
@@ -39,7 +39,7 @@ _PAPER, _EDGE = (253, 252, 247), (176, 178, 170)
 _RED, _BLACK, _CHALK = (200, 28, 38), (26, 28, 34), (246, 244, 226)
 
 
-def card_index(card: Card) -> int:
+def card_index(card: PlayingCard) -> int:
     """Return the position of a card in the atlas."""
     return (card.rank - RANKS.start) * len(SUITS) + card.suit
 
@@ -71,7 +71,7 @@ def _atlas() -> tuple[Pixels, Pixels, Pixels]:
     cloth[TILE_TOP - 3 : TILE_TOP + TILE_HEIGHT + 3, 10:-10] = _over(
         cloth[TILE_TOP - 3 : TILE_TOP + TILE_HEIGHT + 3, 10:-10], strip, _STRIP
     )
-    cards = [_card(Card(rank, sign)) for rank in RANKS for sign in range(len(SUITS))]
+    cards = [_card(PlayingCard(rank, sign)) for rank in RANKS for sign in range(len(SUITS))]
     empty = _flat(TILE_HEIGHT, TILE_WIDTH, _STRIP)
     written = [
         _over(empty, write(token, TILE_HEIGHT, TILE_WIDTH, size=18, weight=3), _CHALK) for token in TOKENS
@@ -79,7 +79,7 @@ def _atlas() -> tuple[Pixels, Pixels, Pixels]:
     return _bytes(cloth), _bytes(np.stack(cards)), _bytes(np.stack([*written, empty]))
 
 
-def _card(card: Card) -> Colors:
+def _card(card: PlayingCard) -> Colors:
     ink = _RED if SUITS[card.suit] in ("diamonds", "hearts") else _BLACK
     face = _over(_flat(CARD_HEIGHT, CARD_WIDTH, _CLOTH), _rounded(CARD_HEIGHT, CARD_WIDTH, 9), _EDGE)
     face[1:-1, 1:-1] = _over(face[1:-1, 1:-1], _rounded(CARD_HEIGHT - 2, CARD_WIDTH - 2, 8), _PAPER)

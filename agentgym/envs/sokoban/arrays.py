@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from agentgym.envs.sokoban.bank import Bank
-from agentgym.envs.sokoban.engine import Action, play
+from agentgym.arrays import Bools, Ints
+from agentgym.envs.sokoban.builtin.bank import Bank
+from agentgym.envs.sokoban.engine import SokobanAction, play
 from agentgym.envs.sokoban.level import (
     BOX,
     BOX_ON_TARGET,
@@ -26,9 +27,6 @@ from agentgym.envs.sokoban.level import (
     WALL,
     Level,
 )
-
-Ints: TypeAlias = npt.NDArray[np.int64]
-Bools: TypeAlias = npt.NDArray[np.bool_]
 
 _WEIGHTS = np.array([1, 2, 10], dtype=np.uint16)
 """A key is the sum of the three symbols' byte values times these: found by search, all keys differ."""
@@ -108,7 +106,7 @@ class BoardBatch:
         self,
         num: int,
         size: int,
-        actions: Sequence[Action],
+        actions: Sequence[SokobanAction],
         rewards: Sequence[float],
         *,
         max_steps: int,

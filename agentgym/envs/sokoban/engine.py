@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from agentgym.envs.sokoban.level import BOX, BOX_ON_TARGET, FLOOR, PLAYER, PLAYER_ON_TARGET, TARGET
-from agentgym.tasks import nearest
-from agentgym.types import UsageError
+from agentgym.errors import UsageError, nearest
 
 T = TypeVar("T")
 
@@ -18,7 +17,7 @@ ActionSet: TypeAlias = Literal["agent", "full"]
 RewardRule: TypeAlias = Literal["native", "sparse"]
 
 
-class Action(NamedTuple):
+class SokobanAction(NamedTuple):
     """An action as arithmetic: the player steps ``rows * stride + columns`` along the board."""
 
     name: str
@@ -30,12 +29,12 @@ class Action(NamedTuple):
 
 _DIRECTIONS = (("up", -1, 0), ("down", 1, 0), ("left", 0, -1), ("right", 0, 1))
 
-ACTIONS: Mapping[str, tuple[Action, ...]] = {
-    "agent": tuple(Action(name, r, c, True) for name, r, c in _DIRECTIONS),
+ACTIONS: Mapping[str, tuple[SokobanAction, ...]] = {
+    "agent": tuple(SokobanAction(name, r, c, True) for name, r, c in _DIRECTIONS),
     "full": (
-        Action("no operation", 0, 0, False),
-        *(Action(f"push {name}", r, c, True) for name, r, c in _DIRECTIONS),
-        *(Action(f"move {name}", r, c, False) for name, r, c in _DIRECTIONS),
+        SokobanAction("no operation", 0, 0, False),
+        *(SokobanAction(f"push {name}", r, c, True) for name, r, c in _DIRECTIONS),
+        *(SokobanAction(f"move {name}", r, c, False) for name, r, c in _DIRECTIONS),
     ),
 }
 """By action set. ``agent`` is push-or-move in four directions; ``full`` is gym-sokoban's nine, in order."""
@@ -105,7 +104,7 @@ def play(board: bytearray, player: int, delta: int, pushes: bool) -> Move:
     return Move(ahead, True, True, (beyond == TARGET) - (cell == BOX_ON_TARGET))
 
 
-def actions_of(name: str) -> tuple[Action, ...]:
+def actions_of(name: str) -> tuple[SokobanAction, ...]:
     """Return an action set by name.
 
     Raises:

@@ -11,26 +11,28 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from agentgym.env import AgentEnv, Outcome, Status
+from agentgym.envs.sokoban.builtin.generator import Config
 from agentgym.envs.sokoban.deadlock import is_deadlocked
 from agentgym.envs.sokoban.engine import ActionSet, RewardRule, actions_of, play, rewards_of
-from agentgym.envs.sokoban.generator import Config
 from agentgym.envs.sokoban.level import Level
 from agentgym.envs.sokoban.oracle import SokobanOracle
-from agentgym.envs.sokoban.tasks import SUITE, builtin_or_file_tasks, extent_of
+from agentgym.envs.sokoban.suite import SUITE
+from agentgym.envs.sokoban.tasks import builtin_or_file_tasks, extent_of
 from agentgym.envs.sokoban.tiles import TileSize, draw, grid, pixels_of
+from agentgym.errors import UsageError
 from agentgym.spaces import UnicodeText
+from agentgym.suites import SuiteSpec
 from agentgym.tasks import Task
-from agentgym.types import UsageError
 
 ObsT = TypeVar("ObsT")
 
-Parity: TypeAlias = Literal["gym-sokoban"]
+SokobanParity: TypeAlias = Literal["gym-sokoban"]
 
 REJECTED = "Nothing happened: this action is not possible here.\n"
 """Precedes the board after an action that was not accepted."""
 
 
-class State(NamedTuple):
+class SokobanState(NamedTuple):
     """What a snapshot holds of a board."""
 
     board: bytes
@@ -45,7 +47,8 @@ class State(NamedTuple):
 class _Sokoban(AgentEnv[ObsT]):
     """What the text and the image form share: everything but the observation."""
 
-    suite: ClassVar[str] = SUITE
+    suite: ClassVar[str] = SUITE.name
+    suite_spec: ClassVar[SuiteSpec] = SUITE
     state_schema: ClassVar[int] = 1
     default_max_steps: ClassVar[int] = 120
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array", "human"], "render_fps": 4}  # noqa: RUF012
@@ -61,7 +64,7 @@ class _Sokoban(AgentEnv[ObsT]):
         max_steps: int | None = None,
         actions: ActionSet = "agent",
         reward: RewardRule = "native",
-        parity: Parity | None = None,
+        parity: SokobanParity | None = None,
         effective_only: bool = False,
         stream: bool = False,
         tile_size: TileSize = 16,
@@ -158,10 +161,10 @@ class _Sokoban(AgentEnv[ObsT]):
         won = self._on_target == self._boxes
         return Status(won, float(won), self._on_target / self._boxes)
 
-    def _state(self) -> State:
-        return State(bytes(self._board), self._player, self._on_target, self._counted, self._deadlock)
+    def _state(self) -> SokobanState:
+        return SokobanState(bytes(self._board), self._player, self._on_target, self._counted, self._deadlock)
 
-    def _set_state(self, state: State) -> None:
+    def _set_state(self, state: SokobanState) -> None:
         self._board = bytearray(state.board)
         self._player = state.player
         self._on_target = state.on_target

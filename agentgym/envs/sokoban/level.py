@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from agentgym.envs.sokoban.deadlock import is_deadlocked
 from agentgym.envs.sokoban.masks import boxes, flood, targets, walls
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 
 WALL, FLOOR, TARGET, BOX, BOX_ON_TARGET, PLAYER, PLAYER_ON_TARGET = b"# .$*@+"
 """Byte values of the seven symbols."""

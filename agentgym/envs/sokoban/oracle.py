@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from agentgym.envs.sokoban.engine import ACTIONS, play
 from agentgym.envs.sokoban.level import PLAYER, PLAYER_ON_TARGET, Level
 from agentgym.envs.sokoban.solver import solve
-from agentgym.types import Completion, Request, UsageError
+from agentgym.errors import UsageError
+from agentgym.types import Completion, Request
 
 EXACT_BOXES = 2
-"""Up to so many boxes, solutions have fewest moves; beyond, at most `HURRY` times as many."""
+"""Up to so many boxes, solutions have fewest moves; beyond, at most `GREEDY_WEIGHT` times as many."""
 
-HURRY = 2.0
+GREEDY_WEIGHT = 2.0
 
 MAX_NODES = 200_000
 """Nodes the search expands before it takes a board for unsolvable."""
@@ -50,7 +51,7 @@ class SokobanOracle:
         if len(self._next) > REMEMBERED:
             self._next.clear()
         exact = Level.of_board(board).boxes <= EXACT_BOXES
-        moves = solve(board, weight=1.0 if exact else HURRY, max_nodes=MAX_NODES)
+        moves = solve(board, weight=1.0 if exact else GREEDY_WEIGHT, max_nodes=MAX_NODES)
         if moves is None:
             self._next[board] = lost
             return

@@ -35,7 +35,7 @@ class _Push(NamedTuple):
     direction: int
 
 
-class Room:
+class FloorPlan:
     """The fixed part of a board, with what the search knows about it."""
 
     def __init__(self, board: bytes):
@@ -139,7 +139,7 @@ def solve(board: bytes, *, weight: float = 1.0, max_nodes: int = MAX_NODES) -> t
         >>> solve(b"######\n#@ $.#\n######")
         ('right', 'right')
     """
-    room = Room(board)
+    room = FloorPlan(board)
     player = board.find(PLAYER)
     start = _Node(boxes(board), player if player >= 0 else board.find(PLAYER_ON_TARGET))
     if room.bound(start.boxes) >= _NEVER:
@@ -170,7 +170,7 @@ def solve(board: bytes, *, weight: float = 1.0, max_nodes: int = MAX_NODES) -> t
     return None
 
 
-def _moves(room: Room, came: dict[_Node, _Push], node: _Node) -> tuple[str, ...]:
+def _moves(room: FloorPlan, came: dict[_Node, _Push], node: _Node) -> tuple[str, ...]:
     pieces: list[list[str]] = []
     while node in came:
         parent, stand, direction = came[node]

@@ -10,15 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agentgym.envs.sokoban.bank import Bank, load
-from agentgym.envs.sokoban.files import locate, read
-from agentgym.envs.sokoban.generator import VERSION, Config, generate
+from agentgym.envs.sokoban.builtin.bank import Bank, load
+from agentgym.envs.sokoban.builtin.generator import VERSION, Config, generate
+from agentgym.envs.sokoban.data.files import locate, read
 from agentgym.envs.sokoban.level import Level
+from agentgym.envs.sokoban.suite import SUITE
+from agentgym.errors import UsageError
 from agentgym.hashing import content_id
 from agentgym.tasks import DEFAULT_SIZES, ListTaskSet, Task, TaskSet, check_split, split_of
-from agentgym.types import UsageError
-
-SUITE = "sokoban"
 
 REMEMBERED = 100_000
 """Streamed tasks that can still be named by id; older ones by source id only."""
@@ -40,7 +39,7 @@ class BankTaskSet(TaskSet):
         if max_optimal is not None:
             bank = _easy(bank, max_optimal)
         manifest = {
-            "suite": SUITE,
+            "suite": SUITE.name,
             "dataset": "builtin",
             "generator": "reverse-play",
             "version": VERSION,
@@ -220,7 +219,7 @@ def file_tasks(split: str, dataset: str) -> ListTaskSet:
     Args:
         split: sub-folder of a data set that has sub-folders. A file or a folder of files is one set,
             named after it: ``train``, the default, stands for it as well.
-        dataset: see `agentgym.envs.sokoban.files.locate`.
+        dataset: see `agentgym.envs.sokoban.data.files.locate`.
 
     Raises:
         UsageError: no such data, unknown split, or an unreadable level.
@@ -233,7 +232,7 @@ def file_tasks(split: str, dataset: str) -> ListTaskSet:
         Task(content_id(level.text), level, source, f"{level.height}x{level.width}-{level.boxes}")
         for source, level in read(path)
     )
-    return ListTaskSet(split if split_folder else path.stem, tasks, dataset=name, suite=SUITE)
+    return ListTaskSet(split if split_folder else path.stem, tasks, dataset=name, suite=SUITE.name)
 
 
 def extent_of(tasks: TaskSet) -> Extent:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agentgym.envs.sokoban.level import SYMBOLS, WALL
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 
 Image: TypeAlias = npt.NDArray[np.uint8]
 TileSize: TypeAlias = int | Literal["tiny"]

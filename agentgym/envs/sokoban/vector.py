@@ -10,10 +10,11 @@ import numpy.typing as npt
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
 
+from agentgym.arrays import Ints
 from agentgym.env import GeneratorState, restored_generator
-from agentgym.envs.sokoban.arrays import BoardBatch, Ints
+from agentgym.envs.sokoban.arrays import BoardBatch
 from agentgym.envs.sokoban.deadlock import is_deadlocked
-from agentgym.envs.sokoban.env import REJECTED, SokobanEnv, State, VisualSokobanEnv
+from agentgym.envs.sokoban.env import REJECTED, SokobanEnv, SokobanState, VisualSokobanEnv
 from agentgym.envs.sokoban.level import Level
 from agentgym.envs.sokoban.tiles import draw, grid
 from agentgym.hashing import StateHasher, canonical
@@ -141,7 +142,9 @@ class SokobanVectorEnv(AgentVectorEnv):
             single.state_schema,
             single.data_key,
             self._tasks[slot],
-            State(batch.board(slot), batch.player(slot), on_target, counted, bool(self._deadlocks[slot])),
+            SokobanState(
+                batch.board(slot), batch.player(slot), on_target, counted, bool(self._deadlocks[slot])
+            ),
             int(batch.turns[slot]),
             bool(self._valid[slot]),
             missing == 0,
@@ -152,7 +155,7 @@ class SokobanVectorEnv(AgentVectorEnv):
     def _restore_slot(self, slot: int, snapshot: Snapshot) -> tuple[Any, dict[str, Any]]:
         self.prototype._check_snapshot(snapshot)
         self._begin(slot, snapshot.task)
-        state: State = snapshot.state
+        state: SokobanState = snapshot.state
         level: Level = snapshot.task.content
         batch = self._batch
         batch.put(slot, state.board, state.player, level.stride, level.boxes, level.boxes - state.on_target)

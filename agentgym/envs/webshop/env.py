@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
-from agentgym.data.draws import Draws
 from agentgym.env import AgentEnv, Outcome, Status
-from agentgym.envs.webshop.goals import Goal
-from agentgym.envs.webshop.history import History, Past
-from agentgym.envs.webshop.noise import Noise
+from agentgym.envs.webshop.data.products import Goals
+from agentgym.envs.webshop.engine.goals import Goal
+from agentgym.envs.webshop.engine.history import History, Past
+from agentgym.envs.webshop.engine.noise import Noise
+from agentgym.envs.webshop.engine.pages import Node
+from agentgym.envs.webshop.engine.session import DONE, Visit, clicked, parse, searched
+from agentgym.envs.webshop.engine.taggers import DEFAULT
+from agentgym.envs.webshop.engine.text import Mode, shown_texts
+from agentgym.envs.webshop.engine.view import ShopView, WebShopParity
+from agentgym.envs.webshop.engine.world import ShopWorld
 from agentgym.envs.webshop.oracle import WebShopOracle
-from agentgym.envs.webshop.pages import Node
-from agentgym.envs.webshop.product import Goals
-from agentgym.envs.webshop.session import DONE, Visit, clicked, parse, searched
 from agentgym.envs.webshop.source import BUILTIN, load_tasks, open_world
-from agentgym.envs.webshop.taggers import DEFAULT
-from agentgym.envs.webshop.tasks import SUITE
-from agentgym.envs.webshop.text import Mode, shown_texts
-from agentgym.envs.webshop.view import Parity, View
-from agentgym.envs.webshop.world import World
-from agentgym.retrieval.engines import Engine
+from agentgym.envs.webshop.suite import SUITE
+from agentgym.retrieval.engines import SearchEngine
+from agentgym.rng import KeyRng
+from agentgym.suites import SuiteSpec
 from agentgym.tasks import Task
+from agentgym.vector.serial import SerialVectorEnv
 
 
-class State(NamedTuple):
+class WebShopState(NamedTuple):
     """What a snapshot holds of an episode."""
 
     visit: Visit
@@ -49,7 +52,8 @@ class WebShopEnv(AgentEnv[str]):
     the original draws them anew in each process.
     """
 
-    suite = SUITE
+    suite: ClassVar[str] = SUITE.name
+    suite_spec: ClassVar[SuiteSpec] = SUITE
     state_schema = 1
     action_kind = "template"
     default_max_steps = 15
@@ -59,14 +63,14 @@ class WebShopEnv(AgentEnv[str]):
         self,
         *,
         split: str = "train",
-        dataset: str | World = BUILTIN,
+        dataset: str | ShopWorld = BUILTIN,
         goals: Goals | None = None,
         difficulty: str | None = None,
         tagger: str = DEFAULT,
-        search: Engine = "bm25",
+        search: SearchEngine = "bm25",
         special_queries: bool = False,
         observation: Mode = "text",
-        parity: Parity | None = None,
+        parity: WebShopParity | None = None,
         hide_score: bool | None = None,
         show_attributes: bool = False,
         previous_observations: int = 0,
@@ -80,14 +84,14 @@ class WebShopEnv(AgentEnv[str]):
 
         Args:
             split: ``train``, ``valid``, ``test``; built-in: ``test_unseen``; others: see ``tasks.RANGES``.
-            dataset: ``builtin`` or ``builtin:SIZE:SEED``; name or path of imported data; or a `World`.
+            dataset: ``builtin`` or ``builtin:SIZE:SEED``; name or path of imported data; or a `ShopWorld`.
             goals: ``human`` or ``synthetic``, of imported data; None for human ones where there are any.
             difficulty: of built-in goals: ``easy``, ``medium`` or ``hard``; None for all.
             tagger: finds the nouns of titles, for scores: ``words``, ``blank-en`` or ``spacy:MODEL``.
             search: ranks products: ``bm25`` as the original does; for imported data ``tantivy``, ``lucene``.
             special_queries: whether queries that begin with ``<r>``, ``<a>``, ``<c>`` or ``<q>`` are special.
             observation: ``text`` or ``text_rich`` as in the original, or ``gigpo``: see `Mode`.
-            parity: ``upstream`` shows exactly what the original does; see `View`.
+            parity: ``upstream`` shows exactly what the original does; see `ShopView`.
             hide_score: whether the last page keeps the score to itself; None for yes, but for ``parity``.
             show_attributes: whether a product's attributes have a page.
             previous_observations: how many earlier observations stand before the one now.
@@ -102,7 +106,7 @@ class WebShopEnv(AgentEnv[str]):
             MissingDataError: the data set is not on this machine.
         """
         self.world = open_world(dataset, tagger=tagger, search=search, special_queries=special_queries)
-        self.view = View(
+        self.view = ShopView(
             self.world, observation, parity=parity, hide_score=hide_score, show_attributes=show_attributes
         )
         self._history = History(previous_observations, previous_actions)
@@ -149,7 +153,7 @@ class WebShopEnv(AgentEnv[str]):
 
     def _page(self) -> str:
         if self._noise.probability:
-            draws = Draws(self._seed, self._turn)
+            draws = KeyRng(self._seed, self._turn)
             text = self.view.noisy(self._visit, self._goal.text, self._noise, draws)
         else:
             text = self.view.text(self._shown, self._goal.text)
@@ -169,10 +173,10 @@ class WebShopEnv(AgentEnv[str]):
         score = self._visit.score
         return Status(score == 1.0, score, score)
 
-    def _state(self) -> State:
-        return State(self._visit, self._seed, self._past)
+    def _state(self) -> WebShopState:
+        return WebShopState(self._visit, self._seed, self._past)
 
-    def _set_state(self, state: State) -> None:
+    def _set_state(self, state: WebShopState) -> None:
         visit, self._seed, self._past = state
         self._open(visit)
 
@@ -194,7 +198,7 @@ class WebShopEnv(AgentEnv[str]):
         """Return the nodes of the open page with their texts: what the observation is made of."""
         nodes: Sequence[Node] = self.view.page(self._visit).nodes
         if self._noise.probability:
-            nodes = self._noise.spread(nodes, Draws(self._seed, self._turn))
+            nodes = self._noise.spread(nodes, KeyRng(self._seed, self._turn))
         return list(shown_texts(nodes, self._goal.text))
 
     def oracle(self) -> WebShopOracle:
@@ -203,3 +207,7 @@ class WebShopEnv(AgentEnv[str]):
 
     def _extra_info(self) -> dict[str, Any]:
         return {"goal": self._goal.text}
+
+
+WebShopVectorEnv = partial(SerialVectorEnv, env_class=WebShopEnv)
+"""N episodes in one process, over one read-only world."""

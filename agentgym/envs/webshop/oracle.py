@@ -7,12 +7,22 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
-from agentgym.envs.webshop.goals import Goal
-from agentgym.envs.webshop.product import Product
-from agentgym.envs.webshop.purchases import Purchase, purchases
-from agentgym.envs.webshop.session import BUY, ITEM, NEXT, PER_PAGE, PREVIOUS, RESULTS, SUB_PAGES, Visit
-from agentgym.envs.webshop.world import World
-from agentgym.types import Completion, Request, UsageError
+from agentgym.envs.webshop.data.products import Product
+from agentgym.envs.webshop.engine.goals import Goal
+from agentgym.envs.webshop.engine.purchases import Purchase, purchases
+from agentgym.envs.webshop.engine.session import (
+    BUY,
+    ITEM,
+    NEXT,
+    PER_PAGE,
+    PREVIOUS,
+    RESULTS,
+    SUB_PAGES,
+    Visit,
+)
+from agentgym.envs.webshop.engine.world import ShopWorld
+from agentgym.errors import UsageError
+from agentgym.types import Completion, Request
 
 PLANS_KEPT = 16_384
 """Goals whose plan is kept."""
@@ -23,7 +33,7 @@ TRIED = 100
 _UNSAYABLE = str.maketrans("[]\r\n", "    ")
 
 
-class Plan(NamedTuple):
+class ShoppingPlan(NamedTuple):
     """A purchase, and how to come by it."""
 
     purchase: Purchase
@@ -40,7 +50,7 @@ class WebShopOracle:
     the purchase is the best that search leads to, the query that which shows it on the earliest page.
     """
 
-    def __init__(self, world: World):
+    def __init__(self, world: ShopWorld):
         """Take the world that is played in."""
         self._world = world
         self._plan = lru_cache(PLANS_KEPT)(self._make_plan)
@@ -53,7 +63,7 @@ class WebShopOracle:
         """
         return [Completion(self._action(request)) for request in requests]
 
-    def plan(self, goal: Goal) -> Plan | None:
+    def plan(self, goal: Goal) -> ShoppingPlan | None:
         """Return the best purchase that search leads to; None if it leads to none."""
         return self._plan(goal)
 
@@ -69,7 +79,7 @@ class WebShopOracle:
         text = self._click(plan, visit)
         return f"search[{plan.query}]" if text is None else f"click[{text}]"
 
-    def _click(self, plan: Plan, visit: Visit) -> str | None:
+    def _click(self, plan: ShoppingPlan, visit: Visit) -> str | None:
         """Return what to click on the open page; None to search instead."""
         if visit.asin == plan.purchase.asin and visit.page == ITEM:
             chosen = dict(visit.options)
@@ -85,13 +95,13 @@ class WebShopOracle:
             return None  # searching anew takes fewer steps than going back
         return NEXT if visit.number < plan.page else PREVIOUS
 
-    def _make_plan(self, goal: Goal) -> Plan | None:
+    def _make_plan(self, goal: Goal) -> ShoppingPlan | None:
         for purchase in islice(purchases(self._world, goal), TRIED):
-            best: Plan | None = None
+            best: ShoppingPlan | None = None
             for query in _queries(self._world.item(purchase.asin), goal):
                 page = self._page(query, purchase.asin)
                 if page is not None and (best is None or page < best.page):
-                    best = Plan(purchase, query, page)
+                    best = ShoppingPlan(purchase, query, page)
                 if page == 1:
                     break
             if best is not None:

@@ -6,24 +6,26 @@ from copy import copy
 from functools import lru_cache
 from typing import get_args
 
-from agentgym.data.webshop import open_catalogue
 from agentgym.envs.webshop.builtin.catalogue import BUILTIN, builtin_catalogue, shop_of
 from agentgym.envs.webshop.builtin.tasks import builtin_tasks
-from agentgym.envs.webshop.options import check_choice, check_text
-from agentgym.envs.webshop.product import Catalogue, Goals
-from agentgym.envs.webshop.search import open_search, search_in_memory
-from agentgym.envs.webshop.special import SpecialSearch
-from agentgym.envs.webshop.taggers import DEFAULT
+from agentgym.envs.webshop.data.importer import open_catalogue
+from agentgym.envs.webshop.data.products import Catalogue, Goals
+from agentgym.envs.webshop.engine.options import check_choice, check_text
+from agentgym.envs.webshop.engine.search import open_search, search_in_memory
+from agentgym.envs.webshop.engine.special import SpecialSearch
+from agentgym.envs.webshop.engine.taggers import DEFAULT
+from agentgym.envs.webshop.engine.world import ShopWorld
 from agentgym.envs.webshop.tasks import goal_tasks
-from agentgym.envs.webshop.world import World
-from agentgym.retrieval.engines import Engine, check_engine
+from agentgym.errors import UsageError
+from agentgym.retrieval.engines import SearchEngine, check_engine
 from agentgym.tasks import TaskSet
-from agentgym.types import UsageError
 
 __all__ = ["BUILTIN", "load_tasks", "load_world", "open_world"]
 
 
-def open_world(dataset: str | World, *, tagger: str, search: Engine, special_queries: bool) -> World:
+def open_world(
+    dataset: str | ShopWorld, *, tagger: str, search: SearchEngine, special_queries: bool
+) -> ShopWorld:
     """Return a world made beforehand as it is; else `load_world`.
 
     Raises:
@@ -32,7 +34,7 @@ def open_world(dataset: str | World, *, tagger: str, search: Engine, special_que
     tagger = str(tagger)  # options come from suites and the command line: a list cannot be looked up
     check_text("search", search)
     check_choice("special_queries", special_queries, (True, False))
-    if not isinstance(dataset, World):
+    if not isinstance(dataset, ShopWorld):
         check_text("dataset", dataset)
         return load_world(dataset, tagger=tagger, search=search, special_queries=special_queries)
     if special_queries:
@@ -43,15 +45,17 @@ def open_world(dataset: str | World, *, tagger: str, search: Engine, special_que
 
 
 @lru_cache(maxsize=4)
-def load_world(dataset: str, *, tagger: str, search: Engine = "bm25", special_queries: bool = False) -> World:
+def load_world(
+    dataset: str, *, tagger: str, search: SearchEngine = "bm25", special_queries: bool = False
+) -> ShopWorld:
     """Return the world of a data set; the same object for the same arguments.
 
     Args:
         dataset: ``"builtin"``, ``"builtin:SIZE"`` or ``"builtin:SIZE:SEED"``; or as
-            `agentgym.data.webshop.open_catalogue` takes it.
-        tagger: as `agentgym.envs.webshop.taggers.make_tagger` takes it.
+            `agentgym.envs.webshop.data.importer.open_catalogue` takes it.
+        tagger: as `agentgym.envs.webshop.engine.taggers.make_tagger` takes it.
         search: what ranks; ``"bm25"`` for the built-in data set.
-        special_queries: whether `agentgym.envs.webshop.special` answers those that begin with a mark.
+        special_queries: whether `agentgym.envs.webshop.engine.special` answers those that begin with a mark.
 
     Raises:
         UsageError: unknown tagger or search, or something that is not installed.
@@ -70,11 +74,11 @@ def load_world(dataset: str, *, tagger: str, search: Engine = "bm25", special_qu
         index = open_search(goods, search)
     if special_queries:
         special = SpecialSearch(goods, index)
-        return World(goods, special, name=dataset, tagger=tagger, search=special.name)
-    return World(goods, index, name=dataset, tagger=tagger, search=index.manifest.engine)
+        return ShopWorld(goods, special, name=dataset, tagger=tagger, search=special.name)
+    return ShopWorld(goods, index, name=dataset, tagger=tagger, search=index.manifest.engine)
 
 
-def load_tasks(world: World, split: str, *, goals: Goals | None, difficulty: str | None) -> TaskSet:
+def load_tasks(world: ShopWorld, split: str, *, goals: Goals | None, difficulty: str | None) -> TaskSet:
     """Return the tasks of a split.
 
     Args:
@@ -101,7 +105,7 @@ def load_tasks(world: World, split: str, *, goals: Goals | None, difficulty: str
 
 
 @lru_cache(maxsize=16)
-def _scored(tasks: TaskSet, world: World) -> TaskSet:
+def _scored(tasks: TaskSet, world: ShopWorld) -> TaskSet:
     """Return the same tasks with all that their scores depend on in the manifest."""
     scored = copy(tasks)
     scored.manifest = {**tasks.manifest, **world.manifest}

@@ -13,13 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from agentgym.envs.webshop.goals import Goal, make_goals
-from agentgym.envs.webshop.product import Goals
-from agentgym.envs.webshop.world import World
+from agentgym.envs.webshop.data.products import Goals
+from agentgym.envs.webshop.engine.goals import Goal, make_goals
+from agentgym.envs.webshop.engine.world import ShopWorld
+from agentgym.envs.webshop.suite import SUITE
+from agentgym.errors import UsageError
 from agentgym.tasks import DEFAULT_SIZES, ListTaskSet, Task, check_split, split_of
-from agentgym.types import UsageError
-
-SUITE = "webshop"
 
 UPSTREAM_SEED = 233
 """Of the shuffle that gives goals their numbers in upstream's environment."""
@@ -40,9 +39,9 @@ SPLITS = (*DEFAULT_SIZES, *RANGES)
 class GoalSet(ListTaskSet):
     """Goals of a data set; a task's content is its `Goal`, its source id upstream's number."""
 
-    def __init__(self, split: str, tasks: Iterable[Task], world: World, kind: Goals):
+    def __init__(self, split: str, tasks: Iterable[Task], world: ShopWorld, kind: Goals):
         """Hold the tasks of a split; see `goal_tasks`."""
-        super().__init__(split, tasks, dataset=world.name, suite=SUITE)
+        super().__init__(split, tasks, dataset=world.name, suite=SUITE.name)
         self.manifest = {**self.manifest, "goals": kind, **world.manifest}
         self._ends = np.cumsum([task.content.weight for task in self._tasks])
 
@@ -63,7 +62,7 @@ class GoalSet(ListTaskSet):
         super().verify()
 
 
-def goal_tasks(world: World, split: str, kind: Goals) -> GoalSet:
+def goal_tasks(world: ShopWorld, split: str, kind: Goals) -> GoalSet:
     """Return the goals of a split.
 
     Args:
@@ -91,7 +90,7 @@ def in_upstream_order(goals: Sequence[Goal]) -> list[Goal]:
     return shuffled
 
 
-def _tasks(goals: Iterable[Goal], world: World) -> Iterator[Task]:
+def _tasks(goals: Iterable[Goal], world: ShopWorld) -> Iterator[Task]:
     """Yield a task for each goal. Duplicates are told apart here, so that a task is the same in any split."""
     seen: Counter[str] = Counter()
     for number, goal in enumerate(goals):

@@ -14,12 +14,12 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
-from agentgym.training.engines.responses import Response, generations
+from agentgym.errors import UsageError
+from agentgym.training.engines.responses import SampledResponse, generations
 from agentgym.training.engines.rows import DecodingRows
 from agentgym.training.engines.sampling import sample, uniform
 from agentgym.training.engines.types import Generation, GenerationRequest
 from agentgym.training.engines.weights import matched
-from agentgym.types import UsageError
 
 
 class HfEngine:
@@ -74,7 +74,7 @@ class HfEngine:
             UsageError: an empty prompt, one that leaves no room in the context for a response, or
                 logits that are not numbers.
         """
-        rows = [Response.to(request, self.context_length) for request in requests]
+        rows = [SampledResponse.to(request, self.context_length) for request in requests]
         training = self.model.training
         self.model.train(False)
         try:
@@ -105,9 +105,9 @@ class HfEngine:
 
     # ---- inside ----------------------------------------------------------------------------
 
-    def _batches(self, rows: list[Response]) -> Iterator[list[Response]]:
+    def _batches(self, rows: list[SampledResponse]) -> Iterator[list[SampledResponse]]:
         """Cut rows of ascending prompts into batches; the same prompts stay neighbours."""
-        batch: list[Response] = []
+        batch: list[SampledResponse] = []
         longest = 0
         for row in sorted(rows, key=lambda row: (len(row.request.prompt_ids), row.request.prompt_ids)):
             size = len(row.request.prompt_ids) + row.limit
@@ -119,7 +119,7 @@ class HfEngine:
         if batch:
             yield batch
 
-    def _decode(self, rows: list[Response]) -> None:
+    def _decode(self, rows: list[SampledResponse]) -> None:
         """Draw the responses of a batch to their ends."""
         state = DecodingRows(
             self.model, [row.request.prompt_ids for row in rows], prefill_tokens=self._batch_tokens
@@ -138,7 +138,7 @@ class HfEngine:
                 row.fed = len(row.ids)
 
 
-def _draw(rows: list[Response], logits: Tensor) -> None:
+def _draw(rows: list[SampledResponse], logits: Tensor) -> None:
     """Draw each row's next token from its (vocabulary,) logits."""
     free = [k for k, row in enumerate(rows) if row.request.allowed is None]
     bound = [k for k, row in enumerate(rows) if row.request.allowed is not None]
@@ -151,14 +151,14 @@ def _draw(rows: list[Response], logits: Tensor) -> None:
         _draw_some([rows[k] for k in bound], narrowed, choices)
 
 
-def _choices(rows: list[Response], device: torch.device) -> Tensor:
+def _choices(rows: list[SampledResponse], device: torch.device) -> Tensor:
     """Return the tokens each row may choose from, (n, most), filled up with -1."""
     sets = [row.request.allowed.allowed(row.node) for row in rows if row.request.allowed is not None]
     width = max(map(len, sets))
     return torch.tensor([[*tokens, *[-1] * (width - len(tokens))] for tokens in sets], device=device)
 
 
-def _draw_some(rows: list[Response], logits: Tensor, tokens: Tensor | None) -> None:
+def _draw_some(rows: list[SampledResponse], logits: Tensor, tokens: Tensor | None) -> None:
     """Draw a column for each row; ``tokens`` says which token a column is, where it is not its own."""
     device = logits.device
     temperatures = torch.tensor([row.request.sampling.temperature for row in rows], device=device)

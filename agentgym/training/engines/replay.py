@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
-from agentgym.training.engines.responses import Response
+from agentgym.errors import UsageError
+from agentgym.training.engines.responses import SampledResponse
 from agentgym.training.engines.types import Engine, Generation, GenerationRequest, Sampling
-from agentgym.types import UsageError
 
 FORMAT = 1
 """Of the file: its first line holds this and the engine's context, each other one a generation."""
@@ -128,7 +128,7 @@ class ReplayEngine:
         self._version = version
 
     def _replayed(self, request: GenerationRequest) -> Generation:
-        Response.to(request, self._context_length)
+        SampledResponse.to(request, self._context_length)
         answer = self._answers.get(_key(request, self._version))
         if answer is None:
             raise UsageError(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from agentgym.training.choices import ROOT
+from agentgym.errors import UsageError
+from agentgym.training.engines.choices import ROOT
 from agentgym.training.engines.types import Finish, Generation, GenerationRequest
-from agentgym.types import UsageError
 
 
 @dataclass(slots=True)
-class Response:
+class SampledResponse:
     """A response that is being drawn."""
 
     request: GenerationRequest
@@ -26,7 +26,7 @@ class Response:
     finish: Finish | None = None
 
     @classmethod
-    def to(cls, request: GenerationRequest, context_length: int) -> Response:
+    def to(cls, request: GenerationRequest, context_length: int) -> SampledResponse:
         """Begin a response, with the tokens that have no alternative.
 
         Raises:
@@ -71,7 +71,7 @@ class Response:
             self.finish = "choice"
 
 
-def generations(responses: Iterable[Response], version: int) -> list[Generation]:
+def generations(responses: Iterable[SampledResponse], version: int) -> list[Generation]:
     """Return finished responses as what an engine gives.
 
     Args:

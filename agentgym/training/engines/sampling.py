@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from agentgym.agents.draws import Draws
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
+from agentgym.rng import TurnRng
 
 _RESOLUTION = 1 << 53
 """A double's significand: every draw is exact, and below 1."""
@@ -14,7 +14,7 @@ _RESOLUTION = 1 << 53
 
 def uniform(seed: int, position: int) -> float:
     """Return the number in [0, 1) that decides token ``position`` of the response with this seed."""
-    return Draws(seed, position).below(_RESOLUTION) / _RESOLUTION
+    return TurnRng(seed, position).below(_RESOLUTION) / _RESOLUTION
 
 
 def sample(logits: Tensor, temperatures: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,8 +9,8 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from torch import Tensor
 
-from agentgym.training.choices import ActionTrie
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
+from agentgym.training.engines.choices import ActionTrie
 
 Finish: TypeAlias = Literal["stop", "length", "choice"]
 """Why a response ended: at a stop id, at its limit, or because it spells an allowed action."""

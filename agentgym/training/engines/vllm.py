@@ -18,15 +18,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agentgym.agents.draws import Draws
+from agentgym.errors import UsageError
 from agentgym.extras import load
-from agentgym.training.engines.canary import HALF_TOLERANCE, TOLERANCE, Canary
-from agentgym.training.engines.handover import register
-from agentgym.training.engines.responses import Response, generations
+from agentgym.rng import TurnRng
+from agentgym.training.engines.responses import SampledResponse, generations
+from agentgym.training.engines.sync_check import HALF_TOLERANCE, TOLERANCE, SyncCheck
 from agentgym.training.engines.types import Generation, GenerationRequest
+from agentgym.training.engines.weight_transfer import register
 from agentgym.training.engines.weights import matched
-from agentgym.training.models import LanguageModel, load_model, save_model
-from agentgym.types import UsageError
+from agentgym.training.models.models import LanguageModel, load_model, save_model
 
 COLDEST = 0.01
 """vLLM raises temperatures between 0 and this one to it."""
@@ -42,7 +42,7 @@ class VllmEngine:
     for each token that has an alternative, restricted to the allowed ones; the tokens before it are in
     the cache.
 
-    After a sync a canary tells whether the weights have arrived; while they have not, nothing is sampled.
+    After a sync a sync check tells whether the weights have arrived; while they have not, nothing is sampled.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class VllmEngine:
             directory: a Hugging Face directory.
             version: of its weights.
             dtype: to load them in; that of the learner keeps log-probabilities closest.
-            tolerance: of the canary; None for `TOLERANCE`, or in half precision `HALF_TOLERANCE`.
+            tolerance: of the sync check; None for `TOLERANCE`, or in half precision `HALF_TOLERANCE`.
             context_length: most tokens of a prompt and its response; None for all that the model has.
             options: more arguments of ``vllm.LLM``, such as ``gpu_memory_utilization``.
 
@@ -74,7 +74,7 @@ class VllmEngine:
         longest = int(model.config.get_text_config().max_position_embeddings)
         if tolerance is None:
             tolerance = TOLERANCE if dtype == torch.float32 else HALF_TOLERANCE
-        self._canary = Canary(model, tolerance=tolerance)
+        self._sync_check = SyncCheck(model, tolerance=tolerance)
         self._context_length = longest if context_length is None else min(context_length, longest)
         fixed = {
             "model": str(directory),
@@ -149,13 +149,13 @@ class VllmEngine:
                     f"vLLM draws at temperature {COLDEST} instead of {request.sampling.temperature}: use 0, "
                     f"or at least {COLDEST}"
                 )
-        responses = [Response.to(request, self.context_length) for request in requests]
+        responses = [SampledResponse.to(request, self.context_length) for request in requests]
         while asked := [response for response in responses if response.finish is None]:
             self._extend(asked)
         return generations(responses, self._version)
 
     def sync(self, state: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """Take over weights, forget what was cached with the old ones, and ask the canary.
+        """Take over weights, forget what was cached with the old ones, and check the sync.
 
         Args:
             state: every tensor of the model's ``state_dict`` by name, in any order; one of several tied
@@ -166,14 +166,14 @@ class VllmEngine:
             UsageError: a tensor is unknown, missing or of another shape. Then all weights are as before.
             CanaryError: other weights have arrived; nothing is sampled from them.
         """
-        new = matched(self._canary.own, state)
+        new = matched(self._sync_check.own, state)
         self._whole = False
         self._llm.start_weight_update()
         self._llm.update_weights({"update_info": {"weights": list(new.items())}})
         self._llm.finish_weight_update()
         if not self._llm.reset_prefix_cache():
             raise RuntimeError("vLLM did not forget its cached prefixes: requests are still running")
-        self._canary.check(new, self.log_probs(self._canary.ids))
+        self._sync_check.check(new, self.log_probs(self._sync_check.ids))
         self._whole = True
         self._version = version
 
@@ -189,7 +189,7 @@ class VllmEngine:
 
     # ---- inside ----------------------------------------------------------------------------
 
-    def _extend(self, responses: list[Response]) -> None:
+    def _extend(self, responses: list[SampledResponse]) -> None:
         """Draw each response to its end, or where it is constrained, its next token."""
         outputs = self._run(
             [[*response.request.prompt_ids, *response.ids] for response in responses],
@@ -202,10 +202,10 @@ class VllmEngine:
             for token, place in zip(sample.token_ids, sample.logprobs, strict=True):
                 response.take(token, float(place[token].logprob))
 
-    def _sampling(self, response: Response) -> Any:
+    def _sampling(self, response: SampledResponse) -> Any:
         sampling, trie = response.request.sampling, response.request.allowed
         # vLLM's generators take 63 bits; each token of a choice is a request with a seed of its own
-        seed = Draws(response.request.seed, len(response.ids)).below(1 << 63)
+        seed = TurnRng(response.request.seed, len(response.ids)).below(1 << 63)
         if trie is not None:
             return self._parameters(
                 temperature=sampling.temperature,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from torch import Tensor
 
-from agentgym.types import UsageError
+from agentgym.errors import UsageError
 
 
 def matched(own: Mapping[str, Tensor], state: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:

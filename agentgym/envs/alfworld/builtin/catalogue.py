@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class RoomKind:
     """A kind of room and the furniture that may stand in it."""
 
     name: str
@@ -53,7 +53,7 @@ NEIGHBOURS = {
 """Furniture that may share the location of other furniture, which is placed before it."""
 
 ROOMS = {
-    "kitchen": Room(
+    "kitchen": RoomKind(
         "kitchen",
         ("fridge", "microwave", "sinkbasin", "countertop", "cabinet"),
         {
@@ -61,7 +61,7 @@ ROOMS = {
             "garbagecan": 1, "shelf": 3, "sidetable": 1, "stoveburner": 4, "toaster": 1,
         },
     ),
-    "bathroom": Room(
+    "bathroom": RoomKind(
         "bathroom",
         ("sinkbasin", "toilet", "countertop", "cabinet"),
         {
@@ -69,7 +69,7 @@ ROOMS = {
             "handtowelholder": 2, "shelf": 3, "sidetable": 1, "toiletpaperhanger": 1, "towelholder": 2,
         },
     ),
-    "bedroom": Room(
+    "bedroom": RoomKind(
         "bedroom",
         ("bed", "desk", "drawer", "sidetable"),
         {
@@ -77,7 +77,7 @@ ROOMS = {
             "shelf": 5, "sidetable": 2,
         },
     ),
-    "livingroom": Room(
+    "livingroom": RoomKind(
         "living room",
         ("sofa", "coffeetable", "drawer", "sidetable"),
         {

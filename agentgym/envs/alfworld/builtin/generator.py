@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from agentgym.data.draws import Draws
 from agentgym.envs.alfworld.builtin.catalogue import LAMP, OPENABLE, ROOMS, THINGS, TOOLS
-from agentgym.envs.alfworld.builtin.layouts import HELD_OUT, KNOWN, VERSION, Layout, layouts
+from agentgym.envs.alfworld.builtin.layouts import HELD_OUT, KNOWN, VERSION, RoomLayout, layouts
+from agentgym.rng import KeyRng
 
 FAMILIES = ("pick", "look", "clean", "heat", "cool", "pick2")
 DIFFICULTIES = ("easy", "medium", "hard")
@@ -52,7 +52,7 @@ class Item(NamedTuple):
 class Household:
     """One game, before it is written down."""
 
-    layout: Layout
+    layout: RoomLayout
     quest: Quest
     items: tuple[Item, ...]
     """Sorted, so that households which differ in no more than the order are equal."""
@@ -84,7 +84,7 @@ def generate(number: int, attempt: int, *, held_out: bool) -> Household:
         attempt: tells apart the candidates for that task.
         held_out: whether the layout is one of those that are held out.
     """
-    draws = Draws(VERSION, 1 + held_out, number, attempt)
+    draws = KeyRng(VERSION, 1 + held_out, number, attempt)
     family, difficulty = family_of(number), difficulty_of(number)
     choices = settings(family, difficulty, held_out)
     room = draws.pick(sorted(choices))
@@ -97,7 +97,7 @@ def generate(number: int, attempt: int, *, held_out: bool) -> Household:
 
 
 @cache
-def settings(family: str, difficulty: str, held_out: bool) -> dict[str, tuple[Layout, ...]]:
+def settings(family: str, difficulty: str, held_out: bool) -> dict[str, tuple[RoomLayout, ...]]:
     """Return the layouts in which a family can be played, by room."""
     part = slice(KNOWN, KNOWN + HELD_OUT) if held_out else slice(KNOWN)
     rooms = {
@@ -108,7 +108,7 @@ def settings(family: str, difficulty: str, held_out: bool) -> dict[str, tuple[La
 
 
 @cache
-def _homes(layout: Layout) -> dict[str, tuple[int, ...]]:
+def _homes(layout: RoomLayout) -> dict[str, tuple[int, ...]]:
     """Return which pieces can hold each kind of thing of a room."""
     homes = {
         name: tuple(i for i, piece in enumerate(layout.pieces) if piece.kind in thing.homes)
@@ -119,7 +119,7 @@ def _homes(layout: Layout) -> dict[str, tuple[int, ...]]:
 
 
 @cache
-def _quests(layout: Layout, family: str) -> dict[str, tuple[str, ...]]:
+def _quests(layout: RoomLayout, family: str) -> dict[str, tuple[str, ...]]:
     """Return what can be brought in a family's tasks, and where to; empty where the family has no place."""
     homes = _homes(layout)
     kinds = {piece.kind for piece in layout.pieces}
@@ -138,7 +138,7 @@ def _quests(layout: Layout, family: str) -> dict[str, tuple[str, ...]]:
     return quests
 
 
-def _wanted(layout: Layout, quest: Quest, difficulty: str, draws: Draws) -> list[Item]:
+def _wanted(layout: RoomLayout, quest: Quest, difficulty: str, draws: KeyRng) -> list[Item]:
     """Put what the quest asks for anywhere but where it belongs; in sight if easy, out of sight if hard."""
     kinds = [piece.kind for piece in layout.pieces]
     starts = [i for i in _homes(layout)[quest.thing] if kinds[i] != quest.target]
@@ -152,7 +152,7 @@ def _wanted(layout: Layout, quest: Quest, difficulty: str, draws: Draws) -> list
     return items
 
 
-def _others(layout: Layout, quest: Quest, difficulty: str, draws: Draws) -> list[Item]:
+def _others(layout: RoomLayout, quest: Quest, difficulty: str, draws: KeyRng) -> list[Item]:
     """Strew about things that the quest does not ask for; of lamps there is one at most."""
     homes = _homes(layout)
     names = [name for name in homes if name != quest.thing and (name, quest.family) != (LAMP, "look")]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from agentgym.data.draws import Draws
 from agentgym.envs.alfworld.builtin.catalogue import NEIGHBOURS, ROOMS
+from agentgym.rng import KeyRng
 
 VERSION = 1
 """Part of every seed; a change of the games made changes it."""
@@ -31,7 +31,7 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RoomLayout:
     """A furnished room."""
 
     room: str
@@ -51,22 +51,22 @@ class Layout:
 
 
 @cache
-def layouts(room: str, difficulty: str) -> tuple[Layout, ...]:
+def layouts(room: str, difficulty: str) -> tuple[RoomLayout, ...]:
     """Return the layouts of a kind of room: `KNOWN` known ones, then `HELD_OUT` others, all different.
 
     Args:
         room: key of `ROOMS`.
         difficulty: key of `SIZES`.
     """
-    draws = Draws(VERSION, 0, list(ROOMS).index(room), list(SIZES).index(difficulty))
-    found: dict[tuple[tuple[str, ...], ...], Layout] = {}
+    draws = KeyRng(VERSION, 0, list(ROOMS).index(room), list(SIZES).index(difficulty))
+    found: dict[tuple[tuple[str, ...], ...], RoomLayout] = {}
     while len(found) < KNOWN + HELD_OUT:
         layout = _furnish(room, len(found), draws.between(*SIZES[difficulty]), draws)
         found.setdefault(layout.signature, layout)
     return tuple(found.values())
 
 
-def _furnish(room: str, number: int, size: int, draws: Draws) -> Layout:
+def _furnish(room: str, number: int, size: int, draws: KeyRng) -> RoomLayout:
     """Draw the furniture and where it stands."""
     kinds = Counter(ROOMS[room].essentials)
     extras = ROOMS[room].extras
@@ -81,4 +81,4 @@ def _furnish(room: str, number: int, size: int, draws: Draws) -> Layout:
         standing.append((kind, draws.pick(hosts) if shares else count))
     order = {place: rank for rank, place in enumerate(sorted({place for _, place in standing}), start=1)}
     pieces = tuple(sorted(Piece(kind, order[place]) for kind, place in standing))
-    return Layout(room, number, pieces)
+    return RoomLayout(room, number, pieces)

@@ -6,11 +6,11 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from agentgym.data.gametext import GameText
 from agentgym.envs.alfworld.builtin.catalogue import ROOMS
 from agentgym.envs.alfworld.builtin.generator import Household
 from agentgym.envs.alfworld.builtin.problem import problem
 from agentgym.envs.alfworld.builtin.walkthrough import walkthrough
+from agentgym.envs.alfworld.data.gametext import GameText
 from agentgym.hashing import content_id
 
 _SENTENCES = {

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from agentgym.data.gametext import GameText
 from agentgym.envs.alfworld.builtin.catalogue import OPENABLE
 from agentgym.envs.alfworld.builtin.generator import (
     DIFFICULTIES,
@@ -19,9 +18,10 @@ from agentgym.envs.alfworld.builtin.generator import (
 from agentgym.envs.alfworld.builtin.layouts import VERSION
 from agentgym.envs.alfworld.builtin.script import Script, language
 from agentgym.envs.alfworld.builtin.walkthrough import walkthrough
+from agentgym.envs.alfworld.data.gametext import GameText
+from agentgym.errors import UsageError, nearest
 from agentgym.hashing import sha256_json
-from agentgym.tasks import Task, TaskSet, check_split, nearest, split_of
-from agentgym.types import UsageError
+from agentgym.tasks import Task, TaskSet, check_split, split_of
 
 SIZES = {"train": 10_000, "valid_seen": 1_000, "valid_unseen": 1_000}
 """Tasks of each split."""
@@ -49,7 +49,7 @@ class BuiltinGame:
         return Script.of(generate(self.number, self.attempt, held_out=self.held_out))
 
 
-class BuiltinTaskSet(TaskSet):
+class BuiltinGames(TaskSet):
     """Generated games of one split; any of them is made without the others.
 
     Task n has the first candidate (n, 0), (n, 1), ... that belongs to the split. Layouts that are held
@@ -96,7 +96,7 @@ class BuiltinTaskSet(TaskSet):
 
 def builtin_tasks(
     split: str, *, difficulty: str | None = None, types: Sequence[str] | None = None
-) -> BuiltinTaskSet:
+) -> BuiltinGames:
     """Return the generated tasks of a split; the same object for the same arguments.
 
     Args:
@@ -119,8 +119,8 @@ def builtin_tasks(
 
 
 @lru_cache(maxsize=16)
-def _builtin_tasks(split: str, difficulty: str | None, types: tuple[str, ...] | None) -> BuiltinTaskSet:
-    return BuiltinTaskSet(split, difficulty, types)
+def _builtin_tasks(split: str, difficulty: str | None, types: tuple[str, ...] | None) -> BuiltinGames:
+    return BuiltinGames(split, difficulty, types)
 
 
 def _task(split: str, number: int) -> Task:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from agentgym.data.draws import Draws
-from agentgym.data.products import ListCatalogue, Product
 from agentgym.envs.webshop.builtin.departments import plain
-from agentgym.envs.webshop.builtin.designs import Design, family
-from agentgym.envs.webshop.builtin.writing import Words, write
-from agentgym.types import UsageError
+from agentgym.envs.webshop.builtin.descriptions import DescriptionWords, write
+from agentgym.envs.webshop.builtin.product_templates import Design, family
+from agentgym.envs.webshop.data.products import ListCatalogue, Product
+from agentgym.errors import UsageError
+from agentgym.rng import KeyRng
 
 VERSION = 1
 """Of the words and rules; products of different versions have nothing to do with each other."""
@@ -102,7 +102,7 @@ def asin(number: int, seed: int = 0) -> str:
 def _products(seed: int) -> Iterator[Product]:
     titles: set[str] = set()
     for number, design in enumerate(_designs(seed)):
-        words = write(design, Draws(VERSION, seed, 1, design.voice))
+        words = write(design, KeyRng(VERSION, seed, 1, design.voice))
         title = words.title
         while title in titles:
             title = f"{words.title}, Model {asin(number, seed)[-4:]}"
@@ -114,11 +114,11 @@ def _products(seed: int) -> Iterator[Product]:
 def _designs(seed: int) -> Iterator[Design]:
     number = 0
     while True:
-        yield from family(Draws(VERSION, seed, 0, number))
+        yield from family(KeyRng(VERSION, seed, 0, number))
         number += 1
 
 
-def _product(name: str, design: Design, words: Words) -> Product:
+def _product(name: str, design: Design, words: DescriptionWords) -> Product:
     department, kind = design.department, design.kind
     return Product(
         asin=name,

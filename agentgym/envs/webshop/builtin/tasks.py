@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from agentgym.envs.webshop.builtin.catalogue import SIZE, VERSION, builtin_catalogue, check_shop
-from agentgym.envs.webshop.builtin.wishes import DIFFICULTIES, Shop, Wish, builtin_shop
-from agentgym.tasks import Task, TaskSet, check_split, nearest, split_of
-from agentgym.types import UsageError
+from agentgym.envs.webshop.builtin.goals import DIFFICULTIES, Shop, Wish, builtin_shop
+from agentgym.errors import UsageError, nearest
+from agentgym.tasks import Task, TaskSet, check_split, split_of
 
 UNSEEN = "test_unseen"
 """The split of wishes for kinds of product that no other split wishes for."""
@@ -67,7 +67,7 @@ class _Wishes:
         return Task(wish.id, goal, source, self._difficulty, facts)
 
 
-class BuiltinTaskSet(TaskSet):
+class BuiltinGoals(TaskSet):
     """Wishes of one split, made as they are asked for; a task's content is its `Goal`.
 
     Easy, medium and hard ones take turns. Kinds of product that are held out make `UNSEEN`; of the wishes
@@ -119,7 +119,7 @@ class BuiltinTaskSet(TaskSet):
 
 def builtin_tasks(
     split: str, *, difficulty: str | None = None, size: int = SIZE, seed: int = 0, count: int | None = None
-) -> BuiltinTaskSet:
+) -> BuiltinGoals:
     """Return the wishes of a split; the same object for the same arguments.
 
     Args:
@@ -143,8 +143,8 @@ def builtin_tasks(
 
 
 @lru_cache(maxsize=16)
-def _builtin_tasks(split: str, difficulty: str | None, size: int, seed: int, count: int) -> BuiltinTaskSet:
-    return BuiltinTaskSet(split, difficulty, size, seed, count)
+def _builtin_tasks(split: str, difficulty: str | None, size: int, seed: int, count: int) -> BuiltinGoals:
+    return BuiltinGoals(split, difficulty, size, seed, count)
 
 
 @lru_cache(maxsize=32)

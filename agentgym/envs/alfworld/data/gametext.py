@@ -1,0 +1,74 @@
+"""The text of one ALFWorld game: what a ``game.tw-pddl`` file holds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from agentgym.errors import UsageError
+
+_TEXTS = {"domain": "pddl_domain", "grammar": "grammar", "problem": "pddl_problem"}
+
+
+@dataclass(frozen=True, slots=True)
+class GameText:
+    """A game before it is compiled."""
+
+    domain: str
+    """PDDL of the actions."""
+    grammar: str
+    """How facts and commands are put into words (TextWorld's twl2)."""
+    problem: str
+    """PDDL of the objects, the initial facts and the goal."""
+    walkthrough: tuple[str, ...] | None
+    """Commands that win, where the file has some."""
+    solvable: bool
+    """Whether the file says that the goal can be reached."""
+
+    @classmethod
+    def parse(cls, text: str | bytes, name: str) -> GameText:
+        """Read the JSON of a ``game.tw-pddl`` file.
+
+        Args:
+            text: the file's content.
+            name: what error messages call it.
+
+        Raises:
+            UsageError: the file is cut short, is no game, or lacks a part; names file and part.
+        """
+        try:
+            table = json.loads(text)
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{name}: not UTF-8 text (byte {error.start}); get the file again") from error
+        except json.JSONDecodeError as error:
+            raise UsageError(
+                f"{name}: not a whole JSON file ({error.msg}, line {error.lineno}); get the file again"
+            ) from error
+        if not isinstance(table, dict):
+            raise UsageError(f"{name}: a game is a JSON object, got {type(table).__name__}")
+        texts = {field: _text(table, key, name) for field, key in _TEXTS.items()}
+        return cls(**texts, walkthrough=_walkthrough(table, name), solvable=table.get("solvable") is True)
+
+    def to_json(self) -> str:
+        """Inverse of `parse`."""
+        table: dict[str, Any] = {key: getattr(self, field) for field, key in _TEXTS.items()}
+        if self.walkthrough is not None:
+            table["walkthrough"] = list(self.walkthrough)
+        return json.dumps({**table, "solvable": self.solvable})
+
+
+def _text(table: dict[str, Any], key: str, name: str) -> str:
+    text = table.get(key)
+    if not isinstance(text, str) or not text.strip():
+        raise UsageError(f"{name}: {key!r} is missing or no text; get the file again")
+    return text
+
+
+def _walkthrough(table: dict[str, Any], name: str) -> tuple[str, ...] | None:
+    commands = table.get("walkthrough")
+    if commands is None:
+        return None
+    if not isinstance(commands, list) or not all(isinstance(command, str) for command in commands):
+        raise UsageError(f"{name}: 'walkthrough' is no list of commands")
+    return tuple(commands)

@@ -1,0 +1,199 @@
+"""Copies of ALFWorld's data: archives, folders, and the stores they are imported into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from agentgym.data.archives import Progress, find_members, is_archive
+from agentgym.data.directory import cache_directory, data_directory, find
+from agentgym.data.importing import Importer
+from agentgym.data.progress import progress_bar
+from agentgym.envs.alfworld.data.gamestore import SUFFIX, GameStore, GameStoreWriter, game_id, open_store
+from agentgym.envs.alfworld.data.trials import (
+    GAME,
+    RECORDING,
+    SPLITS,
+    Harvest,
+    read_trials,
+    split_of,
+    split_of_archive,
+)
+from agentgym.envs.alfworld.suite import ALFWORLD
+from agentgym.errors import MissingDataError, UsageError
+from agentgym.hashing import content_id
+
+OFFICIAL = "official"
+"""Name of the published data set, in the data directory."""
+
+UPSTREAM_FOLDERS = ("", "json_2.1.1")
+"""Where a copy made by upstream's own download keeps the folders of its splits."""
+
+
+# ---- what `agentgym.data.importing` asks of a source -------------------------------------------------
+
+
+def find_files(origin: Path) -> Iterator[Path]:
+    """Yield the games, recordings, archives and stores of a copy, sorted; ``origin`` may be one archive."""
+    if origin.is_file():
+        yield origin
+    elif origin.is_dir():
+        yield from sorted([*origin.glob(f"*{SUFFIX}"), *find_members(origin, (GAME, RECORDING))])
+
+
+def check_file(path: Path) -> int:
+    """Return how many games a file holds.
+
+    Raises:
+        UsageError: a game or archive cannot be read, or a store's game is not what its id says.
+    """
+    if path.suffix == SUFFIX:
+        store = open_store(path)
+        for number, entry in enumerate(store.entries):
+            if game_id(store.read(number)) != entry.id:
+                raise UsageError(f"{path}: {entry.name} is not what was imported; import the games again")
+        return len(store.entries)
+    harvest = Harvest()
+    count = sum(1 for _ in read_trials([path], harvest, progress=lambda done, total: None))
+    _refuse_failures(harvest)
+    return count
+
+
+def convert(files: Sequence[Path], folder: Path, *, progress: Progress) -> dict[str, int]:
+    """Write one store for each split that files and archives hold.
+
+    Args:
+        files: as `find_files` yields them.
+        folder: where the stores go.
+        progress: called with bytes read and in all.
+
+    Returns:
+        How many games each store holds, by its file's name.
+
+    Raises:
+        UsageError: a file cannot be read, or nothing says which split a game belongs to.
+    """
+    stores = [file for file in files if file.suffix == SUFFIX]
+    if stores:
+        raise UsageError(f"{stores[0]} has been imported before: name a copy of the upstream data")
+    harvest = Harvest()
+    counts: dict[str, int] = {}
+    with ExitStack() as stack:
+        writers: dict[str, GameStoreWriter] = {}
+        for trial in read_trials(files, harvest, progress=progress):
+            if not trial.split:
+                known = ", ".join(f"{split}/" for split in SPLITS)
+                raise UsageError(f"nothing says which split {trial.name} belongs to: put it below {known}")
+            name = f"{trial.split}{SUFFIX}"
+            if name not in writers:
+                writers[name] = stack.enter_context(GameStoreWriter(folder / name))
+            writers[name].add(trial)
+            counts[name] = counts.get(name, 0) + 1
+        _refuse_failures(harvest)
+        for writer in writers.values():
+            writer.finish(left_out=harvest.left_out)
+    return counts
+
+
+# ---- what the environment asks -----------------------------------------------------------------------
+
+
+def open_games(dataset: str, split: str) -> GameStore:
+    """Return the games of a split, imported into the cache when they are used first.
+
+    Args:
+        dataset: ``"official"`` (or ``"alfworld/official"``), the published games in the data directory;
+            or the path of a store, an archive, a game, or a folder of any of these.
+        split: of a data set that has splits; one without is taken whole.
+
+    Raises:
+        MissingDataError: nothing is there.
+        UsageError: the data set has other splits only.
+    """
+    dataset = official_or_path(dataset)
+    root = data_directory() / ALFWORLD.folder if dataset == OFFICIAL else _path(dataset)
+    if root.suffix == SUFFIX:
+        return open_store(root)
+    if (root / f"{split}{SUFFIX}").exists():
+        return open_store(root / f"{split}{SUFFIX}")
+    files = _files_of(root, split)
+    if not files and dataset == OFFICIAL:
+        find(f"alfworld/{split}", ALFWORLD)  # tells what to do about it
+    if not files:
+        raise MissingDataError(
+            f"no game of split {split!r} in {root}: name a folder or archive that has some"
+        )
+    path = cache_directory() / "alfworld" / f"{split}-{_fingerprint(files)}{SUFFIX}"
+    if not path.exists():
+        _import(files, split, path)
+    return open_store(path)
+
+
+def official_or_path(dataset: str) -> str:
+    """Return ``"official"`` for either of its names; anything else as it is."""
+    return OFFICIAL if dataset == f"alfworld/{OFFICIAL}" else dataset
+
+
+def _path(dataset: str) -> Path:
+    path = Path(dataset).expanduser().absolute()
+    if not path.exists():
+        raise MissingDataError(f"no games at {dataset!r}: name a folder or an archive, or {OFFICIAL!r}")
+    return path
+
+
+def _files_of(root: Path, split: str) -> list[Path]:
+    """Return the files that may hold games of a split, as few as names tell."""
+    if not root.is_dir():
+        return [root] if root.exists() else []
+    for folder in (root / part / split for part in UPSTREAM_FOLDERS):
+        if folder.is_dir():
+            return find_members(folder, (GAME, RECORDING))
+    archives = sorted(path for path in root.glob("*") if path.is_file() and is_archive(path))
+    named = [path for path in archives if split_of_archive(path) == split]
+    if named:
+        return named
+    return [
+        path
+        for path in find_members(root, (GAME, RECORDING))
+        if not (split_of_archive(path) if is_archive(path) else split_of(path.relative_to(root)))
+    ]
+
+
+def _fingerprint(files: Sequence[Path]) -> str:
+    """Return a name for files as they are now: it changes when one of them does."""
+    state = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    return content_id(state)[:16]
+
+
+def _import(files: Sequence[Path], split: str, path: Path) -> None:
+    """Import the games of a split, or those of no split where there is none, into a store."""
+    harvest = Harvest()
+    others: set[str] = set()
+    count = 0
+    with GameStoreWriter(path) as writer, progress_bar(f"importing ALFWorld {split}") as progress:
+        for trial in read_trials(files, harvest, progress=progress):
+            if trial.split in ("", split):
+                writer.add(trial)
+                count += 1
+            else:
+                others.add(trial.split)
+        if not count and not harvest.failures:
+            _refuse_nothing(files[0], split, others, harvest.left_out)
+        writer.finish(harvest.failures, harvest.left_out)
+
+
+def _refuse_nothing(where: Path, split: str, others: set[str], left_out: Mapping[str, int]) -> None:
+    if others:
+        known = ", ".join(sorted(others))
+        raise UsageError(f"unknown split {split!r} of {where.parent}; choose one of {known}")
+    reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
+    raise UsageError(f"no game of the published families in {where.parent} ({reasons or 'none at all'})")
+
+
+def _refuse_failures(harvest: Harvest) -> None:
+    if harvest.failures:
+        raise UsageError(harvest.failures[0].reason)
+
+
+IMPORTER = Importer(find_files, check_file, convert)

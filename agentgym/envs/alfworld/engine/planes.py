@@ -1,0 +1,121 @@
+"""The bits of a state: which fact each bit stands for.
+
+A state has three planes of bits. The first has one bit for each fluent atom: the truth, on which
+preconditions and the goal depend. The second has one for each *negated* atom, which the real engine
+records as a fact once an action has deleted the atom, and which its grammar can read. The third is
+only for atoms with conditional effects: the real engine records all of an action's conditional
+effects, whether their condition held or not, additions first, so what its grammar reads of such an
+atom is not the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from agentgym.envs.alfworld.engine.grounding import Grounding, Test
+from agentgym.envs.alfworld.engine.pddl import TRUE, AtomCondition, Domain, Fact
+
+
+class Planes:
+    """Which bit stands for which atom of one game."""
+
+    fluents: tuple[Fact, ...]
+    """Atoms that can change, sorted: bit i of the first plane is atom i."""
+    static: frozenset[Fact]
+    """Atoms that hold throughout."""
+    truth: Mapping[Fact, int]
+    """Fluent atom -> its bit of the first plane."""
+    shown: Mapping[Fact, int]
+    """Fluent atom -> the bit that the grammar reads."""
+    width: int
+    """Bits of a plane: a negated atom's bit lies this much to the left of the atom's."""
+    every: int
+    """All bits of all planes."""
+
+    def __init__(self, domain: Domain, grounding: Grounding):
+        """Give every fluent atom its bits."""
+        self.fluents, self.static = grounding.fluents, grounding.static
+        self.width = width = len(self.fluents)
+        self.truth = {fact: 1 << i for i, fact in enumerate(self.fluents)}
+        unsure = {e.literal.predicate for s in domain.schemas for e in s.effects if e.condition != TRUE}
+        doubtful = [fact for fact in self.fluents if fact[0] in unsure]
+        self.shown = {**self.truth, **{fact: 1 << 2 * width + i for i, fact in enumerate(doubtful)}}
+        self._doubtful = [(self.truth[fact], self.shown[fact]) for fact in doubtful]
+        self.every = (1 << 2 * width + len(doubtful)) - 1
+
+    def start(self, init: Iterable[Fact]) -> int:
+        """Return the state in which ``init`` holds and nothing has been deleted."""
+        return union(self.truth[fact] | self.shown[fact] for fact in init if fact in self.truth)
+
+    def mask(self, facts: Iterable[Fact]) -> int:
+        """Return the bits of the truth of fluent atoms."""
+        return union(self.truth[fact] for fact in facts)
+
+    def facts(self, state: int) -> set[Fact]:
+        """Return every fact of a state as the real engine lists them."""
+        recorded = {fact for fact, bit in self.shown.items() if state & bit}
+        negated = {(f"not_{f[0]}", *f[1:]) for f, bit in self.truth.items() if state & bit << self.width}
+        return set(self.static) | recorded | negated
+
+    def tests(self, tests: Sequence[Test]) -> tuple[tuple[int, int], ...]:
+        """Return pairs of (bits looked at, bits of these that must be set), any of which suffices."""
+        masks = []
+        for needs, forbids in tests:
+            wanted = self.mask(needs)
+            unwanted = self.mask(fact for fact in forbids if fact in self.truth)
+            if not wanted & unwanted:
+                # one object for both where nothing is forbidden: there are thousands of these
+                masks.append((wanted | unwanted, wanted) if unwanted else (wanted, wanted))
+        return tuple(dict.fromkeys(masks))
+
+    def conjunction(self, literals: Iterable[AtomCondition]) -> tuple[int, int] | None:
+        """Return (bits that must be set, bits that must not) for ground literals.
+
+        None stands for a conjunction that static facts forbid.
+        """
+        needs = forbids = 0
+        for literal in literals:
+            fact = (literal.predicate, *literal.arguments)
+            if fact in self.truth:
+                if literal.positive:
+                    needs |= self.truth[fact]
+                else:
+                    forbids |= self.truth[fact]
+                continue
+            holds = fact[1] == fact[2] if fact[0] == "=" else fact in self.static
+            if holds != literal.positive:
+                return None
+        return None if needs & forbids else (needs, forbids)
+
+    def change(self, adds: int, deletes: int) -> tuple[int, int]:
+        """Return (bits that survive, bits that become set): an atom that changes loses its opposite."""
+        lost = deletes | adds << self.width
+        became = adds | deletes << self.width
+        for truth, shown in self._doubtful:
+            if truth & adds:
+                became |= shown
+            elif truth & deletes:
+                lost |= shown
+        return self.every & ~lost, became
+
+    def record(self, effects: Iterable[tuple[int, bool]]) -> tuple[int, int]:
+        """Return (bits set, bits cleared) in what is recorded of conditional effects.
+
+        Args:
+            effects: an atom's bit of truth and whether the effect adds it.
+        """
+        appear = vanish = 0
+        for bit, positive in sorted(effects, key=lambda effect: not effect[1]):
+            shown = self.shown[self.fluents[bit.bit_length() - 1]]
+            negated = bit << self.width
+            new, old = (shown, negated) if positive else (negated, shown)
+            appear, vanish = (appear | new) & ~old, (vanish | old) & ~new
+        return appear, vanish
+
+
+def union(masks: Iterable[int]) -> int:
+    """Return the bits that any mask has."""
+    total = 0
+    for mask in masks:
+        total |= mask
+    return total

@@ -1,0 +1,105 @@
+"""What an environment tells of a compiled game besides what the game says itself."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from agentgym.env import Status
+from agentgym.envs.alfworld.engine.game import Game
+from agentgym.envs.alfworld.engine.planes import union
+from agentgym.envs.alfworld.engine.sentences import TextCompiler, write
+
+START = "middle of a room"
+"""Where an agent is before it has gone anywhere."""
+
+EMPTY = "nothing"
+"""What an agent holds when it holds nothing."""
+
+HOLDS = "holds"
+"""The predicate of (agent, object)."""
+
+TREATED = {"isclean": "cleaned", "ishot": "heated", "iscool": "cooled"}
+"""Predicates of objects, and how the status of what is held names them."""
+
+MEMO_LIMIT = 4096
+"""Entries kept in a memory; then it starts afresh."""
+
+_GO = re.compile(r"go to (?P<place>.+)")
+_PUT = re.compile(r"(?:put|move) (?P<thing>.+?) (?:in/on|in|on|to) (?P<place>.+)")
+
+
+class Trace(NamedTuple):
+    """What a command leaves in the account of an episode."""
+
+    place: str
+    """Where it goes; empty if it does not."""
+    moved: str
+    """What it puts down, and where; empty if it does not."""
+
+
+class Scene:
+    """A compiled game, and tables of what is shown of its states; shared by all its episodes."""
+
+    def __init__(self, game: Game):
+        """Make the tables."""
+        self.game = game
+        self.intro = game.intro()
+        sentence = write(TextCompiler(game.grammar, game.vocabulary).compile("#task#", {}), game.initial)
+        self.goal = sentence.partition(": ")[2] or sentence
+        self._goal_bits = union(bits for pair in game.goal for bits in pair)
+        self._standing: dict[int, Status] = {}
+        self._hands: dict[int, str] = {}
+        truth, names = game.planes.truth, game.names
+        self._held = [(bit, names[fact[2]], fact[2]) for fact, bit in truth.items() if fact[0] == HOLDS]
+        self._states = {
+            thing: [(truth[kind, thing], word) for kind, word in TREATED.items() if (kind, thing) in truth]
+            for _, _, thing in self._held
+        }
+        states = (bit for known in self._states.values() for bit, _ in known)
+        self._hand_bits = union([*(bit for bit, _, _ in self._held), *states])
+
+    def standing(self, bits: int) -> Status:
+        """Return whether a state is won, its score, and the share of goal conditions met."""
+        key = bits & self._goal_bits
+        status = self._standing.get(key)
+        if status is None:
+            if len(self._standing) >= MEMO_LIMIT:
+                self._standing.clear()
+            won = self.game.won(bits)
+            status = self._standing[key] = Status(won, float(won), self.game.progress(bits))
+        return status
+
+    def hands(self, bits: int) -> str:
+        """Return what is held and its status: ``cloth 2(unprocessed)``, or ``nothing``."""
+        key = bits & self._hand_bits
+        text = self._hands.get(key)
+        if text is None:
+            if len(self._hands) >= MEMO_LIMIT:
+                self._hands.clear()
+            held = [
+                f"{name}({self._treatment(thing, bits)})" for bit, name, thing in self._held if bits & bit
+            ]
+            text = self._hands[key] = ", ".join(held) or EMPTY
+        return text
+
+    def _treatment(self, thing: str, bits: int) -> str:
+        return ", ".join(word for bit, word in self._states[thing] if bits & bit) or "unprocessed"
+
+
+def trace(command: str, hands: str) -> Trace:
+    """Return what an accepted command leaves in the account.
+
+    Args:
+        command: the command.
+        hands: what was held before it.
+
+    Example:
+        >>> trace("move cloth 2 to bathtubbasin 1", "cloth 2(cleaned)").moved
+        'cloth 2(cleaned) to bathtubbasin 1'
+    """
+    went = _GO.fullmatch(command)
+    if went is not None:
+        return Trace(went["place"], "")
+    put = _PUT.fullmatch(command)
+    return Trace("", "" if put is None else f"{hands} to {put['place']}")

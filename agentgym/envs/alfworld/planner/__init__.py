@@ -1,0 +1,1 @@
+"""The planner: shortest plans, proven by A* with landmark cuts."""

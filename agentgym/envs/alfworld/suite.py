@@ -1,0 +1,21 @@
+"""ALFWorld as the rest of the package sees it."""
+
+from agentgym.suites import DataSource, PromptDefaults, SuiteSpec
+
+ALFWORLD = DataSource(
+    name="alfworld",
+    folder="alfworld",
+    about="household tasks in text: the games of ALFWorld (json_2.1.1)",
+    upstream="https://github.com/alfworld/alfworld (alfworld-download)",
+    licence="MIT",
+    sets={"official": ("train", "valid_seen", "valid_unseen", "valid_train")},
+    expected="train/, valid_seen/ or other folders of games, nor archives of them",
+    importer="agentgym.envs.alfworld.data.importer:IMPORTER",
+)
+
+SUITE = SuiteSpec(
+    name="alfworld",
+    prompt=PromptDefaults("alfworld", tiny_history=2),
+    tiny={"env_options.max_steps": 30, "evaluation.split": "valid_seen"},
+    sources=(ALFWORLD,),
+)

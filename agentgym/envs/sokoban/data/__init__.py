@@ -1,0 +1,1 @@
+"""Boxoban's levels and other files of levels."""

@@ -1,0 +1,239 @@
+"""Wishes: goals made from products of the built-in catalogue, each with a purchase that scores 1.
+
+The product a wish is made from has every attribute asked for, offers every value asked for, and costs no
+more than the limit, whatever price is drawn from a range: buying it with these values scores 1. What makes
+a wish hard is how few others would do, and how many almost would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
+
+from agentgym.envs.webshop.builtin.catalogue import VERSION, builtin_catalogue
+from agentgym.envs.webshop.builtin.departments import DEPARTMENTS, EVERYWHERE, Kind, plain
+from agentgym.envs.webshop.builtin.phrases import CHOICES, LIMIT_ENDS, OPENERS, WITH
+from agentgym.envs.webshop.builtin.product_index import ProductIndex
+from agentgym.envs.webshop.data.products import Product
+from agentgym.envs.webshop.engine.goals import LIMITS, LIMITS_ABOVE, NO_LIMIT, Goal
+from agentgym.rng import KeyRng
+
+Item = TypeVar("Item")
+
+DIFFICULTIES = ("easy", "medium", "hard")
+
+KINDS = {kind.query: kind for department in DEPARTMENTS for kind in department.kinds}
+"""By what one searches for."""
+
+HELD_OUT = frozenset(department.kinds[-1].query for department in DEPARTMENTS)
+"""Kinds of product that no wish of the usual splits is for: one of each department."""
+
+NEAR_MISSES = 2
+"""Other products of its kind that a hard wish has, at least, which meet all that is asked for but one."""
+
+ATTEMPTS = 64
+"""Wishes drawn for one candidate, at most."""
+
+UNINDEXED = 2
+"""Attributes of a hard wish, at least, that stand in no text which search looks at."""
+
+STEPS = ((50, 1), (200, 5), (10_000, 10))
+"""Up to which price, in dollars, a tight limit is a multiple of what."""
+
+_HAS = frozenset(
+    plain(attribute)
+    for department in DEPARTMENTS
+    for group in (EVERYWHERE, department.attributes, *(kind.attributes for kind in department.kinds))
+    for attribute in group
+    if attribute.startswith("+")
+)
+"""Attributes that a product has, rather than is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difficulty:
+    """What wishes of a difficulty ask for."""
+
+    attributes: tuple[int, int]
+    """Fewest and most."""
+    options: tuple[int, int]
+    """Fewest and most; difficulties share no number of options, so no two wishes differ in it alone."""
+
+
+LEVELS = {
+    "easy": Difficulty((1, 2), (0, 0)),
+    "medium": Difficulty((2, 3), (1, 1)),
+    "hard": Difficulty((3, 5), (2, 3)),
+}
+"""By difficulty."""
+
+
+class Wish(NamedTuple):
+    """A goal, and facts about it."""
+
+    goal: Goal
+    id: str
+    """The goal's."""
+    alternatives: int
+    """Other products of its kind that meet all that is asked for; most of them score 1 too, and those
+    whose titles have too little in common with the wished for do not."""
+    near_misses: int
+    """Other products of its kind that meet all but one."""
+
+
+class Shop:
+    """The built-in catalogue, and the wishes that can be made in it."""
+
+    def __init__(self, size: int, seed: int):
+        """Look through the catalogue of this size and seed."""
+        self.catalogue = builtin_catalogue(size, seed)
+        self.seed = seed
+        self.shelf = ProductIndex(self.catalogue)
+        self._targets = {
+            (difficulty, held_out): [
+                product
+                for product in (self.catalogue.product(i) for i in range(size))
+                if (product.query in HELD_OUT) == held_out and _suits(product, difficulty)
+            ]
+            for difficulty in DIFFICULTIES
+            for held_out in (False, True)
+        }
+
+    def product(self, asin: str) -> Product:
+        """Return a product by name."""
+        index = self.catalogue.index_of(asin)
+        assert index is not None, "wishes name products of the catalogue"
+        return self.catalogue.product(index)
+
+    def wish(self, difficulty: str, number: int, *, held_out: bool) -> Wish | None:
+        """Make one wish; None where none of `ATTEMPTS` is as difficult as it should be.
+
+        Args:
+            difficulty: one of `DIFFICULTIES`.
+            number: of the candidate.
+            held_out: whether it is for a product of a kind that is held out.
+        """
+        draws = KeyRng(VERSION, self.seed, 2, DIFFICULTIES.index(difficulty), int(held_out), number)
+        targets = self._targets[difficulty, held_out]
+        if not targets:
+            return None
+        made = (self._draw(draws.pick(targets), difficulty, draws) for _ in range(ATTEMPTS))
+        return next((wish for wish in made if wish is not None), None)
+
+    def _draw(self, product: Product, difficulty: str, draws: KeyRng) -> Wish | None:
+        level = LEVELS[difficulty]
+        attributes = _some(product.attributes, level.attributes, draws)
+        chosen = tuple(
+            (name, draws.pick(values)) for name, values in _some(product.options, level.options, draws)
+        )
+        values = tuple(value for _, value in chosen)
+        if difficulty == "hard" and not self._is_hard(product, attributes, values):
+            return None
+        # from here on all follows from the identity, so that equal ids mean equal wishes
+        identity = Goal(product.asin, "", attributes, values, NO_LIMIT).id
+        draws = KeyRng(VERSION, self.seed, 3, int(identity, 16))
+        price = max(product.pricing)
+        limit = tight_limit(price) if difficulty == "hard" else _limit(price, difficulty, draws)
+        text = _text(KINDS[product.query], attributes, chosen, limit, draws)
+        goal = Goal(product.asin, text, attributes, values, limit)
+        requirements = self.shelf.requirements(attributes, values, limit)
+        of_kind = self.shelf.of_kind(product.query)
+        return Wish(
+            goal,
+            identity,
+            alternatives=(self.shelf.meeting(requirements) & of_kind).bit_count() - 1,
+            near_misses=(self.shelf.missing_one(requirements) & of_kind).bit_count(),
+        )
+
+    def _is_hard(self, product: Product, attributes: Sequence[str], values: Sequence[str]) -> bool:
+        """Return whether nothing else in the shop would do, but several others almost would.
+
+        And of what is asked for, search, which looks at some of the texts only, leaves much to be read.
+        """
+        if len(unindexed(product, attributes)) < UNINDEXED:
+            return False
+        limit = tight_limit(max(product.pricing))
+        requirements = self.shelf.requirements(attributes, values, limit)
+        if self.shelf.meeting(requirements).bit_count() > 1:
+            return False
+        missing = self.shelf.missing_one(requirements) & self.shelf.of_kind(product.query)
+        return missing.bit_count() >= NEAR_MISSES
+
+
+@lru_cache(maxsize=4)
+def builtin_shop(size: int, seed: int) -> Shop:
+    """Return the shop over `builtin_catalogue`; the same object for the same arguments."""
+    return Shop(size, seed)
+
+
+def unindexed(product: Product, attributes: Sequence[str]) -> list[str]:
+    """Return the attributes that stand in no text which search looks at."""
+    text = product.indexed_text
+    return [attribute for attribute in attributes if attribute not in text]
+
+
+def _suits(product: Product, difficulty: str) -> bool:
+    level = LEVELS[difficulty]
+    if len(product.attributes) < level.attributes[0] or len(product.options) < level.options[0]:
+        return False
+    return difficulty != "hard" or len(unindexed(product, product.attributes)) >= UNINDEXED
+
+
+def _some(items: Sequence[Item], bounds: tuple[int, int], draws: KeyRng) -> tuple[Item, ...]:
+    """Return some of the items, in their order; how many is drawn from the bounds."""
+    left = list(range(len(items)))
+    count = draws.between(bounds[0], min(bounds[1], len(items)))
+    chosen = sorted(left.pop(draws.below(len(left))) for _ in range(count))
+    return tuple(items[i] for i in chosen)
+
+
+def tight_limit(price: float) -> float:
+    """Return the lowest round limit, in dollars, that a price is within.
+
+    Example:
+        >>> tight_limit(23.49), tight_limit(61.95), tight_limit(212.0)
+        (24.0, 65.0, 220.0)
+    """
+    step = next(step for below, step in STEPS if price < below)
+    return float(-(-price // step) * step)
+
+
+def _limit(price: float, difficulty: str, draws: KeyRng) -> float:
+    """Return a limit in dollars: as WebShop draws it, or for easy wishes the loosest of those, or none."""
+    above = [limit for limit in LIMITS if limit > price][:LIMITS_ABOVE]
+    if len(above) < 2 or (difficulty == "easy" and draws.below(2)):
+        return NO_LIMIT
+    if difficulty == "easy":
+        return above[-1]
+    first = above.pop(draws.below(len(above)))
+    return max(first, draws.pick(above))
+
+
+def _text(
+    kind: Kind, attributes: Sequence[str], chosen: Sequence[tuple[str, str]], limit: float, draws: KeyRng
+) -> str:
+    """Put a wish into words."""
+    is_ = [attribute for attribute in attributes if attribute not in _HAS]
+    has = [attribute for attribute in attributes if attribute in _HAS]
+    if is_ and draws.below(2):
+        words = f"{', '.join(is_)} {kind.noun}"
+    else:
+        words = kind.noun + (f" that is {_listed(is_)}" if is_ else "")
+    text = f"{draws.pick(OPENERS)} {_article(words)} {words}"
+    if has:
+        text += f" {draws.pick(WITH)} {_listed(has)}"
+    if chosen:
+        pattern = draws.pick(CHOICES)
+        text += "".join(f", {pattern.format(name=name, value=value)}" for name, value in chosen)
+    return text if limit == NO_LIMIT else text + draws.pick(LIMIT_ENDS).format(limit=limit)
+
+
+def _article(words: str) -> str:
+    return "an" if words[0] in "aeiou" and not words.startswith("one ") else "a"
+
+
+def _listed(items: Sequence[str]) -> str:
+    """Join as one says it: ``a, b and c``."""
+    return " and ".join(filter(None, (", ".join(items[:-1]), items[-1])))

@@ -1,0 +1,1 @@
+"""WebShop's published products: importer, and the store they are read from."""

@@ -1,0 +1,213 @@
+"""A catalogue of millions of products in one file, read product by product.
+
+As Python objects WebShop's 1.18 million products take more than ten gigabytes. Here a product is read where
+it is needed; opening maps the file and reads nothing.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from agentgym.data.recordfile import RecordFile, RecordWriter
+from agentgym.envs.webshop.data.products import CatalogueDigest, Goals, Instruction, Product
+from agentgym.errors import UsageError
+from agentgym.hashing import sha256_json
+
+SUFFIX = ".products"
+
+_KINDS: tuple[Goals, ...] = get_args(Goals)
+
+
+class ProductStoreWriter:
+    """Writes a store; nothing is there under its name before all of it is.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "two.products"
+        >>> with ProductStoreWriter(path) as writer:
+        ...     writer.add(Product("B2", "Desk Lamp"), 0)
+        ...     writer.add(Product("B1", "Chair"), 2, synthetic=[Instruction("B1", "a chair", ("wood",))])
+        ...     writer.finish()
+        >>> shop = StoredCatalogue(path)
+        >>> len(shop), shop.product(1).title, shop.index_of("B1"), shop.index_of("B3")
+        (2, 'Chair', 1, None)
+        >>> len(StoredCatalogue(path, first=2)), [wish.text for wish in shop.instructions("synthetic")]
+        (1, ['a chair'])
+    """
+
+    def __init__(self, path: Path):
+        """Begin a store that will be at ``path``."""
+        self._writer = RecordWriter(path)
+        self._digest = CatalogueDigest()
+        self._asins: list[bytes] = []
+        self._positions = array("q")
+        self._products = _Places()
+        self._instructions: dict[Goals, _Places] = {kind: _Places() for kind in _KINDS}
+        self._owners: dict[Goals, array[int]] = {kind: array("q") for kind in _KINDS}
+
+    def __enter__(self) -> ProductStoreWriter:
+        """Return the writer."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Remove what was not finished."""
+        self._writer.__exit__(kind, error, trace)
+
+    def add(
+        self,
+        product: Product,
+        position: int,
+        *,
+        human: Iterable[Instruction] = (),
+        synthetic: Iterable[Instruction] = (),
+    ) -> None:
+        """Append a product with its instructions.
+
+        Args:
+            product: of a name that is new.
+            position: of its record among the records of its file, counted from 0.
+            human: instructions that people wrote for it.
+            synthetic: instructions that a program wrote for it.
+        """
+        packed = product.pack()
+        self._digest.add_product(packed)
+        self._products.add(self._writer, packed)
+        self._positions.append(position)
+        for kind, instructions in zip(_KINDS, (human, synthetic), strict=True):
+            for instruction in instructions:
+                raw = instruction.pack()
+                self._digest.add_instruction(kind, raw)
+                self._instructions[kind].add(self._writer, raw)
+                self._owners[kind].append(len(self._asins))
+        self._asins.append(product.asin.encode("utf-8", "surrogatepass"))
+
+    def finish(self) -> None:
+        """Put the file in its place.
+
+        Raises:
+            UsageError: two products have one name.
+        """
+        asins = np.array(self._asins or [b""], np.bytes_)[: len(self._asins)]
+        order = np.argsort(asins, kind="stable")
+        if np.any(asins[order][1:] == asins[order][:-1]):
+            raise UsageError("a store names a product twice: leave the second one out")
+        columns: dict[str, npt.NDArray[Any]] = {
+            "asins": asins[order],
+            "order": order.astype(np.int32),
+            "positions": np.array(self._positions, np.int64),
+            **self._products.columns("product"),
+        }
+        for kind in _KINDS:
+            columns |= self._instructions[kind].columns(kind)
+            columns[f"{kind}_owners"] = np.array(self._owners[kind], np.int32)
+        self._writer.finish(columns, {"sha256": self._digest.hexdigest()})
+
+
+class StoredCatalogue:
+    """A finished store, as an `agentgym.envs.webshop.data.products.Catalogue`.
+
+    It may show only the first of its products.
+    """
+
+    def __init__(self, path: Path, *, first: int | None = None):
+        """Map the file; as `open_store`, which keeps it.
+
+        Args:
+            path: of the file.
+            first: how many records of the file that was imported are looked at; None for all.
+
+        Raises:
+            UsageError: no whole store, or ``first`` is not positive.
+        """
+        if first is not None and first < 1:
+            raise UsageError(f"ask for the first 1 or more products of a catalogue, not for {first}")
+        self.path = path
+        self._file = RecordFile(path)
+        columns = self._file.columns
+        self._asins, self._order = columns["asins"], columns["order"]
+        self._starts, self._sizes = columns["product_starts"], columns["product_sizes"]
+        positions = columns["positions"]
+        self._length = len(positions) if first is None else int(positions.searchsorted(first))
+        self._whole = self._length == len(positions)
+
+    @property
+    def sha256(self) -> str:
+        """64 hex digits over all products and instructions, in order.
+
+        Of a part they follow from those of the whole and from the part's size.
+        """
+        whole: str = self._file.about["sha256"]
+        return whole if self._whole else sha256_json({"of": whole, "products": self._length})
+
+    def __len__(self) -> int:
+        """Number of products."""
+        return self._length
+
+    def product(self, index: int) -> Product:
+        """Read product ``index``; IndexError where there is none."""
+        if not 0 <= index < self._length:
+            raise IndexError(f"the catalogue has {self._length:,} products, none at {index}")
+        return Product.unpack(self._file.read(int(self._starts[index]), int(self._sizes[index])))
+
+    def index_of(self, asin: str) -> int | None:
+        """Return the position of a product; None where there is no such product."""
+        name = asin.encode("utf-8", "surrogatepass")
+        place = int(self._asins.searchsorted(np.bytes_(name)))
+        if place == len(self._asins) or self._asins[place] != name:
+            return None
+        index = int(self._order[place])
+        return index if index < self._length else None
+
+    def instructions(self, kind: Goals) -> Iterator[Instruction]:
+        """Yield the instructions of one kind, in the order of the products."""
+        columns = self._file.columns
+        end = int(columns[f"{kind}_owners"].searchsorted(self._length))
+        starts, sizes = columns[f"{kind}_starts"], columns[f"{kind}_sizes"]
+        for i in range(end):
+            yield Instruction.unpack(self._file.read(int(starts[i]), int(sizes[i])))
+
+
+def open_store(path: Path, *, first: int | None = None) -> StoredCatalogue:
+    """Return the store in a file; one object for as long as the file stays the same.
+
+    Raises:
+        UsageError: no store, or a damaged one.
+    """
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise UsageError(f"cannot open the products {path}: {error.strerror}") from error
+    return _open_store(path, status.st_size, status.st_mtime_ns, first)
+
+
+@lru_cache(maxsize=4)
+def _open_store(path: Path, size: int, changed: int, first: int | None) -> StoredCatalogue:
+    return StoredCatalogue(path, first=first)
+
+
+class _Places:
+    """Where records lie."""
+
+    def __init__(self) -> None:
+        self._starts = array("q")
+        self._sizes = array("q")
+
+    def add(self, writer: RecordWriter, record: bytes) -> None:
+        self._starts.append(writer.add(record))
+        self._sizes.append(len(record))
+
+    def columns(self, name: str) -> dict[str, npt.NDArray[Any]]:
+        return {
+            f"{name}_starts": np.array(self._starts, np.int64),
+            f"{name}_sizes": np.array(self._sizes, np.int32),
+        }

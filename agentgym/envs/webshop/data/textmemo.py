@@ -1,0 +1,62 @@
+"""Answers about texts that take long to find: found once, and kept on disk for all processes."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from agentgym.errors import UsageError
+
+WAIT = 60.0
+"""Seconds to wait for another process that writes."""
+
+
+class TextMemo:
+    """A function of a text that asks the disk before it computes. Safe in threads and after a fork.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "words.sqlite"
+        >>> TextMemo(path, lambda text: tuple(text.split()))("two words")
+        ('two', 'words')
+        >>> TextMemo(path, lambda text: ())("two words")
+        ('two', 'words')
+    """
+
+    def __init__(self, path: Path, compute: Callable[[str], tuple[str, ...]]):
+        """Keep what ``compute`` finds.
+
+        Args:
+            path: of the file, which belongs to this function alone.
+            compute: finds the answer.
+
+        Raises:
+            UsageError: the file cannot be written, or is something else.
+        """
+        self._path = path
+        self._compute = compute
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(self._open()) as table, table:
+                table.execute("CREATE TABLE IF NOT EXISTS answers (text TEXT PRIMARY KEY, answer TEXT)")
+        except (OSError, sqlite3.Error) as error:
+            raise UsageError(f"cannot keep answers in {path} ({error}): delete it or mend it") from error
+
+    def __call__(self, text: str) -> tuple[str, ...]:
+        """Return the answer."""
+        key = json.dumps(text)  # SQLite refuses half of a surrogate pair, which JSON files may have
+        with closing(self._open()) as table, table:
+            row = table.execute("SELECT answer FROM answers WHERE text = ?", (key,)).fetchone()
+        if row is not None:
+            return tuple(json.loads(row[0]))
+        answer = self._compute(text)
+        with closing(self._open()) as table, table:
+            table.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, json.dumps(answer)))
+        return answer
+
+    def _open(self) -> sqlite3.Connection:
+        """Open the file: for each question anew, since connections live in one thread and process."""
+        return sqlite3.connect(self._path, timeout=WAIT)

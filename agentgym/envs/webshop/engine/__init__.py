@@ -1,0 +1,1 @@
+"""The shop: pages, sessions, search, goals and rewards."""

@@ -1,0 +1,56 @@
+"""Earlier observations and actions, shown with the observation now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import NamedTuple
+
+from agentgym.envs.webshop.engine.options import check_count
+from agentgym.envs.webshop.engine.text import SEPARATOR
+
+
+class Past(NamedTuple):
+    """What has been seen and said, oldest first: as much of it as is shown again."""
+
+    observations: tuple[str, ...] = ()
+    actions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """How much of the past is shown.
+
+    Example:
+        >>> history = History(observations=1, actions=1)
+        >>> history.joined(history.add(Past(), "first page", "search[a]"), "second page")
+        'first page [SEP] search[a] [SEP] second page'
+    """
+
+    observations: int = 0
+    actions: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no number."""
+        check_count("previous_observations", self.observations, least=0)
+        check_count("previous_actions", self.actions, least=0)
+
+    def __bool__(self) -> bool:
+        """Whether anything is shown."""
+        return bool(self.observations or self.actions)
+
+    def add(self, past: Past, observation: str, action: str) -> Past:
+        """Return the past after an action; what is not shown again is forgotten."""
+        seen, said = (*past.observations, observation), (*past.actions, action)
+        return Past(_last(seen, self.observations), _last(said, self.actions))
+
+    def joined(self, past: Past, observation: str) -> str:
+        """Return the past and the observation now, newest last, as the original joins them."""
+        shown = [observation]
+        for said, seen in zip_longest(reversed(past.actions), reversed(past.observations)):
+            shown += (text for text in (said, seen) if text is not None)
+        return SEPARATOR.join(reversed(shown))
+
+
+def _last(texts: tuple[str, ...], count: int) -> tuple[str, ...]:
+    return texts[max(0, len(texts) - count) :]

@@ -1,0 +1,73 @@
+"""Advertisements on pages: observations differ from visit to visit, states do not.
+
+After GraphGPO (appendix D.3), which shows that methods that tell states apart by their text break when
+advertisements are put between the lines of a page. The texts are this project's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentgym.envs.webshop.engine.options import check_count
+from agentgym.envs.webshop.engine.pages import Node
+from agentgym.errors import UsageError
+from agentgym.rng import KeyRng
+
+OFFERS = (
+    "Today only: {percent}% off {thing}!",
+    "Members save {percent}% on {thing} this week.",
+    "Last chance: {thing} from ${price}.",
+    "New in store: {thing}, now ${price}.",
+    "Sponsored: {number} people near you bought {thing} today.",
+    "Subscribe to our newsletter and win {thing}!",
+    "Customers who viewed this also liked {thing}.",
+    "Free shipping on {thing} over ${price}.",
+    "Rated best {thing} {number} times in a row.",
+    "Only {number} left: {thing} at {percent}% off.",
+)
+THINGS = (
+    "garden lights", "coffee beans", "yoga mats", "phone cases", "desk chairs", "hiking socks", "pet beds",
+    "board games", "wall clocks", "rain jackets", "kitchen knives", "travel mugs", "photo frames",
+    "bath towels", "running shoes", "headphones", "picnic baskets", "sunglasses", "tool sets", "tea samplers",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """How often pages carry advertisements, and how many."""
+
+    probability: float = 0.0
+    """That a page carries any."""
+    adverts: int = 2
+    """On a page that carries any."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is no probability or number."""
+        number = isinstance(self.probability, int | float)
+        if not number or not 0.0 <= self.probability <= 1.0:
+            raise UsageError(f"noise is the probability of advertisements, 0 to 1, got {self.probability!r}")
+        check_count("adverts", self.adverts, least=1)
+
+    def spread(self, nodes: Sequence[Node], draws: KeyRng) -> list[Node]:
+        """Return the nodes of a page, perhaps with advertisements between them.
+
+        Args:
+            nodes: of the page.
+            draws: of this showing of the page.
+        """
+        shown = list(nodes)
+        if draws.below(1 << 32) >= self.probability * (1 << 32):
+            return shown
+        for _ in range(self.adverts):
+            shown.insert(draws.between(1, len(shown)), Node("advert", _advert(draws)))
+        return shown
+
+
+def _advert(draws: KeyRng) -> str:
+    return draws.pick(OFFERS).format(
+        thing=draws.pick(THINGS),
+        percent=5 * draws.between(1, 14),
+        price=draws.between(5, 95),
+        number=draws.between(2, 400),
+    )

@@ -1,0 +1,238 @@
+"""What the pages of the shop show: one model, from which text and web pages are rendered.
+
+Nodes and clickables, their order and their texts are those of WebShop (the templates of
+``web_agent_site``), with every blank that its text observations show.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Literal, NamedTuple, Protocol, TypeAlias
+
+from agentgym.envs.webshop.data.products import Product
+from agentgym.envs.webshop.engine.session import (
+    BACK,
+    BUY,
+    DONE,
+    ITEM,
+    NEXT,
+    PER_PAGE,
+    PREVIOUS,
+    RESULTS,
+    SEARCH,
+    START,
+    SUB_PAGES,
+    Click,
+    Visit,
+)
+
+NodeKind: TypeAlias = Literal[
+    "text", "brand", "label", "instruction", "button", "link", "title", "price", "option-name", "option",
+    "fact", "bullet", "advert",
+]  # fmt: skip
+
+
+class Node(NamedTuple):
+    """One piece of text on a page."""
+
+    kind: NodeKind
+    """``button``, ``link`` and ``option`` can be clicked."""
+    text: str
+    """As the original's page has it, blanks around it included; for an instruction, empty."""
+    marked: bool = False
+    """A link that was opened, or an option that is chosen."""
+
+
+class Page(NamedTuple):
+    """A page, top to bottom."""
+
+    nodes: tuple[Node, ...]
+    clicks: dict[str, Click]
+    """What can be clicked, by its text in lower case, in the order of the original."""
+
+
+class ResultPage(Protocol):
+    """Where the products of a page come from."""
+
+    def item(self, asin: str) -> Product:
+        """Return the product of a name."""
+        ...
+
+    def at(self, index: int) -> Product:
+        """Return the product of a position."""
+        ...
+
+    def found(self, query: str) -> Sequence[int]:
+        """Return the positions of what a search finds, best first."""
+        ...
+
+
+CARDS_KEPT = 4_096
+"""Products that are ready for pages of results."""
+
+ShownAsChosen: TypeAlias = Callable[[Visit, str, str], bool]
+"""Whether a page shows an option value, given by the name and the value, as chosen."""
+
+
+def is_chosen(visit: Visit, name: str, value: str) -> bool:
+    """Return whether a value is chosen."""
+    return (name, value) in visit.options
+
+
+def seems_chosen(visit: Visit, name: str, value: str) -> bool:
+    """Return whether the original shows a value as chosen: it looks for it, quoted, in the page's address.
+
+    Values with a quote, a backslash or a character outside ASCII are never found there; values that equal
+    another option's, a chosen option's name or a quoted word of the query are.
+    """
+    return f'"{value}"' in f"{visit.query.replace(' ', '+')}/{visit.number}/{json.dumps(dict(visit.options))}"
+
+
+class _Card(NamedTuple):
+    """A product on a page of results."""
+
+    fresh: Node
+    opened: Node
+    title: Node
+    price: Node
+    text: str
+    click: Click
+
+
+class Pages:
+    """Builds pages.
+
+    A page does not depend on the instruction, which has its place in it as a node of its own.
+    """
+
+    def __init__(self, shelf: ResultPage, *, show_attributes: bool, hide_score: bool, chosen: ShownAsChosen):
+        """Say what pages show.
+
+        Args:
+            shelf: where products come from.
+            show_attributes: whether a product's attributes have a page.
+            hide_score: whether the last page keeps the score to itself.
+            chosen: which option values are shown as chosen.
+        """
+        self._shelf = shelf
+        self._tabs = SUB_PAGES if show_attributes else SUB_PAGES[:-1]
+        self._hide_score = hide_score
+        self._chosen = chosen
+        self._card = lru_cache(CARDS_KEPT)(self._make_card)
+
+    def page(self, visit: Visit) -> Page:
+        """Return the page that is open."""
+        if visit.page == START:
+            nodes = (
+                Node("brand", "WebShop"),
+                Node("label", "Instruction: "),
+                _INSTRUCTION,
+                _button("Search"),
+            )
+            return Page(nodes, {SEARCH: Click()})
+        if visit.page == RESULTS:
+            return self._results(visit)
+        if visit.page == ITEM:
+            return self._item(visit, self._shelf.item(visit.asin))
+        if visit.page == DONE:
+            return Page(tuple(self._thanks(visit)), {})
+        facts = _facts(visit.page, self._shelf.item(visit.asin))
+        return Page((*_HEAD, _PREVIOUS, *facts), {BACK: Click(), PREVIOUS: Click()})
+
+    def _results(self, visit: Visit) -> Page:
+        found = self._shelf.found(visit.query)
+        first = PER_PAGE * (visit.number - 1)
+        nodes = [*_HEAD, Node("text", f"Page {visit.number} (Total results: {len(found)})")]
+        clicks = {BACK: Click()}
+        if visit.number > 1:
+            nodes.append(_PREVIOUS)
+            clicks[PREVIOUS] = Click()
+        nodes.append(_button("Next >"))
+        clicks[NEXT] = Click()
+        for index in found[first : first + PER_PAGE]:
+            fresh, opened, title, price, text, click = self._card(index)
+            nodes += (opened if click.asin in visit.visited else fresh, title, price)
+            clicks[text] = click
+        return Page(tuple(nodes), clicks)
+
+    def _make_card(self, index: int) -> _Card:
+        item = self._shelf.at(index)
+        return _Card(
+            Node("link", item.asin),
+            Node("link", item.asin, True),
+            Node("title", item.title),
+            Node("price", item.price_tag),
+            item.asin.lower(),
+            Click(asin=item.asin),
+        )
+
+    def _item(self, visit: Visit, item: Product) -> Page:
+        nodes = [*_HEAD, _PREVIOUS]
+        clicks = {text: Click() for text in (BACK, PREVIOUS, *self._tabs, BUY)}
+        for name, values in item.options:
+            nodes.append(Node("option-name", name))
+            for value in values:
+                nodes.append(Node("option", value, self._chosen(visit, name, value)))
+                clicks[value] = Click(option=name)
+        nodes += (
+            Node("title", item.title),
+            Node("price", f"Price: {item.price_tag}"),
+            Node("text", "Rating: N.A."),
+            *(_button(tab.capitalize()) for tab in self._tabs),
+            _button("Buy Now"),
+        )
+        return Page(tuple(nodes), clicks)
+
+    def _thanks(self, visit: Visit) -> Iterator[Node]:
+        """Yield the last page as the original's text observations have it, with what people do not see."""
+        yield Node("brand", "Thank you for shopping with us!")
+        for label, value in (("Your code: ", "None"), (" (Paste it in your MTurk interface.)", "")):
+            yield from _pair(label, value)
+        yield Node("label", "Purchased")
+        yield from _pair("asin", visit.asin)
+        yield from _pair("options", _escaped(json.dumps(dict(visit.options), sort_keys=True)))
+        for label in ("attrs", "category", "query", "product category"):
+            yield from _pair(label, "None")
+        for label in ("Target", "asin", "options", "attrs", "price upper", "instuction text", "category"):
+            yield Node("label", label)
+        yield from (Node("label", "product category"), Node("label", "query"))
+        yield from _pair("Goal ", "None")
+        if not self._hide_score:
+            yield Node("label", "Reward")
+            yield from _pair("Your score (min 0.0, max 1.0)", str(visit.score))
+            yield from _pair("Reward Details ", "None")
+
+
+def _button(text: str) -> Node:
+    return Node("button", text)
+
+
+def _pair(label: str, value: str) -> Iterator[Node]:
+    yield Node("label", label)
+    if value:
+        yield Node("fact", value)
+
+
+def _facts(page: str, item: Product) -> Iterator[Node]:
+    """Yield what a product's sub-page lists; reviews are not published."""
+    if page == "description":
+        yield Node("fact", item.description)
+    elif page == "features":
+        yield from (Node("bullet", f" {bullet}") for bullet in item.bullets)
+    elif page == "attributes":
+        yield from (Node("bullet", f" {attribute}") for attribute in item.attributes)
+        yield from (Node("fact", text) for text in (item.category, item.query, item.product_category))
+
+
+def _escaped(text: str) -> str:
+    """Write JSON as the original's page does: with nothing that has a meaning in HTML."""
+    for character in "<>&'":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+_INSTRUCTION = Node("instruction", "")
+_PREVIOUS = _button("< Prev")
+_HEAD = (Node("label", "Instruction:"), _INSTRUCTION, _button("Back to Search"))

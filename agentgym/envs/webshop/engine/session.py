@@ -1,0 +1,105 @@
+"""A visit to the shop: which page is open, and what each action opens.
+
+The rules follow WebShop (``web_agent_site/envs/web_agent_text_env.py``); pages and what can be clicked on
+them are in `agentgym.envs.webshop.engine.pages`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+START: Final = "start"
+RESULTS: Final = "results"
+ITEM: Final = "item"
+DONE: Final = "done"
+
+SUB_PAGES: Final = ("description", "features", "reviews", "attributes")
+"""Pages that an item page leads to; each is named as its button."""
+
+BUY: Final = "buy now"
+BACK: Final = "back to search"
+NEXT: Final = "next >"
+PREVIOUS: Final = "< prev"
+SEARCH: Final = "search"
+"""The search bar's button; it does nothing without a query."""
+
+PER_PAGE: Final = 10
+"""Products of a page of results."""
+
+_ACTION = re.compile(r"(.+)\[(.+)\]")
+
+
+class Visit(NamedTuple):
+    """All that decides how an episode goes on.
+
+    Example:
+        >>> Visit().page, Visit().options
+        ('start', ())
+    """
+
+    page: str = START
+    """`START`, `RESULTS`, `ITEM`, one of `SUB_PAGES`, or `DONE`."""
+    query: str = ""
+    """The search that led here."""
+    number: int = 0
+    """Of the page of results, from 1; 0 before a search."""
+    asin: str = ""
+    """The product that is open or bought."""
+    options: tuple[tuple[str, str], ...] = ()
+    """Name and value of what is chosen, by name."""
+    visited: tuple[str, ...] = ()
+    """Products opened since the start page, sorted."""
+    score: float = 0.0
+    """Of the purchase; 0 before it."""
+
+
+class Click(NamedTuple):
+    """What a clickable text is on its page."""
+
+    asin: str = ""
+    """The product it opens; empty where it opens none."""
+    option: str = ""
+    """The option it is a value of; empty where it is none."""
+
+
+def parse(action: str) -> tuple[str, str] | None:
+    """Split an action into its name and its argument, which is taken in lower case.
+
+    Example:
+        >>> parse("search[Red Shoes]"), parse("click[a[b]"), parse("buy")
+        (('search', 'red shoes'), ('click[a', 'b'), None)
+    """
+    match = _ACTION.match(action)
+    return None if match is None else (match[1], match[2].lower())
+
+
+def searched(visit: Visit, query: str, number: int = 1) -> Visit:
+    """Return the visit at a page of results: what was open and chosen is left behind."""
+    return Visit(RESULTS, query, number, visited=visit.visited)
+
+
+def clicked(visit: Visit, text: str, click: Click, buy: Callable[[Visit], float]) -> Visit:
+    """Return the visit after a click on something that can be clicked.
+
+    Args:
+        visit: before.
+        text: what is clicked, in lower case; it is not `SEARCH`.
+        click: what it is on the open page.
+        buy: scores the purchase.
+    """
+    if text == BUY:
+        return visit._replace(page=DONE, score=buy(visit))
+    if text == BACK:
+        return Visit()
+    if visit.page == RESULTS and text in (NEXT, PREVIOUS):
+        return searched(visit, visit.query, visit.number + (1 if text == NEXT else -1))
+    if text == PREVIOUS:
+        return searched(visit, visit.query, visit.number) if visit.page == ITEM else visit._replace(page=ITEM)
+    if text in SUB_PAGES:
+        return visit._replace(page=text)
+    if click.asin:
+        visited = tuple(sorted({*visit.visited, click.asin}))
+        return visit._replace(page=ITEM, asin=click.asin, visited=visited)
+    return visit._replace(options=tuple(sorted({**dict(visit.options), click.option: text}.items())))

@@ -1,0 +1,144 @@
+"""What an agent sees and may do on each page: pages made once and kept, for episodes share them."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Literal, NamedTuple, TypeAlias, get_args
+
+from agentgym.envs.webshop.engine.noise import Noise
+from agentgym.envs.webshop.engine.options import check_choice
+from agentgym.envs.webshop.engine.pages import Page, Pages, is_chosen, seems_chosen
+from agentgym.envs.webshop.engine.session import DONE, ITEM, RESULTS, SEARCH, START, Click, Visit
+from agentgym.envs.webshop.engine.text import RENDERERS, SEPARATOR, Mode
+from agentgym.envs.webshop.engine.world import ShopWorld
+from agentgym.rng import KeyRng
+
+WebShopParity: TypeAlias = Literal["upstream"]
+"""Whose pages are shown exactly, quirks included."""
+
+SEARCH_TEMPLATE = "search[<query>]"
+
+REJECTED = "That action is not possible here."
+"""What is added to an observation when an action was rejected; the original adds nothing."""
+
+SHOWN_KEPT = 4_096
+"""Pages whose text is kept: some ten megabytes at most."""
+
+_PLACE = "\ue000instruction\ue000"
+"""Stands for the instruction in pages that are kept."""
+
+
+_UNSAYABLE = re.compile(r"[\n\[]")
+"""A text with such a character is no argument that an action can have."""
+
+
+class Shown(NamedTuple):
+    """A page as it is shown, but for the instruction."""
+
+    before: str
+    """The text up to the instruction."""
+    after: str
+    """The text from it on; empty on a page without instruction."""
+    clicks: dict[str, Click]
+    """What can be clicked, without the search bar's button."""
+    actions: tuple[str, ...]
+    """All that is accepted, queries as a template."""
+
+
+class ShopView:
+    """Shows pages in one of the ways there are.
+
+    It makes each page's text from the parts of a visit that the page depends on, and keeps it.
+    """
+
+    def __init__(
+        self,
+        world: ShopWorld,
+        mode: Mode,
+        *,
+        parity: WebShopParity | None,
+        hide_score: bool | None,
+        show_attributes: bool,
+    ):
+        """Say what is shown.
+
+        Args:
+            world: the shop.
+            mode: as text, as rich text, or in pieces.
+            parity: ``"upstream"`` to show as chosen what the original shows as chosen, and nothing where an
+                action was rejected.
+            hide_score: whether the last page keeps the score to itself; None for yes, but for ``parity``.
+            show_attributes: whether a product's attributes have a page.
+
+        Raises:
+            UsageError: unknown mode or parity.
+        """
+        check_choice("observation", mode, get_args(Mode))
+        check_choice("parity", parity, (None, *get_args(WebShopParity)))
+        check_choice("hide_score", hide_score, (None, True, False))
+        check_choice("show_attributes", show_attributes, (True, False))
+        upstream = parity is not None
+        self._pages = Pages(
+            world,
+            show_attributes=show_attributes,
+            hide_score=not upstream if hide_score is None else hide_score,
+            chosen=seems_chosen if upstream else is_chosen,
+        )
+        self._render = RENDERERS[mode]
+        self._rich = mode == "text_rich"
+        self._upstream = upstream
+        self._kept = lru_cache(SHOWN_KEPT)(self._make)
+
+    def page(self, visit: Visit) -> Page:
+        """Return the model of the page that is open."""
+        return self._pages.page(visit)
+
+    def shown(self, visit: Visit) -> Shown:
+        """Return the page that is open, as it is shown."""
+        return self._kept(self._relevant(visit))
+
+    def text(self, shown: Shown, instruction: str) -> str:
+        """Return the observation of a page."""
+        before, after, _, _ = shown
+        return f"{before}{self._written(instruction)}{after}" if after else before
+
+    def noisy(self, visit: Visit, instruction: str, noise: Noise, draws: KeyRng) -> str:
+        """Return the observation, perhaps with advertisements."""
+        return self._render(noise.spread(self._pages.page(visit).nodes, draws), instruction)
+
+    def rejected(self, text: str) -> str:
+        """Return an observation that says that an action was rejected, if this view says so."""
+        if self._upstream:
+            return text
+        return f"{text}{REJECTED}\n" if self._rich else f"{text}{SEPARATOR}{REJECTED}"
+
+    def _written(self, instruction: str) -> str:
+        return instruction if self._rich else instruction.strip()
+
+    def _make(self, visit: Visit) -> Shown:
+        page = self._pages.page(visit)
+        before, _, after = self._render(page.nodes, _PLACE).partition(_PLACE)
+        clicks = {text: click for text, click in page.clicks.items() if text != SEARCH}
+        said = [f"click[{text}]" for text in clicks if text and not _UNSAYABLE.search(text)]
+        return Shown(before, after, clicks, () if visit.page == DONE else (SEARCH_TEMPLATE, *said))
+
+    def _relevant(self, visit: Visit) -> Visit:
+        """Return the visit without what the open page does not depend on."""
+        page, query, number, asin, options, visited, score = visit
+        if page == START:
+            return _START
+        if page == RESULTS:
+            return Visit(page, query, number, visited=visited if self._rich else ())
+        if page == ITEM:
+            if not self._rich:
+                return Visit(page, asin=asin)
+            if self._upstream:
+                return Visit(page, query, number, asin, options)
+            return Visit(page, asin=asin, options=options)
+        if page == DONE:
+            return Visit(page, asin=asin, options=options, score=score)
+        return Visit(page, asin=asin)
+
+
+_START = Visit()

@@ -1,0 +1,112 @@
+"""The shop itself: what all episodes of a process share and none changes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Protocol
+
+from agentgym.envs.webshop.data.products import Catalogue, Product
+from agentgym.envs.webshop.engine.goals import Goal, Prices
+from agentgym.envs.webshop.engine.reward import Score, Scorer
+from agentgym.envs.webshop.engine.session import Visit
+from agentgym.envs.webshop.engine.taggers import DEFAULT, make_tagger, stored_nouns
+from agentgym.hashing import sha256_json
+from agentgym.retrieval.index import Hits
+
+FOUND = 50
+"""Products that a search finds at most."""
+
+QUERIES_KEPT = 4_096
+PRODUCTS_KEPT = 4_096
+SCORES_KEPT = 4_096
+NOUNS_KEPT = 65_536
+
+
+class Searcher(Protocol):
+    """Ranks the products of a catalogue, as every `agentgym.retrieval.index.Index` over them does."""
+
+    def search(self, query: str, k: int) -> Hits:
+        """Return the best ``k`` products, by position; fewer where fewer match."""
+        ...
+
+
+class ShopWorld:
+    """A catalogue, its search, its prices and its scores.
+
+    What was searched, read or scored last is kept, so that episodes that do alike cost little.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        searcher: Searcher,
+        *,
+        name: str,
+        tagger: str = DEFAULT,
+        prices: Prices | None = None,
+        search: str = "bm25/1",
+    ):
+        """Put a world together.
+
+        Args:
+            catalogue: the products and their instructions.
+            searcher: over the same products.
+            name: of the data, for messages and manifests.
+            tagger: see `agentgym.envs.webshop.engine.taggers`.
+            prices: what products cost; drawn with seed 0 if not given.
+            search: names the searcher's way to rank.
+
+        Raises:
+            UsageError: unknown tagger, or something it or the score needs is not installed.
+        """
+        self.catalogue = catalogue
+        self.searcher = searcher
+        self.name = name
+        self.tagger = make_tagger(tagger)
+        self.prices = Prices() if prices is None else prices
+        self.search = search
+        self.at = lru_cache(PRODUCTS_KEPT)(catalogue.product)
+        self.item = lru_cache(PRODUCTS_KEPT)(self._item)
+        self.found = lru_cache(QUERIES_KEPT)(self._found)
+        self._nouns = lru_cache(NOUNS_KEPT)(stored_nouns(self.tagger))
+        self._scorer = Scorer(lambda product: self._nouns(product.title))
+        self._scores = lru_cache(SCORES_KEPT)(self._score)
+
+    @property
+    def manifest(self) -> dict[str, str | int]:
+        """JSON of everything that episodes depend on, besides the goals."""
+        return {
+            "catalogue_sha256": self.catalogue.sha256,
+            "price_seed": self.prices.seed,
+            "search": self.search,
+            "tagger": self.tagger.id,
+            "tagger_version": self.tagger.version,
+        }
+
+    @property
+    def key(self) -> str:
+        """Names what snapshots are restored within: the data, and all else that decides a score."""
+        return f"{self.name}:{sha256_json(self.manifest)[:16]}"
+
+    def score(self, visit: Visit, goal: Goal) -> Score:
+        """Return the score of buying what is open, as it is chosen."""
+        return self._scores(visit.asin, visit.options, goal)
+
+    def _item(self, asin: str) -> Product:
+        index = self.catalogue.index_of(asin)
+        if index is None:
+            raise KeyError(f"{self.name} has no product {asin!r}")
+        return self.at(index)
+
+    def _found(self, query: str) -> tuple[int, ...]:
+        return tuple(self.searcher.search(query, FOUND).documents.tolist())
+
+    def _score(self, asin: str, options: tuple[tuple[str, str], ...], goal: Goal) -> Score:
+        item = self.item(asin)
+        return self._scorer.score(
+            item,
+            goal,
+            wished=self.item(goal.asin),
+            price=self.prices.of(item),
+            chosen=[value for _, value in options],
+        )

@@ -1,0 +1,1 @@
+"""The shop as HTML pages for people."""

@@ -1,0 +1,81 @@
+"""What can be known about an agent from its files, held against what a suite says about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, cast
+
+from agentgym.agents.table import AGENTS, check_agent, load
+from agentgym.errors import UsageError
+from agentgym.evaluation.suite import Model, SuiteAgent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentMetadata:
+    """What an agent's files say; defaults stand for what they do not say."""
+
+    sampling: Mapping[str, Any]
+    parser: str
+    prompt_sha256: str
+    model: Model
+
+
+def has_metadata(kind: str) -> bool:
+    """Return whether the files of agents of a kind say something about them."""
+    return kind in AGENTS and bool(AGENTS[kind].facts)
+
+
+def complete(agent: SuiteAgent) -> SuiteAgent:
+    """Fill in what a suite leaves open about an agent and its files say.
+
+    Raises:
+        UsageError: the suite says something else than the files, or they cannot be read.
+    """
+    if not has_metadata(agent.kind):
+        return agent
+    check_agent(agent.kind, agent.options)
+    facts_of = cast(Callable[..., AgentMetadata], load(AGENTS[agent.kind].facts))
+    facts = facts_of(**agent.options)
+    model = {}
+    for field in fields(Model):
+        said, true = getattr(agent.model, field.name), getattr(facts.model, field.name)
+        model[field.name] = said if true == field.default else true
+    true = replace(
+        agent,
+        sampling={**agent.sampling, **facts.sampling},
+        parser=facts.parser,
+        prompt_sha256=facts.prompt_sha256,
+        model=Model(**model),
+    )
+    for name, said, found in contradictions(agent, true):
+        raise UsageError(f"agent {agent.name!r}: {name} is {said!r} in the suite, but {found!r} by its files")
+    return true
+
+
+def contradictions(said: SuiteAgent, recorded: SuiteAgent) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name of all that a suite says about an agent and a record does not bear out, with both.
+
+    What the suite leaves at its default it does not say.
+
+    Args:
+        said: from the suite's file.
+        recorded: of a run.
+    """
+    if said.kind != recorded.kind:
+        yield "kind", said.kind, recorded.kind
+    for key in sorted({*said.options, *recorded.options} - {"path"}):  # weights may move
+        ours, theirs = said.options.get(key), recorded.options.get(key)
+        if ours != theirs:
+            yield f"options.{key}", ours, theirs
+    for key, value in said.sampling.items():
+        if recorded.sampling.get(key) != value:
+            yield f"sampling.{key}", value, recorded.sampling.get(key)
+    for name in ("parser", "prompt_sha256"):
+        ours, theirs = getattr(said, name), getattr(recorded, name)
+        if ours not in ("", theirs):
+            yield name, ours, theirs
+    for field in fields(Model):
+        ours, theirs = getattr(said.model, field.name), getattr(recorded.model, field.name)
+        if ours not in (field.default, theirs):
+            yield field.name, ours, theirs

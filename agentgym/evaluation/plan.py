@@ -1,0 +1,66 @@
+"""The environments and episodes that a suite asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentgym.env import AgentEnv
+from agentgym.errors import UsageError
+from agentgym.evaluation.suite import Suite, SuiteEnv
+from agentgym.registration import open_env, open_vector
+from agentgym.tasks import Task, TaskSet
+from agentgym.vector.core import AgentVectorEnv
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedEpisode:
+    """An episode that a suite asks for."""
+
+    task: Task
+    seed: int
+    rollout: int
+
+
+def open_slots(env: SuiteEnv, num_envs: int) -> AgentVectorEnv:
+    """Make the vector environment a suite names; errors as `agentgym.registration.open_vector`."""
+    return open_vector(env.id, num_envs, split=env.split, options=env.kwargs, where=_where(env))
+
+
+def open_single(env: SuiteEnv) -> AgentEnv[Any]:
+    """Make the single environment a suite names; errors as `open_slots`."""
+    return open_env(env.id, split=env.split, options=env.kwargs, where=_where(env))
+
+
+def planned_episodes(suite: Suite, env: SuiteEnv, tasks: TaskSet) -> list[PlannedEpisode]:
+    """Return every episode a suite asks for in one environment, task by task.
+
+    Raises:
+        UsageError: the split has fewer tasks than the suite asks for, or none of an id that it names.
+    """
+    if not isinstance(env.tasks, int):
+        chosen: Sequence[Task] = [_named(tasks, env, name) for name in env.tasks]
+    elif len(tasks) < env.tasks:
+        raise UsageError(
+            f"environment {env.label!r}: split {env.split!r} has {len(tasks)} tasks, "
+            f"the suite asks for {env.tasks}; lower tasks"
+        )
+    else:
+        chosen = tasks[: env.tasks]
+    return [
+        PlannedEpisode(task, suite.episode_seed(env.label, index, rollout), rollout)
+        for index, task in enumerate(chosen)
+        for rollout in range(suite.attempts)
+    ]
+
+
+def _named(tasks: TaskSet, env: SuiteEnv, name: str) -> Task:
+    task = tasks.find(name)
+    if task.id != name:  # a source id, by which one task could be named twice
+        raise UsageError(f"environment {env.label!r}: name task {name!r} by its id, {task.id}")
+    return task
+
+
+def _where(env: SuiteEnv) -> str:
+    return f"environment {env.label!r}: "

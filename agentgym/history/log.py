@@ -1,0 +1,231 @@
+"""Where iterations are logged: a file, the console, TensorBoard, Weights & Biases, or several of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Protocol
+
+from agentgym.errors import UsageError, nearest
+from agentgym.extras import load
+from agentgym.files import Journal, replace_file
+from agentgym.history.console import ConsoleLog
+from agentgym.history.metrics import IterationMetrics
+from agentgym.history.run import CONFIG_FILE, METRICS_FILE, read_lines
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class Log(Protocol):
+    """Takes what an iteration reports."""
+
+    def write(self, metrics: IterationMetrics) -> None:
+        """Log an iteration; they come in order."""
+
+    def close(self) -> None:
+        """Finish; nothing comes after."""
+
+
+class Logs:
+    """Several logs as one."""
+
+    def __init__(self, logs: Sequence[Log]):
+        """Combine; the first is the first to be written to."""
+        self._logs = tuple(logs)
+
+    def write(self, metrics: IterationMetrics) -> None:
+        """Log an iteration to all."""
+        for log in self._logs:
+            log.write(metrics)
+
+    def close(self) -> None:
+        """Close all, even where closing one fails."""
+        with ExitStack() as stack:
+            for log in reversed(self._logs):
+                stack.callback(log.close)
+
+
+class JsonlLog:
+    """A line of JSON per iteration in the run's folder: what `agentgym.history.run.read_metrics` reads.
+
+    A line is on the disk once `write` returns. Lines of iterations that a resumed run plays again are cut
+    off, so that its file differs from that of a run never stopped in times alone.
+    """
+
+    def __init__(self, folder: Path, *, start: int = 0):
+        """Open the file, and cut off what comes after an iteration.
+
+        Args:
+            folder: of the run; exists.
+            start: iterations that are behind.
+
+        Raises:
+            UsageError: the file is damaged or lacks iterations up to ``start``, or cannot be written.
+        """
+        path = folder / METRICS_FILE
+        if path.exists() or start > 0:
+            _cut(path, start)
+        self._journal = Journal(path)
+
+    def write(self, metrics: IterationMetrics) -> None:
+        """Append a line.
+
+        Raises:
+            UsageError: it did not fit on the disk.
+        """
+        self._journal.append(json.dumps(metrics.to_json()))
+        self._journal.sync()
+
+    def close(self) -> None:
+        """Release the file."""
+        self._journal.close()
+
+
+class TensorBoardLog:
+    """Events under ``tensorboard`` in the run's folder, for ``tensorboard --logdir``."""
+
+    def __init__(self, folder: Path, *, start: int = 0):
+        """Open a new file of events; TensorBoard hides what older files say after ``start``.
+
+        Raises:
+            UsageError: TensorBoard is not installed.
+        """
+        load("tensorboard", "log", "the log 'tensorboard'")
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=start + 1)
+
+    def write(self, metrics: IterationMetrics) -> None:
+        """Write every number there is."""
+        for step, numbers in _by_step(metrics):
+            for name, value in numbers.items():
+                self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._writer.close()
+
+
+class WandbLog:
+    """A run of Weights & Biases in the project ``agentgym``; the environment variables of wandb hold.
+
+    A resumed run goes on under its id, where Weights & Biases keeps what it was told first about an
+    iteration.
+    """
+
+    def __init__(self, folder: Path, *, start: int = 0):
+        """Begin the run, or go on with it where ``start`` is not 0.
+
+        Raises:
+            UsageError: wandb is not installed.
+        """
+        wandb = load("wandb", "log", "the log 'wandb'")
+        id_file, config_file = folder / "wandb_id.txt", folder / CONFIG_FILE
+        if start == 0 or not id_file.exists():
+            replace_file(id_file, secrets.token_hex(8) + "\n")
+        self._run = wandb.init(
+            project="agentgym",
+            id=id_file.read_text(encoding="utf-8").strip(),
+            name=folder.resolve().name,
+            dir=folder,
+            config=json.loads(config_file.read_bytes()) if config_file.exists() else {},
+            resume="allow",
+            settings={"console": "off", "quiet": True},  # the terminal is the other logs'
+        )
+
+    def write(self, metrics: IterationMetrics) -> None:
+        """Send every number there is."""
+        for step, numbers in _by_step(metrics):
+            self._run.log(numbers, step=step)
+
+    def close(self) -> None:
+        """Finish the run."""
+        self._run.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    folder: Path
+    iterations: int
+    start: int
+    console: Console | None
+
+
+LOGS: Final[Mapping[str, Callable[[_Place], Log]]] = MappingProxyType(
+    {
+        "jsonl": lambda place: JsonlLog(place.folder, start=place.start),
+        "console": lambda place: ConsoleLog(place.iterations, start=place.start, console=place.console),
+        "tensorboard": lambda place: TensorBoardLog(place.folder, start=place.start),
+        "wandb": lambda place: WandbLog(place.folder, start=place.start),
+    }
+)
+"""By name, in the order they are written to."""
+
+
+def check_logs(names: Sequence[str]) -> None:
+    """Refuse what is no log's name.
+
+    Raises:
+        UsageError: names the nearest one.
+    """
+    for name in names:
+        if name not in LOGS:
+            raise UsageError(f"unknown log {name!r}{nearest(name, LOGS)}; choose from {', '.join(LOGS)}")
+
+
+def make_logs(
+    names: Sequence[str], folder: Path, *, iterations: int, start: int = 0, console: Console | None = None
+) -> Logs:
+    """Open logs by name.
+
+    Args:
+        names: keys of `LOGS`.
+        folder: of the run; exists.
+        iterations: how many the run will have had at its end.
+        start: how many are behind, of a run that goes on.
+        console: for the log ``console``; None for standard error.
+
+    Raises:
+        UsageError: there is no log of a name, its package is missing, or it cannot be written.
+    """
+    check_logs(names)
+    place = _Place(folder, iterations, start, console)
+    with ExitStack() as opened:
+        logs = []
+        for name in (name for name in LOGS if name in names):
+            logs.append(LOGS[name](place))
+            opened.callback(logs[-1].close)
+        opened.pop_all()
+    return Logs(logs)
+
+
+def _cut(path: Path, start: int) -> None:
+    """Shorten a file of metrics to its first lines."""
+    if start > 0 and not path.exists():
+        raise UsageError(
+            f"there is no {path} with the iterations up to {start}: the run was not logged there, so go on "
+            "with --log console alone, or restore the file"
+        )
+    ends = [0, *(end for _, end in itertools.islice(read_lines(path), start))]
+    if len(ends) <= start:
+        raise UsageError(
+            f"{path} ends with iteration {len(ends) - 1}, but the run goes on after {start}: restore the file"
+        )
+    os.truncate(path, ends[start])
+
+
+def _by_step(metrics: IterationMetrics) -> list[tuple[int, dict[str, float]]]:
+    """Return the numbers of an iteration; what was evaluated before the first one belongs to step 0."""
+    numbers, before = metrics.scalars(), {}
+    for name in [name for name in numbers if name.startswith("evaluation_before/")]:
+        before[name.replace("evaluation_before", "evaluation")] = numbers.pop(name)
+    return [*([(0, before)] if before else []), (metrics.iteration, numbers)]

@@ -1,0 +1,72 @@
+"""What prompts are filled with: one record for every suite and every prompt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from agentgym.types import Observation, Request
+
+
+class Exchange(NamedTuple):
+    """A past turn: what was seen, and what was done about it."""
+
+    observation: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class PromptFields:
+    """The parts that a prompt is built from.
+
+    Example:
+        >>> request = Request(episode=0, task_id="t", task_type="look", turn=0, observation="A room.",
+        ...                   admissible_actions=("look",), state_hash="0", seed=7,
+        ...                   extra={"goal": "look at a mug.", "held": "nothing"})
+        >>> slots = PromptFields.of(request, history=2)
+        >>> slots.task, slots.held, slots.location, slots.recent
+        ('look at a mug.', 'nothing', '', ())
+    """
+
+    task: str
+    """What is to be done, as a sentence; empty where a suite tells it in its observations alone."""
+    observation: str
+    """The text seen now."""
+    turn: int
+    """Steps taken so far."""
+    recent: tuple[Exchange, ...]
+    """The last k turns, oldest first."""
+    admissible_actions: tuple[str, ...]
+    """Every action accepted now, or templates with slots in angle brackets."""
+    location: str
+    """Where the agent is; empty in suites without places, as are the fields below without their things."""
+    held: str
+    """What the agent holds."""
+    moved: tuple[str, ...]
+    """What the agent has put where, oldest first."""
+
+    @classmethod
+    def of(cls, request: Request, *, history: int) -> PromptFields:
+        """Build the record of a request.
+
+        Args:
+            request: one question to a policy.
+            history: how many past turns are kept, k.
+        """
+        past = request.history[-history:] if history > 0 else ()
+        extra = request.extra
+        return cls(
+            task=extra.get("goal", ""),
+            observation=_text(request.observation),
+            turn=request.turn,
+            recent=tuple(Exchange(_text(step.observation), step.action) for step in past),
+            admissible_actions=request.admissible_actions,
+            location=extra.get("location", ""),
+            held=extra.get("held", ""),
+            moved=extra.get("moved", ()),
+        )
+
+
+def _text(observation: Observation) -> str:
+    """Return the text of an observation; a picture goes to the model beside the prompt."""
+    return observation if isinstance(observation, str) else str(observation["text"])

@@ -1,0 +1,93 @@
+"""Prompts: a template filled with what an agent knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agentgym.errors import UsageError
+from agentgym.prompts.fields import PromptFields
+from agentgym.prompts.template import Template
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A rendered prompt, and what was left out of it."""
+
+    text: str
+    shown: int
+    """Past turns in it."""
+    dropped: int
+    """Past turns left out of it, the oldest."""
+    cut: int
+    """Characters left out of the end of the current observation."""
+
+
+def render(template: Template, slots: PromptFields, *, dropped: int = 0, cut: int = 0) -> Prompt:
+    r"""Fill a template.
+
+    What never changes comes first, then what stays the same throughout an episode, then what changes
+    every turn; so all prompts of a template share a beginning, and those of an episode a longer one.
+    The task and the possible actions are always whole.
+
+    Args:
+        template: the words.
+        slots: what they are filled with.
+        dropped: how many of the past turns are left out, the oldest first; the prompt says so.
+        cut: how many characters are left out of the end of the observation; the prompt says so.
+
+    Raises:
+        UsageError: more is to be left out than there is.
+
+    Example:
+        >>> from agentgym.prompts import load_template
+        >>> slots = PromptFields(task="", observation="#@$.#", turn=0, recent=(),
+        ...                     admissible_actions=("left", "right"), location="", held="", moved=())
+        >>> print(render(load_template("sokoban", "bare"), slots).text[-70:])
+        The warehouse now, after 0 turns:
+        #@$.#
+        <BLANKLINE>
+        Possible actions:
+        left, right
+    """
+    if not (0 <= dropped <= len(slots.recent) and 0 <= cut <= len(slots.observation)):
+        raise UsageError(
+            f"cannot leave out {dropped} of {len(slots.recent)} past turns "
+            f"and {cut} of {len(slots.observation)} characters: leave out less"
+        )
+    parts = [template.static] if template.static else []
+    if slots.task:
+        parts.append(template.sections["task"].format(task=slots.task))
+    parts += _past(template, slots, dropped)
+    parts += _present(template, slots, cut)
+    return Prompt("\n\n".join(parts), len(slots.recent) - dropped, dropped, cut)
+
+
+def _past(template: Template, slots: PromptFields, dropped: int) -> Iterator[str]:
+    sections = template.sections
+    if dropped:
+        yield sections["omitted"].format(dropped=dropped)
+    shown = slots.recent[dropped:]
+    if shown and "history" in sections:
+        yield sections["history"].format(shown=len(shown), turn=slots.turn)
+    exchange = sections["exchange"]
+    for number, past in enumerate(shown, start=slots.turn - len(shown) + 1):
+        yield exchange.format(number=number, observation=past.observation, action=past.action)
+
+
+def _present(template: Template, slots: PromptFields, cut: int) -> Iterator[str]:
+    sections = template.sections
+    seen = slots.observation
+    if cut:
+        seen = f"{seen[: len(seen) - cut]}\n{sections['cut'].format(cut=cut)}"
+    yield sections["observation"].format(turn=slots.turn, observation=seen)
+    if slots.location and "location" in sections:
+        yield sections["location"].format(location=slots.location)
+    if slots.held and "held" in sections:
+        yield sections["held"].format(held=slots.held)
+    if slots.moved and "moved" in sections:
+        yield sections["moved"].format(moved=", ".join(slots.moved))
+    if slots.admissible_actions:
+        yield sections["actions"].format(actions=template.separator.join(slots.admissible_actions))
+    else:
+        yield sections["stuck"].format()

@@ -1,0 +1,156 @@
+"""How a suite is told: the sections of its prompts, read from a TOML file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import UsageError, nearest
+from agentgym.prompts.sections import SECTIONS, check_text
+
+_KEYS = {
+    "id": str,
+    "version": int,
+    "extends": str,
+    "separator": str,
+    "example_thought": str,
+    "example_actions": list,
+    "sections": dict,
+}
+_INHERITED = ("separator", "example_thought", "example_actions")
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """What is said about a suite, whatever the way to answer."""
+
+    id: str
+    versions: tuple[int, ...]
+    """Versions of the files it is made of, the most general first."""
+    separator: str
+    """Stands between possible actions."""
+    example_thought: str
+    example_actions: list[str]
+    """With the thought, what the example of an answer says."""
+    sections: Mapping[str, str]
+    """Texts by name."""
+
+
+def read_wording(name: str) -> Wording:
+    """Read a wording, with what it extends filled in.
+
+    Args:
+        name: a built-in wording, or the path of a file that ends in ``.toml``.
+
+    Raises:
+        UsageError: there is none, or it is no good; the message names the key, section or slot.
+    """
+    own = name.endswith(".toml")
+    where = f"the template file {name}" if own else f"the wording {name!r}"
+    text = _read_file(Path(name), where) if own else read_built_in("wordings", name, "wording")
+    table = parse_table(text, _KEYS, where)
+    check_complete(table, ("id", "version"), where)
+    sections = table.pop("sections", {})
+    check_keys(sections, dict.fromkeys(SECTIONS, str), f"{where}: sections")
+    for key, section in sections.items():
+        check_text(section, SECTIONS[key], f"{where}: section {key!r}")
+    versions: tuple[int, ...] = (table.pop("version"),)
+    if "extends" in table:
+        base = _read_base(table.pop("extends"), where)
+        versions = base.versions + versions
+        sections = {**base.sections, **sections}
+        for key in _INHERITED:
+            table.setdefault(key, getattr(base, key))
+    check_complete(table, _INHERITED, where)
+    check_complete(sections, (key for key, section in SECTIONS.items() if not section.optional), where)
+    if not all(isinstance(action, str) for action in table["example_actions"]):
+        raise UsageError(f"{where}: example_actions are strings: put them in quotes")
+    return Wording(versions=versions, sections=sections, **table)
+
+
+def _read_base(name: str, where: str) -> Wording:
+    known = names_of("wordings")
+    if name not in known:
+        raise UsageError(f"{where} extends {name!r}{nearest(name, known)}; choose one of {', '.join(known)}")
+    return read_wording(name)
+
+
+def names_of(kind: str) -> tuple[str, ...]:
+    """Return the names of the built-in files of a kind, ``wordings`` or ``answers``, sorted."""
+    return tuple(sorted(_built_in(kind)))
+
+
+def read_built_in(kind: str, name: str, called: str) -> str:
+    """Return the text of a built-in file.
+
+    Raises:
+        UsageError: there is none of this name.
+    """
+    known = _built_in(kind)
+    if name not in known:
+        listed = ", ".join(sorted(known))
+        raise UsageError(f"unknown {called} {name!r}{nearest(name, known)}; choose one of {listed}")
+    return known[name].read_text(encoding="utf-8")
+
+
+@cache
+def _built_in(kind: str) -> dict[str, Traversable]:
+    """Return the built-in files by name; a suite keeps wordings of its own in its folder's ``prompts``."""
+    package = files("agentgym")
+    folders = [package.joinpath("prompts", kind)]
+    if kind == "wordings":
+        suites = package.joinpath("envs").iterdir()
+        folders += [suite.joinpath("prompts") for suite in suites if suite.joinpath("prompts").is_dir()]
+    return {
+        entry.name.removesuffix(".toml"): entry
+        for folder in folders
+        for entry in folder.iterdir()
+        if entry.name.endswith(".toml")
+    }
+
+
+def parse_table(text: str, keys: Mapping[str, type], where: str) -> dict[str, Any]:
+    """Parse a file and check its keys.
+
+    Raises:
+        UsageError: not TOML, an unknown key, or a value of another type.
+    """
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{where} is not TOML: {error}") from error
+    check_keys(table, keys, where)
+    return table
+
+
+def check_keys(table: Mapping[str, Any], keys: Mapping[str, type], where: str) -> None:
+    """Refuse unknown keys and values of another type, bool for int included."""
+    for key, value in table.items():
+        if key not in keys:
+            raise UsageError(
+                f"{where} has an unknown key {key!r}{nearest(key, keys)}; it takes {', '.join(keys)}"
+            )
+        if type(value) is not keys[key]:
+            raise UsageError(f"{where}: {key} is of type {keys[key].__name__}, got {value!r:.40}")
+
+
+def check_complete(table: Mapping[str, Any], keys: Iterable[str], where: str) -> None:
+    """Refuse a table without one of ``keys``."""
+    for key in keys:
+        if key not in table:
+            raise UsageError(f"{where} lacks {key!r}: add it")
+
+
+def _read_file(path: Path, where: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read {where}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{where} is not UTF-8 text (byte {error.start})") from error

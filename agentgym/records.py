@@ -1,0 +1,109 @@
+"""Strict reading of TOML and JSON tables into frozen dataclasses, by their annotations."""
+
+from __future__ import annotations
+
+import tomllib
+import types
+from collections.abc import Hashable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from agentgym.errors import UsageError, nearest
+
+RecordT = TypeVar("RecordT")
+
+_NAMES = {str: "a string", int: "an integer", float: "a number", bool: "true or false", type(None): "null"}
+
+
+def read_toml(record: type[RecordT], path: Path) -> RecordT:
+    """Read a TOML file into a dataclass.
+
+    Raises:
+        UsageError: the file is unreadable, or does not fit.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}; name a TOML file") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is no TOML: {error}") from error
+    return parse(record, table, str(path))
+
+
+def parse(record: type[RecordT], table: Any, where: str) -> RecordT:
+    """Make a dataclass from a table; unknown, missing and mistyped keys are errors.
+
+    Fields may be str, int, float, bool, None, literals, mappings with string keys, tuples, unions and
+    further dataclasses.
+
+    Args:
+        record: the dataclass.
+        table: what the file says.
+        where: names the place in messages.
+
+    Raises:
+        UsageError: the table does not fit; the message names the key and the nearest known one.
+    """
+    if not isinstance(table, dict):
+        raise UsageError(f"{where}: expected a table, got {table!r:.60}")
+    hints = _hints(record)  # type: ignore[arg-type]  # mypy: classes are hashable
+    for key in table:
+        if key not in hints:
+            raise UsageError(f"{where}: unknown key {key!r}{nearest(key, hints)}; known: {', '.join(hints)}")
+    values = {}
+    for field in fields(record):  # type: ignore[arg-type]
+        if field.name in table:
+            values[field.name] = _convert(hints[field.name], table[field.name], f"{where}: {field.name}")
+        elif field.default is MISSING and field.default_factory is MISSING:
+            raise UsageError(f"{where}: key {field.name!r} is missing")
+    try:
+        return record(**values)
+    except UsageError:
+        raise
+    except ValueError as error:  # of a record that checks itself
+        raise UsageError(f"{where}: {error}") from error
+
+
+@cache
+def _hints(record: Hashable) -> dict[str, Any]:
+    return get_type_hints(record)
+
+
+def _convert(kind: Any, value: Any, where: str) -> Any:
+    origin, args = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        if value not in args:
+            known = ", ".join(repr(arg) for arg in args)
+            raise UsageError(f"{where}: {value!r}{nearest(str(value), args)} must be one of {known}")
+        return value
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in args:
+            return None
+        kinds = [arg for arg in args if arg is not type(None)]
+        tuples = [arg for arg in kinds if get_origin(arg) is tuple]
+        return _convert((tuples if tuples and isinstance(value, list) else kinds)[0], value, where)
+    if origin is tuple:
+        return _tuple(args, value, where)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        if not isinstance(value, dict):
+            raise UsageError(f"{where}: expected a table, got {value!r:.60}")
+        return value
+    if is_dataclass(kind):
+        return parse(kind, value, where)  # type: ignore[arg-type]
+    # bool is a subclass of int; a whole number is a number
+    exact = type(value) is kind or (kind is float and type(value) is int)
+    if not exact:
+        raise UsageError(f"{where}: expected {_NAMES[kind]}, got {value!r:.60}")
+    return float(value) if kind is float else value
+
+
+def _tuple(args: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise UsageError(f"{where}: expected a list, got {value!r:.60}")
+    if args[-1] is Ellipsis:
+        return tuple(_convert(args[0], member, where) for member in value)
+    if len(value) != len(args):
+        raise UsageError(f"{where}: expected a list of {len(args)}, got {value!r:.60}")
+    return tuple(_convert(arg, member, where) for arg, member in zip(args, value, strict=True))

@@ -1,0 +1,133 @@
+"""One person at an environment: episode after episode, each step of it kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Generic, TypeVar
+
+from agentgym.env import AgentEnv
+from agentgym.evaluation.recordings import Recording
+from agentgym.evaluation.suite import SuiteEnv
+from agentgym.types import Completion, EndReason, Step, Trajectory
+
+EnvT = TypeVar("EnvT", bound=AgentEnv[Any])
+
+
+@dataclass(frozen=True, slots=True)
+class SharedEnv(Generic[EnvT]):
+    """An environment that is open, for any number of people."""
+
+    env: SuiteEnv
+    """What it is called in recordings."""
+    prototype: EnvT
+    """Everybody gets a spawn of it."""
+
+
+class PlaySession(Generic[EnvT]):
+    """Plays one episode after the other."""
+
+    def __init__(self, *, seed: int, recording: Recording | None, ended: Callable[[Trajectory, bool], None]):
+        """Prepare; `start` begins the first episode.
+
+        Args:
+            seed: of episodes that are not recorded.
+            recording: where each task's first episode goes; None for nowhere.
+            ended: is told of each episode that ends, and whether it was recorded.
+        """
+        self._seed = seed
+        self._recording = recording
+        self._ended = ended
+        self.shared: SharedEnv[EnvT] | None = None
+        self.info: dict[str, Any] = {}
+        self.steps: list[Step] = []
+        self.recorded = False
+        """Whether the episode now is in the recording."""
+
+    def start(self, shared: SharedEnv[EnvT], task: str) -> None:
+        """Begin an episode; the one before is dropped if it has not ended.
+
+        Raises:
+            UsageError: the split has no such task.
+        """
+        env = shared.prototype.spawn()
+        task_id = env.tasks.find(task).id
+        first = self._recording is not None and not self._recording.holds(shared.env, task_id)
+        seed = self._recording.seed(shared.env) if self._recording is not None and first else self._seed
+        began = perf_counter()
+        observation, info = env.reset(seed=seed, options={"task": task_id})
+        self._env_seconds, self._person_seconds = perf_counter() - began, 0.0
+        self.shared, self.env = shared, env
+        self.observation, self.info = observation, info
+        self.steps, self.recorded = [], False
+        self._episode_seed, self._to_record = seed, first
+        self._initial_hash = info["state_hash"]
+        self._seen = perf_counter()
+
+    @property
+    def over(self) -> bool:
+        """Whether the episode has ended."""
+        return bool(self.steps) and (self.steps[-1].terminated or self.steps[-1].truncated)
+
+    @property
+    def twice(self) -> bool:
+        """Whether the task has been recorded before, so that this episode will not be."""
+        return self._recording is not None and not self._to_record
+
+    def act(self, action: str) -> None:
+        """Play an action.
+
+        Raises:
+            UsageError: the episode's end cannot be written.
+        """
+        began = perf_counter()
+        seen, before = self.observation, self.info
+        self.observation, reward, terminated, truncated, self.info = self.env.step(action)
+        self._env_seconds += perf_counter() - began
+        self._person_seconds += began - self._seen
+        self._seen = perf_counter()
+        step = Step(
+            observation=seen,
+            state_hash=before["state_hash"],
+            admissible_actions=before["admissible_actions"],
+            completion=Completion(action),
+            reward=float(reward),
+            next_state_hash=self.info["state_hash"],
+            valid=self.info["action_is_valid"],
+            terminated=terminated,
+            truncated=truncated,
+        )
+        self.steps.append(step)
+        if self.over:
+            self._end()
+
+    def _end(self) -> None:
+        assert self.shared is not None
+        trajectory = self._trajectory(self.shared.env.id)
+        if self._recording is not None and self._to_record:
+            manifest = self.shared.prototype.tasks.manifest_sha256
+            self._recording.add(trajectory, self.shared.env, manifest)
+            self.recorded = True
+        self._ended(trajectory, self.recorded)
+
+    def _trajectory(self, env_id: str) -> Trajectory:
+        reason: EndReason = "step_limit"
+        if self.steps[-1].terminated:
+            reason = "success" if self.info["won"] else "failure"
+        return Trajectory(
+            env_id=env_id,
+            task_id=self.info["task_id"],
+            task_type=self.info["task_type"],
+            seed=self._episode_seed,
+            rollout=0,
+            initial_hash=self._initial_hash,
+            steps=tuple(self.steps),
+            final_observation=self.observation,
+            won=self.info["won"],
+            score=self.info["score"],
+            progress=self.info["progress"],
+            end_reason=reason,
+            env_seconds=self._env_seconds,
+            model_seconds=self._person_seconds,
+        )

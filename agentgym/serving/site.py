@@ -1,0 +1,218 @@
+"""An environment as a web site: every click of a visitor is a step.
+
+`EnvSite` answers requests with the pages of a suite, `agentgym.suites.SitePages`; `agentgym.serving.server`
+brings them over HTTP. It works without scripts: clicks are forms, and after each the browser is sent to the
+page that is open then.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from agentgym.env import AgentEnv
+from agentgym.errors import UsageError, nearest
+from agentgym.evaluation.plan import open_single
+from agentgym.evaluation.recordings import Recording
+from agentgym.evaluation.suite import SuiteAgent, SuiteEnv
+from agentgym.extras import load_reference
+from agentgym.registration import class_of, known_ids, suite_spec
+from agentgym.serving.server import HttpRequest, HttpResponse, redirect
+from agentgym.serving.session import PlaySession, SharedEnv
+from agentgym.suites import PLACE, SitePages
+from agentgym.types import Trajectory
+
+COOKIE = "visit"
+
+MOST_VISITORS = 1_000
+"""Visits that are kept; the one that has been idle for longest makes room."""
+
+PERSON = SuiteAgent("human", "human")
+
+STALE = "That page was left before: this is the one that is open."
+
+_TRIES = 100
+"""Draws of a task until one is taken that the visitor has played before."""
+
+
+@dataclass(slots=True)
+class _Visitor:
+    """Who comes back with the same cookie."""
+
+    number: int
+    session: PlaySession[AgentEnv[Any]]
+    rng: np.random.Generator
+    """Draws tasks."""
+    played: set[str]
+    episode: str = ""
+    """Names the episode, so that forms of another one are known."""
+    notice: str = ""
+
+    @property
+    def place(self) -> str:
+        """Names the page that is open."""
+        return f"{self.episode}.{len(self.session.steps)}"
+
+
+def pages_of(suite: str) -> SitePages:
+    """Return the pages of a suite.
+
+    Raises:
+        UsageError: no suite of this name has any.
+    """
+    specs = {spec.name: spec for spec in map(suite_spec, known_ids()) if spec.site is not None}
+    if suite not in specs:
+        known = ", ".join(sorted(specs))
+        raise UsageError(f"no pages for {suite!r}{nearest(suite, specs)}; choose one of {known}")
+    pages: SitePages = load_reference(str(specs[suite].site))
+    return pages
+
+
+class EnvSite:
+    """One environment for any number of visitors, over one world."""
+
+    def __init__(
+        self,
+        pages: SitePages,
+        *,
+        split: str,
+        options: Mapping[str, Any],
+        seed: int = 0,
+        record: Path | None = None,
+        say: Callable[[str], None] = lambda line: None,
+    ):
+        """Open the environment.
+
+        Args:
+            pages: of its suite.
+            split: whose tasks visitors get, unless they choose another.
+            options: of the environment, besides the split.
+            seed: draws tasks, and later chance.
+            record: folder of recordings; None for none.
+            say: is told, in a line, of each episode that ends.
+
+        Raises:
+            UsageError: unknown split or option, or something that is not installed.
+            MissingDataError: the data set is not on this machine.
+        """
+        self._options, self._seed, self._record, self._say = dict(options), seed, record, say
+        self._split, self._splits = split, class_of(pages.env_id).splits
+        self._pages = pages
+        self._shared: dict[str, SharedEnv[AgentEnv[Any]]] = {}
+        self._visitors: OrderedDict[str, _Visitor] = OrderedDict()
+        self._count = 0
+        self._lock = Lock()
+        self._open_split(split)
+
+    def answer(self, request: HttpRequest) -> HttpResponse:
+        """Answer a request. Requests may come from many threads: they are answered one at a time."""
+        if (request.method, request.path) == ("GET", "/style.css"):
+            return HttpResponse(200, self._pages.style, {"Content-Type": "text/css; charset=utf-8"})
+        routes = {("GET", "/"): self._open, ("POST", "/act"): self._act, ("POST", "/next"): self._next}
+        route = routes.get((request.method, request.path))
+        if route is None:
+            return HttpResponse(404, self._pages.message("Not found", f"There is no page {request.path}."))
+        with self._lock:
+            try:
+                return route(request)
+            except UsageError as error:
+                return HttpResponse(400, self._pages.message("That did not work", str(error)))
+
+    def _open(self, request: HttpRequest) -> HttpResponse:
+        """Show the page that is open, or begin the task that the address names."""
+        visitor, headers = self._visitor(request), {}
+        if visitor is None:
+            token, visitor = self._welcome(request.fields)
+            headers = {"Set-Cookie": f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Lax"}
+            if request.fields:
+                return redirect("/", headers)
+        elif request.fields:
+            self._begin(visitor, request.fields)
+            return redirect("/")
+        notice, visitor.notice = visitor.notice, ""
+        splits = list(dict.fromkeys((self._split, *self._splits)))
+        return HttpResponse(200, self._pages.page(visitor.session, visitor.place, splits, notice), headers)
+
+    def _act(self, request: HttpRequest) -> HttpResponse:
+        """Take the step that a form asks for, if it is of the page that is open."""
+        visitor = self._visitor(request)
+        if visitor is None:
+            return redirect("/")
+        session = visitor.session
+        if request.fields.get(PLACE) != visitor.place or session.over:
+            visitor.notice = STALE
+            return redirect("/")
+        session.act(self._pages.action(request.fields, session.info["admissible_actions"]))
+        return redirect("/")
+
+    def _next(self, request: HttpRequest) -> HttpResponse:
+        visitor = self._visitor(request)
+        if visitor is not None and request.fields.get(PLACE) == visitor.place:
+            self._begin(visitor, {})
+        return redirect("/")
+
+    def _visitor(self, request: HttpRequest) -> _Visitor | None:
+        token = request.cookies.get(COOKIE, "")
+        if token not in self._visitors:
+            return None
+        self._visitors.move_to_end(token)
+        return self._visitors[token]
+
+    def _welcome(self, fields: Mapping[str, str]) -> tuple[str, _Visitor]:
+        number = self._count + 1
+        recording = None
+        if self._record is not None:
+            name = f"{self._pages.title.lower()}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+            recording = Recording(self._record, name, PERSON, seed=self._seed)
+
+        def ended(trajectory: Trajectory, recorded: bool) -> None:
+            kept = "" if recording is None or not recorded else f", recorded in {recording.run_folder}"
+            steps, score = len(trajectory.steps), trajectory.score
+            self._say(f"visitor {number}: task {trajectory.task_id}, {steps} steps, score {score:.2f}{kept}")
+
+        session = PlaySession[AgentEnv[Any]](seed=self._seed, recording=recording, ended=ended)
+        rng = np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=(number,)))
+        visitor = _Visitor(number, session, rng, set())
+        self._begin(visitor, fields)
+        self._count = number
+        token = secrets.token_urlsafe(16)
+        self._visitors[token] = visitor
+        if len(self._visitors) > MOST_VISITORS:
+            self._visitors.popitem(last=False)
+        return token, visitor
+
+    def _begin(self, visitor: _Visitor, fields: Mapping[str, str]) -> None:
+        """Begin the task that fields name, or one that the visitor has not played."""
+        shared = visitor.session.shared
+        if "split" in fields or shared is None:
+            shared = self._open_split(fields.get("split", self._split))
+        task = fields.get("task", "").strip()
+        if not task:
+            for _ in range(_TRIES):
+                task = shared.prototype.tasks.draw(visitor.rng).id
+                if task not in visitor.played:
+                    break
+        visitor.session.start(shared, task)
+        visitor.played.add(visitor.session.info["task_id"])
+        visitor.episode, visitor.notice = secrets.token_urlsafe(8), ""
+
+    def _open_split(self, split: str) -> SharedEnv[AgentEnv[Any]]:
+        if split not in self._shared:
+            env = SuiteEnv(
+                self._pages.env_id,
+                f"{self._pages.title} {split}",
+                split,
+                tasks=0,
+                metric="score",
+                kwargs=self._options,
+            )
+            self._shared[split] = SharedEnv(env, open_single(env))
+        return self._shared[split]

@@ -1,0 +1,87 @@
+"""What the rest of the package needs to know of a suite of environments, as one record each.
+
+A suite's folder (``agentgym/envs/NAME``) holds everything about it; its ``suite.py`` holds a `SuiteSpec`,
+which the environment's class names as `agentgym.env.AgentEnv.suite_spec`. What is only needed now and then is
+named as ``module:attribute`` and imported where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class DataSource:
+    """One official data set."""
+
+    name: str
+    """What ``agentgym data import NAME PATH`` calls it."""
+    folder: str
+    """Its folder inside the data directory: the name of the suite that reads it."""
+    about: str
+    """One line for tables."""
+    upstream: str
+    """Where a copy can be had."""
+    licence: str
+    sets: Mapping[str, tuple[str, ...]]
+    """The data sets it gives an environment, ``NAME/SET``, and the splits each is divided into, if any."""
+    expected: str
+    """What a copy of it holds, in words."""
+    importer: str
+    """``module:attribute`` of the `agentgym.data.importing.Importer` that reads a copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptDefaults:
+    """Default prompt of an environment."""
+
+    wording: str = "generic"
+    """For models that can read: a built-in wording, or the path of a ``.toml`` file."""
+    tiny_wording: str = "terse"
+    """For tiny models."""
+    tiny_history: int = 1
+    """Past turns in the prompt of a tiny model."""
+
+
+PLACE = "place"
+"""Form field of a site that says which page it was sent from."""
+
+
+@dataclass(frozen=True, slots=True)
+class SitePages:
+    """The pages of a suite's web site, which `agentgym.serving.site.EnvSite` serves."""
+
+    env_id: str
+    title: str
+    style: bytes
+    """The style sheet."""
+    page: Callable[[Any, str, Sequence[str], str], bytes]
+    """``page(session, place, splits, notice)``: the document of a `agentgym.serving.session.PlaySession`."""
+    message: Callable[[str, str], bytes]
+    """``message(title, text)``: a document with a way back."""
+    action: Callable[[Mapping[str, str], tuple[str, ...]], str]
+    """``action(fields, admissible)``: the action that a form asks for; UsageError where it asks for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteSpec:
+    """A suite of environments.
+
+    Example:
+        >>> SuiteSpec(name="corridor").prompt.wording
+        'generic'
+    """
+
+    name: str
+    """`agentgym.env.AgentEnv.suite` of its environments."""
+    prompt: PromptDefaults = PromptDefaults()
+    tiny: Mapping[str, Any] = field(default_factory=dict)
+    """Settings, by dotted name, that training a tiny model on it begins with."""
+    sources: tuple[DataSource, ...] = ()
+    """Its official data sets."""
+    rules: str | None = None
+    """``module:function`` that makes its rule-based agent from the vector environment; None for none."""
+    site: str | None = None
+    """``module:attribute`` of its `SitePages`; None for none."""

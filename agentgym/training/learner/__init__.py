@@ -1,0 +1,1 @@
+"""The learner: packed sequences, log-probabilities, losses, gradients and updates."""

@@ -1,0 +1,146 @@
+"""Attention within a pack: each token sees its own row up to itself, and nothing of the others.
+
+The tokens of a pack lie in depth-first order of the trie that its rows make. So a token is seen from where
+it lies to where its subtree ends, without a gap, and one number for each token says who sees whom. Nothing
+of S x S is ever made for that on a processor: whatever the tokens of a block see outside the block, its
+first token sees as well, so a block's queries meet the keys of that one path and of the block.
+
+Models attend by `attend` from the first pack on (`transformers` looks it up by name). Wherever they are
+not reading packs it is SDPA as before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask
+from transformers import AttentionInterface, PreTrainedModel
+from transformers.integrations.flex_attention import flex_attention_forward
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+from agentgym.errors import UsageError
+
+NAME = "agentgym"
+"""What `transformers` knows `attend` as."""
+
+BLOCK = 128
+"""Queries that share their keys on a processor. Smaller blocks see less in vain, larger ones call less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Which keys each block of `BLOCK` queries meets."""
+
+    keys: Tensor
+    """Positions, block after block."""
+    seen: tuple[Tensor, ...]
+    """For each block, (queries, keys): whether a query sees a key."""
+
+
+PackMask: TypeAlias = Blocks | BlockMask
+"""Who sees whom in a pack, as the device's attention takes it."""
+
+
+def pack_mask(ends: Tensor) -> PackMask:
+    """Return who sees whom, where token j is seen by those from j up to ``ends[j]``, exclusively.
+
+    Args:
+        ends: (S,), of a trie in depth-first order; on the device where attention is computed.
+    """
+    return _blocks(ends) if ends.device.type == "cpu" else _block_mask(ends)
+
+
+def _blocks(ends: Tensor) -> Blocks:
+    keys, masks = [], []
+    for queries in torch.split(torch.arange(len(ends)), BLOCK):
+        first = int(queries[0])
+        met = torch.cat([torch.nonzero(ends[:first] > first)[:, 0], queries])
+        keys.append(met)
+        masks.append((queries[:, None] >= met) & (queries[:, None] < ends[met]))
+    return Blocks(torch.cat(keys), tuple(masks))
+
+
+def _block_mask(ends: Tensor) -> BlockMask:
+    """Return the mask for FlexAttention, which the tests compute with uncompiled, on a processor.
+
+    Its compiled kernels have not been run yet.
+    """
+
+    def sees(_batch: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return (query >= key) & (query < ends[key])
+
+    return create_block_mask(sees, None, None, len(ends), len(ends), device=ends.device)
+
+
+def attend(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    pack_mask: PackMask | None = None,
+    **settings: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """Compute attention as `transformers` asks for it, by ``pack_mask`` where a pack is read.
+
+    Args:
+        module: the attention layer.
+        query: (1, heads, S, d) in a pack.
+        key: (1, key-value heads, S, d).
+        value: (1, key-value heads, S, d).
+        attention_mask: by which SDPA goes outside of packs.
+        pack_mask: who sees whom in a pack.
+        settings: what else the layer asks for, such as ``scaling`` and ``dropout``.
+
+    Returns:
+        (1, S, heads, d), and None in the place of weights, which nobody reads.
+    """
+    if pack_mask is None:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **settings)
+    if isinstance(pack_mask, BlockMask):
+        output, _ = flex_attention_forward(module, query, key, value, pack_mask, **settings)
+        return output, None
+    sizes = [mask.shape[1] for mask in pack_mask.seen]
+    keys, values = (
+        torch.split(states.index_select(2, pack_mask.keys), sizes, dim=2) for states in (key, value)
+    )
+    blocks = [
+        torch.nn.functional.scaled_dot_product_attention(
+            asking,
+            met,
+            read,
+            attn_mask=seen,
+            dropout_p=settings.get("dropout", 0.0),
+            scale=settings.get("scaling"),
+            enable_gqa=True,
+        )
+        for asking, met, read, seen in zip(
+            torch.split(query, BLOCK, dim=2), keys, values, pack_mask.seen, strict=True
+        )
+    ]
+    return torch.cat(blocks, dim=2).transpose(1, 2), None
+
+
+def attend_in_packs(body: PreTrainedModel) -> None:
+    """Have a model that attends by SDPA attend by `attend`, from now on.
+
+    Raises:
+        UsageError: it attends otherwise.
+    """
+    config = body.config.get_text_config()
+    if config._attn_implementation == "sdpa":
+        body.set_attn_implementation(NAME)
+    if config._attn_implementation != NAME:
+        raise UsageError(
+            f"the model of type {body.config.model_type!r} computes attention with "
+            f'{config._attn_implementation!r}: load it with attn_implementation="sdpa"'
+        )
+
+
+AttentionInterface.register(NAME, attend)
+AttentionMaskInterface.register(NAME, sdpa_mask)

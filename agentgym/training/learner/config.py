@@ -1,0 +1,99 @@
+"""The settings of training, as records that a run is reproduced from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Literal, TypeAlias, get_args
+
+from agentgym.errors import UsageError
+from agentgym.training.learner.logprobs import CHUNK_LOGITS
+from agentgym.training.learner.packing import Packing
+
+Dtype: TypeAlias = Literal["float32", "bfloat16"]
+
+_POSITIVE = (
+    "learning_rate",
+    "critic_learning_rate",
+    "epsilon",
+    "epochs",
+    "minibatches",
+    "token_budget",
+    "temperature",
+    "lora_alpha",
+)
+_POSITIVE_OR_NONE = ("minibatch_steps", "max_grad_norm", "value_clip", "lora_rank", "importance_cap")
+_NOT_NEGATIVE = ("weight_decay", "entropy_coefficient")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerConfig:
+    """How a learner turns batches into updates; what is minimised is the algorithm's objective.
+
+    Example:
+        >>> LearnerConfig(learning_rate=1e-3, minibatches=4).max_grad_norm
+        1.0
+    """
+
+    learning_rate: float = 1e-6
+    critic_learning_rate: float = 1e-5
+    betas: tuple[float, float] = (0.9, 0.999)
+    """AdamW's."""
+    epsilon: float = 1e-8
+    """AdamW's."""
+    weight_decay: float = 0.0
+    """AdamW's."""
+    max_grad_norm: float | None = 1.0
+    """Longer gradients are shortened to this; None for no bound."""
+    epochs: int = 1
+    """How often an update goes through its batch."""
+    minibatches: int = 1
+    """Parts of equally many steps that an epoch cuts the batch into: optimiser steps per epoch."""
+    minibatch_steps: int | None = None
+    """Steps of a mini-batch, about, where their number is not to be fixed; None for ``minibatches`` parts."""
+    token_budget: int = 2048
+    """Most tokens in one pass of the model. Changes speed and memory, never the update."""
+    packing: Packing = "tree"
+    """Whether what rows begin with is read once. Changes speed, never the update."""
+    chunk_logits: int = CHUNK_LOGITS
+    """Most logits that are computed at once."""
+    temperature: float = 1.0
+    """That responses were sampled at; above 0, since greedy responses are no sample to learn from."""
+    entropy_coefficient: float = 0.0
+    """Weight of the entropy that is added to the objective."""
+    value_clip: float | None = None
+    """How far values may move from those at sampling time; None for no bound."""
+    gradient_checkpointing: bool = False
+    """Whether layers are computed again for the gradient, to save memory."""
+    dtype: Dtype = "float32"
+    """That models compute in. Trained weights and AdamW's moments are float32 all the same."""
+    lora_rank: int | None = None
+    """Of the low-rank adapter that is trained instead of the policy's own weights; None for none."""
+    lora_alpha: float = 32.0
+    """The adapter is scaled by ``lora_alpha / lora_rank``."""
+    lora_targets: tuple[str, ...] | None = None
+    """Names of the layers that are adapted, such as "q_proj"; None for all linear layers but the head."""
+    importance_cap: float | None = None
+    """Terms are weighted by what the policy at the update's start makes of their tokens, over what the one
+    that sampled them did, up to this; None for no weights."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be trained with.
+
+        Raises:
+            UsageError: names the setting.
+        """
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in _POSITIVE and not 0 < value < math.inf:
+                raise UsageError(f"{field.name} must be positive, got {value}")
+            if field.name in _NOT_NEGATIVE and not 0 <= value < math.inf:
+                raise UsageError(f"{field.name} must be at least 0, got {value}")
+            if field.name in _POSITIVE_OR_NONE and value is not None and not value > 0:
+                raise UsageError(f"{field.name} must be positive or None, got {value}")
+        if self.packing not in get_args(Packing):
+            raise UsageError(f"packing must be one of {', '.join(get_args(Packing))}, got {self.packing!r}")
+        if self.dtype not in get_args(Dtype):
+            raise UsageError(f"dtype must be one of {', '.join(get_args(Dtype))}, got {self.dtype!r}")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise UsageError(f"betas must be at least 0 and below 1, got {self.betas}")

@@ -1,0 +1,246 @@
+"""Training one model with several processes, or with one, by the same code.
+
+`Ranks` is the processes of a run. Under ``torchrun`` they divide the tasks to play, the packs to learn from
+and the weights to keep; without it there is a single process and nothing is done::
+
+    with Ranks.join(device="cuda") as ranks:
+        groups = ranks.gather(worker.collect(ranks.share(tasks), group_size=8, seed=0))
+        learner = Learner(model, objective, config, ranks=ranks)
+        learner.update(rows, batch, seed=0)
+
+Everything between playing and learning is computed by every rank alike, from all groups. What the ranks do
+together, such as a forward pass of a sharded model, they have to do equally often; `Ranks.deal` sees to it.
+
+Weights, gradients and the optimiser's moments are sharded over the ranks (FSDP, Zhao et al., 2023,
+arXiv:2304.11277; PyTorch's second form). Gradients are added up, not averaged: a mini-batch's weights are
+those of the whole one, of which each rank has a part.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import chain, zip_longest
+from typing import Any, Self, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._C._distributed_c10d import HashStore
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from agentgym.arrays import Floats
+from agentgym.errors import UsageError
+
+_PATIENCE = timedelta(hours=2)
+"""How long ranks wait for each other, as they do while one plays longer. A dead one ``torchrun`` notices."""
+
+_T = TypeVar("_T")
+_NOTHING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """The processes that train together; by default, a single one.
+
+    Example:
+        >>> Ranks().gather(Ranks().share([1, 2, 3])), Ranks().is_first
+        ([1, 2, 3], True)
+        >>> Ranks(1, 2).share([1, 2, 3]), Ranks(1, 2).deal([1, 2, 3])
+        ([2], [(2, True), (3, False)])
+    """
+
+    rank: int = 0
+    """Of this process, from 0."""
+    size: int = 1
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    """Where this process computes."""
+
+    @classmethod
+    @contextmanager
+    def join(cls, device: str = "cpu") -> Iterator[Self]:
+        """Find the other processes that ``torchrun`` started, if it did, until the context is left.
+
+        Args:
+            device: "cpu", or "cuda" for one device per process.
+
+        Raises:
+            UsageError: there is no such device, or there are fewer than processes.
+        """
+        kind = torch.device(device)
+        if kind.type == "cuda" and not torch.cuda.is_available():
+            raise UsageError("there is no CUDA device here, or torch was built without CUDA: use device=cpu")
+        if "LOCAL_RANK" not in os.environ:
+            yield cls(device=kind)
+            return
+        if kind.type == "cuda":
+            kind = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+            if kind.index >= torch.cuda.device_count():
+                raise UsageError(
+                    f"process {kind.index} of this machine has no device of its own: lower --nproc-per-node "
+                    f"to {torch.cuda.device_count()}"
+                )
+            torch.cuda.set_device(kind)
+        dist.init_process_group("nccl" if kind.type == "cuda" else "gloo", timeout=_PATIENCE)
+        try:
+            yield cls(dist.get_rank(), dist.get_world_size(), kind)
+        finally:
+            dist.destroy_process_group()
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the process that writes and shows what all have in common."""
+        return self.rank == 0
+
+    # ---- dividing work ------------------------------------------------------------------------
+
+    def share(self, items: Sequence[_T]) -> list[_T]:
+        """Return this rank's part of what is dealt out in turn."""
+        return list(items[self.rank :: self.size])
+
+    def deal(self, items: Sequence[_T]) -> list[tuple[_T, bool]]:
+        """Return this rank's part of what all ranks go through in step, and whether each item counts.
+
+        Every rank gets equally many: where there are no more, the last item once again, not to be counted.
+        """
+        rounds = -(-len(items) // self.size)
+        places = range(self.rank, rounds * self.size, self.size)
+        return [(items[min(place, len(items) - 1)], place < len(items)) for place in places]
+
+    # ---- putting results together ---------------------------------------------------------------
+
+    def gather(self, items: Sequence[_T]) -> list[_T]:
+        """Return the items of all ranks on every rank, dealt in turn: what `share` divided, put together.
+
+        Args:
+            items: of this rank, picklable; ranks may have different numbers of them.
+        """
+        if self.size == 1:
+            return list(items)
+        parts: list[Any] = [None] * self.size
+        dist.all_gather_object(parts, list(items))
+        dealt = chain.from_iterable(zip_longest(*parts, fillvalue=_NOTHING))
+        return [item for item in dealt if item is not _NOTHING]
+
+    def from_first(self, value: _T) -> _T:
+        """Return the first rank's value, picklable, on every rank."""
+        if self.size == 1:
+            return value
+        values = [value]
+        dist.broadcast_object_list(values, src=0)
+        return values[0]
+
+    def total(self, column: Floats) -> Floats:
+        """Return the sum of the ranks' columns on every rank."""
+        return self._reduced(column, dist.ReduceOp.SUM)
+
+    def sum(self, numbers: Mapping[str, float]) -> dict[str, float]:
+        """Return the sums of the ranks' numbers on every rank; all have the same names, in one order."""
+        values = torch.tensor(list(numbers.values()), dtype=torch.float64)
+        return dict(zip(numbers, self.total(values.numpy()).tolist(), strict=True))
+
+    def largest(self, number: float) -> float:
+        """Return the largest of the ranks' numbers on every rank."""
+        return float(self._reduced(torch.tensor([number], dtype=torch.float64).numpy(), dist.ReduceOp.MAX)[0])
+
+    def _reduced(self, column: Floats, operation: dist.ReduceOp.RedOpType) -> Floats:
+        if self.size == 1:
+            return column
+        tensor = torch.tensor(column, device=self.device)
+        dist.all_reduce(tensor, operation)
+        result: Floats = tensor.cpu().numpy()
+        return result
+
+    # ---- models ---------------------------------------------------------------------------------
+
+    def shard(
+        self, module: torch.nn.Module, dtype: torch.dtype, exact: Sequence[torch.nn.Module] = ()
+    ) -> None:
+        """Divide a module's weights among the ranks, in place; each layer is put together while it computes.
+
+        With a type of less precision than the weights', layers compute in it, a single process's too:
+        gradients are added up, and weights kept and updated, in their own.
+
+        Args:
+            module: called only as a whole from now on, and by all ranks equally often.
+            dtype: that is computed in.
+            exact: parts that compute in their weights' own type.
+        """
+        if self.size == 1 and all(weight.dtype == dtype for weight in module.parameters()):
+            return
+        mesh = self._mesh(next(module.parameters()).device)
+        low = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
+        layers = [each for each in module.modules() if isinstance(each, GradientCheckpointingLayer)]
+        for each in exact:
+            fully_shard(each, mesh=mesh)
+        for each in (*layers, module):
+            fully_shard(each, mesh=mesh, mp_policy=low)
+        for each in module.modules():
+            if isinstance(each, FSDPModule):
+                each.set_gradient_divide_factor(1.0)
+                each.set_force_sum_reduction_for_comms(True)
+
+    def _mesh(self, device: torch.device) -> DeviceMesh:
+        if self.size == 1 and not dist.is_initialized():  # sharding among one sends nothing, but asks
+            dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+        return DeviceMesh(device.type, list(range(self.size)))
+
+
+def reshard(module: torch.nn.Module) -> None:
+    """Let go of weights that a sharded module put together and keeps for a backward pass."""
+    if isinstance(module, FSDPModule):
+        module.reshard()
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """Return a tensor with the parts of all ranks, which all have to ask for it."""
+    with torch.no_grad():
+        return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor.detach()
+
+
+def gathered(state: Any, ranks: Ranks) -> Any:
+    """Return a state with whole tensors: copies in main memory, on the first rank only.
+
+    Args:
+        state: mappings of tensors and others; what is not sharded stays as it is.
+        ranks: all of which have to ask.
+    """
+    if isinstance(state, Mapping):
+        return {name: gathered(value, ranks) for name, value in state.items()}
+    if not isinstance(state, DTensor):
+        return state
+    tensor = whole(state)
+    return tensor.cpu() if ranks.is_first else tensor.new_empty(0)
+
+
+def load_weights(module: torch.nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Have a module take over what `gathered` returned of its state, every rank its part."""
+    own = module.state_dict()
+    module.load_state_dict({name: _part(value, own.get(name)) for name, value in state.items()})
+
+
+def load_moments(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
+    """Have an optimiser take over what `gathered` returned of its state, every rank its part."""
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    moments = {
+        number: {
+            name: _part(value, weights[number] if value.shape == weights[number].shape else None)
+            for name, value in entries.items()
+        }
+        for number, entries in state["state"].items()
+    }
+    optimizer.load_state_dict({**state, "state": moments})
+
+
+def _part(tensor: Tensor, like: Tensor | None) -> Tensor:
+    """Return this rank's part of a whole tensor, divided like another one."""
+    if not isinstance(like, DTensor):
+        return tensor
+    # without a source rank nothing is sent: every rank takes its part of the tensor it has
+    return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)

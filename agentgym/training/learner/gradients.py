@@ -1,0 +1,205 @@
+"""The gradients of a mini-batch, pack by pack.
+
+Each pack, on whichever rank, gets its share of the whole mini-batch's weights, so that gradients add up to
+the same update however it was cut and dealt out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from agentgym.algos.loss import TokenLayout, importance_weights, kl_loss, kl_terms, policy_loss, value_loss
+from agentgym.algos.objective import STEP_RATIOS, Objective
+from agentgym.algos.tokens import Batch
+from agentgym.arrays import Floats
+from agentgym.training.learner.config import LearnerConfig
+from agentgym.training.learner.critic import Critic
+from agentgym.training.learner.distributed import Ranks
+from agentgym.training.learner.logprobs import response_log_probs
+from agentgym.training.learner.packing import Pack
+
+
+class Actor(torch.nn.Module):
+    """A model whose forward pass is what a learner asks of it, since what is sharded is called as a whole."""
+
+    def __init__(self, model: PreTrainedModel, config: LearnerConfig):
+        """Bind a model and how it is read."""
+        super().__init__()
+        self.model = model
+        self.config = config
+
+    def forward(self, pack: Pack) -> tuple[Tensor, Tensor]:
+        """Return (R,) log-probabilities and entropies of the pack's response tokens."""
+        settings = self.config
+        return response_log_probs(
+            self.model, pack, temperature=settings.temperature, chunk_logits=settings.chunk_logits
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """A pack, and what it has of its mini-batch."""
+
+    pack: Pack
+    batch: Batch
+    layout: TokenLayout
+    term_weights: Tensor
+    """Of the surrogate's terms."""
+    token_weights: Tensor
+    """(c,) of averages over counted tokens."""
+
+
+def policy_gradient(
+    actor: Actor, packs: list[Pack], batch: Batch, objective: Objective, ranks: Ranks
+) -> tuple[dict[str, float], float]:
+    """Add the gradient of a mini-batch's loss to the policy's.
+
+    Args:
+        actor: the policy.
+        packs: of the whole mini-batch.
+        batch: its columns.
+        objective: the switches.
+        ranks: that divide the packs.
+
+    Returns:
+        Averages over the mini-batch by the names in `agentgym.training.learner.learner.UpdateMetrics`, and
+        the largest difference of a log-probability to that at sampling time.
+    """
+    sums = dict.fromkeys(("loss", "kl", "clip_fraction", "entropy", "terms", "weighted", "tokens"), 0.0)
+    difference = 0.0
+    actor.train(actor.config.gradient_checkpointing)
+    for share in _shares(actor, packs, batch, objective, ranks):
+        loss, parts, moved = _policy_loss(actor, share, objective)
+        loss.backward()  # type: ignore[no-untyped-call]
+        numbers = torch.stack([*parts.values(), moved]).tolist()  # which waits for the device once
+        for name, number in zip(parts, numbers, strict=False):
+            sums[name] = sums.get(name, 0.0) + number
+        difference = max(difference, numbers[-1])
+    actor.train(False)
+    sums = ranks.sum(sums)
+    # sums over responses have weights of more than 1 altogether
+    terms, weighted, tokens = (sums.pop(name) or 1.0 for name in ("terms", "weighted", "tokens"))
+    averaged = {"kl": tokens, "entropy": tokens, "clip_fraction": weighted}
+    averaged |= {"importance": terms, "truncated": terms}
+    means = {name: value / averaged.get(name, 1.0) for name, value in sums.items()}
+    return means, ranks.largest(difference)
+
+
+def _policy_loss(
+    actor: Actor, share: _Share, objective: Objective
+) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+    """Return a pack's loss, what it adds to the averages, and its largest change since sampling."""
+    config, batch, layout = actor.config, share.batch, share.layout
+    log_probs, entropies = actor(share.pack)
+    old = _tensor(batch.old_log_probs, log_probs)
+    weights, parts = share.term_weights, {}
+    sampled = old
+    if batch.rollout_log_probs is not None:
+        sampled = _tensor(batch.rollout_log_probs, log_probs)
+    if config.importance_cap is not None:
+        importance = importance_weights(old, sampled, layout, objective, config.importance_cap)
+        parts["importance"] = (importance * weights).sum()
+        parts["truncated"] = ((importance == config.importance_cap) * weights).sum()
+        weights = importance * weights
+    advantages = _tensor(batch.advantages, log_probs)
+    surrogate = policy_loss(
+        log_probs, old, advantages, layout, objective, credit=batch.credit, weights=weights
+    )
+    entropy = (layout.pick(entropies) * share.token_weights).sum()
+    loss = surrogate.loss
+    if config.entropy_coefficient > 0:
+        loss = loss - config.entropy_coefficient * entropy
+    if objective.kl_coefficient > 0 and batch.ref_log_probs is not None:
+        reference = _tensor(batch.ref_log_probs, log_probs)
+        divergence = kl_loss(log_probs, reference, layout, objective, weights=share.token_weights)
+        loss = loss + objective.kl_coefficient * divergence
+        parts["ref_kl"] = divergence.detach()
+    now, before, then = (layout.pick(each.detach()) for each in (log_probs, old, sampled))
+    parts |= {
+        "loss": loss.detach(),
+        "kl": (kl_terms(now, before, "k3") * share.token_weights).sum(),
+        "clip_fraction": surrogate.clip_fraction * weights.sum(),
+        "entropy": entropy.detach(),
+        "terms": share.term_weights.sum(),
+        "weighted": weights.sum(),
+        "tokens": share.token_weights.sum(),
+    }
+    changes = (now - then).abs()
+    return loss, parts, changes.max() if len(changes) else changes.sum()
+
+
+def _shares(
+    actor: Actor, packs: list[Pack], batch: Batch, objective: Objective, ranks: Ranks
+) -> Iterator[_Share]:
+    """Give this rank's packs their parts of a mini-batch's columns and weights."""
+    model = actor.model
+    whole = _layout(batch, model.device)
+    dtype = torch.promote_types(model.dtype, torch.float32)
+    steps = objective.ratio in STEP_RATIOS
+    averaging = "seq-mean-token-mean" if steps else objective.aggregation
+    spread = torch.zeros(whole.shape, dtype=dtype, device=model.device)
+    spread[whole.index] = whole.weights(averaging, dtype)
+    term = whole.weights(objective.aggregation, dtype) if steps else None
+    for pack, counts in ranks.deal(packs):
+        part = batch.select(pack.rows)
+        layout = _layout(part, model.device)
+        tokens = layout.pick(spread[torch.from_numpy(pack.tokens)]) * counts
+        terms = tokens if term is None else term[torch.from_numpy(pack.rows)] * counts
+        yield _Share(pack, part, layout, term_weights=terms, token_weights=tokens)
+
+
+def value_gradient(
+    critic: Critic, packs: list[Pack], batch: Batch, config: LearnerConfig, ranks: Ranks
+) -> float:
+    """Add the gradient of a mini-batch's value loss to the critic's; return the loss.
+
+    Args:
+        critic: what is trained.
+        packs: of the whole mini-batch.
+        batch: its columns, values and returns among them.
+        config: how far values may move.
+        ranks: that divide the packs.
+    """
+    steps = critic.valued == "step"
+    mask = None if steps or batch.mask is None else torch.from_numpy(batch.mask)
+
+    def entries(pack: Pack) -> int:
+        mine = torch.from_numpy(pack.rows if steps else pack.tokens)
+        return len(mine) if mask is None else int(mask[mine].sum())
+
+    whole_batch = max(sum(map(entries, packs)), 1)
+    total = 0.0
+    critic.train(config.gradient_checkpointing)
+    for pack, counts in ranks.deal(packs):
+        part = batch.select(pack.rows)
+        values = critic(pack)
+        assert part.values is not None  # the learner sees to both
+        assert part.returns is not None
+        chosen = None if steps or part.mask is None else torch.from_numpy(part.mask).to(values.device)
+        loss = value_loss(
+            values,
+            _tensor(part.values, values),
+            _tensor(part.returns, values),
+            chosen,
+            clip=config.value_clip,
+        )
+        loss = loss * (counts * entries(pack) / whole_batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        total += loss.item()
+    critic.train(False)
+    return ranks.sum({"value_loss": total})["value_loss"]
+
+
+def _layout(batch: Batch, device: torch.device) -> TokenLayout:
+    mask = None if batch.mask is None else torch.from_numpy(batch.mask).to(device)
+    lengths, trajectory = (torch.from_numpy(x).to(device) for x in (batch.lengths, batch.trajectory))
+    return TokenLayout.packed(lengths, mask, trajectory)
+
+
+def _tensor(column: Floats, like: Tensor) -> Tensor:
+    return torch.from_numpy(column).to(like)

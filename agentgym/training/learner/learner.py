@@ -1,0 +1,391 @@
+"""The learner: from step rows and their advantages to updated weights.
+
+A mini-batch is what one optimiser step is taken on. It is cut into packs that fit in memory; each pack
+gets its share of the whole mini-batch's weights, so the gradients add up to the same update however it
+was cut.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from agentgym.algos.objective import Objective
+from agentgym.algos.tokens import Batch
+from agentgym.arrays import Floats, Ints
+from agentgym.errors import UsageError
+from agentgym.training.learner.config import LearnerConfig
+from agentgym.training.learner.critic import Critic, Valued
+from agentgym.training.learner.distributed import Ranks, gathered, load_moments, load_weights, reshard, whole
+from agentgym.training.learner.gradients import Actor, policy_gradient, value_gradient
+from agentgym.training.learner.logprobs import check_model
+from agentgym.training.learner.lora import add_adapter, has_adapter, plain_weights, without_adapter
+from agentgym.training.learner.packing import Pack, StepRow
+from agentgym.training.learner.tree import PACKINGS
+from agentgym.training.models.models import LanguageModel, save_model
+
+
+class DivergenceError(UsageError):
+    """A loss or a gradient is not a number; the weights are as before the step that was not taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMetrics:
+    """What an update did, averaged over its mini-batches."""
+
+    loss: float
+    """Of the policy: surrogate, divergence from the reference and entropy, weighted."""
+    kl: float
+    """Divergence from the policy that sampled, k3."""
+    ref_kl: float | None
+    """Divergence from the reference, by the objective's estimator; None without one."""
+    clip_fraction: float
+    entropy: float
+    """In nats per response token, of the distributions that tokens were drawn from."""
+    grad_norm: float
+    """Before it was clipped."""
+    logp_diff: float
+    """Largest difference of log-probabilities to those at sampling time, in the first step."""
+    value_loss: float | None
+    """None without a critic."""
+    critic_grad_norm: float | None
+    explained_variance: float | None
+    """Share of the returns' variance that values at sampling time explain; None where there is none."""
+    tokens: int
+    """Read by the policy, prompts included, over all epochs."""
+    importance: float | None = None
+    """Mean importance weight of the terms; None without a cap."""
+    truncated: float | None = None
+    """Share of the terms whose importance weight is the cap."""
+
+
+class Learner:
+    """Trains a policy, and a critic where there is one, by an algorithm's objective.
+
+    Every rank has a learner of its own and calls it with the same arguments, those of the whole batch: the
+    work is divided here, and so are the weights.
+
+    Trained weights and their moments are float32 at least, whatever computes: in bfloat16, an update of a
+    thousandth of a weight's size is lost.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        objective: Objective,
+        config: LearnerConfig,
+        *,
+        reference: PreTrainedModel | None = None,
+        critic: Critic | None = None,
+        ranks: Ranks | None = None,
+    ):
+        """Bind what is trained, in place.
+
+        Args:
+            model: the policy. With one rank, in float32 and without an adapter, an engine may sample from
+                it; otherwise give the engine a copy made before.
+            objective: the algorithm's.
+            config: how it is minimised.
+            reference: what the policy stays near to, never updated; by default the policy as it is now,
+                where the objective asks for one: without its adapter, or else a copy.
+            critic: trained beside the policy.
+            ranks: that train together; by default this process alone.
+
+        Raises:
+            UsageError: the model cannot be packed, has no layers to adapt as the configuration says, or
+                drops units out where layers are computed again.
+        """
+        check_model(model)
+        self.ranks = ranks or Ranks()
+        self.objective = objective
+        self.config = config
+        if config.gradient_checkpointing:
+            for trained in (model,) if critic is None else (model, critic.body):
+                _checkpoint(trained)
+        if config.lora_rank is not None:
+            add_adapter(model, rank=config.lora_rank, alpha=config.lora_alpha, targets=config.lora_targets)
+        elif reference is None and objective.kl_coefficient > 0:
+            reference = copy.deepcopy(model)
+        self.model = model.train(False)
+        self.reference = reference if reference is None else reference.train(False).requires_grad_(False)
+        self.critic = critic
+        exact = torch.promote_types(model.dtype, torch.float32)
+        self._dtype = exact if config.dtype == "float32" else torch.bfloat16
+        self._actor = Actor(model, config)
+        self._reference = None if self.reference is None else Actor(self.reference, config)
+        for part in (self._actor, self._reference, critic):
+            if part is not None:
+                self._distribute(part, exact=(part.head,) if isinstance(part, Critic) else ())
+        self._optimizer = self._adamw(model.parameters(), config.learning_rate)
+        self._critic_optimizer: torch.optim.AdamW | None = None
+        if critic is not None:
+            self._critic_optimizer = self._adamw(critic.parameters(), config.critic_learning_rate)
+
+    def _distribute(self, module: torch.nn.Module, exact: Sequence[torch.nn.Module]) -> None:
+        """Give weights the type they are kept in, and each rank its part of them."""
+        for weight in module.parameters():
+            kept = torch.promote_types(weight.dtype, torch.float32) if weight.requires_grad else self._dtype
+            weight.data = weight.data.to(kept)
+        self.ranks.shard(module, self._dtype, exact)
+
+    def _adamw(self, parameters: Iterable[torch.nn.Parameter], learning_rate: float) -> torch.optim.AdamW:
+        config = self.config
+        return torch.optim.AdamW(
+            [weight for weight in parameters if weight.requires_grad],
+            lr=learning_rate,
+            betas=config.betas,
+            eps=config.epsilon,
+            weight_decay=config.weight_decay,
+        )
+
+    # ---- before an update -------------------------------------------------------------------
+
+    def log_probs(self, rows: Sequence[StepRow]) -> Floats:
+        """Return (T,) what the policy makes of the response tokens now."""
+        return self._log_probs(self._actor, rows)
+
+    def ref_log_probs(self, rows: Sequence[StepRow]) -> Floats:
+        """Return (T,) what the reference makes of the response tokens.
+
+        Raises:
+            UsageError: there is none.
+        """
+        if self._reference is not None:
+            return self._log_probs(self._reference, rows)
+        if not has_adapter(self.model):
+            raise UsageError("there is no reference: give the learner one, or a positive kl_coefficient")
+        with without_adapter(self.model):
+            return self._log_probs(self._actor, rows)
+
+    def values(self, rows: Sequence[StepRow], valued: Valued | None = None) -> Floats:
+        """Return (n,) values of steps or (T,) of their response tokens, as `Critic.values` does.
+
+        Raises:
+            UsageError: there is no critic.
+        """
+        if self.critic is None:
+            raise UsageError("there is no critic: give the learner one")
+        budget, packing = self.config.token_budget, self.config.packing
+        return self.critic.values(rows, token_budget=budget, valued=valued, ranks=self.ranks, packing=packing)
+
+    def _log_probs(self, actor: Actor, rows: Sequence[StepRow]) -> Floats:
+        result = np.zeros(sum(len(row.response_ids) for row in rows))
+        with torch.no_grad():
+            for pack, counts in self.ranks.deal(self._packs(rows)):
+                log_probs, _ = actor(pack)
+                if counts:
+                    result[pack.tokens] = log_probs.double().cpu().numpy()
+        reshard(actor)
+        return self.ranks.total(result)
+
+    def _packs(self, rows: Sequence[StepRow]) -> list[Pack]:
+        pack = PACKINGS[self.config.packing]
+        return pack(rows, token_budget=self.config.token_budget, device=self.model.device)
+
+    # ---- the update ---------------------------------------------------------------------------
+
+    def update(self, rows: Sequence[StepRow], batch: Batch, *, seed: int, rate: float = 1.0) -> UpdateMetrics:
+        """Take the optimiser steps of one batch.
+
+        Args:
+            rows: n, the tokens of each step.
+            batch: advantages and log-probabilities of the same steps; with ``ref_log_probs`` where the
+                objective has a divergence, with ``values`` and ``returns`` where there is a critic.
+            seed: decides how mini-batches are drawn.
+            rate: multiplies the learning rates.
+
+        Raises:
+            UsageError: rows and batch do not fit, or a column is missing.
+            DivergenceError: a loss or a gradient is not a number. The step that it was for is not taken.
+        """
+        self._check(rows, batch)
+        self._set_rate(rate)
+        config = self.config
+        totals: dict[str, float] = {}
+        logp_diff, tokens = 0.0, 0
+        for step, chosen in enumerate(self._minibatches(len(rows), seed)):
+            packs = self._packs([rows[row] for row in chosen.tolist()])
+            sums, difference = self._step(packs, batch.select(chosen))
+            if step == 0:
+                logp_diff = difference
+            tokens += sum(len(pack.input_ids) for pack in packs)
+            for name, value in sums.items():
+                totals[name] = totals.get(name, 0.0) + value
+        means = {name: value / (config.epochs * self._parts(len(rows))) for name, value in totals.items()}
+        return UpdateMetrics(
+            loss=means["loss"],
+            kl=means["kl"],
+            ref_kl=means.get("ref_kl"),
+            clip_fraction=means["clip_fraction"],
+            entropy=means["entropy"],
+            grad_norm=means["grad_norm"],
+            value_loss=means.get("value_loss"),
+            critic_grad_norm=means.get("critic_grad_norm"),
+            logp_diff=logp_diff,
+            explained_variance=_explained_variance(batch),
+            tokens=tokens,
+            importance=means.get("importance"),
+            truncated=means.get("truncated"),
+        )
+
+    def _check(self, rows: Sequence[StepRow], batch: Batch) -> None:
+        lengths = [len(row.response_ids) for row in rows]
+        if lengths != batch.lengths.tolist():
+            raise UsageError("rows and batch differ in their numbers of response tokens: give the same steps")
+        if len(rows) < self._parts(len(rows)):
+            raise UsageError(
+                f"{len(rows)} steps cannot be cut into {self.config.minibatches} mini-batches: "
+                "lower minibatches"
+            )
+        if self.objective.kl_coefficient > 0 and batch.ref_log_probs is None:
+            raise UsageError("ref_log_probs is missing from the batch: fill it from Learner.ref_log_probs")
+        if self.config.importance_cap is not None and batch.rollout_log_probs is None:
+            raise UsageError(
+                "rollout_log_probs is missing from the batch, which importance_cap needs: give those of the "
+                "rollouts, and Learner.log_probs as old_log_probs"
+            )
+        if self.critic is not None:
+            for name in ("values", "returns"):
+                missing = getattr(batch, name) is None
+                if missing or batch.valued != self.critic.valued:
+                    raise UsageError(
+                        f"{name} must hold one number per {self.critic.valued} for the critic, but "
+                        + ("is missing" if missing else f"has one per {batch.valued}")
+                    )
+
+    def _set_rate(self, rate: float) -> None:
+        for group in self._optimizer.param_groups:
+            group["lr"] = self.config.learning_rate * rate
+        if self._critic_optimizer is not None:
+            for group in self._critic_optimizer.param_groups:
+                group["lr"] = self.config.critic_learning_rate * rate
+
+    def _minibatches(self, count: int, seed: int) -> Iterator[Ints]:
+        for epoch in range(self.config.epochs):
+            draws = np.random.default_rng(np.random.SeedSequence([seed, epoch]))
+            yield from np.array_split(draws.permutation(count), self._parts(count))
+
+    def _parts(self, count: int) -> int:
+        """Return how many mini-batches a batch is cut into."""
+        steps = self.config.minibatch_steps
+        return self.config.minibatches if steps is None else max(1, round(count / steps))
+
+    def _step(self, packs: list[Pack], batch: Batch) -> tuple[dict[str, float], float]:
+        """Take one optimiser step; return what is logged, and the largest change of a log-probability."""
+        self._optimizer.zero_grad()
+        sums, difference = policy_gradient(self._actor, packs, batch, self.objective, self.ranks)
+        if self.critic is not None and self._critic_optimizer is not None:
+            self._critic_optimizer.zero_grad()
+            sums["value_loss"] = value_gradient(self.critic, packs, batch, self.config, self.ranks)
+            sums["critic_grad_norm"] = self._clip(self._critic_optimizer)
+        sums["grad_norm"] = self._clip(self._optimizer)
+        wrong = [name for name, value in sums.items() if not np.isfinite(value)]
+        if wrong:
+            self._optimizer.zero_grad()
+            if self._critic_optimizer is not None:
+                self._critic_optimizer.zero_grad()
+            raise DivergenceError(
+                f"{wrong[0]} is {sums[wrong[0]]}, so no step was taken: lower the learning rate, or look for "
+                "advantages or log-probabilities that are not finite"
+            )
+        self._optimizer.step()
+        if self._critic_optimizer is not None:
+            self._critic_optimizer.step()
+        return sums, difference
+
+    def _clip(self, optimizer: torch.optim.AdamW) -> float:
+        """Shorten the gradient to its bound; return how long it was."""
+        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+        bound = float("inf") if self.config.max_grad_norm is None else self.config.max_grad_norm
+        return float(whole(torch.nn.utils.clip_grad_norm_(weights, bound)))
+
+    # ---- what others take over ------------------------------------------------------------------
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield the policy's tensors by the names that `transformers` gives them, its adapter added.
+
+        Every rank has to take all of them.
+        """
+        return plain_weights(self.model)
+
+    def save_model(self, directory: str | Path, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Save the policy as an ordinary model directory, its adapter added; the first rank writes.
+
+        Weights are saved in the type that is computed in, so as the engine has them.
+        """
+        weights = {}
+        for name, tensor in self.weights():
+            if self.ranks.is_first:
+                weights[name] = tensor.to("cpu", self._dtype)
+        if self.ranks.is_first:
+            save_model(directory, LanguageModel(self.model, tokenizer), weights)
+
+    # ---- checkpoints --------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a run is continued from, by any number of ranks: weights and optimisers.
+
+        Returns:
+            Whole tensors. A single rank's are its own, which updates change; of several ranks only the
+            first has them, as copies.
+        """
+        parts: dict[str, Any] = {name: module.state_dict() for name, module in self._modules().items()}
+        parts |= {name: optimizer.state_dict() for name, optimizer in self._optimizers().items()}
+        result: dict[str, Any] = gathered(parts, self.ranks)
+        return result
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what `state_dict` returned on the first rank, which every rank has to be given.
+
+        Raises:
+            UsageError: it is of a learner with other parts.
+        """
+        modules, optimizers = self._modules(), self._optimizers()
+        expected = {*modules, *optimizers}
+        if state.keys() != expected:
+            raise UsageError(
+                f"the state has {', '.join(sorted(state))}, this learner {', '.join(sorted(expected))}: "
+                "continue with the algorithm it was saved with"
+            )
+        for name, module in modules.items():
+            load_weights(module, state[name])
+        for name, optimizer in optimizers.items():
+            load_moments(optimizer, state[name])
+
+    def _modules(self) -> dict[str, torch.nn.Module]:
+        parts = {"model": self.model, "critic": self.critic, "reference": self.reference}
+        return {name: part for name, part in parts.items() if part is not None}
+
+    def _optimizers(self) -> dict[str, torch.optim.AdamW]:
+        parts = {"optimizer": self._optimizer, "critic_optimizer": self._critic_optimizer}
+        return {name: part for name, part in parts.items() if part is not None}
+
+
+def _checkpoint(model: PreTrainedModel) -> None:
+    """Have a model compute its layers again for the gradient, which it does in training mode only."""
+    settings = model.config.get_text_config().to_dict()
+    for name, value in settings.items():
+        if "drop" in name and isinstance(value, float) and value > 0:
+            raise UsageError(
+                f"the model's {name} is {value}, which gradient_checkpointing would turn on: set it to 0 in "
+                "the model's config.json, or turn gradient_checkpointing off"
+            )
+    # the older name is deprecated where there is the newer one
+    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    enable({"use_reentrant": False})
+
+
+def _explained_variance(batch: Batch) -> float | None:
+    """Return ``1 - Var(returns - values) / Var(returns)``; None where returns are missing or do not vary."""
+    if batch.values is None or batch.returns is None or len(batch.returns) == 0:
+        return None
+    spread = float(batch.returns.var())
+    return None if spread == 0 else 1.0 - float((batch.returns - batch.values).var()) / spread

@@ -1,0 +1,106 @@
+"""Low-rank adapters: a frozen model, and small trained matrices beside its linear layers.
+
+A layer computes ``W x + alpha / rank * B A x`` (Hu et al., 2021, arXiv:2106.09685, Eq. 3). B starts at 0, so
+that a policy begins as the model it adapts. Without its adapter a policy is its own reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from peft import LoraConfig, inject_adapter_in_model
+from peft.tuners.lora import LoraLayer
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from agentgym.errors import UsageError
+from agentgym.training.learner.distributed import whole
+
+_ADAPTER = "default"
+_BASE = ".base_layer."
+"""What adapted layers put into the names of the weights they adapt."""
+
+
+def add_adapter(
+    model: PreTrainedModel, *, rank: int, alpha: float, targets: Sequence[str] | None = None
+) -> None:
+    """Freeze a model and give it an adapter, in place. A's values are always the same draws.
+
+    Args:
+        model: keeps its class and what it computes.
+        rank: of the matrices.
+        alpha: the adapter is scaled by ``alpha / rank``.
+        targets: names of the layers to adapt, such as ``("q_proj", "v_proj")``; by default all linear layers
+            but the head.
+
+    Raises:
+        UsageError: it has one already, or none of its layers has such a name.
+    """
+    if has_adapter(model):
+        raise UsageError("the model has an adapter already: give one without")
+    known = {name.rpartition(".")[2] for name, module in model.named_modules() if _is_linear(module)}
+    if unknown := set(targets or ()) - known:
+        raise UsageError(
+            f"the model has no linear layers {', '.join(sorted(unknown))}; choose lora_targets from "
+            f"{', '.join(sorted(known))}"
+        )
+    chosen = "all-linear" if targets is None else list(targets)
+    # peft's type asks for a whole number, its layers divide
+    config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=chosen)  # type: ignore[arg-type]
+    with torch.random.fork_rng(devices=[]):  # the draws are from torch's global generator
+        torch.manual_seed(0)
+        inject_adapter_in_model(config, model, adapter_name=_ADAPTER)
+
+
+def has_adapter(model: torch.nn.Module) -> bool:
+    """Return whether `add_adapter` was here."""
+    return any(True for _ in _layers(model))
+
+
+@contextmanager
+def without_adapter(model: torch.nn.Module) -> Iterator[None]:
+    """Have a model compute what it did before it got an adapter."""
+    for layer in _layers(model):
+        layer.set_scale(_ADAPTER, 0.0)  # disabling it would freeze weights that may be sharded
+    try:
+        yield
+    finally:
+        for layer in _layers(model):
+            layer.set_scale(_ADAPTER, 1.0)
+
+
+def plain_weights(model: torch.nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield a model's tensors by the names they have without an adapter, which is added to them.
+
+    Every rank has to take all of them. A tied tensor comes by its first name only.
+
+    Yields:
+        Whole tensors, those that were added to in float32 at least; the others may be the model's own.
+    """
+    layers = {id(layer.base_layer.weight): layer for layer in _layers(model)}
+    seen = set()
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if ".lora_" in name or id(tensor) in seen:
+            continue
+        seen.add(id(tensor))
+        layer = layers.get(id(tensor))
+        value = whole(tensor)
+        yield name.replace(_BASE, "."), value if layer is None else value + _difference(layer)
+
+
+def _difference(layer: LoraLayer) -> Tensor:
+    a, b = (
+        whole(matrices.get_submodule(_ADAPTER).get_parameter("weight"))
+        for matrices in (layer.lora_A, layer.lora_B)
+    )
+    return float(layer.scaling[_ADAPTER]) * (b @ a)
+
+
+def _layers(model: torch.nn.Module) -> Iterator[LoraLayer]:
+    return (module for module in model.modules() if isinstance(module, LoraLayer))
+
+
+def _is_linear(module: torch.nn.Module) -> bool:
+    return isinstance(module, torch.nn.Linear)

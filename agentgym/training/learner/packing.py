@@ -1,0 +1,255 @@
+"""Step rows laid out without padding, each one blind to the others.
+
+A row is what one call of the model read and said. Packed rows share one forward pass of the model: each
+token sees its own row up to itself, and positions start anew with each row, so every token sees what it
+saw when it was sampled. The last response token is left out, since nothing follows it.
+
+Rows that begin alike may share their first tokens (`agentgym.training.learner.tree`): what a token sees is
+the same for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agentgym.arrays import Floats, Ints
+from agentgym.errors import UsageError
+from agentgym.training.engines.choices import ActionSpeller
+from agentgym.types import Group
+
+Packing: TypeAlias = Literal["tree", "rows"]
+"""Whether rows of a pack share the tokens they begin with."""
+
+NO_CHOICE = -1
+"""Fills up the allowed tokens of a position that has fewer than another."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """The tokens of one step, exactly as sampled."""
+
+    prompt_ids: tuple[int, ...]
+    response_ids: tuple[int, ...]
+    choices: tuple[tuple[int, ...], ...] | None = None
+    """For each response token, the tokens it was chosen from; None for a free generation."""
+
+    def __post_init__(self) -> None:
+        """Refuse a response that nothing precedes, or that was not chosen from its choices.
+
+        Raises:
+            UsageError: says which.
+        """
+        if self.response_ids and not self.prompt_ids:
+            raise UsageError("a response follows an empty prompt: give at least one prompt token")
+        if self.choices is not None and (
+            len(self.choices) != len(self.response_ids)
+            or any(
+                token not in allowed for token, allowed in zip(self.response_ids, self.choices, strict=True)
+            )
+        ):
+            raise UsageError("choices must hold, for each response token, the tokens it was chosen from")
+
+    def __len__(self) -> int:
+        """Number of tokens that the model has to read."""
+        return len(self.prompt_ids) + max(len(self.response_ids) - 1, 0)
+
+    @property
+    def read_ids(self) -> Ints:
+        """The tokens that the model has to read."""
+        return np.array(self.prompt_ids + self.response_ids[:-1], dtype=np.int64)
+
+
+def step_rows(groups: Sequence[Group], speller: ActionSpeller | None = None) -> list[StepRow]:
+    """Return the rows of rollouts, in the order of `agentgym.algos.batch.StepBatch.from_groups`.
+
+    Args:
+        groups: rollouts of a language model.
+        speller: the policy's own, where responses were constrained choices.
+
+    Raises:
+        UsageError: a response is none of its step's admissible actions.
+    """
+    rows = []
+    for group in groups:
+        for trajectory in group.trajectories:
+            for step in trajectory.steps:
+                prompt, response = step.completion.prompt_ids, step.completion.response_ids
+                choices = None
+                if speller is not None and response:
+                    try:
+                        choices = speller.trie(step.admissible_actions).allowed_along(response)
+                    except ValueError as error:
+                        raise UsageError(f"{error}: give the speller that sampled them, or none") from error
+                rows.append(StepRow(prompt, response, choices))
+    return rows
+
+
+def sampled_log_probs(groups: Sequence[Group]) -> Floats:
+    """Return (T,) the log-probabilities that responses were sampled with, in the order of `step_rows`."""
+    return np.array(
+        [
+            logprob
+            for group in groups
+            for trajectory in group.trajectories
+            for step in trajectory.steps
+            for logprob in step.completion.logprobs
+        ],
+        dtype=np.float64,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """r rows as one sequence of S tokens, from which R response tokens are predicted.
+
+    The tokens are the nodes of the rows' trie in depth-first order; where rows share nothing, that is one
+    row after the other.
+
+    Example:
+        >>> pack, = pack_rows([StepRow((5, 6), (7, 8)), StepRow((5,), (9,))], token_budget=8)
+        >>> pack.input_ids.tolist(), pack.position_ids.tolist(), pack.ends.tolist()
+        ([5, 6, 7, 5], [0, 1, 2, 0], [3, 3, 3, 4])
+        >>> pack.predictors.tolist(), pack.targets.tolist(), pack.tokens.tolist()
+        ([1, 2, 3], [7, 8, 9], [0, 1, 2])
+    """
+
+    rows: Ints
+    """(r,) which rows, in the order they lie."""
+    tokens: Ints
+    """(R,) where each response token is among those of all rows, packed in the rows' own order."""
+    input_ids: Tensor
+    """(S,)."""
+    position_ids: Tensor
+    """(S,) from 0 in each row: the depth in the trie."""
+    ends: Tensor
+    """(S,) where each token's subtree ends: it is seen from itself up to there, exclusively."""
+    predictors: Tensor
+    """(R,) position of the token before each response token: its hidden state predicts that one."""
+    targets: Tensor
+    """(R,) the response tokens."""
+    choices: Tensor | None
+    """(R, k) the tokens each was chosen from, filled up with `NO_CHOICE`; None for free generations."""
+    prompt_ends: Tensor
+    """(r,) position of the last prompt token of each row."""
+
+
+def pack_rows(
+    rows: Sequence[StepRow], *, token_budget: int, device: torch.device | str = "cpu"
+) -> list[Pack]:
+    """Pack rows, the longest first, each into the first pack that has room; they share nothing.
+
+    Every response token is in exactly one pack. A row without any token is in none.
+
+    Args:
+        rows: any number, all of constrained or all of free responses.
+        token_budget: most tokens of a pack; a row that is longer has one of its own.
+        device: where tensors go.
+
+    Raises:
+        UsageError: the budget is below 1, or constrained and free responses are mixed.
+    """
+    check_packable(rows, token_budget)
+    sizes = np.array([len(row) for row in rows], dtype=np.int64)
+    packs = [(members, [0] * len(members)) for members in _first_fit(sizes, token_budget)]
+    return lay_out(rows, packs, device=device)
+
+
+def check_packable(rows: Sequence[StepRow], token_budget: int) -> None:
+    """Refuse what nothing packs.
+
+    Raises:
+        UsageError: the budget is below 1, or constrained and free responses are mixed.
+    """
+    if token_budget < 1:
+        raise UsageError(f"token_budget must be at least 1, got {token_budget}")
+    if len({row.choices is None for row in rows if row.response_ids}) > 1:
+        raise UsageError("some responses are constrained and others free: give a learner one kind at a time")
+
+
+def _first_fit(sizes: Ints, budget: int) -> list[list[int]]:
+    """Return which rows share a pack; equal sizes keep their order."""
+    packs: list[list[int]] = []
+    room: list[int] = []
+    for row in np.argsort(-sizes, kind="stable").tolist():
+        size = int(sizes[row])
+        if size == 0:
+            break
+        place = next((k for k, left in enumerate(room) if size <= left), None)
+        if place is None:
+            packs.append([row])
+            room.append(budget - size)
+        else:
+            packs[place].append(row)
+            room[place] -= size
+    return packs
+
+
+def lay_out(
+    rows: Sequence[StepRow],
+    packs: Iterable[tuple[Sequence[int], Sequence[int]]],
+    *,
+    device: torch.device | str,
+) -> list[Pack]:
+    """Make packs of rows of which it is known what they share.
+
+    Args:
+        rows: all of them.
+        packs: for each pack, which rows lie in it, and how many of its first tokens each one shares with
+            the one before it; nothing for the first. Shared tokens must make a trie: what a row shares
+            with any earlier one it shares with all between.
+        device: where tensors go.
+    """
+    lengths = np.array([len(row.response_ids) for row in rows], dtype=np.int64)
+    begins = np.cumsum(lengths) - lengths
+    return [_pack(rows, members, shared, begins, torch.device(device)) for members, shared in packs]
+
+
+def _pack(
+    rows: Sequence[StepRow],
+    members: Sequence[int],
+    shared: Sequence[int],
+    begins: Ints,
+    device: torch.device,
+) -> Pack:
+    own = sum(len(rows[member]) for member in members) - sum(shared)
+    ids, positions, ends = (np.full(own, own, dtype=np.int64) for _ in range(3))
+    path = np.zeros(0, dtype=np.int64)
+    count = 0
+    predictors, tokens, prompt_ends = [], [], []
+    for member, common in zip(members, shared, strict=True):
+        row, read = rows[member], rows[member].read_ids
+        new = slice(count, count + len(read) - common)
+        ends[path[common:]] = count  # the row before goes its own way from here
+        path = np.concatenate([path[:common], np.arange(new.start, new.stop)])
+        ids[new], positions[new] = read[common:], np.arange(common, len(read))
+        count = new.stop
+        last = len(row.prompt_ids) - 1
+        prompt_ends.append(path[last])
+        predictors.append(path[last : last + len(row.response_ids)])
+        tokens.append(begins[member] + np.arange(len(row.response_ids)))
+    targets = [token for member in members for token in rows[member].response_ids]
+    choices = [allowed for member in members for allowed in rows[member].choices or ()]
+    width = max(map(len, choices), default=0)
+
+    def tensor(values: Sequence[object] | Ints) -> Tensor:
+        return torch.as_tensor(values, dtype=torch.long, device=device)
+
+    return Pack(
+        rows=np.array(members, dtype=np.int64),
+        tokens=np.concatenate(tokens),
+        input_ids=tensor(ids),
+        position_ids=tensor(positions),
+        ends=tensor(ends),
+        predictors=tensor(np.concatenate(predictors)),
+        targets=tensor(targets),
+        choices=tensor([[*allowed, *[NO_CHOICE] * (width - len(allowed))] for allowed in choices])
+        if choices
+        else None,
+        prompt_ends=tensor(np.array(prompt_ends)),
+    )

@@ -1,0 +1,1 @@
+"""Language models: loaded from directories, or tiny ones made for an environment."""

@@ -1,0 +1,185 @@
+"""Models as directories: loading any causal language model that `transformers` knows, and saving one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from logging import CRITICAL
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging
+
+from agentgym.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTokenizer:
+    """A tokenizer of `transformers` as prompts, choices and policies use one: exact, and nothing added."""
+
+    tokenizer: PreTrainedTokenizerBase
+
+    def encode(self, text: str) -> list[int]:
+        """Return the token ids of a piece of text, without special tokens around it."""
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of token ids, special tokens and blanks as they are."""
+        return str(self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
+
+    def encode_chat(self, message: str) -> list[int]:
+        """Return the token ids of a chat of one user message, up to where the answer begins."""
+        chat = [{"role": "user", "content": message}]
+        text = self.tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+        return self.encode(str(text))
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModel:
+    """A model and the tokenizer it was made with."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+
+    @property
+    def chat(self) -> ChatTokenizer:
+        """The tokenizer as prompts, choices and policies use one."""
+        return ChatTokenizer(self.tokenizer)
+
+    @property
+    def stop_ids(self) -> tuple[int, ...]:
+        """Tokens after which a response is over, ascending: the tokenizer's and the model's own."""
+        listed = self.model.generation_config.eos_token_id
+        own = listed if isinstance(listed, list) else [listed]
+        return tuple(sorted({token for token in (*own, self.tokenizer.eos_token_id) if token is not None}))
+
+
+def load_model(
+    directory: str | Path, *, dtype: torch.dtype = torch.float32, device: str = "cpu"
+) -> LanguageModel:
+    """Load a model from a Hugging Face directory; nothing is downloaded and no code in it is run.
+
+    Args:
+        directory: holds ``config.json``, weights and a tokenizer with a chat template.
+        dtype: of the weights.
+        device: where they go.
+
+    Raises:
+        UsageError: there is no such directory, it is incomplete, or its tokenizer has no chat template
+            or more tokens than the model has embeddings.
+    """
+    path = Path(directory)
+    if not (path / "config.json").is_file():
+        problem = "holds no config.json" if path.is_dir() else "does not exist"
+        raise UsageError(f"the model directory {path} {problem}: give the path of a saved model")
+    try:
+        with _without_progress_bars():
+            tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
+            config = AutoConfig.from_pretrained(path, local_files_only=True)
+            # the library declares a model alone, whatever is asked for
+            both: Any = AutoModelForCausalLM.from_pretrained(
+                path, config=config, dtype=dtype, local_files_only=True, output_loading_info=True
+            )
+            model, loaded = both
+    except Exception as error:  # `transformers` answers damaged files with exceptions of a dozen kinds
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise UsageError(f"cannot load a model from {path}: {reason}") from error
+    if missing := sorted(loaded["missing_keys"]):
+        raise UsageError(
+            f"the weights in {path} lack {len(missing)} tensors that its config.json asks for, for example "
+            f"{missing[0]}: copy the model anew"
+        )
+    if tokenizer.chat_template is None:
+        raise UsageError(
+            f"the tokenizer in {path} has no chat template: use an instruction-tuned model, or put a "
+            "chat_template.jinja there"
+        )
+    _check_chat(path, tokenizer)
+    rows = config.get_text_config().vocab_size
+    if len(tokenizer) > rows:
+        raise UsageError(
+            f"the tokenizer in {path} has {len(tokenizer)} tokens but the model only {rows} embeddings: "
+            "use the tokenizer the model was made with"
+        )
+    return LanguageModel(model.to(device=torch.device(device)), tokenizer)
+
+
+def _check_chat(path: Path, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse a tokenizer that cannot write a chat.
+
+    Raises:
+        UsageError: says what is wrong with its files.
+    """
+    try:
+        ids = ChatTokenizer(tokenizer).encode_chat("a")
+    except Exception as error:  # a template is a program
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise UsageError(f"the chat template in {path} cannot write a user's message: {reason}") from error
+    if not ids:
+        raise UsageError(f"the tokenizer in {path} has no tokens: put the files there that it was saved as")
+
+
+def copied(model: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
+    """Return a copy with weights of another type; tables of angles keep theirs, as where one is loaded so."""
+    result = copy.deepcopy(model)
+    for weight in result.parameters():
+        weight.data = weight.data.to(dtype)
+    return result
+
+
+def save_model(
+    directory: str | Path, language_model: LanguageModel, weights: Mapping[str, Tensor] | None = None
+) -> None:
+    """Save a model as an ordinary Hugging Face directory, which `load_model` and others load.
+
+    Args:
+        directory: made where it does not exist.
+        language_model: a model and its tokenizer.
+        weights: by name and of one type, where they are not the model's own; one of several tied names
+            suffices.
+
+    Raises:
+        UsageError: weights are missing.
+    """
+    model = language_model.model if weights is None else _with_weights(language_model.model, weights)
+    with _without_progress_bars():
+        model.save_pretrained(directory)
+    language_model.tokenizer.save_pretrained(directory)
+
+
+def _with_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> PreTrainedModel:
+    """Return a model of the same configuration that holds other weights, and no adapter."""
+    with torch.device("meta"):
+        result: PreTrainedModel = type(model)(copy.deepcopy(model.config))
+    result.load_state_dict(weights, strict=False, assign=True)
+    result.tie_weights()
+    if missing := [name for name, weight in result.named_parameters() if weight.is_meta]:
+        raise UsageError(f"{len(missing)} weights are missing, for example {missing[0]}: give all")
+    result.generation_config = model.generation_config
+    return result
+
+
+@contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    """Keep the bars and reports of `transformers` off the terminal, which is not this layer's."""
+    shown, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.set_verbosity(CRITICAL)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if shown:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]

@@ -1,0 +1,165 @@
+"""Tiny models: Qwen2's architecture with random weights, and tokenizers made from an environment's words.
+
+They learn an environment within minutes on a processor's single core, and are saved and loaded like any
+other model.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import GenerationConfig, Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
+
+from agentgym.agents.random import RandomPolicy
+from agentgym.errors import UsageError
+from agentgym.rollout import RolloutWorker
+from agentgym.training.models.models import LanguageModel
+from agentgym.types import Observation, Policy
+from agentgym.vector.core import AgentVectorEnv
+
+PAD, BEGIN, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
+"""Qwen2's names for what fills batches up, and for the begin and the end of a message."""
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+"""The layout called ChatML."""
+
+_ROLES = "system user assistant"
+
+_WORD = re.compile(r" ?[^\W\d_]+")
+"""A word with the blank before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The sizes of a Qwen2 model."""
+
+    hidden: int
+    layers: int
+    heads: int
+    key_value_heads: int
+    intermediate: int
+
+
+SHAPES: Mapping[str, Shape] = {
+    "0.1m": Shape(hidden=64, layers=2, heads=4, key_value_heads=2, intermediate=192),
+    "0.8m": Shape(hidden=128, layers=4, heads=4, key_value_heads=2, intermediate=384),
+    "5m": Shape(hidden=256, layers=6, heads=8, key_value_heads=4, intermediate=768),
+}
+"""By number of weights, without those of the embedding, which depends on the vocabulary."""
+
+
+def tiny_model(size: str, tokenizer: Qwen2Tokenizer, *, context: int = 4096, seed: int = 0) -> LanguageModel:
+    """Make a model with random weights for a tokenizer.
+
+    Args:
+        size: a key of `SHAPES`.
+        tokenizer: such as `word_tokenizer` makes.
+        context: most tokens of a prompt and its response.
+        seed: decides the weights.
+
+    Raises:
+        UsageError: unknown size.
+    """
+    if size not in SHAPES:
+        raise UsageError(f"unknown size {size!r}; choose one of {', '.join(SHAPES)}")
+    shape = SHAPES[size]
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=shape.hidden,
+        intermediate_size=shape.intermediate,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.key_value_heads,
+        max_position_embeddings=context,
+        tie_word_embeddings=True,
+        # the usual 0.02 is for wide models; so narrow ones then need several times as many updates
+        initializer_range=shape.hidden**-0.5,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    with torch.random.fork_rng(devices=[]):  # its initialisation draws from torch's global generator
+        torch.manual_seed(seed)
+        model = Qwen2ForCausalLM(config)
+    model.generation_config = GenerationConfig.from_model_config(config)
+    return LanguageModel(model.train(False), tokenizer)
+
+
+def word_tokenizer(texts: Iterable[str], *, max_tokens: int = 4096) -> Qwen2Tokenizer:
+    """Make a tokenizer for which the words of some texts are single tokens; it can spell any other text.
+
+    It is Qwen2's tokenizer with other merges: bytes are merged within words only, so that digits, marks
+    and the cells of a board remain tokens of their own. `transformers` loads no other kind for models of
+    this architecture.
+
+    Args:
+        texts: what an environment says and accepts, and what prompts say around it.
+        max_tokens: bounds the vocabulary; rare words are then spelled in parts. At least 259.
+
+    Example:
+        >>> tokenizer = word_tokenizer(["Go to shelf 1."])
+        >>> [tokenizer.decode([token]) for token in tokenizer.encode("Go to shelf 12.")]
+        ['Go', ' to', ' shelf', ' ', '1', '2', '.']
+    """
+    words = Counter(_ROLES.split())
+    for text in texts:
+        words.update(_WORD.findall(text))
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    special = (PAD, BEGIN, END)
+    trainer = trainers.BpeTrainer(
+        vocab_size=max_tokens - len(special),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    core.train_from_iterator(words.elements(), trainer)
+    learned = json.loads(core.to_str())["model"]
+    tokenizer = Qwen2Tokenizer(
+        vocab=learned["vocab"],
+        merges=[tuple(pair) for pair in learned["merges"]],  # type: ignore[misc]
+        unk_token=PAD,
+        pad_token=PAD,
+        eos_token=END,
+        additional_special_tokens=[BEGIN],
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
+
+
+def environment_texts(
+    envs: AgentVectorEnv, *, episodes: int, seed: int, policy: Policy | None = None
+) -> Iterator[str]:
+    """Yield what an environment says and accepts while an agent plays.
+
+    Args:
+        envs: in autoreset mode DISABLED.
+        episodes: one for each of the first tasks of the split.
+        seed: of the play.
+        policy: who plays; None for the random agent.
+
+    Yields:
+        Observations, goals and admissible actions.
+    """
+    worker = RolloutWorker(envs, policy or RandomPolicy(envs.prototype.action_kind), env_id="")
+    tasks = envs.tasks.ids[: min(episodes, len(envs.tasks))]
+    for group in worker.collect(tasks, group_size=1, seed=seed):
+        for trajectory in group.trajectories:
+            yield from (value for value in trajectory.extra.values() if isinstance(value, str))
+            yield _text(trajectory.final_observation)
+            for step in trajectory.steps:
+                yield _text(step.observation)
+                yield from step.admissible_actions
+
+
+def _text(observation: Observation) -> str:
+    return observation if isinstance(observation, str) else str(observation["text"])

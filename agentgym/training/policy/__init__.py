@@ -1,0 +1,1 @@
+"""Language models as policies: prompting, sampling, reading the action, saved agents."""

@@ -1,0 +1,149 @@
+"""The agent ``model``: a language model from a directory, as suites and the command line know it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agentgym.errors import UsageError
+from agentgym.evaluation.agent_metadata import AgentMetadata
+from agentgym.evaluation.suite import Model
+from agentgym.records import parse
+from agentgym.training.engines.hf import HfEngine
+from agentgym.training.models.models import LanguageModel, load_model
+from agentgym.training.policy.prompting import SETTINGS, ActionChoice, Prompting
+from agentgym.training.policy.saved import SavedAgent, read_agent, weights_sha256
+from agentgym.types import Policy
+from agentgym.vector.core import AgentVectorEnv
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def make_model_agent(
+    envs: AgentVectorEnv,
+    path: str,
+    *,
+    wording: str | None = None,
+    answer: str | None = None,
+    history: int | None = None,
+    budget: int | None = None,
+    choice: ActionChoice | None = None,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    dtype: str = "float32",
+    device: str | None = None,
+) -> Policy:
+    """Make the agent ``model``.
+
+    Where the directory holds an ``agent.json``, the model is asked as that says; options that are given
+    replace its settings. Where it does not, ``wording`` and ``answer`` have to be given.
+
+    Args:
+        envs: what it will play.
+        path: a model directory.
+        wording: of prompts, as the other settings of `agentgym.training.policy.prompting.Prompting`.
+        answer: what the model is told about how to answer.
+        history: past turns told.
+        budget: most tokens of a prompt.
+        choice: among the admissible actions, or free text.
+        temperature: of sampling; 0 takes the likeliest token.
+        max_tokens: longest free response.
+        dtype: of the weights: float32 or bfloat16.
+        device: where the model runs; None for the accelerator where there is one, else the processor.
+
+    Raises:
+        UsageError: the directory is missing, incomplete or says nothing about prompts where nothing is
+            given; or an option is no good.
+    """
+    settings: dict[str, Any] = {
+        "wording": wording,
+        "answer": answer,
+        "history": history,
+        "budget": budget,
+        "choice": choice,
+        "temperature": temperature,
+        "max_tokens": max_tokens,
+    }
+    directory = _directory(path)
+    prompting = _prompting(directory, read_agent(directory), settings)
+    if dtype not in _DTYPES:
+        raise UsageError(f"dtype must be one of {', '.join(_DTYPES)}, got {dtype!r}")
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    language_model = _opened(directory.resolve(), _stamp(directory), dtype, device)
+    return prompting.policy(language_model, HfEngine(language_model.model), envs)
+
+
+def model_facts(path: str, **options: Any) -> AgentMetadata:
+    """Return what a model directory says about the agent that is made of it.
+
+    Args:
+        path: as `make_model_agent` takes it.
+        **options: as well.
+
+    Raises:
+        UsageError: as `make_model_agent`.
+    """
+    directory = _directory(path)
+    saved = read_agent(directory)
+    prompting = _prompting(directory, saved, options)
+    sampling = prompting.to_json()
+    template = sampling.pop("template")
+    model = Model(weights_sha256=weights_sha256(directory))
+    if saved is not None:
+        training = saved.training
+        model = Model(
+            algorithm=training.algorithm,
+            base_model=training.base_model,
+            weights_sha256=model.weights_sha256,
+            training_run=training.run,
+            training_seed=training.seed,
+            training_episodes=training.episodes,
+            training_tokens=training.tokens,
+            training_gpu_seconds=training.gpu_seconds,
+            checkpoint=training.checkpoint,
+        )
+    return AgentMetadata(
+        sampling={**sampling, "wording": template["id"].partition("/")[0], "template": template["version"]},
+        parser=prompting.template.answer.name,
+        prompt_sha256=template["sha256"],
+        model=model,
+    )
+
+
+def _directory(path: str) -> Path:
+    given: object = path  # options come from suites and the command line
+    if not isinstance(given, str):
+        raise UsageError(f"path is the name of a folder, got {given!r}")
+    return Path(path)
+
+
+def _prompting(directory: Path, saved: SavedAgent | None, options: dict[str, Any]) -> Prompting:
+    """Return the settings of a directory, with those replaced that options give."""
+    settings = {key: value for key, value in options.items() if key in SETTINGS and value is not None}
+    if saved is not None:
+        return saved.prompting.replaced(settings)
+    for needed in ("wording", "answer"):
+        if needed not in settings:
+            raise UsageError(
+                f"{directory} has no agent.json, which says how the model is asked: give the agent's option "
+                f'{needed!r}, for example wording = "generic" and answer = "think-action"'
+            )
+    return parse(Prompting, settings, "options")
+
+
+def _stamp(directory: Path) -> tuple[tuple[str, int, int], ...]:
+    """Return what changes when a file of a directory does."""
+    found = [(path.name, path.stat()) for path in sorted(directory.iterdir())]
+    return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in found)
+
+
+@lru_cache(maxsize=1)
+def _opened(
+    directory: Path, stamp: tuple[tuple[str, int, int], ...], dtype: str, device: str
+) -> LanguageModel:
+    """Load a model once for all environments of a suite, which are opened one after the other."""
+    return load_model(directory, dtype=_DTYPES[dtype], device=device)

@@ -1,0 +1,113 @@
+"""Opening the model that a run begins with: a tiny one made for its environment, or a saved one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from string import Formatter
+
+import torch
+
+from agentgym.agents.random import RandomStringPolicy
+from agentgym.errors import UsageError, nearest
+from agentgym.prompts import Template
+from agentgym.training.models.models import LanguageModel, load_model
+from agentgym.training.models.tiny import SHAPES, environment_texts, tiny_model, word_tokenizer
+from agentgym.training.policy.prompting import Prompting
+from agentgym.training.policy.saved import read_agent
+from agentgym.vector.core import AgentVectorEnv
+
+TINY = "tiny"
+DEFAULT_SIZE = "0.8m"
+"""Of a tiny model whose size is not said."""
+
+EPISODES = 128
+"""Random episodes that a tiny model's vocabulary is taken from.
+
+On ALFWorld's training tasks these say every word of 240 evaluation tasks, where 32 leave three unheard.
+"""
+
+_LEAST_CONTEXT = 4096
+
+
+def open_model(
+    spec: str,
+    envs: AgentVectorEnv,
+    prompting: Prompting,
+    seed: int,
+    *,
+    dtype: torch.dtype = torch.float32,
+    device: str = "cpu",
+) -> LanguageModel:
+    """Open a model.
+
+    Args:
+        spec: ``tiny``, ``tiny:SIZE`` with a size of `agentgym.training.models.tiny.SHAPES`, or the path of a
+            model directory.
+        envs: what it will play, in autoreset mode DISABLED; a tiny model's vocabulary is taken from the
+            first tasks of its split.
+        prompting: how it will be asked; its words are part of that vocabulary.
+        seed: decides a tiny model's weights.
+        dtype: of the weights.
+        device: where they go.
+
+    Raises:
+        UsageError: unknown size, or a directory that cannot be loaded.
+    """
+    size = tiny_size(spec)
+    if size is None:
+        return load_model(spec, dtype=dtype, device=device)
+    said = chain(
+        environment_texts(envs, episodes=EPISODES, seed=0),
+        # what is said about actions that are not accepted
+        environment_texts(envs, episodes=1, seed=0, policy=RandomStringPolicy()),
+        _words_of(prompting.template),
+    )
+    # a text that a prompt puts after a blank begins with another token
+    tokenizer = word_tokenizer(variant for text in dict.fromkeys(said) for variant in (text, f" {text}"))
+    context = max(_LEAST_CONTEXT, prompting.budget + prompting.max_tokens)
+    made = tiny_model(size, tokenizer, context=context, seed=seed)
+    model = made.model.to(device=torch.device(device), dtype=dtype)  # type: ignore[call-arg]
+    return LanguageModel(model, made.tokenizer)
+
+
+def tiny_size(spec: str) -> str | None:
+    """Return the size of the tiny model that is asked for; None for a path.
+
+    Raises:
+        UsageError: unknown size.
+    """
+    name, colon, size = spec.partition(":")
+    if name != TINY:
+        return None
+    size = size if colon else DEFAULT_SIZE
+    if size not in SHAPES:
+        known = ", ".join(f"{TINY}:{known}" for known in SHAPES)
+        raise UsageError(f"no tiny model has the size {size!r}{nearest(size, SHAPES)}; choose one of {known}")
+    return size
+
+
+def default_prompting(spec: str, env_id: str) -> Prompting:
+    """Return how a model is asked where nothing else is said.
+
+    That is how a saved policy was asked while it learned, what suits a tiny model, or what suits any
+    other.
+
+    Args:
+        spec: as `open_model` takes it.
+        env_id: what it will play.
+
+    Raises:
+        UsageError: unknown size, or a directory that is missing or damaged.
+    """
+    if tiny_size(spec) is not None:
+        return Prompting.tiny(env_id)
+    saved = read_agent(Path(spec))
+    return Prompting.default(env_id) if saved is None else saved.prompting
+
+
+def _words_of(template: Template) -> Iterator[str]:
+    yield template.static
+    for section in template.sections.values():
+        yield from (text for text, *_ in Formatter().parse(section))

@@ -1,0 +1,146 @@
+"""A language model as a policy: prompts built, responses sampled and read, tokens kept exactly."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Literal
+
+from agentgym.errors import UsageError
+from agentgym.prompts.budget import PromptTooLongError
+from agentgym.rng import TurnRng
+from agentgym.training.engines.choices import ActionSpeller, ActionTrie, Tokenizer
+from agentgym.training.engines.types import Engine, Generation, GenerationRequest, Sampling
+from agentgym.types import Completion, Request
+
+_SLOT = re.compile(r"<[^<>]+>")
+_NO_TEMPLATES = (
+    "choosing among admissible actions needs an environment that enumerates them, and this one gives "
+    "templates; generate freely instead"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A request that the engine is to be asked about."""
+
+    request: Request
+    generation: GenerationRequest
+
+
+class LanguageModelPolicy:
+    """Asks an engine, in one batch, about all requests.
+
+    With a speller the response is one of the admissible actions; without, it is free text that
+    ``read`` finds the action in. The completion holds the very tokens that were sampled, their
+    log-probabilities and the version of the weights.
+
+    Its seed is the request's with the turn mixed in, so an episode is the same in any batch.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizer: Tokenizer,
+        prompt: Callable[[Request], Sequence[int]],
+        *,
+        sampling: Sampling,
+        speller: ActionSpeller | None = None,
+        read: Callable[[str, Request], str] | None = None,
+        action_kind: Literal["enumerated", "template"] | None = None,
+    ):
+        """Bind what turns requests into actions.
+
+        Args:
+            engine: samples.
+            tokenizer: writes out what was sampled.
+            prompt: gives the token ids to be continued.
+            sampling: of every response.
+            speller: for constrained choice; admissible actions must then be actions, not templates.
+            read: for free generation: finds the action in a response's text, without its stop token.
+                Text without one should give an action that the environment rejects, such as "".
+            action_kind: the environment's. None takes angle brackets in admissible actions for slots.
+
+        Raises:
+            UsageError: neither or both of ``speller`` and ``read``, or a speller for templates.
+        """
+        if (speller is None) == (read is None):
+            raise UsageError("give either a speller, for constrained choice, or read, for free generation")
+        if speller is not None and action_kind == "template":
+            raise UsageError(_NO_TEMPLATES)
+        self.engine = engine
+        self.sampling = sampling
+        self._tokenizer = tokenizer
+        self._prompt = prompt
+        self._speller = speller
+        self._read = read
+        self._slots = action_kind is None
+
+    def act(self, requests: Sequence[Request]) -> list[Completion]:
+        """Answer requests.
+
+        An episode whose prompt has outgrown the context ends as ``context_limit``. Where nothing is
+        admissible, a constrained policy says nothing, which costs a step.
+
+        Raises:
+            UsageError: an episode's first prompt is too long already, an action cannot be spelled, or an
+                admissible action to choose has a slot.
+        """
+        began = perf_counter()
+        answers: list[Completion | _Question] = [self._question(request) for request in requests]
+        asked = [answer for answer in answers if isinstance(answer, _Question)]
+        generations = self.engine.generate([question.generation for question in asked])
+        share = (perf_counter() - began) / max(len(asked), 1)
+        sampled = iter(
+            [
+                self._completion(question, generation, share)
+                for question, generation in zip(asked, generations, strict=True)
+            ]
+        )
+        return [next(sampled) if isinstance(answer, _Question) else answer for answer in answers]
+
+    def _question(self, request: Request) -> _Question | Completion:
+        if self._speller is not None and not request.admissible_actions:
+            return Completion("", version=self.engine.version)  # or it would count as stale
+        try:
+            ids = tuple(self._prompt(request))
+        except PromptTooLongError:
+            if request.turn == 0:
+                raise
+            return Completion("", error="context_limit")
+        allowed = None if self._speller is None else self._trie(self._speller, request.admissible_actions)
+        needed = 1 if allowed is None else allowed.longest
+        if len(ids) + needed > self.engine.context_length and request.turn > 0:
+            return Completion("", error="context_limit")
+        seed = TurnRng(request.seed, request.turn).below(1 << 64)
+        return _Question(request, GenerationRequest(ids, allowed, self.sampling, seed))
+
+    def _trie(self, speller: ActionSpeller, actions: tuple[str, ...]) -> ActionTrie:
+        if self._slots:
+            for action in actions:
+                if "<" in action and _SLOT.search(action):
+                    raise UsageError(f"{_NO_TEMPLATES}: {action!r} has a slot")
+        return speller.trie(actions)
+
+    def _completion(self, question: _Question, generation: Generation, seconds: float) -> Completion:
+        ids = list(generation.ids)
+        text = self._tokenizer.decode(ids[:-1] if generation.finish == "stop" else ids)
+        allowed = question.generation.allowed
+        if allowed is not None:
+            action = allowed.action(ids)
+        else:
+            assert self._read is not None  # the constructor sees to it
+            action = self._read(text, question.request)
+        return Completion(
+            action=action,
+            text=text,
+            prompt_ids=question.generation.prompt_ids,
+            response_ids=generation.ids,
+            logprobs=generation.logprobs,
+            version=generation.version,
+            prompt_tokens=len(question.generation.prompt_ids),
+            completion_tokens=len(ids),
+            seconds=seconds,
+        )

@@ -1,0 +1,225 @@
+"""How a model is asked and how its answer is drawn: one record for training, evaluation and benchmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from agentgym.errors import UsageError
+from agentgym.prompts import Template, load_template
+from agentgym.prompts.budget import PromptBuilder, PromptTokenizer
+from agentgym.records import parse
+from agentgym.registration import suite_spec
+from agentgym.training.engines.choices import ActionSpeller
+from agentgym.training.engines.types import Engine, Sampling
+from agentgym.training.models.models import LanguageModel
+from agentgym.training.policy.policy import LanguageModelPolicy
+from agentgym.vector.core import AgentVectorEnv
+
+ActionChoice: TypeAlias = Literal["constrained", "free"]
+"""Whether a response spells one of the admissible actions, or is free text that is read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompting:
+    """How prompts are worded, and how responses are drawn and read.
+
+    Example:
+        >>> prompting = Prompting.tiny("agentgym/Sokoban-v0")
+        >>> prompting.template.id, prompting.choice
+        ('terse/bare', 'constrained')
+        >>> Prompting.from_json(prompting.to_json()) == prompting
+        True
+    """
+
+    wording: str
+    """One of `agentgym.prompts.wordings`, or the path of a file that ends in ``.toml``."""
+    answer: str
+    """One of `agentgym.prompts.answers`: how to answer, and what reads the response."""
+    history: int = 2
+    """Past turns told, k, where they fit."""
+    budget: int = 2048
+    """Most tokens of a prompt."""
+    choice: ActionChoice = "free"
+    temperature: float = 1.0
+    max_tokens: int = 512
+    """Longest free response."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no template, prompt or sampling can be made of.
+
+        Raises:
+            UsageError: names the setting.
+        """
+        if self.choice not in ("constrained", "free"):
+            raise UsageError(f"choice must be 'constrained' or 'free', got {self.choice!r}")
+        if self.history < 0 or self.budget < 1:
+            raise UsageError(
+                f"history must be at least 0 turns and budget at least 1 token, "
+                f"got {self.history} and {self.budget}"
+            )
+        Sampling(temperature=self.temperature, max_tokens=self.max_tokens)
+        template = self.template
+        if self.choice == "constrained" and template.answer.name != "plain":
+            raise UsageError(
+                f"a constrained response is the action alone, but {self.answer!r} asks for more: "
+                "use the answer 'bare' or 'plain', or free choice"
+            )
+
+    @classmethod
+    def tiny(cls, env_id: str) -> Prompting:
+        """Return what suits tiny models: few words, and a choice among the admissible actions."""
+        default = suite_spec(env_id).prompt
+        return cls(
+            wording=default.tiny_wording,
+            answer="bare",
+            history=default.tiny_history,
+            choice="constrained",
+        )
+
+    @classmethod
+    def default(cls, env_id: str) -> Prompting:
+        """Return what suits models that can read: a thought and an action between tags, freely written."""
+        return cls(wording=suite_spec(env_id).prompt.wording, answer="think-action")
+
+    # ---- what it makes ------------------------------------------------------------------------
+
+    @property
+    def template(self) -> Template:
+        """The words; read once, and again where another wording or answer is named."""
+        return _template(self.wording, self.answer)
+
+    def builder(self, tokenizer: PromptTokenizer) -> PromptBuilder:
+        """Return what turns requests into prompts and responses into actions."""
+        return PromptBuilder(self.template, tokenizer, self.budget, self.history)
+
+    def speller(self, language_model: LanguageModel) -> ActionSpeller | None:
+        """Return what spells actions for a constrained choice; None for free ones.
+
+        Raises:
+            UsageError: no token ends a response of this model.
+        """
+        if self.choice == "free":
+            return None
+        end = language_model.tokenizer.eos_token_id
+        if end is None:
+            raise UsageError("the tokenizer has no eos_token, which ends actions that begin another one")
+        assert isinstance(end, int)
+        return ActionSpeller(language_model.chat, end=end)
+
+    def sampling(self, language_model: LanguageModel) -> Sampling:
+        """Return how responses are drawn."""
+        return Sampling(
+            temperature=self.temperature, max_tokens=self.max_tokens, stop_ids=language_model.stop_ids
+        )
+
+    def policy(
+        self,
+        language_model: LanguageModel,
+        engine: Engine,
+        envs: AgentVectorEnv,
+        *,
+        speller: ActionSpeller | None = None,
+    ) -> LanguageModelPolicy:
+        """Return the policy that asks and answers in this way.
+
+        Args:
+            language_model: whose tokenizer writes and reads; only ``engine`` is asked.
+            engine: samples.
+            envs: what is going to be played.
+            speller: of `speller`, where a learner shares it.
+
+        Raises:
+            UsageError: the prompt's budget leaves no room for a response in the engine's context, or
+                actions to choose among have free slots.
+        """
+        constrained = self.choice == "constrained"
+        room = 1 if constrained else self.max_tokens
+        if self.budget + room > engine.context_length:
+            raise UsageError(
+                f"prompts of {self.budget:,} tokens and responses of {room:,} do not fit the context of "
+                f"{engine.context_length:,}: lower the budget{'' if constrained else ' or max_tokens'}"
+            )
+        if constrained and envs.prototype.action_kind == "template":
+            raise UsageError(
+                f"actions of {type(envs.prototype).__name__} have free slots, so there is nothing to "
+                "choose among: use choice 'free'"
+            )
+        builder = self.builder(language_model.chat)
+        return LanguageModelPolicy(
+            engine,
+            language_model.chat,
+            lambda request: builder.build(request).ids,
+            sampling=self.sampling(language_model),
+            speller=(speller or self.speller(language_model)) if constrained else None,
+            read=None if constrained else builder.read,
+            action_kind=envs.prototype.action_kind,
+        )
+
+    # ---- JSON ---------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as JSON, with what pins the template's words."""
+        template = self.template
+        pin = {"id": template.id, "version": template.version, "sha256": template.sha256}
+        return {**asdict(self), "template": pin}
+
+    @classmethod
+    def from_json(
+        cls, table: Mapping[str, Any], *, where: str = "prompting", folder: Path | None = None
+    ) -> Prompting:
+        """Undo `to_json`.
+
+        Args:
+            table: the JSON.
+            where: names its place in messages.
+            folder: where a wording of one's own lies; None for where its path leads from here.
+
+        Raises:
+            UsageError: something is missing, unknown or of another type, or the template's words are no
+                longer those that the settings were saved with.
+        """
+        settings = {key: value for key, value in table.items() if key != "template"}
+        wording = settings.get("wording")
+        if folder is not None and isinstance(wording, str) and wording.endswith(".toml"):
+            settings["wording"] = str(folder / wording)
+        prompting = parse(cls, settings, where)
+        pinned = parse(_Pin, table.get("template", {}), f"{where}: template")
+        template = prompting.template
+        if pinned.sha256 != template.sha256:
+            raise UsageError(
+                f"{where}: the words of the template {pinned.id} have changed: version {pinned.version} "
+                f"(sha256 {pinned.sha256:.12}) was saved, version {template.version} "
+                f"(sha256 {template.sha256:.12}) is here; install the agentgym it was saved with"
+            )
+        return prompting
+
+    def replaced(self, settings: Mapping[str, Any]) -> Prompting:
+        """Return the record with some settings replaced; those that are None stay.
+
+        Raises:
+            UsageError: a setting is unknown, of another type, or no good.
+        """
+        given = {key: value for key, value in settings.items() if value is not None}
+        return parse(Prompting, {**asdict(self), **given}, "prompting")
+
+
+SETTINGS = tuple(field.name for field in fields(Prompting))
+"""The names of all settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pin:
+    """What a saved prompting says about its template."""
+
+    id: str
+    version: str
+    sha256: str
+
+
+@cache
+def _template(wording: str, answer: str) -> Template:
+    return load_template(wording, answer)

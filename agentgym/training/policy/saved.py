@@ -1,0 +1,140 @@
+"""Saved policies: an ordinary model directory, with ``agent.json``, which says how to ask the model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import UsageError
+from agentgym.files import replace_file
+from agentgym.records import parse
+from agentgym.training.models.models import LanguageModel, save_model
+from agentgym.training.policy.prompting import Prompting
+
+AGENT_FILE = "agent.json"
+SCHEMA = 1
+"""Version of the file's format."""
+
+_OWN_WORDING = "wording.toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """How weights came about."""
+
+    env_id: str
+    """What was played."""
+    algorithm: str
+    base_model: str
+    """What training began with: ``tiny``, ``tiny:SIZE`` or a path, as it was given."""
+    seed: int
+    run: str
+    """Name of the run's folder."""
+    iterations: int
+    """Updates; of behaviour cloning, epochs."""
+    episodes: int
+    """Played or shown."""
+    tokens: int
+    """That were sampled or shown as answers."""
+    gpu_seconds: float = 0.0
+    checkpoint: str = "last"
+    """The rule that chose the weights: ``last`` or a name fixed beforehand, never the best."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedAgent:
+    """What ``agent.json`` holds."""
+
+    prompting: Prompting
+    training: Training
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the file's content."""
+        return {"schema": SCHEMA, "prompting": self.prompting.to_json(), "training": asdict(self.training)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The file's outermost keys."""
+
+    schema: int
+    prompting: Mapping[str, Any]
+    training: Training
+
+
+def save_agent(directory: Path, language_model: LanguageModel, agent: SavedAgent) -> None:
+    """Save a policy, whole: a wording of one's own is copied into the directory.
+
+    Args:
+        directory: made where it is missing.
+        language_model: saved as `agentgym.training.models.models.save_model` does.
+        agent: what is written into ``agent.json``.
+    """
+    save_model(directory, language_model)
+    write_agent(directory, agent)
+
+
+def write_agent(directory: Path, agent: SavedAgent) -> None:
+    """Write how the model in a directory is to be asked.
+
+    Args:
+        directory: of the model.
+        agent: what is written; a wording of one's own is copied beside it.
+    """
+    table = agent.to_json()
+    own = Path(agent.prompting.wording)
+    if own.suffix == ".toml":
+        copy = directory / _OWN_WORDING
+        if not (copy.exists() and copy.samefile(own)):
+            shutil.copyfile(own, copy)
+        table["prompting"]["wording"] = _OWN_WORDING
+    replace_file(directory / AGENT_FILE, json.dumps(table, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_agent(directory: Path) -> SavedAgent | None:
+    """Read what a directory says about its model; None where it says nothing.
+
+    Raises:
+        UsageError: the directory is missing, its ``agent.json`` is damaged, or the words of its prompts
+            are no longer here.
+    """
+    path = directory / AGENT_FILE
+    if not path.is_file():
+        if not directory.is_dir():
+            raise UsageError(
+                f"the model directory {directory} does not exist: give the path of a saved model"
+            )
+        return None
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{path} is damaged: {error}") from error
+    if isinstance(table, dict) and table.get("schema") != SCHEMA:
+        raise UsageError(f"{path}: schema {table.get('schema')!r} is not {SCHEMA}; save the model anew")
+    layout = parse(_Layout, table, str(path))
+    prompting = Prompting.from_json(layout.prompting, where=f"{path}: prompting", folder=directory)
+    return SavedAgent(prompting, layout.training)
+
+
+def weights_sha256(directory: Path) -> str:
+    """Return the sha256 of a model's weights: what ``cat *.safetensors | sha256sum`` prints there.
+
+    Raises:
+        UsageError: there are none.
+    """
+    paths = sorted(directory.glob("*.safetensors"), key=lambda path: path.name)
+    if not paths:
+        raise UsageError(f"{directory} holds no *.safetensors: save the model's weights in that format")
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,183 @@
+"""What a configuration names, opened: environments, model, engine, policies and learner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from threading import Lock
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from agentgym.algos.table import ALGORITHMS
+from agentgym.errors import UsageError
+from agentgym.registration import open_vector
+from agentgym.rollout import RolloutWorker
+from agentgym.training.config import TrainConfig
+from agentgym.training.engines.choices import ActionSpeller
+from agentgym.training.engines.hf import HfEngine
+from agentgym.training.engines.types import Engine, Generation, GenerationRequest
+from agentgym.training.engines.vllm import VllmEngine
+from agentgym.training.evaluate import Evaluation
+from agentgym.training.learner.critic import Critic
+from agentgym.training.learner.distributed import Ranks
+from agentgym.training.learner.learner import Learner
+from agentgym.training.models.models import LanguageModel, copied
+from agentgym.training.policy.open import default_prompting, open_model
+from agentgym.training.policy.prompting import Prompting
+from agentgym.types import Completion, Policy, Request
+from agentgym.vector.core import AgentVectorEnv
+
+
+@dataclass(slots=True)
+class Meter:
+    """A policy that passes on what it is asked, and measures."""
+
+    policy: Policy
+    seconds: float = 0.0
+    steps: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+    def act(self, requests: Sequence[Request]) -> Sequence[Completion]:
+        """Answer requests."""
+        began = perf_counter()
+        completions = self.policy.act(requests)
+        self.seconds += perf_counter() - began
+        for completion in completions:
+            self.steps += completion.error is None
+            self.tokens_in += completion.prompt_tokens
+            self.tokens_out += completion.completion_tokens
+        return completions
+
+
+class LockedEngine:
+    """An engine that several threads use: weights change between two calls, never within one."""
+
+    def __init__(self, engine: Engine):
+        """Bind the engine, which nobody else may call from now on."""
+        self._engine = engine
+        self._lock = Lock()
+
+    @property
+    def version(self) -> int:
+        """Version of the weights."""
+        return self._engine.version
+
+    @property
+    def context_length(self) -> int:
+        """Most tokens that a prompt and its response may have together."""
+        return self._engine.context_length
+
+    def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
+        """Continue every prompt, as the engine does."""
+        with self._lock:
+            return self._engine.generate(requests)
+
+    def sync(self, state: Iterable[tuple[str, Tensor]], version: int) -> None:
+        """Take over weights, as the engine does."""
+        with self._lock:
+            self._engine.sync(state, version)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSetup:
+    """Everything that a training loop works on."""
+
+    prompting: Prompting
+    language_model: LanguageModel
+    """Whose model learns."""
+    engine: Engine
+    speller: ActionSpeller | None
+    learner: Learner
+    meter: Meter
+    worker: RolloutWorker
+    evaluation: Evaluation | None
+    ranks: Ranks
+
+    @classmethod
+    def open(cls, config: TrainConfig, ranks: Ranks | None = None) -> TrainingSetup:
+        """Open what a configuration names.
+
+        Args:
+            config: of the run.
+            ranks: that train together; by default this process alone.
+
+        Raises:
+            UsageError: something does not exist, or does not fit.
+            MissingDataError: the environment's data is not on this machine.
+        """
+        ranks = ranks or Ranks(device=torch.device(config.device))
+        envs = _open_envs(config, config.split, config.rollout.num_envs)
+        prompting = config.prompting or default_prompting(config.model, config.env_id)
+        language_model = open_model(config.model, envs, prompting, config.seed, device=str(ranks.device))
+        engine = _engine(config, language_model, ranks)
+        learner = _learner(config, language_model, prompting, ranks)
+        speller = prompting.speller(language_model)
+        meter = Meter(prompting.policy(language_model, engine, envs, speller=speller))
+        evaluation = None
+        if config.evaluation.every:
+            plan = config.evaluation
+            others = _open_envs(config, plan.split, min(plan.tasks, config.rollout.num_envs))
+            cooler = replace(prompting, temperature=plan.temperature)
+            policy = cooler.policy(language_model, engine, others, speller=speller)
+            player = RolloutWorker(others, policy, env_id=config.env_id)
+            evaluation = Evaluation.of(player, tasks=plan.tasks, seed=plan.seed, ranks=ranks)
+        worker = RolloutWorker(envs, meter, env_id=config.env_id)
+        return cls(prompting, language_model, engine, speller, learner, meter, worker, evaluation, ranks)
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.worker.envs.close()
+        if self.evaluation is not None:
+            self.evaluation.worker.envs.close()
+
+
+def _engine(config: TrainConfig, language_model: LanguageModel, ranks: Ranks) -> Engine:
+    """Return what samples: from the learner's own weights where nothing stands in the way."""
+    learner, rollout = config.learner, config.rollout
+    overlaps = rollout.max_staleness > 0 and rollout.overlap
+    engine: Engine
+    if rollout.engine == "vllm":
+        engine = _vllm(config, language_model, ranks)
+    else:
+        model = language_model.model
+        if overlaps or ranks.size > 1 or learner.lora_rank is not None or learner.dtype != "float32":
+            model = copied(model, getattr(torch, learner.dtype))
+        engine = HfEngine(model)
+    return LockedEngine(engine) if overlaps else engine
+
+
+def _vllm(config: TrainConfig, language_model: LanguageModel, ranks: Ranks) -> Engine:
+    """Load the model a second time, with vLLM.
+
+    Raises:
+        UsageError: vLLM is not installed, or several processes train.
+    """
+    if ranks.size > 1:
+        raise UsageError(
+            "vLLM samples in the learner's process: train in one process, or with rollout.engine 'hf'"
+        )
+    options: dict[str, Any] = {"enforce_eager": True}
+    if ranks.device.type == "cuda":
+        options = {"gpu_memory_utilization": config.rollout.vllm_memory}
+    return VllmEngine.of(language_model, dtype=getattr(torch, config.learner.dtype), options=options)
+
+
+def _learner(
+    config: TrainConfig, language_model: LanguageModel, prompting: Prompting, ranks: Ranks
+) -> Learner:
+    valued = ALGORITHMS[config.algorithm].critic
+    critic = None
+    if valued is not None:
+        with torch.random.fork_rng(devices=[]):  # its head is drawn from torch's global generator
+            torch.manual_seed(config.seed)
+            critic = Critic(language_model.model, valued)
+    settings = replace(config.learner, temperature=prompting.temperature)
+    return Learner(language_model.model, config.loss, settings, critic=critic, ranks=ranks)
+
+
+def _open_envs(config: TrainConfig, split: str, num_envs: int) -> AgentVectorEnv:
+    return open_vector(config.env_id, num_envs, split=split, options=config.env_options)
