@@ -96,7 +96,7 @@ def test_a_dead_worker_is_reported():
     ("env_id", "options", "message"),
     [
         ("agentgym/Sokobann-v0", {}, "did you mean 'agentgym/Sokoban-v0'"),
-        ("CartPole-v1", {}, "is not an AgentVectorEnv"),
+        ("CartPole-v1", {}, "is not an AgentEnv"),
         (IDS[0], {"num_workers": 0}, "num_workers must be at least 1"),
         (IDS[0], {"num_envs": 0}, "num_envs must be at least 1"),
     ],

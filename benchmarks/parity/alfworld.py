@@ -43,12 +43,6 @@ SPLITS = (
 )
 """(data set, split); what is not on this machine is left out."""
 
-ENGINE = (
-    "pddl", "grounding", "planes", "conditions", "operations", "grammar", "grammar_check", "sentences",
-    "vocabulary", "game", "dialects", "scene", "env",
-)  # fmt: skip
-"""Modules that decide how a game plays: results are forgotten when one of them changes."""
-
 COMPARED = ("observation", "admissible commands", "facts", "won", "score")
 CHANGED_EVERY = 5
 """One game in so many starts in an odd state."""
@@ -247,9 +241,10 @@ def units(sets: dict[tuple[str, str], Sequence[Task]]) -> list[Unit]:
 
 
 def fingerprint() -> str:
-    """Return a name for the engine and the walks as they are now."""
+    """Return a name for the engine and the walks as they are now: results of others are forgotten."""
     folder = Path(next(iter(agentgym.envs.alfworld.__path__)))
-    files = [*(folder / f"{name}.py" for name in ENGINE), *sorted(Path(__file__).parent.glob("alfworld*.py"))]
+    engine = [folder / "env.py", *sorted((folder / "engine").glob("*.py"))]
+    files = [*engine, *sorted(Path(__file__).parent.glob("alfworld*.py"))]
     digest = hashlib.sha256()
     for file in files:
         digest.update(file.read_bytes())

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from agentgym.envs.alfworld import textworld
+from agentgym.envs.alfworld.engine import textworld
 from agentgym.envs.alfworld.engine.game import Game
 from agentgym.errors import UsageError
 from tests.alfworld.cottage import DOMAIN, GRAMMAR, PROBLEM

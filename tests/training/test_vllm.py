@@ -247,5 +247,5 @@ def test_a_sync_check_knows_the_log_probabilities_of_any_weights(directory, lear
 
 
 def test_a_sync_check_that_says_nothing_is_refused(directory):
-    with pytest.raises(UsageError, match="tolerance must be above 0, got 0"):
+    with pytest.raises(UsageError, match="tolerance of the sync check must be above 0, got 0"):
         VllmEngine(directory, tolerance=0)

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from agentgym.envs.importer.data import importer
 
 from agentgym.cli import main
 from agentgym.data.importing import find_damage, import_data, is_present, read_manifest
+from agentgym.envs.webshop.data import importer
 from agentgym.envs.webshop.data.importer import check_file, open_catalogue, sets_in
 from agentgym.envs.webshop.data.productfiles import read_catalogue
 from agentgym.envs.webshop.data.products import Instruction, Product

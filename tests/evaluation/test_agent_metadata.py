@@ -21,7 +21,7 @@ from agentgym.training.policy.saved import SavedAgent, Training, save_agent, wei
 from tests.evaluation.corridor import ENV_ID
 
 TOKENIZER = word_tokenizer(["left right", "You are at cell"])
-PROMPTING = Prompting.tiny(ENV_ID)
+PROMPTING = Prompting(wording="terse", answer="bare", history=1, choice="constrained")
 
 
 def save(path: Path, seed: int = 0) -> Path:
