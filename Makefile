@@ -53,9 +53,9 @@ type: $(VENV)/.installed-dev ## check types
 
 check: lint type test ## lint, type and test
 
-bench: $(VENV)/.installed-webshop ## run, verify and rank a suite: make bench SUITE=quick
-	@$(VENV)/bin/agentgym bench benchmarks/suites/$(SUITE).toml --out benchmarks/results \
-		--verify --leaderboard benchmarks/LEADERBOARD.md
+bench: $(VENV)/.installed-core ## run, verify and rank a suite: make bench SUITE=quick
+	@$(VENV)/bin/agentgym bench $(SUITE) --out benchmarks/results \
+		--verify --leaderboard benchmarks/results/LEADERBOARD.md
 
 speed: $(VENV)/.installed-bench $(VENV)/.installed-train ## measure speed side by side with other projects
 	@$(RUN) -m benchmarks.speed.sokoban
@@ -80,7 +80,7 @@ parity: $(VENV)/.installed-bench ## compare Sokoban, ALFWorld and WebShop with t
 bank: $(VENV)/.installed-core ## generate Sokoban's level bank anew
 	@$(RUN) -m agentgym.envs.sokoban.builtin.bank
 
-leaderboard: $(VENV)/.installed-core ## rank the runs under benchmarks/results
+leaderboard: $(VENV)/.installed-core ## build the committed boards from the runs under benchmarks/results
 	@$(VENV)/bin/agentgym leaderboard build benchmarks/results --out benchmarks/LEADERBOARD.md
 
 docs: $(VENV)/.installed-dev ## run the examples in README.md, docs/ and the docstrings

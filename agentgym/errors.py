@@ -14,6 +14,10 @@ class MissingDataError(UsageError):
     """A data set is not on this machine. The message says what to run."""
 
 
+class MissingPackageError(UsageError):
+    """An optional package is not installed. The message says what to run."""
+
+
 def nearest(word: object, known: Iterable[str]) -> str:
     """Return ``" (did you mean 'x'?)"`` for the closest of ``known``, or nothing."""
     close = difflib.get_close_matches(str(word), list(known), n=1)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+import re
+from importlib import import_module, metadata
 from typing import Any
 
-from agentgym.errors import UsageError, nearest
+from agentgym.errors import MissingPackageError, UsageError, nearest
+
+DISTRIBUTION = "agentgym-suite"
+"""Name of the distribution that holds this package."""
 
 
 def load(module: str, extra: str, purpose: str, package: str = "") -> Any:
@@ -18,19 +22,37 @@ def load(module: str, extra: str, purpose: str, package: str = "") -> Any:
         package: what the package index calls it, where that is not the module's first name.
 
     Raises:
-        UsageError: its package, or one that the package itself needs, is not installed.
+        MissingPackageError: its package, or one that the package itself needs, is not installed.
 
     Example:
-        >>> load("no_such_package.part", "plot", "drawing curves")
+        >>> load("no_such_package.part", "plot", "drawing")
         Traceback (most recent call last):
-        agentgym.errors.UsageError: drawing curves needs no_such_package: pip install 'agentgym-suite[plot]'
+        agentgym.errors.MissingPackageError: drawing needs no_such_package: pip install 'matplotlib<4,>=3.11'
     """
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
         missing = error.name or module
         name = package if package and missing == module else missing.partition(".")[0]
-        raise UsageError(f"{purpose} needs {name}: pip install 'agentgym-suite[{extra}]'") from error
+        raise MissingPackageError(f"{purpose} needs {name}: {install_command(extra)}") from error
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs what an extra holds.
+
+    It names the packages rather than the extra: that works wherever agentgym itself came from.
+
+    Example:
+        >>> install_command("retrieval")
+        "pip install 'tantivy<0.28,>=0.26'"
+    """
+    marker = re.compile(rf"""extra == ['"]{extra}['"]""")
+    found = (text.partition(";") for text in metadata.requires(DISTRIBUTION) or () if marker.search(text))
+    own = [name.strip() for name, _, _ in found]
+    nested = [inner[1] for name in own if (inner := re.fullmatch(rf"{DISTRIBUTION}\[(\w+)\]", name))]
+    packages = [name for name in own if not name.startswith(DISTRIBUTION)]
+    commands = [install_command(inner).removeprefix("pip install ") for inner in nested]
+    return " ".join(["pip install", *commands, *(f"'{name}'" for name in packages)])
 
 
 def load_reference(reference: str) -> Any:

@@ -1,4 +1,4 @@
-"""``agentgym bench SUITE.toml``: run a suite."""
+"""``agentgym bench SUITE``: run a suite."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentgym.errors import UsageError
 if TYPE_CHECKING:
     from agentgym.evaluation.suite import SuiteAgent
 
-ABOUT = "Run a benchmark suite, or go on with it where it was stopped."
+ABOUT = "Run a benchmark suite; resumes an interrupted run."
 
 
 def add_to(commands: Commands[Parser]) -> None:
@@ -24,11 +24,17 @@ def add_to(commands: Commands[Parser]) -> None:
         "bench",
         run,
         about=ABOUT,
-        example="agentgym bench benchmarks/suites/quick.toml --agent random --verify",
+        example="agentgym bench quick --agent random --verify",
     )
-    parser.add_argument("suite", type=Path, metavar="SUITE.toml")
     parser.add_argument(
-        "--out", type=Path, default=Path("results"), metavar="FOLDER", help="of the runs (default: results)"
+        "suite", metavar="SUITE", help="the name of a shipped suite, such as quick, or a TOML file"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("results"),
+        metavar="FOLDER",
+        help="output directory (default: results)",
     )
     parser.add_argument(
         "--agent",
@@ -47,7 +53,9 @@ def add_to(commands: Commands[Parser]) -> None:
         "--num-envs", type=int, default=64, metavar="N", help="episodes played side by side (default: 64)"
     )
     parser.add_argument("--verify", action="store_true", help="verify the runs afterwards")
-    parser.add_argument("--leaderboard", type=Path, metavar="FILE.md", help="rank the runs afterwards")
+    parser.add_argument(
+        "--leaderboard", type=Path, metavar="FILE.md", help="rank the runs in the output directory afterwards"
+    )
 
 
 def _model_agent(text: str) -> SuiteAgent:
@@ -70,11 +78,13 @@ def _model_agent(text: str) -> SuiteAgent:
 def run(arguments: argparse.Namespace) -> int:
     """Run, then verify and rank as asked; 1 when a run does not verify."""
     from agentgym.evaluation.bench import run_bench
+    from agentgym.evaluation.suites import suite_file
     from agentgym.evaluation.verify import verify_run
 
     console, progress = open_console(), open_progress_console()
+    suite = suite_file(arguments.suite)
     folders = run_bench(
-        arguments.suite,
+        suite,
         arguments.out,
         agents=arguments.agent,
         further=[_model_agent(text) for text in arguments.model],
@@ -84,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     sound = True
     for folder in folders:
         if arguments.verify:
-            sound &= report(folder, verify_run(folder, suite=arguments.suite, console=progress), console)
+            sound &= report(folder, verify_run(folder, suite=suite, console=progress), console)
         else:
             console.print(str(folder), markup=False, soft_wrap=True)
     if arguments.leaderboard is not None:

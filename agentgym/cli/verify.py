@@ -26,21 +26,27 @@ def add_to(commands: Commands[Parser]) -> None:
         "verify",
         run,
         about=ABOUT,
-        example="agentgym verify results/quick/random-1a2b3c4d5e6f --suite quick.toml",
+        example="agentgym verify results/quick/random-1a2b3c4d5e6f",
     )
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a run")
-    parser.add_argument("--suite", type=Path, metavar="SUITE.toml", help="the suite the runs claim to be of")
+    parser.add_argument(
+        "--suite",
+        metavar="SUITE",
+        help="the suite the runs claim to be of: a shipped one's name, or a TOML file (default: by its name)",
+    )
     parser.add_argument("--rerun", action="store_true", help="also let the agent play everything again")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Verify each run; 1 when one does not verify."""
+    from agentgym.evaluation.suites import suite_file
     from agentgym.evaluation.verify import verify_run
 
+    suite = None if arguments.suite is None else suite_file(arguments.suite)
     console, progress = open_console(), open_progress_console()
     sound = True
     for folder in arguments.runs:
-        verdict = verify_run(folder, suite=arguments.suite, rerun=arguments.rerun, console=progress)
+        verdict = verify_run(folder, suite=suite, rerun=arguments.rerun, console=progress)
         sound &= report(folder, verdict, console)
     return 0 if sound else 1
 

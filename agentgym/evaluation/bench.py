@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.agents import make_agent
-from agentgym.errors import MissingDataError, UsageError
+from agentgym.errors import MissingDataError, MissingPackageError, UsageError
 from agentgym.evaluation.agent_metadata import complete
 from agentgym.evaluation.plan import PlannedEpisode, open_slots, planned_episodes
 from agentgym.evaluation.results import (
@@ -132,14 +132,14 @@ def _open_suite_tasks(
     for env in suite.env:
         try:
             suite_task = open_suite_task(suite, env, num_envs)
-        except MissingDataError as error:
+        except (MissingDataError, MissingPackageError) as error:
             left_out.append(Excluded(env.label, str(error)))
         else:
             stack.callback(suite_task.slots.close)
             suite_tasks.append(suite_task)
     if not suite_tasks:
         reasons = "; ".join(dict.fromkeys(gap.reason for gap in left_out))
-        raise MissingDataError(f"suite {suite.name}: no environment has its data: {reasons}")
+        raise MissingDataError(f"suite {suite.name}: no environment can be played: {reasons}")
     return suite_tasks, left_out
 
 

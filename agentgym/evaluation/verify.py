@@ -39,6 +39,7 @@ from agentgym.evaluation.results import (
     result_id,
 )
 from agentgym.evaluation.suite import Suite, SuiteAgent, SuiteEnv, load_suite
+from agentgym.evaluation.suites import suite_file_of_run
 from agentgym.files import replace_file
 from agentgym.hashing import HashChain, sha256_json
 from agentgym.provenance import Provenance, here_and_now
@@ -122,7 +123,8 @@ def verify_run(
 
     Args:
         folder: the run's folder.
-        suite: the suite file to verify against; None for ``suites/NAME.toml`` in a folder above.
+        suite: the suite file to verify against; None for the shipped suite of the
+            run's name, else ``suites/NAME.toml`` in a folder above.
         rerun: also let the agent play again, which succeeds for deterministic agents only.
         console: where progress is shown; None for nowhere.
 
@@ -139,7 +141,7 @@ def verify_run(
         run = read_run(folder)
     except UsageError as error:
         return _conclude(folder, [Mismatch("run", RUN_FILE, str(error))], [], rerun=False)
-    known = load_suite(suite or find_suite(folder, run.suite.name))
+    known = load_suite(suite or suite_file_of_run(folder, run.suite.name))
     with ExitStack() as stack:
         worlds = _open_worlds(known, run, stack)
         problems = list(_check_request(run, known, worlds))
@@ -162,19 +164,6 @@ def read_verdict(folder: Path) -> Verdict | None:
     about = (verdict.schema, verdict.run_sha256, verdict.episodes_sha256)
     now = (SCHEMA, file_sha256(folder / RUN_FILE), file_sha256(folder / EPISODES_FILE))
     return verdict if about == now else None
-
-
-def find_suite(folder: Path, name: str) -> Path:
-    """Return ``suites/NAME.toml`` from the folders above a run.
-
-    Raises:
-        UsageError: there is none.
-    """
-    for above in folder.resolve().parents:
-        path = above / "suites" / f"{name}.toml"
-        if path.is_file():
-            return path
-    raise UsageError(f"no suites/{name}.toml in a folder above {folder}; name the suite file with --suite")
 
 
 # --- the request ------------------------------------------------------------------------------------

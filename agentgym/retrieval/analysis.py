@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from agentgym.extras import load
+from Stemmer import Stemmer
+
 from agentgym.retrieval.words import words
 
 ANALYSER = "lucene-english-porter/1"
@@ -48,7 +49,7 @@ class Analyser(dict[str, str]):
         Raises:
             UsageError: PyStemmer is not installed.
         """
-        stemmer = load("Stemmer", "webshop", "BM25 search", "PyStemmer").Stemmer("porter")
+        stemmer = Stemmer("porter")
         self._stem: Callable[[str], str] = stemmer.stemWord
 
     def terms(self, text: str) -> list[str]:

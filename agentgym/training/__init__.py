@@ -5,8 +5,9 @@ Everything below this package needs the extra ``train``; importing it without sa
 
 from importlib.util import find_spec
 
-from agentgym.errors import UsageError
+from agentgym.errors import MissingPackageError
+from agentgym.extras import install_command
 
 for _package in ("torch", "transformers", "tokenizers", "safetensors", "peft"):
     if find_spec(_package) is None:
-        raise UsageError(f"{_package} is not installed: pip install 'agentgym-suite[train]'")
+        raise MissingPackageError(f"{_package} is not installed: {install_command('train')}")

@@ -225,5 +225,5 @@ def test_without_matplotlib_the_extra_is_named(refused, runs, monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     complaint = refused("plot", runs[0])
-    assert complaint == ("agentgym: drawing curves needs matplotlib: pip install 'agentgym-suite[plot]'\n")
+    assert complaint == "agentgym: drawing curves needs matplotlib: pip install 'matplotlib<4,>=3.11'\n"
     assert not Path("curves.png").exists()

@@ -18,7 +18,7 @@ from agentgym.evaluation.results import (
 )
 from agentgym.evaluation.verify import verify_run
 
-SUITES = Path(__file__).parents[2] / "benchmarks" / "suites"
+SUITES = Path(__file__).parents[2] / "agentgym" / "evaluation" / "suites"
 
 
 def shortened(name: str, tasks: int, folder: Path) -> Path:

@@ -10,7 +10,7 @@ from agentgym.errors import UsageError
 from agentgym.evaluation.suite import Suite, load_suite
 from agentgym.records import parse
 
-SUITES = Path(__file__).parents[2] / "benchmarks" / "suites"
+SUITES = Path(__file__).parents[2] / "agentgym" / "evaluation" / "suites"
 
 
 def edited(path: Path, old: str, new: str) -> Path:

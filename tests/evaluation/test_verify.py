@@ -23,7 +23,8 @@ from agentgym.evaluation.results import (
     write_run,
 )
 from agentgym.evaluation.suite import load_suite
-from agentgym.evaluation.verify import find_suite, read_verdict, verify_run
+from agentgym.evaluation.suites import suite_file_of_run
+from agentgym.evaluation.verify import read_verdict, verify_run
 from agentgym.hashing import sha256_json
 
 Table = dict[str, Any]
@@ -315,7 +316,7 @@ def test_an_unfinished_run_is_rejected(run_folder: Path) -> None:
 
 def genuine(folder: Path, task: int, seed: int, rollout: int) -> EpisodeRecord:
     """Play a real episode of the second environment, with whatever task and seed."""
-    suite = load_suite(find_suite(folder, "small"))
+    suite = load_suite(suite_file_of_run(folder, "small"))
     arena = open_suite_task(suite, suite.env[1], num_envs=1)
     policy = make_agent("oracle", arena.slots)
     (record,) = play(arena, policy, [PlannedEpisode(arena.slots.tasks[task], seed, rollout)])

@@ -1,10 +1,7 @@
 """Terms are those of Lucene's English analyser; the expected ones were made by Lucene 9.9."""
 
-import sys
-
 import pytest
 
-from agentgym.errors import UsageError
 from agentgym.retrieval.analysis import STOP_WORDS, Analyser
 
 STEMS = {
@@ -54,9 +51,3 @@ def test_what_is_remembered_is_bounded(monkeypatch):
     analyser = Analyser()
     assert analyser.terms("dogs cats birds fishes dogs") == ["dog", "cat", "bird", "fish", "dog"]
     assert len(analyser) <= 3
-
-
-def test_a_missing_stemmer_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "Stemmer", None)
-    with pytest.raises(UsageError, match=r"search needs PyStemmer: pip install 'agentgym-suite\[webshop\]'"):
-        Analyser()

@@ -39,7 +39,7 @@ def test_no_jar(monkeypatch):
 
 def test_a_missing_package_names_the_extra(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "jnius_config", None)
-    with pytest.raises(UsageError, match=r"Lucene needs pyjnius: pip install 'agentgym-suite\[lucene\]'"):
+    with pytest.raises(UsageError, match=r"Lucene needs pyjnius: pip install 'pyjnius"):
         java_class("java.lang.Object.NotCached")
 
 

@@ -8,8 +8,7 @@ from agentgym.envs.webshop.data.products import Product
 from agentgym.envs.webshop.engine.colours import COLOURS
 from agentgym.envs.webshop.engine.goals import Goal
 from agentgym.envs.webshop.engine.reward import Score, Scorer, colour_of
-from agentgym.errors import UsageError
-from tests.webshop.corner import LAMPS, RUG, corner_shop, play, visit_shop
+from tests.webshop.corner import LAMPS, RUG, play, visit_shop
 
 LAMP = replace(LAMPS[1], attributes=("energy efficient", "easy to clean"))
 WISH = Goal(LAMP.asin, "a lamp", ("energy efficient", "bright led", "wood"), ("dark red", "small"), 11.0)
@@ -150,9 +149,3 @@ def test_a_purchase_in_an_episode():
     env.reset(options={"task": env.task.id})
     step = play(env, "search[rug]", f"click[{RUG.asin.lower()}]", "click[buy now]")
     assert (step[1], step[4]["won"]) == (0.0, False)
-
-
-def test_scoring_needs_rapidfuzz(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "rapidfuzz.fuzz", None)
-    with pytest.raises(UsageError, match=r"the score of WebShop needs rapidfuzz: pip install .*\[webshop\]"):
-        corner_shop()

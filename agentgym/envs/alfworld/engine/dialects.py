@@ -14,8 +14,9 @@ from typing import Literal, NamedTuple, TypeAlias
 from agentgym.data.directory import data_directory
 from agentgym.envs.alfworld.data.gametext import GameText
 from agentgym.envs.alfworld.engine.grammar import parse_grammar
-from agentgym.envs.alfworld.engine.textworld import INSTALL, installed_logic
+from agentgym.envs.alfworld.engine.textworld import installed_logic
 from agentgym.errors import MissingDataError, UsageError
+from agentgym.extras import install_command
 
 Dialect: TypeAlias = Literal["game", "current"]
 """Whose domain and grammar a game is compiled with: its own, or the newest published pair."""
@@ -76,7 +77,9 @@ def current_logic() -> Logic:
         return _read(*(str(folder / name) for name in FILES))
     found = installed_logic()
     if found is None:
-        raise MissingDataError(f"the current dialect needs {' and '.join(FILES)} in {folder}, or {INSTALL}")
+        raise MissingDataError(
+            f"the current dialect needs {' and '.join(FILES)} in {folder}, or {install_command('alfworld')}"
+        )
     return _read(*(str(found / name) for name in FILES))
 
 

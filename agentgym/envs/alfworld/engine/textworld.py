@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 
 from agentgym.envs.alfworld.engine.pddl import Fact
-from agentgym.errors import UsageError
-
-INSTALL = "pip install 'agentgym-suite[alfworld]' into a Python before 3.13"
+from agentgym.errors import MissingPackageError, UsageError
+from agentgym.extras import install_command
 
 
 class TextWorldEngine:
@@ -107,7 +106,8 @@ def _import(name: str) -> ModuleType:
             warnings.simplefilter("ignore")
             return import_module(name)
     except ImportError as error:
-        raise UsageError(f"{name.partition('.')[0]} is not installed: {INSTALL}") from error
+        how = f"{install_command('alfworld')} (Python before 3.13)"
+        raise MissingPackageError(f"{name.partition('.')[0]} is not installed: {how}") from error
     finally:
         np.random.set_state(state)  # noqa: NPY002
 

@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from rapidfuzz import fuzz, utils
+
 from agentgym.envs.webshop.data.products import Product
 from agentgym.envs.webshop.engine.colours import COLOURS
 from agentgym.envs.webshop.engine.goals import Goal
 from agentgym.envs.webshop.engine.taggers import Nouns
-from agentgym.extras import load
 
 RESEMBLANCE = 85
 """Per cent; the ratio of texts that resemble each other is above it."""
@@ -28,7 +29,6 @@ RESEMBLANCE = 85
 NO_NOUNS = 0.2
 """Title score where the title wished for has no nouns."""
 
-_PURPOSE = "the score of WebShop"
 
 _DROPPED = dict.fromkeys(range(128, 256))
 """Characters that comparison leaves out."""
@@ -68,14 +68,10 @@ class Scorer:
     """
 
     def __init__(self, nouns: Callable[[Product], Nouns]):
-        """Take what finds the nouns of a product's title.
-
-        Raises:
-            UsageError: rapidfuzz is not installed.
-        """
+        """Take what finds the nouns of a product's title."""
         self._nouns = nouns
-        self._ratio = load("rapidfuzz.fuzz", "webshop", _PURPOSE).token_set_ratio
-        self._process = load("rapidfuzz.utils", "webshop", _PURPOSE).default_process
+        self._ratio = fuzz.token_set_ratio
+        self._process = utils.default_process
 
     def score(
         self, bought: Product, goal: Goal, *, wished: Product, price: float, chosen: Sequence[str]

@@ -1,0 +1,53 @@
+"""The benchmark suites that ship with the package, and how a suite is found by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentgym.errors import UsageError, nearest
+
+FOLDER = Path(__file__).parent
+
+NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+"""Names of the shipped suites."""
+
+
+def suite_file(suite: str) -> Path:
+    """Return the file of a suite.
+
+    Args:
+        suite: the path of a TOML file, or one of `NAMES`. A path goes before a name.
+
+    Raises:
+        UsageError: neither.
+
+    Example:
+        >>> suite_file("quick").name
+        'quick.toml'
+    """
+    path = Path(suite)
+    if path.is_file():
+        return path
+    if suite in NAMES:
+        return FOLDER / f"{suite}.toml"
+    raise UsageError(
+        f"no suite {suite!r}{nearest(suite, NAMES)}: name a TOML file or one of {', '.join(NAMES)}"
+    )
+
+
+def suite_file_of_run(folder: Path, name: str) -> Path:
+    """Return the file of the suite that a run says it is of.
+
+    The shipped suite of that name goes before ``suites/NAME.toml`` in a folder above the run, which whoever
+    made the run may have changed.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if name in NAMES:
+        return FOLDER / f"{name}.toml"
+    for above in folder.resolve().parents:
+        path = above / "suites" / f"{name}.toml"
+        if path.is_file():
+            return path
+    raise UsageError(f"no suites/{name}.toml in a folder above {folder}; name the suite file with --suite")
