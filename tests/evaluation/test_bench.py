@@ -339,7 +339,7 @@ def test_missing_data_is_left_out_and_said(suite_file: Path, tmp_path: Path) -> 
 def test_no_data_at_all_is_an_error(bad_suite: Path) -> None:
     text = bad_suite.read_text().replace("slip = 0.6", 'dataset = "official"')
     bad_suite.write_text(text.replace("by_type = true", 'kwargs = { dataset = "official" }'))
-    with pytest.raises(MissingDataError, match="no environment has its data: no data 'official': run"):
+    with pytest.raises(MissingDataError, match="no environment can be played: no data 'official': run"):
         run_bench(bad_suite, bad_suite.parents[1] / "out")
 
 

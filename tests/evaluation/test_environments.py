@@ -23,9 +23,10 @@ SUITES = Path(__file__).parents[2] / "agentgym" / "evaluation" / "suites"
 
 def shortened(name: str, tasks: int, folder: Path) -> Path:
     """Write a suite with fewer tasks per environment."""
-    path = folder / "suites" / f"{name}.toml"
+    path = folder / "suites" / f"{name}-short.toml"
     path.parent.mkdir()
-    path.write_text(re.sub(r"tasks = \d+", f"tasks = {tasks}", (SUITES / f"{name}.toml").read_text()))
+    text = (SUITES / f"{name}.toml").read_text().replace(f'name = "{name}"', f'name = "{name}-short"')
+    path.write_text(re.sub(r"tasks = \d+", f"tasks = {tasks}", text))
     return path
 
 
