@@ -15,9 +15,16 @@ from agentgym.evaluation.published import Published
 from agentgym.evaluation.results import RunEnv
 from agentgym.evaluation.scoring import EnvResult
 from agentgym.evaluation.statistics import Estimate
+from agentgym.records import json_schema
 
 SCHEMA = 1
-"""Version of ``leaderboard.json`` and ``leaderboard.csv``."""
+"""Version of ``leaderboard.json`` and ``leaderboard.csv``; ``docs/schemas`` holds the JSON Schema of each."""
+
+CSV_HEAD = (
+    "suite", "version", "agent", "role", "rank", "badge", "date", "environment", "type", "measure", "value",
+    "low", "high", "method",
+)  # fmt: skip
+"""Columns of ``leaderboard.csv``."""
 
 MOST_PAIRS = 15
 """Boards with more pairs of rows list them in ``leaderboard.json`` only."""
@@ -342,8 +349,7 @@ def as_csv(boards: Iterable[Board]) -> str:
     """Return one line per number: board, row, environment, measure, value, interval and method."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    head = ("suite", "version", "agent", "role", "rank", "badge", "date", "environment", "type", "measure")
-    writer.writerow([*head, "value", "low", "high", "method"])
+    writer.writerow(CSV_HEAD)
     for board in boards:
         for row in board.rows:
             about = [board.suite.name, board.suite.version, row.name, row.role]
@@ -380,3 +386,21 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(member) for member in value]
     return None if isinstance(value, float) and math.isinf(value) else value
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of ``leaderboard.json``."""
+    board, papers = json_schema(Board), json_schema(Published)
+    properties = {
+        "schema": {"const": SCHEMA},
+        "boards": {"type": "array", "items": board},
+        "published": papers,
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"leaderboard.json of agentgym, schema {SCHEMA}",
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
