@@ -16,7 +16,7 @@ NOT_CORE = tests/test_layers.py tests/test_packaging.py \
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-vllm test-core core-tests lint format type check bench speed train-demo learning-report parity bank leaderboard docs pictures clean
+.PHONY: help install test test-all test-wheel test-vllm test-core core-tests lint format type check bench speed train-demo learning-report parity bank leaderboard docs pictures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -28,6 +28,15 @@ test: $(VENV)/.installed-dev ## run the tests, but the slow ones
 
 test-all: $(VENV)/.installed-dev ## run every test
 	@$(RUN) -m pytest
+
+test-wheel: $(VENV)/.installed-dev ## build wheel and sdist, install the wheel alone, and bench the quick suite with it
+	@rm -rf dist .venv-wheel
+	@$(RUN) -m hatchling build >/dev/null
+	@$(RUN) -m twine check --strict dist/*
+	@"$(PYTHON)" -m venv .venv-wheel
+	@PIP_CONSTRAINT=constraints.txt .venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	@empty=$$(mktemp -d) && cd "$$empty" && "$(CURDIR)/.venv-wheel/bin/agentgym" bench quick --verify; \
+		code=$$?; rm -rf "$$empty"; exit $$code
 
 test-core: ## run the core's tests on another Python: make test-core PYTHON=python3.12
 	@$(MAKE) --no-print-directory core-tests PYTHON="$(PYTHON)" \
