@@ -1,4 +1,4 @@
-"""Where and with what a run was made."""
+"""Provenance of a run: versions, commit, packages and machine."""
 
 from __future__ import annotations
 

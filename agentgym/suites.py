@@ -1,4 +1,4 @@
-"""What the rest of the package needs to know of a suite of environments, as one record each.
+"""The record of a suite of environments: all that the rest of the package needs to know of it.
 
 A suite's folder (``agentgym/envs/NAME``) holds everything about it; its ``suite.py`` holds a `SuiteSpec`,
 which the environment's class names as `agentgym.env.AgentEnv.suite_spec`. What is only needed now and then is

@@ -1,4 +1,4 @@
-"""What checks work with: play, transcripts of it, and the first difference between two of them."""
+"""Evidence for checks: rollouts, transcripts, and the first difference between two of them."""
 
 from __future__ import annotations
 

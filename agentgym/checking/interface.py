@@ -1,4 +1,4 @@
-"""What an environment declares and how it is asked: spaces, tasks, options, rendering, oracle."""
+"""Checks of an environment's interface: spaces, tasks, options, rendering, oracle."""
 
 from __future__ import annotations
 

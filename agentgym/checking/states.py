@@ -1,4 +1,4 @@
-"""What holds of states: their hashes, snapshots, the seeds and tasks they come from, their independence."""
+"""Checks of states: hashes, snapshots, the seeds and tasks they come from, their independence."""
 
 from __future__ import annotations
 

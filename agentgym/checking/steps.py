@@ -1,4 +1,4 @@
-"""What reset and step return, which actions are accepted, and how an episode ends."""
+"""Checks of what reset and step return, which actions are accepted, and how an episode ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a vector environment promises: above all, to equal single environments to the bit."""
+"""Checks of a vector environment: above all, that it equals single environments to the bit."""
 
 from __future__ import annotations
 

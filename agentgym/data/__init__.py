@@ -1,1 +1,1 @@
-"""Where data live on this machine, and how official data get there."""
+"""Official data: the data directory, importing, and the record file that stores share."""

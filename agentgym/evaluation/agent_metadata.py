@@ -1,4 +1,4 @@
-"""What can be known about an agent from its files, held against what a suite says about it."""
+"""Agent metadata: what an agent's files say about it, checked against a suite's claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The environments and episodes that a suite asks for."""
+"""The episodes that a suite asks for, and its environments opened."""
 
 from __future__ import annotations
 

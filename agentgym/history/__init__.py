@@ -1,1 +1,1 @@
-"""What a training run records of itself, and learning curves drawn from it. Needs no torch."""
+"""The history of training runs: metrics, logs, and learning curves drawn from them. Needs no torch."""

@@ -1,4 +1,4 @@
-"""Where iterations are logged: a file, the console, TensorBoard, Weights & Biases, or several of them."""
+"""Logs of iterations: a file, the console, TensorBoard, Weights & Biases, or several of them."""
 
 from __future__ import annotations
 

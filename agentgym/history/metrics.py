@@ -1,4 +1,4 @@
-"""What is logged of an iteration, as a record: a line of ``metrics.jsonl``; what curves are drawn from."""
+"""Metrics of an iteration, as a record: a line of ``metrics.jsonl``, and what curves are drawn from."""
 
 from __future__ import annotations
 

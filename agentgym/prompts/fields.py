@@ -1,4 +1,4 @@
-"""What prompts are filled with: one record for every suite and every prompt."""
+"""Prompt fields: what templates are filled with, one record for every suite and every prompt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a suite is told: the sections of its prompts, read from a TOML file."""
+"""Wordings: what prompts say about a suite, as sections read from a TOML file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every index is: a search over numbered documents, and a manifest that says what it was made of."""
+"""The interface of an index: search over numbered documents, and a manifest of what it was made of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Lucene keeps the length of a document: in one byte, exactly below 40 terms, then with four bits.
+"""Lucene's document lengths: one byte, exact below 40 terms, then with four bits.
 
 Source: Lucene's ``SmallFloat.intToByte4`` and ``BM25Similarity``. What it loses decides the order of
 documents that score alike, so an index without it ranks otherwise than Lucene.

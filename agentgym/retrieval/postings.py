@@ -1,4 +1,4 @@
-"""Which documents hold a term, and how much it says of each: arrays in memory or mapped from files."""
+"""Postings: which documents hold a term, and its weight in each; in memory or mapped from files."""
 
 from __future__ import annotations
 

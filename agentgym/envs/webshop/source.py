@@ -1,4 +1,4 @@
-"""Where worlds and their tasks come from; a process opens each world once."""
+"""Loading of shops and their tasks; a process opens each shop once."""
 
 from __future__ import annotations
 

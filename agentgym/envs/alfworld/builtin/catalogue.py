@@ -1,4 +1,4 @@
-"""What rooms, furniture and things there are."""
+"""Rooms, furniture and things of the built-in games."""
 
 from __future__ import annotations
 

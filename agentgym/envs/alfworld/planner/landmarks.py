@@ -1,4 +1,4 @@
-"""How many steps a goal is away at least: landmark cuts.
+"""The LM-cut heuristic: an admissible estimate of the steps to a goal, by landmark cuts.
 
 Ignoring that actions make atoms false, a *landmark* is a set of actions one of which every plan has.
 Landmarks that share no action add up. They are found as cuts of the justification graph (Helmert and

@@ -1,4 +1,4 @@
-"""What can be left out of a planning task without making any plan longer.
+"""Reductions of a planning task that make no plan longer.
 
 The length of a shortest plan does not change by leaving out
 

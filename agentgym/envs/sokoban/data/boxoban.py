@@ -1,4 +1,4 @@
-"""What a copy of the Boxoban levels consists of."""
+"""The Boxoban levels: which files a copy of them consists of, and their format."""
 
 from __future__ import annotations
 

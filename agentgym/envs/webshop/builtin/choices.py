@@ -1,4 +1,4 @@
-"""What can be chosen of the products: names of options and their values.
+"""Product options of the built-in shop: their names and values.
 
 No two different values of this module pass for each other under the reward, which compares colours by
 their basic word and other texts roughly; so whether a choice is right is a matter of plain equality.

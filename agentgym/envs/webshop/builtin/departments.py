@@ -1,4 +1,4 @@
-"""What the shop sells: departments, the kinds of product in each, and what can be said of them."""
+"""Departments of the built-in shop: the kinds of product in each, and what can be said of them."""
 
 from __future__ import annotations
 

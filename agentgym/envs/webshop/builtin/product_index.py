@@ -1,4 +1,4 @@
-"""Which products meet a wish: exact, and fast enough to ask for every wish that is made."""
+"""An index of products by what they are and have: exact, and fast enough for every goal that is made."""
 
 from __future__ import annotations
 

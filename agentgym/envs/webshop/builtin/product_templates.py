@@ -1,4 +1,4 @@
-"""What there is to sell: families of products that differ in little.
+"""Product templates of the built-in shop: families of products that differ in little.
 
 A family starts with one design; each further member is the one before it with something changed: an
 attribute, the values of an option, the price, the brand. So whatever one looks for, there are others

@@ -1,4 +1,4 @@
-"""What an episode asks for: goals made of instructions, with a price limit.
+"""Goals of episodes, made of instructions, with a price limit.
 
 The rules follow WebShop (``web_agent_site/engine/goal.py``), with one difference: there, prices and
 limits are drawn from the process-wide generator before it is seeded, so that no two runs agree. Here

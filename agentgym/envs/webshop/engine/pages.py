@@ -1,4 +1,4 @@
-"""What the pages of the shop show: one model, from which text and web pages are rendered.
+"""Page models of the shop, from which text and web pages are rendered.
 
 Nodes and clickables, their order and their texts are those of WebShop (the templates of
 ``web_agent_site``), with every blank that its text observations show.

@@ -1,4 +1,4 @@
-"""What an agent sees and may do on each page: pages made once and kept, for episodes share them."""
+"""Observations and admissible actions of each page, made once and shared by episodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole HTML documents around the pages of the shop."""
+"""HTML documents of the shop: the pages with header, forms and outcome."""
 
 from __future__ import annotations
 
