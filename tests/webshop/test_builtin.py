@@ -363,7 +363,7 @@ def test_what_is_not_there_is_refused_in_one_line(options, message):
 def test_a_shop_in_which_nothing_new_can_be_wished_for_says_so(monkeypatch):
     monkeypatch.setattr(tasks_module, "EXHAUSTED", 12)
     tasks = builtin_tasks("test_unseen", size=2_000, seed=9, difficulty="easy", count=300_000)
-    with pytest.raises(UsageError, match=r"2000 products has no more than \d+ easy wishes"):
+    with pytest.raises(UsageError, match=r"2000 products has no more than \d+ easy goals"):
         list(tasks)
 
 
@@ -371,12 +371,12 @@ def test_tasks_verify_themselves():
     tasks = builtin_tasks("valid")
     tasks.verify()
     task = tasks[3]
-    tasks._wishes[0]._dealt["valid"][1] = replace(task, id="0" * 32)
+    tasks._streams[0]._dealt["valid"][1] = replace(task, id="0" * 32)
     try:
         with pytest.raises(UsageError, match=f"{task.source_id} is not the one its id 0+ says"):
             tasks.verify()
     finally:
-        tasks._wishes[0]._dealt["valid"][1] = task
+        tasks._streams[0]._dealt["valid"][1] = task
 
 
 def test_the_name_of_the_data_set_gives_size_and_seed():
@@ -394,9 +394,11 @@ def test_the_name_of_the_data_set_gives_size_and_seed():
 def test_asking_for_a_task_makes_no_more_than_it_takes(monkeypatch):
     made = []
     tasks = builtin_tasks("train", seed=3, size=2_000)
-    shop = tasks._wishes[0]._shop
-    wish = shop.wish
-    monkeypatch.setattr(shop, "wish", lambda *given, **options: made.append(given) or wish(*given, **options))
+    shop = tasks._streams[0]._shop
+    make_goal = shop.make_goal
+    monkeypatch.setattr(
+        shop, "make_goal", lambda *given, **options: made.append(given) or make_goal(*given, **options)
+    )
     assert len(tasks) == 10_000
     tasks[5]
     assert 1 <= len(made) < 50

@@ -1,1 +1,1 @@
-"""The built-in shop: a catalogue and wishes, made by rules from a seed."""
+"""The built-in shop: a catalogue and goals, made by rules from a seed."""

@@ -22,7 +22,7 @@ SIZE = 3_000
 """Products, unless told otherwise."""
 
 SMALLEST = 2_000
-"""Products that it takes to wish for enough different things."""
+"""Products that it takes to ask for enough different things."""
 
 LARGEST = 1_000_000
 """Products; all of them are in memory, with the index over their texts."""

@@ -335,7 +335,7 @@ DEPARTMENTS = (
 
 
 def plain(attribute: str) -> str:
-    """Return an attribute as products and wishes write it, without the mark.
+    """Return an attribute as products and goals write it, without the mark.
 
     Example:
         >>> plain("+pen loop"), plain("lay flat")

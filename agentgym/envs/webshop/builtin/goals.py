@@ -1,8 +1,8 @@
 """Wishes: goals made from products of the built-in catalogue, each with a purchase that scores 1.
 
-The product a wish is made from has every attribute asked for, offers every value asked for, and costs no
+The product a goal is made from has every attribute asked for, offers every value asked for, and costs no
 more than the limit, whatever price is drawn from a range: buying it with these values scores 1. What makes
-a wish hard is how few others would do, and how many almost would.
+a goal hard is how few others would do, and how many almost would.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ KINDS = {kind.query: kind for department in DEPARTMENTS for kind in department.k
 """By what one searches for."""
 
 HELD_OUT = frozenset(department.kinds[-1].query for department in DEPARTMENTS)
-"""Kinds of product that no wish of the usual splits is for: one of each department."""
+"""Kinds of product that no goal of the usual splits is for: one of each department."""
 
 NEAR_MISSES = 2
-"""Other products of its kind that a hard wish has, at least, which meet all that is asked for but one."""
+"""Other products of its kind that a hard goal has, at least, which meet all that is asked for but one."""
 
 ATTEMPTS = 64
 """Wishes drawn for one candidate, at most."""
 
 UNINDEXED = 2
-"""Attributes of a hard wish, at least, that stand in no text which search looks at."""
+"""Attributes of a hard goal, at least, that stand in no text which search looks at."""
 
 STEPS = ((50, 1), (200, 5), (10_000, 10))
 """Up to which price, in dollars, a tight limit is a multiple of what."""
@@ -54,12 +54,12 @@ _HAS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Difficulty:
-    """What wishes of a difficulty ask for."""
+    """What goals of a difficulty ask for."""
 
     attributes: tuple[int, int]
     """Fewest and most."""
     options: tuple[int, int]
-    """Fewest and most; difficulties share no number of options, so no two wishes differ in it alone."""
+    """Fewest and most; difficulties share no number of options, so no two goals differ in it alone."""
 
 
 LEVELS = {
@@ -70,7 +70,7 @@ LEVELS = {
 """By difficulty."""
 
 
-class Wish(NamedTuple):
+class GeneratedGoal(NamedTuple):
     """A goal, and facts about it."""
 
     goal: Goal
@@ -78,13 +78,13 @@ class Wish(NamedTuple):
     """The goal's."""
     alternatives: int
     """Other products of its kind that meet all that is asked for; most of them score 1 too, and those
-    whose titles have too little in common with the wished for do not."""
+    whose titles have too little in common with the one asked for do not."""
     near_misses: int
     """Other products of its kind that meet all but one."""
 
 
 class Shop:
-    """The built-in catalogue, and the wishes that can be made in it."""
+    """The built-in catalogue, and the goals that can be made in it."""
 
     def __init__(self, size: int, seed: int):
         """Look through the catalogue of this size and seed."""
@@ -104,11 +104,11 @@ class Shop:
     def product(self, asin: str) -> Product:
         """Return a product by name."""
         index = self.catalogue.index_of(asin)
-        assert index is not None, "wishes name products of the catalogue"
+        assert index is not None, "goals name products of the catalogue"
         return self.catalogue.product(index)
 
-    def wish(self, difficulty: str, number: int, *, held_out: bool) -> Wish | None:
-        """Make one wish; None where none of `ATTEMPTS` is as difficult as it should be.
+    def make_goal(self, difficulty: str, number: int, *, held_out: bool) -> GeneratedGoal | None:
+        """Make one goal; None where none of `ATTEMPTS` is as difficult as it should be.
 
         Args:
             difficulty: one of `DIFFICULTIES`.
@@ -120,9 +120,9 @@ class Shop:
         if not targets:
             return None
         made = (self._draw(draws.pick(targets), difficulty, draws) for _ in range(ATTEMPTS))
-        return next((wish for wish in made if wish is not None), None)
+        return next((goal for goal in made if goal is not None), None)
 
-    def _draw(self, product: Product, difficulty: str, draws: KeyRng) -> Wish | None:
+    def _draw(self, product: Product, difficulty: str, draws: KeyRng) -> GeneratedGoal | None:
         level = LEVELS[difficulty]
         attributes = _some(product.attributes, level.attributes, draws)
         chosen = tuple(
@@ -131,7 +131,7 @@ class Shop:
         values = tuple(value for _, value in chosen)
         if difficulty == "hard" and not self._is_hard(product, attributes, values):
             return None
-        # from here on all follows from the identity, so that equal ids mean equal wishes
+        # from here on all follows from the identity, so that equal ids mean equal goals
         identity = Goal(product.asin, "", attributes, values, NO_LIMIT).id
         draws = KeyRng(VERSION, self.seed, 3, int(identity, 16))
         price = max(product.pricing)
@@ -140,7 +140,7 @@ class Shop:
         goal = Goal(product.asin, text, attributes, values, limit)
         requirements = self.shelf.requirements(attributes, values, limit)
         of_kind = self.shelf.of_kind(product.query)
-        return Wish(
+        return GeneratedGoal(
             goal,
             identity,
             alternatives=(self.shelf.meeting(requirements) & of_kind).bit_count() - 1,
@@ -201,7 +201,7 @@ def tight_limit(price: float) -> float:
 
 
 def _limit(price: float, difficulty: str, draws: KeyRng) -> float:
-    """Return a limit in dollars: as WebShop draws it, or for easy wishes the loosest of those, or none."""
+    """Return a limit in dollars: as WebShop draws it, or for easy goals the loosest of those, or none."""
     above = [limit for limit in LIMITS if limit > price][:LIMITS_ABOVE]
     if len(above) < 2 or (difficulty == "easy" and draws.below(2)):
         return NO_LIMIT
@@ -214,7 +214,7 @@ def _limit(price: float, difficulty: str, draws: KeyRng) -> float:
 def _text(
     kind: Kind, attributes: Sequence[str], chosen: Sequence[tuple[str, str]], limit: float, draws: KeyRng
 ) -> str:
-    """Put a wish into words."""
+    """Put a goal into words."""
     is_ = [attribute for attribute in attributes if attribute not in _HAS]
     has = [attribute for attribute in attributes if attribute in _HAS]
     if is_ and draws.below(2):

@@ -1,4 +1,4 @@
-"""What sellers call things: each kind of product goes by several names, of which a wish uses the first."""
+"""Product names: each kind goes by several, of which a goal uses the first."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ ALSO_CALLED: dict[str, tuple[str, ...]] = {
     "tape measure": ("measuring ruler", "pocket rule"),
     "paint brush": ("wall painter", "varnish applicator"),
 }
-"""Other names, by what wishes call the kind."""
+"""Other names, by what goals call the kind."""
 
 FIRST_NAMES = 55
 """Products in a hundred that sellers call by the first name."""

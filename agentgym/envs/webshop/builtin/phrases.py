@@ -1,4 +1,4 @@
-"""What sellers say: sentences about what a product is and has, and sentences about nothing much.
+"""Phrases of sellers: sentences about what a product is and has, and sentences about nothing much.
 
 ``{a}`` stands for an attribute, ``{noun}`` for what is sold, ``{brand}`` for who makes it, ``{use}`` for
 what it is good for. None of the sentences holds an attribute of its own.
@@ -111,13 +111,13 @@ OPENERS = (
     "I am looking for", "I need", "I want to buy", "Please find me", "Can you get me", "I would like",
     "Show me", "Help me choose", "My friend wished for", "Let us order",
 )  # fmt: skip
-"""Beginnings of wishes."""
+"""Beginnings of goals."""
 
 WITH = ("with", "featuring", "and it should come with", "and it must have")
 """What comes before the things a product is to have."""
 
 CHOICES = ("{name} {value}", "in {value} for the {name}", "{value} as {name}", "{name}: {value}")
-"""How a wish names one value of an option."""
+"""How a goal names one value of an option."""
 
 LIMIT_ENDS = (
     ", and price lower than {limit:.2f} dollars",
@@ -125,4 +125,4 @@ LIMIT_ENDS = (
     ", my budget is {limit:.2f} dollars",
     ", priced under {limit:.2f} dollars",
 )
-"""How a wish ends that has a price limit."""
+"""How a goal ends that has a price limit."""

@@ -1,27 +1,27 @@
-"""The splits of the built-in wishes."""
+"""The splits of the built-in goals."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
 from agentgym.envs.webshop.builtin.catalogue import SIZE, VERSION, builtin_catalogue, check_shop
-from agentgym.envs.webshop.builtin.goals import DIFFICULTIES, Shop, Wish, builtin_shop
+from agentgym.envs.webshop.builtin.goals import DIFFICULTIES, GeneratedGoal, Shop, builtin_shop
 from agentgym.errors import UsageError, nearest
 from agentgym.tasks import Task, TaskSet, check_split, split_of
 
 UNSEEN = "test_unseen"
-"""The split of wishes for kinds of product that no other split wishes for."""
+"""The split of goals for kinds of product that no other split has goals for."""
 
 SIZES = {"train": 10_000, "valid": 1_000, "test": 1_000, UNSEEN: 1_000}
 """Tasks of each split, unless told otherwise."""
 
 
 EXHAUSTED = 20_000
-"""Candidates in a row that bring nothing new, after which a shop has no more wishes."""
+"""Candidates in a row that bring nothing new, after which a shop has no more goals."""
 
 
-class _Wishes:
-    """The endless wishes of one difficulty, each once, dealt out to the splits they belong to."""
+class _GoalStream:
+    """The endless goals of one difficulty, each once, dealt out to the splits they belong to."""
 
     def __init__(self, shop: Shop, difficulty: str, *, held_out: bool):
         self._shop, self._difficulty, self._held_out = shop, difficulty, held_out
@@ -40,18 +40,18 @@ class _Wishes:
         if number - self._last_new > EXHAUSTED:
             raise UsageError(
                 f"a built-in shop of {len(self._shop.catalogue)} products has no more than "
-                f"{len(self._seen)} {self._difficulty} wishes: take a larger one, or fewer tasks"
+                f"{len(self._seen)} {self._difficulty} goals: take a larger one, or fewer tasks"
             )
         self._candidate += 1
-        wish = self._shop.wish(self._difficulty, number, held_out=self._held_out)
-        if wish is not None and wish.id not in self._seen:
+        made = self._shop.make_goal(self._difficulty, number, held_out=self._held_out)
+        if made is not None and made.id not in self._seen:
             self._last_new = number
-            self._seen.add(wish.id)
-            split = UNSEEN if self._held_out else split_of(wish.id)
-            self._dealt[split].append(self._task(wish, number))
+            self._seen.add(made.id)
+            split = UNSEEN if self._held_out else split_of(made.id)
+            self._dealt[split].append(self._task(made, number))
 
-    def _task(self, wish: Wish, number: int) -> Task:
-        goal = wish.goal
+    def _task(self, made: GeneratedGoal, number: int) -> Task:
+        goal = made.goal
         product = self._shop.product(goal.asin)
         facts = {
             "difficulty": self._difficulty,
@@ -59,18 +59,18 @@ class _Wishes:
             "kind": product.query,
             "attributes": len(goal.attributes),
             "options": len(goal.options),
-            "alternatives": wish.alternatives,
-            "near_misses": wish.near_misses,
+            "alternatives": made.alternatives,
+            "near_misses": made.near_misses,
         }
         known = "unseen" if self._held_out else "seen"
         source = f"builtin/{self._shop.seed}/{known}/{self._difficulty}/{number}"
-        return Task(wish.id, goal, source, self._difficulty, facts)
+        return Task(made.id, goal, source, self._difficulty, facts)
 
 
 class BuiltinGoals(TaskSet):
     """Wishes of one split, made as they are asked for; a task's content is its `Goal`.
 
-    Easy, medium and hard ones take turns. Kinds of product that are held out make `UNSEEN`; of the wishes
+    Easy, medium and hard ones take turns. Kinds of product that are held out make `UNSEEN`; of the goals
     for others, the content id decides the split.
     """
 
@@ -88,7 +88,7 @@ class BuiltinGoals(TaskSet):
         }
         self._ranks = [i for i in range(count) if difficulty in (None, DIFFICULTIES[i % len(DIFFICULTIES)])]
         super().__init__(split, {**manifest, "n": len(self._ranks)})
-        self._wishes = [_wishes(name, size, seed, held_out=split == UNSEEN) for name in DIFFICULTIES]
+        self._streams = [_goal_stream(name, size, seed, held_out=split == UNSEEN) for name in DIFFICULTIES]
         self._by_key: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -97,7 +97,7 @@ class BuiltinGoals(TaskSet):
 
     def _make(self, index: int) -> Task:
         place, turn = divmod(self._ranks[index], len(DIFFICULTIES))
-        return self._wishes[turn].task(self.split, place)
+        return self._streams[turn].task(self.split, place)
 
     def _index(self, key: str) -> int | None:
         if not self._by_key:
@@ -120,13 +120,13 @@ class BuiltinGoals(TaskSet):
 def builtin_tasks(
     split: str, *, difficulty: str | None = None, size: int = SIZE, seed: int = 0, count: int | None = None
 ) -> BuiltinGoals:
-    """Return the wishes of a split; the same object for the same arguments.
+    """Return the goals of a split; the same object for the same arguments.
 
     Args:
         split: train, valid, test or test_unseen.
         difficulty: easy, medium or hard; None for all, in equal parts.
         size: of the catalogue, in products.
-        seed: of the catalogue and the wishes.
+        seed: of the catalogue and the goals.
         count: tasks of the whole split; None for the usual number.
 
     Raises:
@@ -148,5 +148,5 @@ def _builtin_tasks(split: str, difficulty: str | None, size: int, seed: int, cou
 
 
 @lru_cache(maxsize=32)
-def _wishes(difficulty: str, size: int, seed: int, *, held_out: bool) -> _Wishes:
-    return _Wishes(builtin_shop(size, seed), difficulty, held_out=held_out)
+def _goal_stream(difficulty: str, size: int, seed: int, *, held_out: bool) -> _GoalStream:
+    return _GoalStream(builtin_shop(size, seed), difficulty, held_out=held_out)

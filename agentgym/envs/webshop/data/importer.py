@@ -162,16 +162,16 @@ def import_source(source: Source, path: Path, watch: Watch) -> int:
     ):
         with closing(sqlite3.connect(Path(spool, "entries"))) as table:
             done = _spool_entries(source.attributes, table, watch)
-            wishes: dict[str, tuple[Instruction, ...]] = {}
+            human: dict[str, tuple[Instruction, ...]] = {}
             if source.human is not None:
-                wishes = _read_wishes(source.human, lambda read: watch(done + read))
+                human = _read_human(source.human, lambda read: watch(done + read))
                 done += source.human.stat().st_size
             count = 0
             for position, where, asin, record in _listed(source.products, lambda read: watch(done + read)):
                 entry = _entry(table, asin)
                 product = parse_product(record, entry.attributes, where)
                 synthetic = () if entry.instruction is None else (entry.instruction,)
-                writer.add(product, position, human=wishes.get(asin, ()), synthetic=synthetic)
+                writer.add(product, position, human=human.get(asin, ()), synthetic=synthetic)
                 count += 1
         writer.finish()
     return count
@@ -313,7 +313,7 @@ def _listed(products: Path, watch: Watch) -> Iterator[tuple[int, str, str, objec
             yield position, where, asin, record
 
 
-def _read_wishes(human: Path, watch: Watch) -> dict[str, tuple[Instruction, ...]]:
+def _read_human(human: Path, watch: Watch) -> dict[str, tuple[Instruction, ...]]:
     entries = read_entries(human, watch)
     return {asin: tuple(parse_wishes(asin, value, where)) for where, asin, value in entries}
 

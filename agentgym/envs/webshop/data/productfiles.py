@@ -165,19 +165,19 @@ def read_catalogue(products: Path, attributes: Path, human: Path | None = None) 
         UsageError: a file cannot be read.
     """
     entries = {asin: parse_entry(asin, value, where) for where, asin, value in read_entries(attributes)}
-    wishes = {
+    instructions = {
         asin: tuple(parse_wishes(asin, value, where))
         for where, asin, value in (read_entries(human) if human is not None else ())
     }
-    shelf: dict[str, Product] = {}
+    found: dict[str, Product] = {}
     for where, record in read_records(products):
         asin = listed_asin(record, where)
-        if asin is not None and asin not in shelf:
-            shelf[asin] = parse_product(record, entries.get(asin, AttributesEntry()).attributes, where)
-    written = (entries.get(asin, AttributesEntry()).instruction for asin in shelf)
+        if asin is not None and asin not in found:
+            found[asin] = parse_product(record, entries.get(asin, AttributesEntry()).attributes, where)
+    written = (entries.get(asin, AttributesEntry()).instruction for asin in found)
     return ListCatalogue(
-        shelf.values(),
-        human=[each for asin in shelf for each in wishes.get(asin, ())],
+        found.values(),
+        human=[each for asin in found for each in instructions.get(asin, ())],
         synthetic=[each for each in written if each is not None],
     )
 

@@ -32,10 +32,10 @@ NO_LIMIT = 1_000_000.0
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """One wish: what the instruction says, and what the purchase is scored against."""
+    """One goal: what the instruction says, and what the purchase is scored against."""
 
     asin: str
-    """The product the wish was made from."""
+    """The product the goal was made from."""
     text: str
     """The instruction, with its price limit."""
     attributes: tuple[str, ...]
@@ -145,8 +145,8 @@ def _all(instruction: Instruction, item: Product, limit: float) -> Iterator[Goal
     values = dict(item.options)
     for combination in combinations(*(values[name] for name in names)):
         options = tuple(zip(names, combination, strict=True))
-        wish = ", and ".join(f"{name}: {value}" for name, value in options)
-        text = f"{instruction.text}{' with ' if wish else ''}{wish}{limit_text(limit)}"
+        chosen = ", and ".join(f"{name}: {value}" for name, value in options)
+        text = f"{instruction.text}{' with ' if chosen else ''}{chosen}{limit_text(limit)}"
         yield Goal(item.asin, text, instruction.attributes, options, limit)
 
 
