@@ -7,6 +7,7 @@ VLLM_VENV ?= .venv-vllm
 SUITE ?= quick
 
 RUN = $(VENV)/bin/python
+PARALLEL = -n auto --maxprocesses 4
 # What is not of the core: it needs the tools of the `dev` extra, or torch.
 NOT_CORE = tests/test_layers.py tests/test_packaging.py \
 	agentgym/algos/loss.py agentgym/algos/process.py agentgym/training docs/algorithms/losses.md tests/training \
@@ -16,7 +17,7 @@ NOT_CORE = tests/test_layers.py tests/test_packaging.py \
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-wheel test-vllm test-core core-tests lint format type check bench speed train-demo learning-report parity bank leaderboard docs pictures clean
+.PHONY: help install test test-all test-parity test-wheel test-vllm test-core core-tests lint format type check bench speed train-demo learning-report parity bank leaderboard docs pictures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -24,7 +25,10 @@ help: ## list the targets
 install: $(VENV)/.installed-dev ## create .venv with everything that development needs
 
 test: $(VENV)/.installed-dev ## run the tests, but the slow ones
-	@$(RUN) -m pytest -m "not slow and not gpu and not java"
+	@$(RUN) -m pytest $(PARALLEL) -m "not slow and not gpu and not java"
+
+test-parity: $(VENV)/.installed-dev ## run the slow tests that compare with other engines
+	@$(RUN) -m pytest $(PARALLEL) -m "slow and peer and not gpu and not java"
 
 test-all: $(VENV)/.installed-dev ## run every test
 	@$(RUN) -m pytest
