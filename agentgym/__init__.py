@@ -7,6 +7,9 @@ Importing the package registers its environments with Gymnasium:
     >>> observation, info = env.reset(seed=0)
 """
 
+import agentgym.interrupts  # noqa: F401 (first, before what takes long to import)
+
+# isort: split
 from typing import TYPE_CHECKING, Any
 
 from agentgym.env import AgentEnv, Outcome, Status

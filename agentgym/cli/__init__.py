@@ -13,14 +13,12 @@ from collections.abc import Callable, Sequence
 
 from gymnasium.error import Error as GymnasiumError
 
+from agentgym import interrupts
 from agentgym.cli.commands import make_parser
 from agentgym.errors import UsageError
 
 USAGE_ERROR = 2
 """Exit code for bad input."""
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,14 +28,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: its words; None for the program's own.
 
     Returns:
-        The exit code: 0; 1 when a check did not pass; 2 for bad input, after one line on stderr
-        (``--debug`` adds the traceback); 130 when interrupted. Other exceptions are defects and
-        propagate.
+        The exit code: 0, also for no words at all, which print the help; 1 when a check did not pass;
+        2 for bad input, after one line on stderr (``--debug`` adds the traceback); 130 when interrupted,
+        after one line. Other exceptions are defects and propagate.
     """
     words = sys.argv[1:] if argv is None else list(argv)
 
     def run(words: Sequence[str]) -> int:
-        arguments = make_parser().parse_args(words)
+        arguments = make_parser().parse_args(words or ["--help"])
         code: int = arguments.run(arguments)
         return code
 
@@ -53,12 +51,17 @@ def answer(run: Callable[[Sequence[str]], int], words: Sequence[str], program: s
         program: begins the line that says what was wrong.
     """
     try:
-        code = run(words)
-        sys.stdout.flush()
+        interrupts.hand_over()
+        try:
+            code = run(words)
+            sys.stdout.flush()
+        finally:
+            interrupts.take_back()
     except SystemExit as stop:  # --help, --version, and rich when nobody reads on
         return stop.code if isinstance(stop.code, int) else 0
     except KeyboardInterrupt:
-        return INTERRUPTED
+        sys.stderr.write(interrupts.answer())
+        return interrupts.EXIT_CODE
     except BrokenPipeError:
         # nobody reads on; give the interpreter's last flush somewhere to go
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

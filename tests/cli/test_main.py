@@ -43,6 +43,11 @@ def test_help_has_an_example(cli, words):
     assert f"example: agentgym {' '.join(words)}".strip() in " ".join(out.split())
 
 
+def test_no_words_at_all_print_the_help(cli):
+    assert cli() == cli("--help")
+    assert cli()[0] == 0
+
+
 def test_help_names_only_what_exists(cli):
     _, out, _ = cli("--help")
     for word in ("index", "site"):
@@ -56,7 +61,6 @@ def test_version(cli):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ((), "required: COMMAND; see `agentgym --help`"),
         (("pla",), "invalid choice: 'pla'"),
         (("data",), "required: COMMAND; see `agentgym data --help`"),
         (("play",), "required: ENV; see `agentgym play --help`"),
@@ -106,7 +110,7 @@ def test_bad_input_is_one_line(refused, monkeypatch, error, complaint):
 
 def test_interruption(cli, monkeypatch):
     failing_with(KeyboardInterrupt(), monkeypatch)
-    assert cli("envs") == (130, "", "")
+    assert cli("envs") == (130, "", "agentgym: interrupted\n")
 
 
 def test_defects_are_not_hidden(monkeypatch):
