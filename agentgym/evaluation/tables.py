@@ -18,16 +18,16 @@ from agentgym.evaluation.statistics import Estimate
 from agentgym.records import json_schema
 
 SCHEMA = 1
-"""Version of ``leaderboard.json`` and ``leaderboard.csv``; ``docs/schemas`` holds the JSON Schema of each."""
+"""Version of the leaderboard's ``.json`` and ``.csv``; ``docs/schemas`` holds the JSON Schema of each."""
 
 CSV_HEAD = (
     "suite", "version", "agent", "role", "rank", "badge", "date", "environment", "type", "measure", "value",
     "low", "high", "method",
 )  # fmt: skip
-"""Columns of ``leaderboard.csv``."""
+"""Columns of the ``.csv``."""
 
 MOST_PAIRS = 15
-"""Boards with more pairs of rows list them in ``leaderboard.json`` only."""
+"""Boards with more pairs of rows list them in the ``.json`` only."""
 
 _INTRODUCTION = """\
 # Leaderboard

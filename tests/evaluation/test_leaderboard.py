@@ -254,7 +254,7 @@ def test_runs_over_other_episodes_are_never_compared(results: Path) -> None:
 
 
 def test_files_are_a_function_of_the_results(results: Path, tmp_path: Path) -> None:
-    names = ("LEADERBOARD.md", "leaderboard.json", "leaderboard.csv", "leaderboard.tex")
+    names = ("LEADERBOARD.md", "LEADERBOARD.json", "LEADERBOARD.csv", "LEADERBOARD.tex")
     build_leaderboard(results, tmp_path / "one" / names[0])
     build_leaderboard(results, tmp_path / "two" / names[0])
     for name in names:
@@ -262,13 +262,23 @@ def test_files_are_a_function_of_the_results(results: Path, tmp_path: Path) -> N
     assert sorted(path.name for path in (tmp_path / "one").iterdir()) == sorted(names)
 
 
+def test_two_boards_share_a_folder(results: Path, tmp_path: Path) -> None:
+    for name in ("one.md", "two.v2.md"):
+        build_leaderboard(results, tmp_path / name)
+    stems = {"one", "two.v2"}
+    found = {path.name for path in tmp_path.iterdir() if path.is_file()}
+    assert {f"{stem}.{kind}" for stem in stems for kind in ("md", "json", "csv", "tex")} <= found
+    with pytest.raises(UsageError, match=r"ends in \.md, not .*page\.csv"):
+        build_leaderboard(results, tmp_path / "page.csv")
+
+
 def test_every_number_has_its_interval(results: Path, tmp_path: Path) -> None:
     build_leaderboard(results, tmp_path / "LEADERBOARD.md")
-    rows = list(csv.DictReader(io.StringIO((tmp_path / "leaderboard.csv").read_text())))
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "LEADERBOARD.csv").read_text())))
     assert {row["agent"] for row in rows} == {"oracle", "random"}
     for row in rows:
         assert float(row["low"]) <= float(row["value"]) <= float(row["high"])
-    board = json.loads((tmp_path / "leaderboard.json").read_text())["boards"][0]
+    board = json.loads((tmp_path / "LEADERBOARD.json").read_text())["boards"][0]
     profile = board["rows"][0]["aggregate"]["profile"]
     assert len(profile) == 21
     assert all(point["low"] <= point["value"] <= point["high"] for point in profile)
@@ -311,7 +321,7 @@ def test_published_results_are_shown_apart(results: Path, tmp_path: Path) -> Non
     assert "| Corridor | P, Table 2 | m | GRPO | 67.12 ± 4.7 |" in squeezed(apart)
     assert "- P: one seed." in apart
     assert "GRPO" not in ranked
-    published = json.loads((tmp_path / "leaderboard.json").read_text())["published"]
+    published = json.loads((tmp_path / "LEADERBOARD.json").read_text())["published"]
     assert published["paper"][0]["result"][0]["success"] == 67.12
 
 
