@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,45 @@ class SitePages:
     """``action(fields, admissible)``: the action that a form asks for; UsageError where it asks for none."""
 
 
+class Symbol(NamedTuple):
+    """A character of a board drawn in text."""
+
+    meaning: str
+    """A word or two for the legend."""
+    style: str
+    """How rich shows it, such as ``"bold yellow"``; empty for plain."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenHints:
+    """What the terminal adds to a suite's observations for people; nothing an agent sees.
+
+    Example:
+        >>> ScreenHints(symbols={"@": Symbol("you", "green")}).is_board("  @ ")
+        True
+    """
+
+    goal: str = ""
+    """One line: what to achieve, and how."""
+    symbols: Mapping[str, Symbol] = field(default_factory=dict)
+    """Of boards drawn in text: their colours and the legend."""
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Keys that act at once (``up``, ``down``, ``left``, ``right`` are the arrows): each plays the first of
+    these actions that is admissible."""
+
+    keeps: str = ""
+    """Begins a line of the first observation that stays in view, such as the task; empty for none."""
+
+    def kept_line(self, first_observation: str) -> str:
+        """Return the line of a first observation that stays in view, or nothing."""
+        lines = (line.strip() for line in first_observation.splitlines())
+        return next((line for line in lines if self.keeps and line.startswith(self.keeps)), "")
+
+    def is_board(self, line: str) -> bool:
+        """Return whether a line of an observation is drawn in the symbols, and nothing but them."""
+        return bool(line.strip()) and all(c == " " or c in self.symbols for c in line)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteSpec:
     """A suite of environments.
@@ -85,3 +124,5 @@ class SuiteSpec:
     """``module:function`` that makes its rule-based agent from the vector environment; None for none."""
     site: str | None = None
     """``module:attribute`` of its `SitePages`; None for none."""
+    screen: ScreenHints = ScreenHints()
+    """How `agentgym play` shows it to people."""

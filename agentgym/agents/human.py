@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from agentgym.agents.screen import show_state, show_step
+from agentgym.env import AgentEnv
+from agentgym.errors import UsageError, nearest
+from agentgym.suites import ScreenHints
 from agentgym.types import Completion, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 
 DIRECTIONS = {"w": "up", "a": "left", "s": "down", "d": "right"}
-"""Keys for games whose actions are these words."""
+"""Letters that do what the arrow keys do."""
+
+_SLOT = re.compile(r"<[^<>]*>")
+
+_NAMED = 6
+"""Actions that a refusal names; of more, it says how many they are."""
 
 
 def make_human(envs: AgentVectorEnv) -> Policy:
     """Make the agent ``human``."""
-    return HumanPolicy()
+    return HumanPolicy(env=envs.prototype.spawn())
 
 
 class HumanPolicy:
-    """Shows each request and reads an action, as `choose` understands it."""
+    """Shows each request and reads an action, as `choose` understands it; asks again where it is none."""
 
-    def __init__(self, read: Callable[[], str] = input):
-        """Take the source of lines; it raises EOFError at its end, which ends the episode."""
+    def __init__(self, read: Callable[[], str] = input, *, env: AgentEnv[Any] | None = None):
+        """Take the source of lines and the judge of what they say.
+
+        Args:
+            read: returns a line; raises EOFError at the end of input, which ends the episode.
+            env: says which actions are admissible; None to go by the list and its templates.
+        """
         from rich.console import Console
 
         self._read = read
+        self._env = env
         self._console = Console(highlight=False)
 
     def act(self, requests: Sequence[Request]) -> list[Completion]:
@@ -33,22 +49,36 @@ class HumanPolicy:
 
     def _ask(self, request: Request) -> Completion:
         actions = request.admissible_actions
+        hints = ScreenHints() if self._env is None else self._env.suite_spec.screen
         if request.history:
             show_step(self._console, request.history[-1])
-        title = f"task {request.task_id}, turn {request.turn}"
         show_state(
             self._console,
-            title,
+            f"task {request.task_id}, turn {request.turn}",
             request.observation,
             actions,
             request.state_hash,
             numbered=has_numbers(actions),
+            hints=hints,
         )
-        try:
-            line = self._read()
-        except EOFError:
-            return Completion("", error="agent_error")
-        return Completion(choose(line, actions), text=line)
+        while True:
+            try:
+                line = self._read()
+            except EOFError:
+                return Completion("", error="agent_error")
+            try:
+                action = choose(line, actions, keys=keys_for(hints, actions), accepts=self._judge(request))
+            except UsageError as refusal:
+                self._console.print(str(refusal), style="red", markup=False)
+            else:
+                return Completion(action, text=line)
+
+    def _judge(self, request: Request) -> Callable[[str], bool] | None:
+        """Return what says whether the request's state accepts an action; None where nothing does."""
+        if self._env is None or request.snapshot is None:
+            return None
+        self._env.restore(request.snapshot())
+        return self._env.is_admissible
 
 
 def has_numbers(actions: Sequence[str]) -> bool:
@@ -56,24 +86,92 @@ def has_numbers(actions: Sequence[str]) -> bool:
     return not any(action.isdigit() for action in actions)
 
 
-def choose(line: str, actions: Sequence[str]) -> str:
-    """Return the action that a typed line means.
+def keys_for(hints: ScreenHints, actions: Sequence[str]) -> dict[str, str]:
+    """Return the action of each key that acts at once; none where actions are no directions.
 
-    In this order: an admissible action, its number from 1, ``w a s d`` where all actions are
-    directions, the beginning of exactly one admissible action. Any other line is taken as it is, for
-    the environment to judge.
+    Example:
+        >>> keys_for(ScreenHints(), ("up", "down"))["w"]
+        'up'
+        >>> keys_for(ScreenHints(), ("up", "look"))
+        {}
+    """
+    choices = hints.keys
+    if not choices and actions and set(actions) <= set(DIRECTIONS.values()):
+        choices = {name: (name,) for name in DIRECTIONS.values()}
+    keys = {
+        key: next((action for action in meanings if action in actions), meanings[0])
+        for key, meanings in choices.items()
+    }
+    return keys | {letter: keys[key] for letter, key in DIRECTIONS.items() if key in keys}
+
+
+def choose(
+    line: str,
+    actions: Sequence[str],
+    *,
+    keys: Mapping[str, str] | None = None,
+    accepts: Callable[[str], bool] | None = None,
+) -> str:
+    """Return the admissible action that a typed line means.
+
+    In this order: an admissible action, its number from 1, a key, the beginning of exactly one admissible
+    action. Nothing else is ever played.
+
+    Args:
+        line: what was typed.
+        actions: admissible ones, or templates with slots in angle brackets.
+        keys: see `keys_for`; None for those of the actions themselves.
+        accepts: `agentgym.env.AgentEnv.is_admissible` of the state; None to go by ``actions``.
+
+    Raises:
+        UsageError: it means no action, or more than one; the message says which it could be.
 
     Example:
         >>> moves = ("up", "down", "left", "right")
-        >>> [choose(line, moves) for line in ("up", "2", "d", "le", "jump")]
-        ['up', 'down', 'right', 'left', 'jump']
+        >>> [choose(line, moves) for line in ("up", "2", "d", "le")]
+        ['up', 'down', 'right', 'left']
+        >>> choose("rigth", moves)
+        Traceback (most recent call last):
+        agentgym.errors.UsageError: no action 'rigth' here (did you mean 'right'?)
     """
     line = line.strip()
-    if line in actions:
+    whole = [action for action in actions if not _SLOT.search(action)]
+    if line in whole or (line and (accepts or _filled(actions))(line)):
         return line
-    if has_numbers(actions) and line.isdecimal() and 1 <= int(line) <= len(actions):
-        return actions[int(line) - 1]
-    if line in DIRECTIONS and set(actions) <= set(DIRECTIONS.values()):
-        return DIRECTIONS[line]
-    begun = [action for action in actions if action.lower().startswith(line.lower())] if line else []
-    return begun[0] if len(begun) == 1 and "<" not in begun[0] else line
+    if has_numbers(actions) and line.isdecimal():
+        return _numbered(line, actions)
+    if keys is None:
+        keys = keys_for(ScreenHints(), actions)
+    if keys.get(line) in whole:
+        return keys[line]
+    begun = [action for action in actions if line and action.lower().startswith(line.lower())]
+    same = [action for action in begun if len(action) == len(line)]
+    if len(same or begun) == 1 and (same or begun)[0] in whole:
+        return (same or begun)[0]
+    raise UsageError(_refusal(keys.get(line, line), actions, begun))
+
+
+def _filled(templates: Sequence[str]) -> Callable[[str], bool]:
+    """Return what says whether a line is one of the templates, filled in."""
+    patterns = [".+".join(map(re.escape, _SLOT.split(t))) for t in templates if _SLOT.search(t)]
+    return lambda line: any(re.fullmatch(pattern, line) for pattern in patterns)
+
+
+def _numbered(line: str, actions: Sequence[str]) -> str:
+    if not 1 <= int(line) <= len(actions):
+        raise UsageError(f"no action {line}: they are numbered from 1 to {len(actions)}")
+    action = actions[int(line) - 1]
+    if _SLOT.search(action):
+        raise UsageError(f"write your own text where it says {_SLOT.findall(action)[0]}: {action}")
+    return action
+
+
+def _refusal(line: str, actions: Sequence[str], begun: Sequence[str]) -> str:
+    """Return why a line is not played, and what it could mean."""
+    if len(begun) == 1:
+        return f"write your own text where it says {_SLOT.findall(begun[0])[0]}: {begun[0]}"
+    meant = begun or [action for action in actions if line and line.lower() in action.lower()]
+    if meant:
+        more = f" and {len(meant) - _NAMED} more" if len(meant) > _NAMED else ""
+        return f"{line!r} could mean: {', '.join(meant[:_NAMED])}{more}; type more of it"
+    return f"no action {line!r} here{nearest(line, actions)}"

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from agentgym.agents.halfblocks import half_blocks, shows_pictures
+from agentgym.suites import ScreenHints
 from agentgym.types import Observation, Step, Trajectory
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
+
+NO_HINTS = ScreenHints()
+
+ROWS_BESIDE = 8
+"""Rows that a picture leaves to the text around it."""
 
 MANY = 60
 """Admissible actions shown; beyond it their number is."""
@@ -25,27 +33,29 @@ def show_state(
     state_hash: str,
     *,
     numbered: bool = False,
+    hints: ScreenHints = NO_HINTS,
 ) -> None:
-    """Show what an agent sees before it acts.
+    """Show what an agent sees before it acts, below what was there.
 
     Args:
-        console: the terminal.
+        console: a terminal, where words are wrapped and pictures shown; or a file, where neither is.
         title: of the ruled line above.
         observation: a string, or a dict with ``text`` and ``image``.
         admissible_actions: shown in order; nothing when empty.
         state_hash: 32 hex digits.
         numbered: put a number to type before each action.
+        hints: colours of the observation.
     """
     from rich.text import Text
 
     console.rule(Text(printable(title)), align="left", style="dim")
-    console.print(Text(printable(text_of(observation))), soft_wrap=True)
+    if not isinstance(observation, str) and shows_pictures(console):
+        for line in half_blocks(observation["image"], console.width, console.height - ROWS_BESIDE):
+            console.print(line, soft_wrap=True)
+    console.print(coloured(_words(observation, console), hints), soft_wrap=not console.is_terminal)
     console.print(Text(f"state {state_hash}", style="dim"), soft_wrap=True)
     if admissible_actions:
-        shown = [
-            f"{number} {printable(action)}" if numbered else printable(action)
-            for number, action in enumerate(admissible_actions[:MANY], start=1)
-        ]
+        shown = labelled(admissible_actions[:MANY], numbered=numbered)
         if len(admissible_actions) > MANY:
             shown.append(f"... and {len(admissible_actions) - MANY} more")
         console.print(Text("  ".join(("actions", *shown)), style="cyan"))
@@ -53,6 +63,11 @@ def show_state(
 
 def show_step(console: Console, step: Step) -> None:
     """Show what was done and what it earned."""
+    console.print(said_of(step), soft_wrap=True)
+
+
+def said_of(step: Step) -> Text:
+    """Return the line that says what was done and what it earned."""
     from rich.text import Text
 
     action = printable(step.action[:LONG])
@@ -60,18 +75,45 @@ def show_step(console: Console, step: Step) -> None:
         action += f"... ({len(step.action):,} characters)"
     rejected = "" if step.valid else "  rejected"
     style = "bold" if step.valid else "bold red"
-    console.print(Text(f"played {action}  reward {step.reward:g}{rejected}", style=style), soft_wrap=True)
+    return Text(f"played {action}  reward {step.reward:g}{rejected}", style=style)
 
 
-def show_end(console: Console, trajectory: Trajectory) -> None:
-    """Show how an episode ended."""
-    from rich.text import Text
-
-    line = (
+def end_of(trajectory: Trajectory) -> str:
+    """Return the line that says how an episode ended."""
+    return (
         f"{trajectory.end_reason.replace('_', ' ')} after {len(trajectory.steps)} steps: "
         f"score {trajectory.score:g}, progress {trajectory.progress:g}, return {trajectory.episode_return:g}"
     )
-    console.print(Text(line, style="bold green" if trajectory.won else "bold yellow"))
+
+
+def labelled(actions: Sequence[str], *, numbered: bool) -> list[str]:
+    """Return actions as they are listed, with the number to type before each where asked for."""
+    return [
+        f"{number} {printable(action)}" if numbered else printable(action)
+        for number, action in enumerate(actions, start=1)
+    ]
+
+
+def coloured(text: str, hints: ScreenHints) -> Text:
+    """Return an observation's text with the lines of a board in the colours of their symbols."""
+    from rich.text import Text
+
+    shown = Text()
+    for number, line in enumerate(text.split("\n")):
+        shown.append("\n" if number else "")
+        if hints.is_board(line):
+            for character in line:
+                shown.append(character, hints.symbols[character].style if character != " " else "")
+        else:
+            shown.append(line)
+    return shown
+
+
+def _words(observation: Observation, console: Console) -> str:
+    """Return an observation's text, with the size of a picture that cannot be shown."""
+    if isinstance(observation, str) or not shows_pictures(console):
+        return printable(text_of(observation))
+    return printable(observation["text"])
 
 
 def text_of(observation: Observation) -> str:

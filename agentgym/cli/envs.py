@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 
 from agentgym.cli.parser import Commands, Parser, add_command
 from agentgym.cli.terminal import open_console
 
 ABOUT = "List the environments with their data sets, splits and sizes."
+
+_ANY_WIDTH = 10_000
+"""Columns that no table needs."""
 
 
 def add_to(commands: Commands[Parser]) -> None:
@@ -16,22 +20,42 @@ def add_to(commands: Commands[Parser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print one row per environment and data set."""
+    """Print each environment with its data sets: a table, or a paragraph each where that is too wide."""
     from rich.table import Table
+    from rich.text import Text
 
-    from agentgym.data.importing import is_present
-    from agentgym.registration import class_of, known_ids, open_env
+    from agentgym.registration import class_of, known_ids
 
+    console = open_console()
     table = Table("environment", "data set", "splits (tasks)", "steps", "actions", box=None, pad_edge=False)
+    paragraphs: list[str] = []
     for env_id in sorted(known_ids()):
         game = class_of(env_id)
-        sizes = [f"{split} ({len(open_env(env_id, split=split).tasks):,})" for split in game.splits]
-        table.add_row(env_id, "builtin", ", ".join(sizes), str(game.default_max_steps), game.action_kind)
-        for source in game.suite_spec.sources:
-            for name, splits in source.sets.items():
-                note = (
-                    "" if is_present(source, name) else f" [missing: agentgym data import {source.name} PATH]"
-                )
-                table.add_row("", f"{source.name}/{name}", (", ".join(splits) or "no splits") + note)
-    open_console().print(table, markup=False)
+        steps, kind = str(game.default_max_steps), game.action_kind
+        paragraphs.append(f"{env_id}  {steps} steps, {kind} actions")
+        for number, (name, splits, note) in enumerate(_data_sets(env_id)):
+            table.add_row("" if number else env_id, name, splits + note, *(() if number else (steps, kind)))
+            paragraphs.append(f"  {name}: {splits}")
+            paragraphs += [f"     {note}"] if note else []
+    unbounded = console.options.update(width=_ANY_WIDTH)
+    if console.measure(table, options=unbounded).maximum <= console.width:
+        console.print(table, markup=False)
+    else:
+        for line in paragraphs:
+            console.print(Text(line, "" if line[0] == " " else "bold"))
     return 0
+
+
+def _data_sets(env_id: str) -> Iterator[tuple[str, str, str]]:
+    """Yield each data set's name, its splits, and how to get it where it is missing."""
+    from agentgym.data.importing import is_present
+    from agentgym.registration import class_of, open_env
+
+    game = class_of(env_id)
+    sizes = [f"{split} ({len(open_env(env_id, split=split).tasks):,})" for split in game.splits]
+    yield "builtin", ", ".join(sizes), ""
+    for source in game.suite_spec.sources:
+        for name, splits in source.sets.items():
+            missing = f" [missing: agentgym data import {source.name} PATH]"
+            note = "" if is_present(source, name) else missing
+            yield f"{source.name}/{name}", ", ".join(splits) or "no splits", note

@@ -6,19 +6,21 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
-from agentgym.agents.screen import show_end, show_state, show_step
+from agentgym.agents.screen import end_of, text_of
 from agentgym.agents.table import AGENTS, check_agent, make_agent
+from agentgym.cli.board import Frame, FrameDisplay, FrameLog, PlayScreen
 from agentgym.cli.parser import Commands, Parser, add_command, parse_options, seconds, seed
+from agentgym.cli.prompt import LineReader, PipedLines
 from agentgym.cli.session import Session, script_line
 from agentgym.cli.terminal import is_interactive, open_console
 from agentgym.errors import UsageError
 from agentgym.registration import open_vector
-from agentgym.types import Completion, Policy, Request
+from agentgym.types import Completion, Policy, Request, Snapshot, Step, Trajectory
 from agentgym.vector.core import AgentVectorEnv
 
 if TYPE_CHECKING:
@@ -28,6 +30,13 @@ ABOUT = "Play an episode in the terminal, or watch an agent play it."
 FLAGS = {"split": "--split", "dataset": "--dataset"}
 WATCHING_DELAY = 0.3
 """Seconds between the steps of an agent that a person watches."""
+
+FORMATS = {".jsonl": "JSON lines", ".gif": "GIF pictures"}
+"""What files of a suffix hold."""
+
+KEYS = "arrow keys or w a s d: move   Backspace: undo   :help   :quit"
+LINES = "type an action or its number, Tab completes   :undo   :help   :quit"
+"""Last line of the legend, where keys act at once and where they do not."""
 
 
 def add_to(commands: Commands[Parser]) -> None:
@@ -40,12 +49,16 @@ def add_to(commands: Commands[Parser]) -> None:
         example="agentgym play agentgym/Sokoban-v0 --seed 1 --option reward=sparse",
     )
     parser.add_argument("env", metavar="ENV", help="an id that `agentgym envs` lists")
-    parser.add_argument("--split", default="train", help="whose tasks to play (default: train)")
-    parser.add_argument("--dataset", help="a data set's name, or a path (default: the built-in one)")
-    parser.add_argument("--task", metavar="ID", help="the task, by id or source id (default: one is drawn)")
-    parser.add_argument("--seed", type=seed, default=0, help="draws the task and later chance (default: 0)")
+    parser.add_argument("--split", default="train", help="split of the task (default: train)")
+    parser.add_argument("--dataset", help="name or path of the data set (default: builtin)")
+    parser.add_argument("--task", metavar="ID", help="task, by id or source id (default: a random one)")
+    parser.add_argument("--seed", type=seed, default=0, help="random seed (default: 0)")
     parser.add_argument(
-        "--option", action="append", default=[], metavar="KEY=VALUE", help="of the environment; TOML values"
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="option of the environment, a TOML value; repeat for several",
     )
     parser.add_argument(
         "--agent",
@@ -54,11 +67,18 @@ def add_to(commands: Commands[Parser]) -> None:
         help="who plays: " + "; ".join(f"{name}: {entry.about}" for name, entry in AGENTS.items()),
     )
     parser.add_argument(
-        "--agent-option", action="append", default=[], metavar="KEY=VALUE", help="of the agent; TOML values"
+        "--agent-option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="option of the agent, a TOML value; repeat for several",
     )
-    parser.add_argument("--delay", type=seconds, metavar="SECONDS", help="between the steps of an agent")
+    parser.add_argument("--delay", type=seconds, metavar="SECONDS", help="time between the steps of an agent")
     parser.add_argument(
         "--record", type=Path, metavar="FILE", help="write the actions to FILE (.jsonl), for --agent scripted"
+    )
+    parser.add_argument(
+        "--gif", type=Path, metavar="FILE", help="save the last episode as an animated picture (.gif)"
     )
 
 
@@ -69,8 +89,13 @@ def run(arguments: argparse.Namespace) -> int:
     check_agent(arguments.agent, agent_options)
     if arguments.dataset is not None:
         options["dataset"] = arguments.dataset
-    if arguments.record is not None:
-        _check_record(arguments.record)
+    for flag, path, suffix in (("--record", arguments.record, ".jsonl"), ("--gif", arguments.gif, ".gif")):
+        if path is not None:
+            _check_file(flag, path, suffix)
+    if arguments.gif is not None:
+        from agentgym.cli.film import check_packages
+
+        check_packages()
     with closing(open_vector(arguments.env, 1, split=arguments.split, options=options)) as envs:
         if arguments.agent == "human":
             _play(envs, arguments)
@@ -80,13 +105,29 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _play(envs: AgentVectorEnv, arguments: argparse.Namespace) -> None:
-    if is_interactive():
-        import readline  # noqa: F401 (importing it gives input() line editing and history)
-    session = Session(envs, open_console(), _read_line, env_id=arguments.env, seed=arguments.seed)
-    try:
+    """Let a person play."""
+    console = open_console()
+    with ExitStack() as opened:
+        display, lines = _open_display(envs, console, opened)
+        session = Session(envs, display, lines, env_id=arguments.env, seed=arguments.seed)
+        opened.callback(lambda: _write(arguments.record, session.records))  # also after Ctrl-C
+        opened.callback(lambda: _film(arguments.gif, envs, session.states, session.steps))
         session.play(arguments.task)
-    finally:  # what was played before Ctrl-C counts
-        _write(arguments.record, session.records)
+
+
+def _open_display(
+    envs: AgentVectorEnv, console: Console, opened: ExitStack
+) -> tuple[FrameDisplay, LineReader]:
+    """Return where a person sees and says something: a terminal's screen, or lines."""
+    hints = envs.prototype.suite_spec.screen
+    if not is_interactive():
+        return FrameLog(console, hints), PipedLines()
+    from agentgym.cli.prompt import TerminalPrompt
+
+    if console.is_dumb_terminal:
+        return FrameLog(console, hints), opened.enter_context(TerminalPrompt(None))
+    screen = opened.enter_context(PlayScreen(console, hints, KEYS if hints.keys else LINES))
+    return screen, opened.enter_context(TerminalPrompt(screen))
 
 
 def _watch(envs: AgentVectorEnv, arguments: argparse.Namespace, agent_options: dict[str, Any]) -> None:
@@ -97,49 +138,98 @@ def _watch(envs: AgentVectorEnv, arguments: argparse.Namespace, agent_options: d
     agent = make_agent(arguments.agent, envs, **agent_options)
     _, infos = envs.reset_at([0], [arguments.task], [arguments.seed])  # draws the task
     task = infos["task_id"][0]
+    on_screen = sys.stdout.isatty() and not console.is_dumb_terminal
     delay = arguments.delay
     if delay is None:
         delay = WATCHING_DELAY if sys.stdout.isatty() else 0.0
-    policy = _Shown(agent, console, f"{arguments.env}, task {task}", envs.max_steps, delay)
-    worker = RolloutWorker(envs, policy, env_id=arguments.env)
-    (trajectory,) = worker.run([EpisodeSpec(task, arguments.seed, rollout=0)])
-    if trajectory.steps:
-        show_step(console, trajectory.steps[-1])
-    last_hash = trajectory.state_hashes[-1]
-    show_state(console, "the end", trajectory.final_observation, (), last_hash)
-    show_end(console, trajectory)
+    hints = envs.prototype.suite_spec.screen
+    with ExitStack() as opened:
+        if is_interactive():
+            from agentgym.cli.keyboard import Keyboard
+
+            opened.enter_context(Keyboard())  # what is typed meanwhile is neither shown nor kept
+        display: FrameDisplay = FrameLog(console, hints)
+        if on_screen:
+            display = opened.enter_context(PlayScreen(console, hints, "Ctrl-C ends"))
+        policy = _Shown(agent, display, envs, arguments.env, delay)
+        worker = RolloutWorker(envs, policy, env_id=arguments.env)
+        (trajectory,) = worker.run([EpisodeSpec(task, arguments.seed, rollout=0)])
+        policy.show_end(trajectory)
     actions = [step.action for step in trajectory.steps]
     _write(arguments.record, [script_line(arguments.env, task, arguments.seed, actions)])
+    _film(arguments.gif, envs, [*policy.states, envs.snapshot(0)], trajectory.steps)
 
 
 class _Shown:
     """A policy whose one episode is shown while it plays."""
 
-    def __init__(self, policy: Policy, console: Console, title: str, max_steps: int, delay: float):
+    def __init__(
+        self, policy: Policy, display: FrameDisplay, envs: AgentVectorEnv, env_id: str, delay: float
+    ):
         self._policy = policy
-        self._console = console
-        self._title = title
-        self._max_steps = max_steps
+        self._hints = envs.prototype.suite_spec.screen
+        self._display = display
+        self._env_id = env_id
+        self._max_steps = envs.max_steps
         self._delay = delay
+        self.states: list[Snapshot] = []
 
     def act(self, requests: Sequence[Request]) -> Sequence[Completion]:
         """Show the state, then pass the question on."""
         (request,) = requests
-        if request.history:
-            show_step(self._console, request.history[-1])
-        title = f"{self._title}, turn {request.turn} of {self._max_steps}"
-        show_state(self._console, title, request.observation, request.admissible_actions, request.state_hash)
+        if request.snapshot is not None:
+            self.states.append(request.snapshot())
+        first = request.history[0].observation if request.history else request.observation
+        turn = f"turn {request.turn} of {self._max_steps}"
+        self._display.show(
+            Frame(
+                title=f"{self._env_id}, task {request.task_id}, {turn}",
+                short_title=f"{self._env_id}, task {request.task_id[:8]}, {turn}",
+                observation=request.observation,
+                actions=request.admissible_actions,
+                state_hash=request.state_hash,
+                step=request.history[-1] if request.history else None,
+                kept=self._hints.kept_line(text_of(first)),
+            )
+        )
         sleep(self._delay)
         return self._policy.act(requests)
 
+    def show_end(self, trajectory: Trajectory) -> None:
+        """Show the last state."""
+        self._display.show(
+            Frame(
+                title="the end",
+                short_title=f"{self._env_id}, task {trajectory.task_id[:8]}, the end",
+                observation=trajectory.final_observation,
+                actions=(),
+                state_hash=trajectory.state_hashes[-1],
+                step=trajectory.steps[-1] if trajectory.steps else None,
+                kept=self._hints.kept_line(text_of(trajectory.steps[0].observation))
+                if trajectory.steps
+                else "",
+                end=end_of(trajectory),
+                won=trajectory.won,
+            )
+        )
 
-def _check_record(path: Path) -> None:
-    if path.suffix != ".jsonl":
-        raise UsageError(f"--record writes JSON lines: name a file that ends in .jsonl, not {path.name!r}")
+
+def _check_file(flag: str, path: Path, suffix: str) -> None:
+    if path.suffix != suffix:
+        raise UsageError(
+            f"{flag} writes {FORMATS[suffix]}: name a file that ends in {suffix}, not {path.name!r}"
+        )
     if path.exists():
-        raise UsageError(f"--record would overwrite {path}: name a new file")
+        raise UsageError(f"{flag} would overwrite {path}: name a new file")
     if not path.resolve().parent.is_dir():
-        raise UsageError(f"--record: there is no folder {path.resolve().parent}")
+        raise UsageError(f"{flag}: there is no folder {path.resolve().parent}")
+
+
+def _film(path: Path | None, envs: AgentVectorEnv, states: Sequence[Snapshot], steps: Sequence[Step]) -> None:
+    if path is not None and states:
+        from agentgym.cli.film import film
+
+        path.write_bytes(film(envs.prototype.spawn(), states, steps))
 
 
 def _write(path: Path | None, records: Sequence[dict[str, Any]]) -> None:
@@ -147,8 +237,3 @@ def _write(path: Path | None, records: Sequence[dict[str, Any]]) -> None:
         from agentgym.files import replace_file
 
         replace_file(path, "".join(json.dumps(record) + "\n" for record in records))
-
-
-def _read_line() -> str:
-    # the prompt only where a person sees it: a pipe's output stays the game's
-    return input("> " if is_interactive() else "")

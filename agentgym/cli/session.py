@@ -2,47 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from agentgym.agents.human import choose, has_numbers
-from agentgym.agents.screen import printable, show_state, show_step
+from agentgym.agents.human import choose, has_numbers, keys_for
+from agentgym.agents.screen import text_of
+from agentgym.cli.board import Frame, FrameDisplay
+from agentgym.cli.prompt import LineReader
 from agentgym.errors import UsageError
 from agentgym.types import Completion, Snapshot, Step
 from agentgym.vector.core import AgentVectorEnv
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 HELP = """\
-Type an action, its number, or the beginning of it (w a s d where actions are directions), or
-  :undo      take back the last action
-  :task ID   play another task, by id or source id
-  :quit      end; so does the end of input
-  ?          this text"""
+Type an action, its number, or the beginning of it, then Enter. Where actions
+are directions, the arrow keys and w a s d play them at once. A line that could
+mean several actions, or none, is not played. Commands:
+  :undo        take back the last action (or Backspace, where keys act at once)
+  :task ID     play another task, by id or source id
+  :force TEXT  play TEXT as it is, to see an environment reject it
+  :hash        the full ids of the task and the state
+  :all         print everything that the screen has no room for
+  :quit        end; so do :q and the end of input
+  :help        this text; so does ?"""
 
 
 class Session:
     """One slot, played by hand."""
 
     def __init__(
-        self, envs: AgentVectorEnv, console: Console, read: Callable[[], str], *, env_id: str, seed: int
+        self, envs: AgentVectorEnv, display: FrameDisplay, lines: LineReader, *, env_id: str, seed: int
     ):
         """Prepare to play.
 
         Args:
             envs: an environment of one slot.
-            console: where everything is shown.
-            read: returns the next line; raises EOFError at the end.
+            display: where everything is shown.
+            lines: what the person says.
             env_id: for titles and records.
             seed: every episode is reset with it.
         """
         self._envs = envs
-        self._console = console
-        self._read = read
+        self._hints = envs.prototype.suite_spec.screen
+        self._judge = envs.prototype.spawn()
+        self._display = display
+        self._lines = lines
         self._env_id = env_id
         self._seed = seed
         self._episodes: list[tuple[str, list[Step]]] = []
+        self._steps: list[Step] = []
+        self._before: list[Snapshot] = []
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -53,45 +61,66 @@ class Session:
         }
         return list(by_task.values())
 
+    @property
+    def states(self) -> list[Snapshot]:
+        """Those of the last episode, from its beginning to now."""
+        return [*self._before, self._envs.snapshot(0)] if self._episodes else []
+
+    @property
+    def steps(self) -> list[Step]:
+        """Those between `states`."""
+        return list(self._steps)
+
     def play(self, task: str | None) -> None:
         """Play until ``:quit`` or the end of input, beginning with a task; None draws one."""
         self._start(task)
         while True:
             try:
-                line = self._read().strip()
+                line = self._lines.read(keys_for(self._hints, self._admissible), self._admissible).strip()
             except EOFError:
                 return
-            if line == ":quit":
+            if line in (":quit", ":q"):
                 return
             try:
                 self._obey(line)
             except UsageError as error:
-                self._console.print(printable(str(error)), style="red", markup=False, soft_wrap=True)
+                self._display.say(str(error), "red")
 
     def _obey(self, line: str) -> None:
         word, _, rest = line.partition(" ")
-        if line == "?":
-            self._console.print(HELP, markup=False)
+        if line in ("?", ":help"):
+            self._display.say(HELP)
         elif word == ":undo":
             self._undo()
         elif word == ":task":
             if not rest.strip():
                 raise UsageError("name a task: :task ID")
             self._start(rest.strip())
-        elif word.startswith(":"):
-            raise UsageError(f"unknown command {word}; ? lists them")
+        elif word == ":hash":
+            self._display.say(f"task {self._task}\nstate {self._hash}")
+        elif word == ":all":
+            self._display.show_all()
+        elif word.startswith(":") and word != ":force":
+            raise UsageError(f"unknown command {word}; :help lists them")
         elif not line:
             raise UsageError("type an action, or ? for help")
         elif self._over:
             raise UsageError("the episode is over: :undo, :task ID or :quit")
+        elif word == ":force":
+            self._act(rest)
         else:
-            self._act(choose(line, self._admissible))
+            self._act(self._chosen(line))
+
+    def _chosen(self, line: str) -> str:
+        self._judge.restore(self._envs.snapshot(0))
+        keys = keys_for(self._hints, self._admissible)
+        return choose(line, self._admissible, keys=keys, accepts=self._judge.is_admissible)
 
     def _start(self, task: str | None) -> None:
         observations, infos = self._envs.reset_at([0], [task], [self._seed])
-        self._before: list[Snapshot] = []
-        self._steps: list[Step] = []
+        self._before, self._steps = [], []
         self._see(_only(observations), {key: column[0] for key, column in infos.items()}, over=False)
+        self._kept = self._hints.kept_line(text_of(self._observation))
         self._episodes.append((self._task, self._steps))
         self._show()
 
@@ -114,8 +143,7 @@ class Session:
         )
         self._steps.append(step)
         self._see(_only(observations), info, over=terminated or truncated)
-        show_step(self._console, step)
-        self._show()
+        self._show(step)
 
     def _undo(self) -> None:
         if not self._before:
@@ -134,18 +162,24 @@ class Session:
         self._won = bool(info["won"])
         self._score = float(info["score"])
 
-    def _show(self) -> None:
-        earned = sum(step.reward for step in self._steps)
-        title = (
-            f"{self._env_id}, task {self._task}, turn {len(self._steps)} of {self._envs.max_steps}, "
-            f"return {earned:g}"
+    def _show(self, step: Step | None = None) -> None:
+        turn = f"turn {len(self._steps)} of {self._envs.max_steps}"
+        earned = f"return {sum(step.reward for step in self._steps):g}"
+        outcome = "won" if self._won else "not won"
+        self._display.show(
+            Frame(
+                title=f"{self._env_id}, task {self._task}, {turn}, {earned}",
+                short_title=f"{self._env_id}, task {self._task[:8]}, {turn}, {earned}",
+                observation=self._observation,
+                actions=self._admissible,
+                state_hash=self._hash,
+                numbered=has_numbers(self._admissible),
+                step=step,
+                kept=self._kept,
+                end=f"the episode is over: {outcome}, score {self._score:g}" if self._over else "",
+                won=self._won,
+            )
         )
-        numbered = has_numbers(self._admissible)
-        show_state(self._console, title, self._observation, self._admissible, self._hash, numbered=numbered)
-        if self._over:
-            outcome = "won" if self._won else "not won"
-            style = "bold green" if self._won else "bold yellow"
-            self._console.print(f"the episode is over: {outcome}, score {self._score:g}", style=style)
 
 
 def script_line(env_id: str, task_id: str, seed: int, actions: Sequence[str]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from agentgym.agents.screen import printable, show_state, show_step
 from agentgym.cli.parser import Commands, Parser, add_command, seconds
 from agentgym.cli.terminal import is_interactive, open_console
 from agentgym.errors import UsageError
+from agentgym.suites import ScreenHints
 from agentgym.types import Completion, Observation, Step
 
 if TYPE_CHECKING:
@@ -37,18 +38,22 @@ def add_to(commands: Commands[Parser]) -> None:
     parser.add_argument(
         "--episode", required=True, metavar="ID", help="LABEL/TASK/ROLLOUT, or a part only one episode has"
     )
-    parser.add_argument("--delay", type=seconds, metavar="SECONDS", help="between steps, instead of Enter")
+    parser.add_argument(
+        "--delay", type=seconds, metavar="SECONDS", help="time between steps, instead of waiting for Enter"
+    )
     parser.add_argument("--step", type=int, metavar="N", help="show only the state after step N and stop")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay; 1 when the replay differs from the record."""
     from agentgym.evaluation.results import load_episode
+    from agentgym.registration import suite_spec
 
     record, env, episode = load_episode(arguments.run_folder, arguments.episode)
     if arguments.step is not None and not 0 <= arguments.step <= episode.length:
         raise UsageError(f"the episode has steps 0 to {episode.length}, asked for {arguments.step}")
     console = open_console()
+    hints = suite_spec(env.id).screen
     waits = is_interactive() and arguments.delay is None and arguments.step is None
     title = printable(f"{record.agent.display_name}, {episode.id}")
     for turn, frame in enumerate(_replay(env, episode)):
@@ -57,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         if turn and arguments.delay:
             sleep(arguments.delay)
         if arguments.step in (None, turn):
-            _show(console, f"{title}, turn {turn} of {episode.length}", frame)
+            _show(console, f"{title}, turn {turn} of {episode.length}", frame, hints)
         if frame.link != episode.hash_chain[turn]:
             console.print(f"the replay differs from the record at step {turn}", style="bold red")
             return 1
@@ -110,10 +115,10 @@ def _replay(env: SuiteEnv, episode: EpisodeRecord) -> Iterator[_Frame]:
     game.close()
 
 
-def _show(console: Console, title: str, frame: _Frame) -> None:
+def _show(console: Console, title: str, frame: _Frame, hints: ScreenHints) -> None:
     if frame.step is not None:
         show_step(console, frame.step)
-    show_state(console, title, frame.observation, frame.admissible_actions, frame.state_hash)
+    show_state(console, title, frame.observation, frame.admissible_actions, frame.state_hash, hints=hints)
 
 
 def _wait() -> bool:

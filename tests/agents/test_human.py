@@ -1,8 +1,12 @@
+import gymnasium
 import pytest
 
-from agentgym.agents.human import HumanPolicy, choose
+import agentgym  # noqa: F401 (registers the environments)
+from agentgym.agents.human import HumanPolicy, choose, keys_for
 from agentgym.agents.screen import printable
+from agentgym.errors import UsageError
 from agentgym.rollout import EpisodeSpec, RolloutWorker
+from agentgym.suites import ScreenHints
 from tests.corridor import CorridorVectorEnv
 
 MOVES = ("up", "down", "left", "right")
@@ -15,22 +19,13 @@ FULL = ("no operation", "push up", "push down", "move up", "move down")
         ("up", MOVES, "up"),
         (" up ", MOVES, "up"),
         ("4", MOVES, "right"),
-        ("0", MOVES, "0"),
-        ("5", MOVES, "5"),
-        ("²", MOVES, "²"),
         ("w", MOVES, "up"),
-        ("d", MOVES, "right"),
-        ("d", ("up", "left"), "right"),  # what a key means does not depend on what is possible now
         ("do", MOVES, "down"),
         ("U", MOVES, "up"),
-        ("", MOVES, ""),
-        ("push", FULL, "push"),  # two begin so
         ("push u", FULL, "push up"),
-        ("w", FULL, "w"),
         ("n", FULL, "no operation"),
         ("1", ("1", "10", "+"), "1"),
-        ("2", ("1", "10", "+"), "2"),  # actions that are numbers cannot be chosen by number
-        ("s", ("search[<query>]", "buy"), "s"),  # a template is not an action
+        ("Go to bed 1", ("go to bed 1", "go to bed 10"), "go to bed 1"),
         ("search[red]", ("search[<query>]",), "search[red]"),
     ],
 )
@@ -38,18 +33,72 @@ def test_choose(line, actions, action):
     assert choose(line, actions) == action
 
 
+@pytest.mark.parametrize(
+    ("line", "actions", "refusal"),
+    [
+        ("0", MOVES, "no action 0: they are numbered from 1 to 4"),
+        ("5", MOVES, "no action 5"),
+        ("²", MOVES, "no action '²' here"),
+        ("d", ("up", "left"), "no action 'right' here"),  # what a key means does not depend on the state
+        ("", MOVES, "no action '' here"),
+        ("push", FULL, "'push' could mean: push up, push down; type more of it"),
+        ("up", FULL, "'up' could mean: push up, move up"),
+        ("w", FULL, "'w' could mean: "),  # no key where actions are no directions
+        ("2", ("1", "10", "+"), "no action '2' here"),  # actions that are numbers have none
+        ("s", ("search[<query>]", "buy"), "write your own text where it says <query>: search[<query>]"),
+        ("1", ("search[<query>]", "buy"), "write your own text where it says <query>"),
+        ("search[]", ("search[<query>]",), "no action 'search[]' here"),
+        ("x", tuple(f"x{i}" for i in range(9)), "x5 and 3 more; type more of it"),
+        ("go", (), "no action 'go' here"),
+    ],
+)
+def test_what_is_no_action_is_not_played(line, actions, refusal):
+    with pytest.raises(UsageError) as caught:
+        choose(line, actions)
+    assert refusal in str(caught.value)
+
+
+def test_the_environment_decides_what_it_accepts():
+    assert choose("say  x", ("say <text>",), accepts=lambda line: line == "say  x") == "say  x"
+    with pytest.raises(UsageError):
+        choose("say y", ("say <text>",), accepts=lambda line: False)
+
+
+def test_keys_play_the_first_action_that_is_possible():
+    hints = ScreenHints(keys={"up": ("up", "push up"), "left": ("left", "push left")})
+    assert keys_for(hints, FULL) == {"up": "push up", "w": "push up", "left": "left", "a": "left"}
+    assert keys_for(ScreenHints(), ("left",))["a"] == "left"
+    assert keys_for(ScreenHints(), ()) == keys_for(ScreenHints(), ("look",)) == {}
+
+
 def test_human_plays(capsys):
-    lines = iter(["r", "jump", "1"])
+    lines = iter(["r", "jump", "l", "1", "r"])
     envs = CorridorVectorEnv(1, autoreset_mode="Disabled")
     player = RolloutWorker(envs, HumanPolicy(lambda: next(lines)), env_id="test/Corridor-v0")
     (episode,) = player.run([EpisodeSpec("corridor2", 0, 0)])
-    assert [step.action for step in episode.steps] == ["right", "jump", "right"]
-    assert [step.completion.text for step in episode.steps] == ["r", "jump", "1"]
+    assert [step.action for step in episode.steps] == ["right", "left", "right", "right"]
+    assert [step.completion.text for step in episode.steps] == ["r", "l", "1", "r"]
     shown = capsys.readouterr().out
     assert "cell 0 of 2" in shown
     assert "actions  1 right  2 left  3 fall" in shown
     assert episode.initial_hash in shown
-    assert "played jump  reward -0.5  rejected" in shown
+    assert "no action 'jump' here" in shown
+    assert "played jump" not in shown
+
+
+def test_the_human_agent_asks_the_environment():
+    envs = gymnasium.make_vec("agentgym/WebShop-v0", num_envs=1, autoreset_mode="Disabled")
+    lines = ["click[x]", "search[a b]"]
+
+    def read():
+        if not lines:
+            raise EOFError
+        return lines.pop(0)
+
+    human = HumanPolicy(read, env=envs.prototype.spawn())
+    worker = RolloutWorker(envs, human, env_id="agentgym/WebShop-v0")
+    (episode,) = worker.run([EpisodeSpec(envs.tasks.ids[0], 0, 0)])
+    assert [step.action for step in episode.steps] == ["search[a b]"]
 
 
 def test_the_end_of_input_ends_the_episode(capsys):

@@ -56,12 +56,18 @@ def test_undo_at_the_beginning(cli):
 @pytest.mark.parametrize(
     ("line", "answer"),
     [
-        ("?", ":undo      take back the last action"),
+        ("?", ":undo        take back the last action"),
+        (":help", ":undo        take back the last action"),
         ("", "type an action, or ? for help"),
+        (":hash", "\nstate "),
+        (":all", "1 right\n2 fall\n"),
         (":task", "name a task: :task ID"),
-        (":nope", "unknown command :nope; ? lists them"),
+        (":nope", "unknown command :nope; :help lists them"),
         (":task corridor99", "no task 'corridor99' in split 'train' (7 tasks)"),
-        ("jump", "played jump  reward -0.5  rejected"),
+        ("jump", "no action 'jump' here"),
+        ("rigth", "no action 'rigth' here (did you mean 'right'?)"),
+        ("9", "no action 9: they are numbered from 1 to 2"),
+        (":force jump", "played jump  reward -0.5  rejected"),
         ("fall\nright", "the episode is over: :undo, :task ID or :quit"),
     ],
 )
@@ -69,6 +75,22 @@ def test_lines_that_do_not_advance(cli, line, answer):
     code, out, err = cli("play", ENV, "--task", "corridor3", stdin=line + "\n")
     assert (code, err) == (0, "")
     assert answer in out
+
+
+def test_what_could_mean_several_actions_is_not_played(cli):
+    _, out, _ = cli("play", "agentgym/ALFWorld-v0", "--seed", 3, stdin="go to\nzzz\nLOOK\n")
+    assert "'go to' could mean: go to " in out
+    assert "no action 'zzz' here" in out
+    assert [line for line in out.splitlines() if line.startswith("played")] == ["played look  reward 0"]
+
+
+def test_free_text_is_played_where_the_environment_takes_it(cli):
+    typed = "search\n1\nsearch[red shoe]\nsearch[blue]\nclick[no such thing]\n"
+    _, out, _ = cli("play", "agentgym/WebShop-v0", "--seed", 3, stdin=typed)
+    assert out.count("write your own text where it says <query>: search[<query>]") == 2
+    played = [line.partition("  ")[0] for line in out.splitlines() if line.startswith("played")]
+    assert played[0] == "played search[red shoe]"
+    assert "no action 'click[no such thing]' here" in out
 
 
 def test_another_task(cli):
@@ -107,7 +129,7 @@ def test_watching_the_oracle(cli):
 
 def test_what_a_person_played_can_be_played_again(cli, tmp_path):
     record = tmp_path / "mine.jsonl"
-    typed = "1\n:undo\nright\nleft\njump\nr\n:task corridor2\nright\nright\n"
+    typed = "1\n:undo\nright\nleft\n:force jump\nr\n:task corridor2\nright\nright\n"
     cli("play", ENV, "--task", "corridor5", "--seed", 4, "--record", record, stdin=typed)
     lines = [json.loads(line) for line in record.read_text().splitlines()]
     assert [line["actions"] for line in lines] == [["right", "left", "jump", "right"], ["right", "right"]]
@@ -124,14 +146,14 @@ def test_interrupted_play_is_recorded(cli, monkeypatch, tmp_path):
     record = tmp_path / "mine.jsonl"
     choose = session.choose
 
-    def interrupted(line, actions):
+    def interrupted(line, actions, **judges):
         if line == "left":
             raise KeyboardInterrupt
-        return choose(line, actions)
+        return choose(line, actions, **judges)
 
     monkeypatch.setattr(session, "choose", interrupted)
-    code, _, _ = cli("play", ENV, "--task", "corridor5", "--record", record, stdin="right\nleft\n")
-    assert code == 130
+    code, _, err = cli("play", ENV, "--task", "corridor5", "--record", record, stdin="right\nleft\n")
+    assert (code, err) == (130, "agentgym: interrupted\n")
     assert json.loads(record.read_text())["actions"] == ["right"]
 
 
@@ -160,7 +182,9 @@ def test_an_agents_play_can_be_recorded(cli, tmp_path):
         ((ENV, "--seed", "-1"), "argument --seed: a seed is a whole number of at least 0, got '-1'"),
         ((ENV, "--delay", "-1"), "argument --delay: a duration is a number of at least 0, got '-1'"),
         ((ENV, "--delay", "nan"), "a duration is a number of at least 0, got 'nan'"),
-        ((ENV, "--record", "x.txt"), "name a file that ends in .jsonl"),
+        ((ENV, "--record", "x.txt"), "--record writes JSON lines: name a file that ends in .jsonl"),
+        ((ENV, "--gif", "x.png"), "--gif writes GIF pictures: name a file that ends in .gif"),
+        ((ENV, "--gif", "/nowhere/x.gif"), "--gif: there is no folder /nowhere"),
         ((ENV, "--record", "/nowhere/x.jsonl"), "there is no folder /nowhere"),
     ],
 )

@@ -1,6 +1,6 @@
 """ALFWorld as the rest of the package sees it."""
 
-from agentgym.suites import DataSource, PromptDefaults, SuiteSpec
+from agentgym.suites import DataSource, PromptDefaults, ScreenHints, SuiteSpec
 
 ALFWORLD = DataSource(
     name="alfworld",
@@ -18,4 +18,5 @@ SUITE = SuiteSpec(
     prompt=PromptDefaults("alfworld", tiny_history=2),
     tiny={"env_options.max_steps": 30, "evaluation.split": "valid_seen"},
     sources=(ALFWORLD,),
+    screen=ScreenHints(keeps="Your task is to:"),
 )

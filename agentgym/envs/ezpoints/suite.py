@@ -1,5 +1,9 @@
 """EZPoints as the rest of the package sees it."""
 
-from agentgym.suites import PromptDefaults, SuiteSpec
+from agentgym.suites import PromptDefaults, ScreenHints, SuiteSpec
 
-SUITE = SuiteSpec(name="ezpoints", prompt=PromptDefaults("ezpoints", tiny_history=0))
+SUITE = SuiteSpec(
+    name="ezpoints",
+    prompt=PromptDefaults("ezpoints", tiny_history=0),
+    screen=ScreenHints(goal="Write a formula a token at a time, each card once; = hands it in."),
+)

@@ -1,6 +1,6 @@
 """Sokoban as the rest of the package sees it."""
 
-from agentgym.suites import DataSource, PromptDefaults, SuiteSpec
+from agentgym.suites import DataSource, PromptDefaults, ScreenHints, SuiteSpec, Symbol
 
 BOXOBAN = DataSource(
     name="boxoban",
@@ -13,9 +13,24 @@ BOXOBAN = DataSource(
     importer="agentgym.envs.sokoban.data.boxoban:IMPORTER",
 )
 
+SCREEN = ScreenHints(
+    goal="Push every box onto a target; boxes can be pushed one at a time, not pulled.",
+    symbols={
+        "@": Symbol("you", "bold bright_green"),
+        "$": Symbol("box", "bold bright_yellow"),
+        ".": Symbol("target", "bold bright_red"),
+        "*": Symbol("box on target", "bold bright_magenta"),
+        "+": Symbol("you on target", "bold bright_cyan"),
+        "#": Symbol("wall", "bright_black"),
+    },
+    # the second ones in the action set "full"
+    keys={name: (name, f"push {name}") for name in ("up", "down", "left", "right")},
+)
+
 SUITE = SuiteSpec(
     name="sokoban",
     prompt=PromptDefaults("sokoban", tiny_history=0),
     tiny={"env_options.dim_room": [6, 6], "env_options.num_boxes": 1},
     sources=(BOXOBAN,),
+    screen=SCREEN,
 )
