@@ -59,8 +59,22 @@ _COLUMNS: tuple[_Column, ...] = (
 ``secs`` is its parts, the longest ones first."""
 
 
+_LEGEND = {
+    "success": "episodes won in training",
+    "eval": "episodes won in evaluation",
+    "usable": "groups whose returns differ",
+    "logp diff": "largest gap between the engine's and the learner's log-probabilities",
+    "kl": "divergence from the sampling policy",
+    "clip": "terms clipped",
+    "tok/s": "tokens sampled a second",
+    "secs": "seconds of the iteration; then its parts: sampling, update, credit, environment, evaluation, "
+    "weights to the engine",
+}
+"""What the headings mean, for those whose columns fit."""
+
+
 class ConsoleLog:
-    """A line per iteration on a console, plain where it is no terminal."""
+    """A line per iteration on a console; on a terminal between a legend and a bar with the time left."""
 
     def __init__(self, iterations: int, *, start: int = 0, console: Console | None = None):
         """Show the bar.
@@ -78,6 +92,7 @@ class ConsoleLog:
         self._lines = 0
         self._bar: Progress | None = None
         if self._console.is_terminal:
+            self._print_legend()
             self._bar = _bar(self._console)
             self._bar.add_task("training", total=iterations, completed=start)
             self._bar.start()
@@ -98,6 +113,13 @@ class ConsoleLog:
         """Leave the bar as it is."""
         if self._bar is not None:
             self._bar.stop()
+
+    def _print_legend(self) -> None:
+        from rich.text import Text
+
+        shown = {heading for heading, _, _ in self._columns}
+        said = "  ".join(f"{name}: {meaning}." for name, meaning in _LEGEND.items() if name in shown)
+        self._console.print(Text(said, "dim"))
 
     def _print(self, line: str, style: str) -> None:
         from rich.text import Text

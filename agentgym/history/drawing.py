@@ -93,7 +93,8 @@ def draw_curves(
 ) -> bytes:
     """Draw a panel for each metric, with a line for each group.
 
-    Panels of success and score in training also mark those of evaluations, where runs have them.
+    Panels of success and score in training also mark those of evaluations, where runs have them and no
+    other panel shows them.
 
     Args:
         groups: at least one.
@@ -119,7 +120,9 @@ def draw_curves(
         figure, panels = _layout(len(metrics))
         legend: dict[str, Any] = {}
         for axes, metric in zip(panels, metrics, strict=True):
-            legend |= _draw_panel(axes, groups, labels, metric, x, smooth)
+            evaluation = EVALUATION + metric
+            marked = evaluation if metric in ("success", "score") and evaluation not in metrics else None
+            legend |= _draw_panel(axes, groups, labels, metric, x, smooth, marked)
         for axes in panels:
             _draw_x_axis(axes, x)
         averaged = smooth > 1 and not all(metric.startswith(EVALUATION) for metric in metrics)
@@ -145,11 +148,20 @@ def _layout(count: int) -> tuple[Figure, list[Axes]]:
 
 
 def _draw_panel(
-    axes: Axes, groups: Sequence[RunGroup], labels: Sequence[str], metric: str, x: X, smooth: int
+    axes: Axes,
+    groups: Sequence[RunGroup],
+    labels: Sequence[str],
+    metric: str,
+    x: X,
+    smooth: int,
+    evaluation: str | None,
 ) -> dict[str, Any]:
-    """Draw one metric of all groups; return what the legend has to show, by its text."""
+    """Draw one metric of all groups, with dots where ``evaluation``, a second one, has values.
+
+    Returns:
+        What the legend has to show, by its text.
+    """
     legend: dict[str, Any] = {}
-    evaluation = EVALUATION + metric if metric in ("success", "score") else None
     for number, (group, label) in enumerate(zip(groups, labels, strict=True)):
         colour = _PALETTE[number % len(_PALETTE)]
         dashes = _DASHES[number // len(_PALETTE) % len(_DASHES)]
@@ -166,15 +178,18 @@ def _draw_panel(
             _mark(axes, curve, colour)
         elif evaluation and all(has_metric(run, evaluation) for run in group.runs):
             _mark(axes, make_curve(group, evaluation, x), colour)
-            legend[_EVALUATION_TEXT] = _dot()
+            legend[_EVALUATION_TEXT] = _dot(colour if len(groups) == 1 else None)
     _draw_y_axis(axes, metric)
     return legend
 
 
-def _dot() -> Line2D:
+def _dot(colour: str | None) -> Line2D:
+    """Return the legend's mark of evaluations: an empty one where each group's has its own colour."""
     from matplotlib.lines import Line2D
 
-    return Line2D([], [], linestyle="", marker="o", color=_FAINT, markersize=5)
+    fill = "white" if colour is None else colour
+    edge = _FAINT if colour is None else "white"
+    return Line2D([], [], linestyle="", marker="o", color=fill, markeredgecolor=edge, markersize=6)
 
 
 def _mark(axes: Axes, curve: Curve, colour: str) -> None:
@@ -282,7 +297,9 @@ def _labels(groups: Sequence[RunGroup]) -> tuple[list[str], str]:
         _shortened([group.first.env_id for group in groups]),
         _shortened([group.first.model for group in groups]),
     ]
-    shared = ", ".join(column[0] for column in columns if len(set(column)) == 1)
+    algorithm, env, model = (column[0] if len(set(column)) == 1 else "" for column in columns)
+    start = f"starting from model {model}" if model else ""
+    shared = ", ".join(filter(None, (" on ".join(filter(None, (algorithm, env))), start)))
     differing = [column for column in columns if len(set(column)) > 1]
     labels = [", ".join(parts) for parts in zip(*differing, strict=True)] or [""] * len(groups)
     if len(set(labels)) < len(groups):  # runs drawn one by one

@@ -75,7 +75,7 @@ def test_a_name_of_its_own(cli, runs, tmp_path, monkeypatch):
 
 def test_what_a_picture_says(texts, runs, tmp_path):
     said = texts(*runs)
-    assert "Sokoban-v0, tiny" in said
+    assert "Sokoban-v0, starting from model tiny" in said
     assert "GiGPO (mean of 3 seeds, min to max)" in said
     assert "GRPO (mean of 3 seeds, min to max)" in said
     assert "Episodes won in training" in said
@@ -84,7 +84,7 @@ def test_what_a_picture_says(texts, runs, tmp_path):
 
     more = [write_run(tmp_path / f"more-{seed}", make_run(20), seed=seed) for seed in range(3, 5)]
     said = texts(*runs[3:], *more)
-    assert "GRPO, Sokoban-v0, tiny" in said
+    assert "GRPO on Sokoban-v0, starting from model tiny" in said
     assert "mean of 5 seeds, 95% interval" in said
     assert "evaluation" not in said
 
@@ -121,6 +121,16 @@ def test_a_panel_for_every_metric(texts, runs):
     assert said.count("iteration") == 4
     assert {"Episodes won in evaluation", "Seconds: update", "Env steps"} <= set(said)
     assert sum("GRPO" in text for text in said) == 1
+
+
+def test_evaluations_are_drawn_once_and_in_their_colour(cli, texts, runs, tmp_path):
+    assert "evaluation" in texts(runs[0])
+    assert "evaluation" not in texts(runs[0], "--metric", "success", "--metric", "eval")
+    blue = "fill: #0072b2"  # lines have a stroke and no filling
+    for folders, coloured in ((runs[:1], True), (runs, False)):
+        cli("plot", *folders, "--out", tmp_path / "x.svg")
+        legend = (tmp_path / "x.svg").read_text().partition('id="legend_1"')[2]
+        assert (blue in legend) == coloured
 
 
 def test_a_line_for_every_run(texts, runs, tmp_path):

@@ -1,0 +1,44 @@
+"""The legend of training's lines."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from agentgym.history.console import ConsoleLog
+from tests.iterations import make_run
+
+
+def shown(*, terminal, width):
+    file = io.StringIO()
+    log = ConsoleLog(3, console=Console(file=file, width=width, force_terminal=terminal))
+    for metrics in make_run(3):
+        log.write(metrics)
+    log.close()
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", file.getvalue())
+
+
+def test_a_terminal_has_a_legend_once_and_the_time_left():
+    out = shown(terminal=True, width=100)
+    said = " ".join(out.split())
+    assert said.count("usable: groups whose returns differ.") == 1
+    assert "kl: divergence from the sampling policy." in said
+    assert "secs: seconds of the iteration; then its parts: sampling" in said
+    assert re.search(r"training .* 3/3 \d:\d\d:\d\d left \d:\d\d:\d\d", out)
+    assert max(map(len, re.split(r"[\r\n]+", out))) <= 100
+
+
+@pytest.mark.parametrize(
+    ("width", "heading", "fits"),
+    [(30, "usable", True), (30, "kl", False), (64, "secs", False), (65, "secs", True)],
+)
+def test_the_legend_is_of_the_columns_that_fit(width, heading, fits):
+    said = " ".join(shown(terminal=True, width=width).split())
+    assert (f" {heading}: " in said) == fits
+
+
+def test_a_file_has_rows_only():
+    out = shown(terminal=False, width=100)
+    assert len(out.splitlines()) == 4
+    assert "left" not in out
