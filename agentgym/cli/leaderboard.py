@@ -13,7 +13,7 @@ from agentgym.cli.terminal import open_console
 if TYPE_CHECKING:
     from rich.console import Console
 
-ABOUT = "Rank runs."
+ABOUT = "Build the leaderboard of a folder of runs."
 
 
 def add_to(commands: Commands[Parser]) -> None:
@@ -32,8 +32,14 @@ def add_to(commands: Commands[Parser]) -> None:
         about="Write the leaderboard of a folder of runs, as Markdown and beside it JSON, CSV and LaTeX.",
         example="agentgym leaderboard build benchmarks/results --out benchmarks/LEADERBOARD.md",
     )
-    parser.add_argument("results", type=Path, metavar="RESULTS", help="folder that holds runs")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE.md")
+    parser.add_argument("results", type=Path, metavar="RESULTS", help="folder with runs anywhere below it")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="FILE.md",
+        help="the page; FILE.json, FILE.csv and FILE.tex go beside it",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from agentgym.cli.terminal import open_console, open_progress_console
 if TYPE_CHECKING:
     from agentgym.history.curves import RunGroup
 
-ABOUT = "Draw learning curves of training runs: a line and a band for all seeds of the same thing."
+ABOUT = "Draw learning curves of training runs: mean and band over the seeds of each algorithm."
 
 XS = ("iteration", "episodes", "env_steps", "tokens", "seconds")
 """As `agentgym.history.curves.XS`, which the parser has no need to load."""
@@ -36,22 +36,22 @@ def add_to(commands: Commands[Parser]) -> None:
         help="success, eval, score, kl or another number of metrics.jsonl; repeat for several panels "
         "(default: success)",
     )
-    parser.add_argument("--x", choices=XS, default="iteration", help="(default: iteration)")
+    parser.add_argument("--x", choices=XS, default="iteration", help="x axis (default: iteration)")
     parser.add_argument(
         "--out",
         type=Path,
         default=Path("curves.png"),
         metavar="FILE",
-        help=".png or .svg (default: curves.png)",
+        help="output file, .png or .svg (default: curves.png)",
     )
     parser.add_argument(
         "--smooth",
         type=int,
         default=1,
         metavar="N",
-        help="average training values over the last N iterations",
+        help="moving average of training values over N iterations (default: 1)",
     )
-    parser.add_argument("--title", help="(default: what the runs have in common)")
+    parser.add_argument("--title", help="title (default: what the runs have in common)")
     parser.add_argument("--each", action="store_true", help="a line for every run, without bands")
 
 

@@ -17,14 +17,20 @@ def add_to(commands: Commands[Parser]) -> None:
     example = "agentgym serve webshop --split test --record recordings"
     parser = add_command(commands, "serve", run, about=ABOUT, example=example)
     parser.add_argument("suite", metavar="SUITE", help="a suite that has pages: webshop")
-    parser.add_argument("--split", default="train", help="whose tasks to play (default: train)")
-    parser.add_argument("--dataset", help="a data set's name, or a path (default: the built-in one)")
+    parser.add_argument("--split", default="train", help="split of the tasks (default: train)")
+    parser.add_argument("--dataset", help="name or path of the data set (default: builtin)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-    parser.add_argument("--port", type=int, default=8000, help="0 for any that is free (default: 8000)")
-    parser.add_argument("--record", type=Path, metavar="FOLDER", help="write each visitor's episodes there")
-    parser.add_argument("--seed", type=seed, default=0, help="draws tasks and later chance (default: 0)")
     parser.add_argument(
-        "--option", action="append", default=[], metavar="KEY=VALUE", help="of the environment; TOML values"
+        "--port", type=int, default=8000, help="port to listen on, 0 for any free one (default: 8000)"
+    )
+    parser.add_argument("--record", type=Path, metavar="FOLDER", help="write each visitor's episodes there")
+    parser.add_argument("--seed", type=seed, default=0, help="random seed (default: 0)")
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="option of the environment, a TOML value; repeat for several",
     )
 
 

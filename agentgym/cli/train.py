@@ -55,7 +55,7 @@ def add_to(commands: Commands[Parser]) -> None:
 
 
 def _add_arguments(parser: Parser) -> None:
-    parser.add_argument("--env", metavar="ID", help="what is played, for example agentgym/Sokoban-v0")
+    parser.add_argument("--env", metavar="ID", help="environment id, for example agentgym/Sokoban-v0")
     parser.add_argument(
         "--model",
         metavar="MODEL",
@@ -66,8 +66,10 @@ def _add_arguments(parser: Parser) -> None:
         choices=PRESETS,
         help="settings to begin with (default: tiny for tiny models, else the algorithm's paper's)",
     )
-    parser.add_argument("--seed", type=seed, metavar="N", help="decides everything random (default: 0)")
-    parser.add_argument("--iterations", type=int, metavar="N", help="how long, where not as the preset says")
+    parser.add_argument("--seed", type=seed, metavar="N", help="random seed (default: 0)")
+    parser.add_argument(
+        "--iterations", type=int, metavar="N", help="number of iterations (default: the preset's)"
+    )
     parser.add_argument(
         "--set",
         action="append",
@@ -76,7 +78,7 @@ def _add_arguments(parser: Parser) -> None:
         metavar="KEY=VALUE",
         help="change a setting, for example rollout.group_size=4 or switches.gamma=0.9; repeat for several",
     )
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="of the run (default: under runs/)")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="output directory (default: under runs/)")
     parser.add_argument(
         "--log",
         action="append",
@@ -85,11 +87,12 @@ def _add_arguments(parser: Parser) -> None:
     )
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
-        "--config", type=Path, metavar="FILE", help="begin with the settings of a run's config.json instead"
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="start from the settings of a run's config.json instead of a preset",
     )
-    source.add_argument(
-        "--resume", type=Path, metavar="FOLDER", help="go on with a run from its last checkpoint"
-    )
+    source.add_argument("--resume", type=Path, metavar="FOLDER", help="resume a run from its last checkpoint")
 
 
 def run(arguments: argparse.Namespace) -> int:

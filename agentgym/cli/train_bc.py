@@ -35,16 +35,14 @@ def add_bc(commands: Commands[Parser]) -> None:
         example="agentgym train bc --env agentgym/Sokoban-v0 --model tiny --tasks 1000 --epochs 10",
     )
     parser.add_argument(
-        "--env", required=True, metavar="ID", help="what is played, for example agentgym/Sokoban-v0"
+        "--env", required=True, metavar="ID", help="environment id, for example agentgym/Sokoban-v0"
     )
     parser.add_argument(
         "--model", default="tiny", help="tiny, tiny:SIZE or a model directory (default: tiny)"
     )
-    parser.add_argument(
-        "--seed", type=seed, default=0, metavar="N", help="decides everything random (default: 0)"
-    )
-    parser.add_argument("--tasks", type=int, metavar="N", help="of the training split, that the oracle plays")
-    parser.add_argument("--epochs", type=int, metavar="N", help="how often each step is shown")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="random seed (default: 0)")
+    parser.add_argument("--tasks", type=int, metavar="N", help="number of training tasks the oracle plays")
+    parser.add_argument("--epochs", type=int, metavar="N", help="number of epochs")
     parser.add_argument(
         "--set",
         action="append",
@@ -54,7 +52,10 @@ def add_bc(commands: Commands[Parser]) -> None:
         help="change a setting, for example batch=128 or env_options.num_boxes=2; repeat for several",
     )
     parser.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="becomes the model directory (default: under runs/)"
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="output directory, a model directory (default: under runs/)",
     )
 
 
