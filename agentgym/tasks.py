@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
@@ -167,62 +167,6 @@ class ListTaskSet(TaskSet):
 
     def _index(self, key: str) -> int | None:
         return self._by_key.get(key)
-
-
-class GeneratedTaskSet(TaskSet):
-    """The first n tasks of a split of an endless generated sequence, enumerated lazily.
-
-    Candidates 0, 1, 2, ... are generated; those whose content falls into the split and has not come
-    before are its tasks, in order.
-    """
-
-    def __init__(
-        self,
-        split: str,
-        candidate: Callable[[int], Task | None],
-        *,
-        manifest: Mapping[str, Any],
-        size: int | None = None,
-    ):
-        """Describe the sequence.
-
-        Args:
-            split: one of train, valid, test.
-            candidate: makes candidate c; None where the generator rejects it.
-            manifest: names the generator, its version and parameters.
-            size: number of tasks; None for the split's default.
-
-        Raises:
-            UsageError: unknown split.
-        """
-        check_split(split, DEFAULT_SIZES)
-        self._size = DEFAULT_SIZES[split] if size is None else size
-        super().__init__(split, {**manifest, "split": split, "n": self._size})
-        self._candidate = candidate
-        self._next = 0
-        self._tasks: list[Task] = []
-        self._by_key: dict[str, int] = {}
-
-    def __len__(self) -> int:
-        """Number of tasks."""
-        return self._size
-
-    def _make(self, index: int) -> Task:
-        while len(self._tasks) <= index:
-            self._grow()
-        return self._tasks[index]
-
-    def _index(self, key: str) -> int | None:
-        while key not in self._by_key and len(self._tasks) < self._size:
-            self._grow()
-        return self._by_key.get(key)
-
-    def _grow(self) -> None:
-        task = self._candidate(self._next)
-        self._next += 1
-        if task is not None and split_of(task.id) == self.split and task.id not in self._by_key:
-            self._by_key[task.id] = self._by_key[task.source_id] = len(self._tasks)
-            self._tasks.append(task)
 
 
 def check_split(split: str, known: Iterable[str]) -> None:

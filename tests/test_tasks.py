@@ -9,7 +9,7 @@ import pytest
 from agentgym import Task, UsageError
 from agentgym.errors import nearest
 from agentgym.hashing import content_id, sha256_json
-from agentgym.tasks import DEFAULT_SIZES, GeneratedTaskSet, ListTaskSet, check_split, split_of
+from agentgym.tasks import DEFAULT_SIZES, ListTaskSet, check_split, split_of
 
 
 def task(content, source=None):
@@ -105,64 +105,10 @@ def test_tasks_travel():
     assert tasks.manifest_sha256 == listed().manifest_sha256
 
 
-# ---- generated sets -----------------------------------------------------------------------------------
-
-
-def candidate(number):
-    """Every fifth candidate is rejected, and every content comes twice."""
-    return None if number % 5 == 0 else task(number // 2, f"candidate#{number}")
-
-
-def generated(split="train", size=50):
-    return GeneratedTaskSet(split, candidate, manifest={"generator": "numbers", "version": 1}, size=size)
-
-
 def test_split_of_is_the_id_modulo_100():
     expected = [*["test"] * 10, *["valid"] * 10, *["train"] * 80]
     assert [split_of(f"{n:032x}") for n in range(100)] == expected
     assert split_of(f"{3:032x}-2") == "test"
-
-
-def test_generated_splits_share_nothing():
-    found = {split: generated(split).ids for split in DEFAULT_SIZES}
-    assert {split: len(set(ids)) for split, ids in found.items()} == dict.fromkeys(DEFAULT_SIZES, 50)
-    assert all(split_of(name) == split for split, ids in found.items() for name in ids)
-
-
-def test_generated_tasks_do_not_depend_on_the_order_of_asking():
-    forwards, backwards, jump = generated(), generated(), generated()
-    ids = [forwards[i].id for i in range(50)]
-    assert [backwards[i].id for i in reversed(range(50))][::-1] == ids
-    assert jump.find(ids[30]).id == ids[30]
-    assert [each.id for each in jump] == ids
-    assert generated(size=20).ids == ids[:20], "a longer set begins with the shorter one"
-
-
-def test_generated_tasks_are_made_as_needed():
-    made = []
-
-    def counting(number):
-        made.append(number)
-        return candidate(number)
-
-    tasks = GeneratedTaskSet("train", counting, manifest={}, size=1_000)
-    assert len(tasks) == 1_000
-    assert made == []
-    tasks[3]
-    assert len(made) < 20
-
-
-def test_generated_manifests_hash_generator_split_and_size():
-    sets = [generated(), generated("valid"), generated(size=40)]
-    sets.append(
-        GeneratedTaskSet("train", candidate, manifest={"generator": "numbers", "version": 2}, size=50)
-    )
-    assert len({each.manifest_sha256 for each in sets}) == 4
-
-
-def test_default_sizes():
-    sizes = {split: len(GeneratedTaskSet(split, candidate, manifest={})) for split in DEFAULT_SIZES}
-    assert sizes == {"train": 10_000, "valid": 1_000, "test": 1_000}
 
 
 def test_unknown_splits_name_the_nearest():
