@@ -2,21 +2,28 @@
 
 Importing the package registers its environments with Gymnasium:
 
-    >>> import gymnasium, agentgym
-    >>> env = gymnasium.make("agentgym/EZPoints-v0")
+    >>> import agentgym
+    >>> env = agentgym.make("agentgym/EZPoints-v0")
     >>> observation, info = env.reset(seed=0)
+
+`make` and `make_vec` are Gymnasium's functions of these names with the types that their results have.
 """
 
 import agentgym.interrupts  # noqa: F401 (first, before what takes long to import)
 
 # isort: split
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from agentgym.namesake import refuse_namesake
+
+refuse_namesake(Path(__file__).parent)  # first: nothing beside that project's files can be trusted
 
 from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.errors import MissingDataError, UsageError
-from agentgym.registration import register_environments
+from agentgym.registration import make, make_vec, register_environments
 from agentgym.spaces import UnicodeText
-from agentgym.tasks import Task, TaskSet
+from agentgym.tasks import ListTaskSet, Task, TaskSet
 from agentgym.types import Completion, Group, Policy, Request, Snapshot, Step, Trajectory
 from agentgym.vector.core import AgentVectorEnv
 from agentgym.vector.serial import SerialVectorEnv
@@ -30,6 +37,7 @@ __all__ = [
     "AgentVectorEnv",
     "Completion",
     "Group",
+    "ListTaskSet",
     "MissingDataError",
     "Outcome",
     "Policy",
@@ -46,6 +54,8 @@ __all__ = [
     "__version__",
     "check_agent_env",
     "check_agent_vector_env",
+    "make",
+    "make_vec",
     "register_environments",
 ]
 

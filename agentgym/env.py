@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, final
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ResetNeeded
 
 from agentgym.errors import UsageError
 from agentgym.hashing import StateHasher, canonical
+from agentgym.options import check_options, options_of
 from agentgym.spaces import UnicodeText
 from agentgym.suites import SuiteSpec
 from agentgym.tasks import DEFAULT_SIZES, Task, TaskSet
 from agentgym.types import Policy, Snapshot
 
 ObsT = TypeVar("ObsT")
+T = TypeVar("T")
 
 RESET_OPTIONS = ("task",)
 """Keys that ``reset(options=...)`` understands."""
@@ -83,6 +88,23 @@ def restored_generator(
     return generator
 
 
+class _Held(NamedTuple):
+    """What a copy of an environment takes over, beside what its constructor's arguments give."""
+
+    snapshot: Snapshot | None
+    """The episode; None before the first reset."""
+    generator: np.random.Generator | None
+    seed: int | None
+    action_space: gymnasium.Space[Any]
+    observation_space: gymnasium.Space[Any]
+    spec: EnvSpec | None
+
+
+def call(creator: Callable[..., T], args: tuple[Any, ...], options: dict[str, Any]) -> T:
+    """Call a class with the arguments that a pickle kept."""
+    return creator(*args, **options)
+
+
 class AgentEnv(gymnasium.Env[ObsT, str]):
     """An environment for language agents: text in, text out, with state that can be held.
 
@@ -93,6 +115,11 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
     action_is_valid, won, score, progress``, of constant types.
 
     **Termination** is the game's own end, **truncation** the step limit; never both.
+
+    **Copies**: `pickle` and `copy.deepcopy` give an environment that goes on exactly as this one would,
+    before the first reset, within an episode and after its end. A pickle holds the constructor's arguments
+    and the episode, not the world; a deep copy shares the read-only world. Attributes that were set from
+    outside are not part of either.
 
     A game sets the class attributes below, passes its tasks to ``super().__init__``, and implements
     `_load`, `_apply`, `_observe`, `_admissible`, `_status`, `_state` and `_set_state`. `_load` and
@@ -115,6 +142,26 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
     """The suite's info keys that tell of the past: states that hash equal may differ in them."""
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 (gymnasium's)
+
+    _spec: EnvSpec | None = None
+    _arguments: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __init_subclass__(cls, **kwargs: Any):
+        """Show the constructor's own signature, which `inspect` would look for in ``__new__``."""
+        super().__init_subclass__(**kwargs)
+        _, *parameters = inspect.signature(cls.__init__).parameters.values()
+        cls.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Keep the arguments for copies, and refuse a misspelt one before the constructor runs.
+
+        Raises:
+            UsageError: an option that the constructor does not take; the message names the nearest.
+        """
+        check_options(options, options_of(cls))
+        self = super().__new__(cls)
+        self._arguments = (args, options)
+        return self
 
     def __init__(
         self,
@@ -256,6 +303,21 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
         """Return the state as text in mode ``ansi``; None without a render mode."""
         return None if self.render_mode is None else self.state_text()
 
+    @property
+    def spec(self) -> EnvSpec | None:
+        """Gymnasium's record of how the environment was made; None where its class was called.
+
+        Its ``max_episode_steps`` is the step limit, for wrappers that ask for one, although what is
+        registered has none: the environment truncates itself, and no ``TimeLimit`` is added.
+        """
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:
+        self._spec = copy.copy(spec)
+        if self._spec is not None:
+            self._spec.max_episode_steps = self.max_steps
+
     # ---- what language agents need besides --------------------------------------------------
 
     @property
@@ -321,6 +383,66 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
         Raises:
             ValueError: the snapshot belongs to another suite, schema or data set.
         """
+        self._put_back(snapshot)
+        return self._observe(), self._info()
+
+    def spawn(self) -> Self:
+        """Return another environment over the same read-only world, with no episode yet.
+
+        This is how a vector environment holds a thousand episodes over one catalogue.
+        """
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._task = None
+        twin._np_random = None
+        twin._np_random_seed = None
+        return twin
+
+    # ---- copies ----------------------------------------------------------------------------
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the constructor's arguments and the episode; the world is opened again."""
+        return call, (type(self), *self._arguments), (self.tasks.manifest_sha256, self._held())
+
+    def __setstate__(self, state: tuple[str, _Held]) -> None:
+        """Go on from a pickle.
+
+        Raises:
+            UsageError: the data found here are not those it was pickled with.
+        """
+        manifest, held = state
+        if manifest != self.tasks.manifest_sha256:
+            raise UsageError(
+                f"a pickled {type(self).__name__} played tasks of manifest {manifest[:12]}, these are of "
+                f"{self.tasks.manifest_sha256[:12]}: unpickle it beside the same data"
+            )
+        self._take_up(held)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Copy the episode; the read-only world is shared."""
+        twin = memo[id(self)] = self.spawn()
+        twin._take_up(self._held())
+        return twin
+
+    def _held(self) -> _Held:
+        """Return what the constructor's arguments do not give, as values of its own."""
+        return _Held(
+            None if self._task is None else self.snapshot(),
+            *copy.deepcopy((self._np_random, self._np_random_seed)),
+            *copy.deepcopy((self.action_space, self.observation_space)),
+            copy.deepcopy(self._spec),
+        )
+
+    def _take_up(self, held: _Held) -> None:
+        if held.snapshot is not None:
+            self._put_back(held.snapshot)
+        self._np_random, self._np_random_seed = held.generator, held.seed
+        self.action_space, self.observation_space = held.action_space, held.observation_space
+        self._spec = held.spec
+
+    # ---- inside ----------------------------------------------------------------------------
+
+    def _put_back(self, snapshot: Snapshot) -> None:
         self._check_snapshot(snapshot)
         if snapshot.task is not self._task:
             self._begin(snapshot.task)
@@ -330,20 +452,6 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
         self._terminated = snapshot.terminated
         self._truncated = snapshot.truncated
         self._restore_rng(snapshot)
-        return self._observe(), self._info()
-
-    def spawn(self) -> Self:
-        """Return another environment over the same read-only world, with no episode yet.
-
-        This is how a vector environment holds a thousand episodes over one catalogue.
-        """
-        twin = copy.copy(self)
-        twin._task = None
-        twin._np_random = None
-        twin._np_random_seed = None
-        return twin
-
-    # ---- inside ----------------------------------------------------------------------------
 
     def _begin(self, task: Task) -> None:
         if self._task is None or task.id != self._task.id:

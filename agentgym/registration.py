@@ -20,6 +20,7 @@ from gymnasium.vector import AutoresetMode
 
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError, nearest
+from agentgym.options import check_options, options_of
 from agentgym.suites import DataSource, SuiteSpec
 from agentgym.vector.core import AgentVectorEnv
 from agentgym.vector.serial import SerialVectorEnv
@@ -35,7 +36,7 @@ class EnvEntry(NamedTuple):
     vector: str
 
 
-ENVIRONMENTS: Mapping[str, EnvEntry] = {
+ENVIRONMENTS: dict[str, EnvEntry] = {
     "agentgym/Sokoban-v0": EnvEntry(
         "agentgym.envs.sokoban.env:SokobanEnv", "agentgym.envs.sokoban.vector:SokobanVectorEnv"
     ),
@@ -54,12 +55,70 @@ ENVIRONMENTS: Mapping[str, EnvEntry] = {
 }
 """Registered ids. No ``max_episode_steps``: environments truncate themselves (see ``max_steps``)."""
 
+ARRAY_ENVIRONMENTS: dict[str, EnvEntry] = {
+    "agentgym/SokobanArray-v0": EnvEntry(
+        "agentgym.envs.sokoban.array_env:SokobanArrayEnv",
+        "agentgym.envs.sokoban.array_env:SokobanArrayVectorEnv",
+    ),
+}
+"""Registered ids of environments for numeric learners: no text, no `AgentEnv`, in no evaluation suite."""
+
 
 def register_environments() -> None:
     """Add every environment to Gymnasium's registry, once."""
-    for env_id, entry in ENVIRONMENTS.items():
+    for env_id, entry in (ENVIRONMENTS | ARRAY_ENVIRONMENTS).items():
         if env_id not in gymnasium.registry:
             gymnasium.register(env_id, entry_point=entry.single, vector_entry_point=entry.vector)
+
+
+def make(env_id: str, *, split: str | None = None, **options: Any) -> AgentEnv[Any]:
+    """Make a single environment, without wrappers: `gymnasium.make` with the type that it has.
+
+    Args:
+        env_id: a registered id; ``module:id`` imports the module first, which registers it.
+        split: whose tasks it plays; None for the environment's default.
+        **options: further options of its constructor.
+
+    Raises:
+        UsageError: unknown id, option or option value, or not an `AgentEnv`.
+        MissingDataError: its data is not on this machine.
+
+    Example:
+        >>> env = make("agentgym/EZPoints-v0", split="test")
+        >>> observation, info = env.reset(seed=0)
+        >>> info["admissible_actions"] == env.admissible_actions()
+        True
+    """
+    return open_env(env_id, split=split, options=options)
+
+
+def make_vec(
+    env_id: str,
+    num_envs: int = 1,
+    *,
+    split: str | None = None,
+    autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+    **options: Any,
+) -> AgentVectorEnv:
+    """Make a vector environment: `gymnasium.make_vec` with the type that it has.
+
+    Args:
+        env_id: as `make`. An environment without a vector form is wrapped by `SerialVectorEnv`.
+        num_envs: number of slots.
+        split: as `make`.
+        autoreset_mode: what happens to a slot whose episode is over: NextStep, SameStep or Disabled.
+        **options: as `make`.
+
+    Raises:
+        UsageError: as `make`, or an unknown mode.
+        MissingDataError: as `make`.
+
+    Example:
+        >>> envs = make_vec("agentgym/EZPoints-v0", 3, autoreset_mode="Disabled")
+        >>> envs.reset(seed=0)[1]["turn"].tolist()
+        [0, 0, 0]
+    """
+    return _open_vector(env_id, num_envs, autoreset_mode, split, options, "")
 
 
 def open_env(
@@ -99,17 +158,7 @@ def open_vector(
         options: as `open_env`.
         where: as `open_env`.
     """
-    spec, chosen = _checked(env_id, split, options, where)
-    if spec.vector_entry_point is None:
-        options = {**spec.kwargs, **chosen}
-        env_class = class_of(env_id)
-        return SerialVectorEnv(
-            num_envs, env_class=env_class, autoreset_mode=AutoresetMode.DISABLED, **options
-        )
-    made = gymnasium.make_vec(spec.id, num_envs=num_envs, autoreset_mode=AutoresetMode.DISABLED, **chosen)
-    if not isinstance(made, AgentVectorEnv):
-        raise UsageError(f"{where}{env_id}: {type(made).__name__} is not an AgentVectorEnv")
-    return made
+    return _open_vector(env_id, num_envs, AutoresetMode.DISABLED, split, options, where)
 
 
 def class_of(env_id: str, where: str = "") -> type[AgentEnv[Any]]:
@@ -121,7 +170,8 @@ def class_of(env_id: str, where: str = "") -> type[AgentEnv[Any]]:
     creator = _creator(find_spec(env_id, where))
     if not (inspect.isclass(creator) and issubclass(creator, AgentEnv)):
         raise UsageError(
-            f"{where}{env_id} is not an AgentEnv: subclass agentgym.AgentEnv, or name another environment"
+            f"{where}{env_id} is not an AgentEnv: subclass agentgym.AgentEnv, name another environment, "
+            "or open it with gymnasium.make"
         )
     return creator
 
@@ -173,32 +223,39 @@ def data_source(name: str) -> DataSource:
     return known[name]
 
 
-def options_of(env_class: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the arguments of a constructor, with those it passes on to its base classes."""
-    names: list[str] = []
-    for made_by in inspect.getmro(env_class) if inspect.isclass(env_class) else [env_class]:
-        parameters = inspect.signature(made_by).parameters.values()
-        named = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
-        names += named
-        if len(named) == len(parameters):
-            break  # it passes nothing on
-    return tuple(names)
+def _open_vector(
+    env_id: str,
+    num_envs: int,
+    mode: AutoresetMode | str,
+    split: str | None,
+    options: Mapping[str, Any] | None,
+    where: str,
+) -> AgentVectorEnv:
+    spec, chosen = _checked(env_id, split, options, where, ("num_envs", "autoreset_mode"))
+    if spec.vector_entry_point is None:
+        env_class = class_of(env_id)
+        return SerialVectorEnv(
+            num_envs, env_class=env_class, autoreset_mode=mode, **{**spec.kwargs, **chosen}
+        )
+    made = gymnasium.make_vec(spec.id, num_envs=num_envs, autoreset_mode=mode, **chosen)
+    if not isinstance(made, AgentVectorEnv):
+        raise UsageError(f"{where}{env_id}: {type(made).__name__} is not an AgentVectorEnv")
+    return made
 
 
 def _checked(
-    env_id: str, split: str | None, options: Mapping[str, Any] | None, where: str
+    env_id: str,
+    split: str | None,
+    options: Mapping[str, Any] | None,
+    where: str,
+    further: tuple[str, ...] = (),
 ) -> tuple[EnvSpec, dict[str, Any]]:
     """Turn what Gymnasium would report in its own ways into one line."""
     env_class = class_of(env_id, where)
     chosen = dict(options or {})
     if split is not None:
         chosen["split"] = split
-    known = options_of(env_class)
-    for option in chosen:
-        if option not in known:
-            raise UsageError(
-                f"{where}unknown option {option!r}{nearest(option, known)}; known: {', '.join(known)}"
-            )
+    check_options(chosen, (*options_of(env_class), *further), where)
     return find_spec(env_id, where), chosen
 
 

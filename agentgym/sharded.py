@@ -14,13 +14,15 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import AutoresetMode
 
 from agentgym.errors import UsageError
-from agentgym.registration import open_vector
+from agentgym.registration import class_of, find_spec, open_vector
 from agentgym.types import Snapshot
-from agentgym.vector.batching import Rows, merge_columns, merge_observations
-from agentgym.vector.core import AgentVectorEnv, Moves, Starts, merge_step_limits
+from agentgym.vector.batching import Moves, Rows, Starts, merge_columns, merge_observations
+from agentgym.vector.core import AgentVectorEnv
+
+OF_ALL_SLOTS = ("autoreset_mode", "max_steps", "max_episode_steps")
+"""Options that workers are not given: they step under DISABLED, with the one step limit."""
 
 
 class ShardedVectorEnv(AgentVectorEnv):
@@ -43,9 +45,6 @@ class ShardedVectorEnv(AgentVectorEnv):
         num_envs: int = 1,
         *,
         num_workers: int = 2,
-        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        max_steps: int | None = None,
-        max_episode_steps: int | None = None,
         **options: Any,
     ):
         """Start the workers.
@@ -54,24 +53,25 @@ class ShardedVectorEnv(AgentVectorEnv):
             env_id: as `agentgym.registration.open_env`.
             num_envs: number of slots over all workers.
             num_workers: number of processes; at most one per slot is started.
-            autoreset_mode: what happens to a slot whose episode is over.
-            max_steps: step limit; None for the suite's default.
-            max_episode_steps: Gymnasium's name for ``max_steps``.
-            **options: of the environment.
+            **options: those of `AgentVectorEnv` and of the environment.
 
         Raises:
             UsageError: as `agentgym.registration.open_vector`, or fewer than one worker.
         """
+        self._workers: list[_Worker] = []  # first: a constructor that fails closes what it has made
         if num_workers < 1:
             raise UsageError(f"num_workers must be at least 1, got {num_workers}")
-        options["max_steps"] = merge_step_limits(max_steps, max_episode_steps)
-        super().__init__(open_vector(env_id, 1, options=options).prototype, num_envs, autoreset_mode)
-        shards = np.array_split(np.arange(num_envs), min(num_workers, num_envs))
+        self._env_id, self._num_workers = env_id, num_workers
+        self._options = {**find_spec(env_id).kwargs, **options}
+        super().__init__(num_envs, env_class=class_of(env_id), **self._options)
+
+    def _make_slots(self) -> None:
+        shards = np.array_split(np.arange(self.num_envs), min(self._num_workers, self.num_envs))
         self._home = [(w, k) for w, shard in enumerate(shards) for k in range(len(shard))]
         context = multiprocessing.get_context("spawn")
-        self._workers: list[_Worker] = []
-        for shard in shards:
-            self._workers.append(_Worker(context, env_id, len(shard), options))
+        options = {key: value for key, value in self._options.items() if key not in OF_ALL_SLOTS}
+        options["max_steps"] = self.max_steps
+        self._workers = [_Worker(context, self._env_id, len(shard), options) for shard in shards]
         for worker in self._workers:
             worker.receive()
 

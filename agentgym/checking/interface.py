@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils.env_checker import check_env
 
 from agentgym.checking.evidence import (
@@ -43,6 +44,14 @@ def check_declarations(make: Make) -> None:
     require(type(env.max_steps) is int and env.max_steps > 0, "`max_steps` must be an int above 0")
     require("render_fps" in env.metadata, "metadata must declare 'render_fps'")
     require(env.action_space.contains("grüße"), "the action space must contain every string: use UnicodeText")
+
+
+def check_spec_tells_the_step_limit(make: Make) -> None:
+    """The environment's own ``spec.max_episode_steps`` is ``max_steps``, for wrappers that ask for it."""
+    env = make(max_steps=7)
+    env.spec = EnvSpec("checked/Env-v0", entry_point="checked:Env")
+    told = env.spec.max_episode_steps
+    require(told == 7, f"spec.max_episode_steps must be max_steps=7, is {told}: leave `spec` to AgentEnv")
 
 
 def check_tasks(make: Make) -> None:
@@ -179,6 +188,7 @@ def _oracle_wins(env: AgentEnv[Any], number: int, task: Task) -> bool:
 
 CHECKS: tuple[Callable[[Make], None], ...] = (
     check_declarations,
+    check_spec_tells_the_step_limit,
     check_tasks,
     check_splits_are_disjoint,
     check_step_limit_is_an_option,

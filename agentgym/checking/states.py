@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import pickle
 import re
@@ -112,6 +113,27 @@ def check_restore_replays(make: Make) -> None:
             require_equal(where.restore(carried), current, "restoring a second time differs")
 
 
+def check_copies_go_on(make: Make) -> None:
+    """`pickle` and `copy.deepcopy` give an environment that goes on alike, whatever stage it is at."""
+    for played in (None, 0, 3, STEPS):
+        env = make()
+        if played is not None:
+            begin(env, 1)
+            random_rollout(env, generator(1), played)
+        twins = {"deepcopy": copy.deepcopy(env), "pickle": pickle.loads(pickle.dumps(env))}
+        if played is not None:
+            for how, twin in twins.items():
+                require_equal(twin.snapshot(), env.snapshot(), f"{how} changes an episode")
+        if played is not None and env.admissible_actions():
+            actions, expected = random_rollout(env, generator(2), STEPS)
+            for how, twin in twins.items():
+                require_equal(replay(twin, actions), expected, f"an episode goes on differently after {how}")
+        seed = 7 if played is None else None
+        start = begin(env, seed)
+        for how, twin in twins.items():
+            require_equal(begin(twin, seed), start, f"the next episode differs after {how}")
+
+
 def check_restore_refuses_strangers(make: Make) -> None:
     """A snapshot of another suite, schema or data set is a ValueError."""
     env = make()
@@ -192,6 +214,7 @@ CHECKS: tuple[Callable[[Make], None], ...] = (
     check_hash_decides_the_future,
     check_snapshot_is_a_value,
     check_restore_replays,
+    check_copies_go_on,
     check_restore_refuses_strangers,
     check_seed_decides_the_episode,
     check_task_option,

@@ -251,6 +251,45 @@ def _compare_after_restore(envs: AgentVectorEnv, single: AgentEnv[Any], rng: np.
             require_equal(beat, expected, "an episode goes on differently after restore into a slot")
 
 
+def check_copies_go_on(make: MakeVector) -> None:
+    """`pickle` and `copy.deepcopy` give a vector environment that goes on alike, whatever stage it is at."""
+    for mode in AutoresetMode:
+        for played in (None, 0, 2, SHORT):
+            with closing(make(SLOTS, autoreset_mode=mode, max_steps=SHORT)) as envs:
+                if played is not None:
+                    envs.reset(seed=5)
+                    for _ in range(played):
+                        envs.step_at(_running(envs), [""] * len(_running(envs)))
+                _compare_copies(envs, played is not None)
+
+
+def _compare_copies(envs: AgentVectorEnv, begun: bool) -> None:
+    with closing(copy.deepcopy(envs)) as deep, closing(pickle.loads(pickle.dumps(envs))) as pickled:
+        for twin, how in ((deep, "deepcopy"), (pickled, "pickle")):
+            for i in range(SLOTS if begun else 0):
+                require_equal(twin.snapshot(i), envs.snapshot(i), f"{how} changes the episode in a slot")
+        everybody = (envs, deep, pickled)
+        if not begun:
+            _require_alike([each.reset(seed=6) for each in everybody])
+        while slots := _running(envs):
+            _require_alike([each.step_at(slots, ["right"] * len(slots)) for each in everybody])
+            if envs.autoreset_mode is AutoresetMode.SAME_STEP:
+                break
+        if envs.autoreset_mode is not AutoresetMode.DISABLED:
+            _require_alike([each.step(("",) * SLOTS) for each in everybody])
+        _require_alike([each.reset() for each in everybody])
+
+
+def _running(envs: AgentVectorEnv) -> list[int]:
+    snapshots = [envs.snapshot(i) for i in range(SLOTS)]
+    return [i for i, each in enumerate(snapshots) if not (each.terminated or each.truncated)]
+
+
+def _require_alike(answers: Sequence[Any]) -> None:
+    for answer, how in zip(answers[1:], ("deepcopy", "pickle"), strict=True):
+        require_equal(answer, answers[0], f"an episode goes on differently after {how}")
+
+
 # ---- bad use ---------------------------------------------------------------------------------
 
 
@@ -338,6 +377,7 @@ CHECKS: tuple[Callable[[MakeVector], None], ...] = (
     check_tasks_and_groups,
     check_reset_mask_leaves_others_alone,
     check_snapshots_travel,
+    check_copies_go_on,
     check_finished_slots_wait,
     check_bad_use,
     check_step_limit_has_two_names,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import gymnasium
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space as batch_array_space
 
+from agentgym.arrays import Bools, Floats
 from agentgym.spaces import UnicodeText
 
 Infos: TypeAlias = dict[str, npt.NDArray[Any]]
@@ -18,6 +19,25 @@ Infos: TypeAlias = dict[str, npt.NDArray[Any]]
 
 Rows: TypeAlias = npt.NDArray[np.intp]
 """Positions among n."""
+
+
+class Starts(NamedTuple):
+    """The beginnings of episodes in n slots."""
+
+    observations: Any
+    """A tuple of n strings, or a dict with such a tuple and arrays of leading dimension n."""
+    infos: Infos
+    """Arrays of leading dimension n, without masks."""
+
+
+class Moves(NamedTuple):
+    """One step in each of n slots."""
+
+    observations: Any
+    rewards: Floats
+    terminations: Bools
+    truncations: Bools
+    infos: Infos
 
 
 def batch_space(space: gymnasium.Space[Any], n: int) -> gymnasium.Space[Any]:
@@ -83,7 +103,8 @@ def with_masks(infos: Infos, n: int) -> dict[str, Any]:
 
 def spread(column: npt.NDArray[Any], where: Sequence[int], n: int) -> npt.NDArray[Any]:
     """Place a column's rows at ``where`` in an array of n; the rest is zero or None."""
-    full = np.full(n, None, dtype=object) if column.dtype == object else np.zeros(n, dtype=column.dtype)
+    shape = (n, *column.shape[1:])
+    full = np.full(n, None, dtype=object) if column.dtype == object else np.zeros(shape, dtype=column.dtype)
     full[list(where)] = column
     return full
 
@@ -123,3 +144,16 @@ def merge_observations(parts: Sequence[tuple[Rows, Any]], n: int) -> Any:
                 texts[k] = value
         return tuple(texts)
     return merge_columns(parts, n)
+
+
+def merge_moves(parts: Sequence[tuple[Rows, Moves]], n: int) -> Moves:
+    """Put the parts of a step, each with the rows it fills, together to one of n rows."""
+
+    def merged(name: str) -> Any:
+        return merge_columns([(at, getattr(moves, name)) for at, moves in parts], n)
+
+    infos = {
+        key: merge_columns([(at, moves.infos[key]) for at, moves in parts], n) for key in parts[0][1].infos
+    }
+    observations = merge_observations([(at, moves.observations) for at, moves in parts], n)
+    return Moves(observations, merged("rewards"), merged("terminations"), merged("truncations"), infos)

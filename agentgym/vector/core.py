@@ -1,32 +1,38 @@
 """The contract of a vector environment, enforced once, over slots that may be stored anyhow.
 
 `AgentVectorEnv` owns what all forms share: autoreset modes, masks, partial steps and resets, groups.
-A form implements five hooks over a list of slots. `agentgym.vector.serial` keeps the slots as
+A form implements six hooks over a list of slots. `agentgym.vector.serial` keeps the slots as
 environments of one process, native forms as arrays, `agentgym.sharded` in worker processes.
 """
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
+import gymnasium
 import numpy as np
 import numpy.typing as npt
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from agentgym.arrays import Bools, Floats
-from agentgym.env import AgentEnv
+from agentgym.env import AgentEnv, call
 from agentgym.errors import UsageError
+from agentgym.options import check_options, options_of
 from agentgym.tasks import TaskSet
 from agentgym.types import Policy, Snapshot
 from agentgym.vector.batching import (
-    Infos,
+    Moves,
+    Starts,
     as_objects,
     batch_space,
     info_rows,
     merge_columns,
+    merge_moves,
     merge_observations,
     object_array,
     spread,
@@ -38,23 +44,23 @@ RESET_OPTIONS = ("tasks", "reset_mask")
 """Keys that ``reset(options=...)`` of a vector environment understands."""
 
 
-class Starts(NamedTuple):
-    """The beginnings of episodes in n slots."""
-
-    observations: Any
-    """A tuple of n strings, or a dict with such a tuple and arrays of leading dimension n."""
-    infos: Infos
-    """Arrays of leading dimension n, without masks."""
+SPACES = ("single_action_space", "single_observation_space", "action_space", "observation_space")
+"""Attributes that hold a vector environment's spaces."""
 
 
-class Moves(NamedTuple):
-    """One step in each of n slots."""
+class _HeldSlots(NamedTuple):
+    """What a copy of a vector environment takes over, beside what its constructor's arguments give."""
 
-    observations: Any
-    rewards: Floats
-    terminations: Bools
-    truncations: Bools
-    infos: Infos
+    prototype: tuple[str, Any]
+    """State of the prototype, as `AgentEnv.__reduce__` gives it."""
+    snapshots: dict[int, Snapshot]
+    """The episodes of the slots that have begun."""
+    over: Bools
+    begun: Bools
+    generator: np.random.Generator | None
+    seed: int | None
+    spec: EnvSpec | None
+    spaces: dict[str, gymnasium.Space[Any]]
 
 
 class AgentVectorEnv(VectorEnv[Any, Any, Any]):
@@ -71,37 +77,64 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
     (uint8[N, H, W, 3]); rewards are float64[N]; infos hold, for each key, an array and its mask.
     """
 
-    def __init__(self, prototype: AgentEnv[Any], num_envs: int, autoreset_mode: AutoresetMode | str):
-        """Set what every form has.
+    env_class: ClassVar[type[AgentEnv[Any]]]
+    """The single environment, where a subclass fixes it."""
+
+    _arguments: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Keep the arguments for copies."""
+        self = super().__new__(cls)
+        self._arguments = (args, options)
+        return self
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        env_class: type[AgentEnv[Any]] | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        max_steps: int | None = None,
+        max_episode_steps: int | None = None,
+        **options: Any,
+    ):
+        """Make N slots.
 
         Args:
-            prototype: an environment made with the options of all slots.
             num_envs: number of slots, N.
+            env_class: the single environment; None for the class attribute of a subclass.
             autoreset_mode: what happens to a slot whose episode is over.
+            max_steps: step limit; None for the suite's default.
+            max_episode_steps: Gymnasium's name for ``max_steps``.
+            **options: of the single environment.
 
         Raises:
-            UsageError: fewer than one slot, or an unknown mode.
+            UsageError: fewer than one slot, an unknown mode or option, or two step limits.
         """
         if num_envs < 1:
             raise UsageError(f"num_envs must be at least 1, got {num_envs}")
-        try:
-            self.autoreset_mode = AutoresetMode(autoreset_mode)
-        except ValueError:
-            known = ", ".join(repr(mode.value) for mode in AutoresetMode)
-            raise UsageError(f"unknown autoreset_mode {autoreset_mode!r}; choose one of {known}") from None
-        self.prototype = prototype
+        self.autoreset_mode = autoreset_mode_of(autoreset_mode)
+        single = env_class or self.env_class
+        check_options(options, dict.fromkeys((*options_of(single), *options_of(type(self)))))
+        self.prototype = single(max_steps=one_step_limit(max_steps, max_episode_steps), **options)
+        """An environment made with the options of all slots."""
         self.num_envs = num_envs
-        self.render_mode = prototype.render_mode
-        self.metadata = {**prototype.metadata, "autoreset_mode": self.autoreset_mode}
-        self.single_action_space = prototype.action_space
-        self.single_observation_space = prototype.observation_space
-        self.action_space = batch_space(prototype.action_space, num_envs)
-        self.observation_space = batch_space(prototype.observation_space, num_envs)
+        self.render_mode = self.prototype.render_mode
+        self.metadata = {**self.prototype.metadata, "autoreset_mode": self.autoreset_mode}
+        self.single_action_space = self.prototype.action_space
+        self.single_observation_space = self.prototype.observation_space
+        self.action_space = batch_space(self.prototype.action_space, num_envs)
+        self.observation_space = batch_space(self.prototype.observation_space, num_envs)
         self._over = np.zeros(num_envs, dtype=np.bool_)
         self._begun = np.zeros(num_envs, dtype=np.bool_)
         self._every_slot = list(range(num_envs))
+        self._make_slots()
 
     # ---- hooks of a form -------------------------------------------------------------------
+
+    @abstractmethod
+    def _make_slots(self) -> None:
+        """Make the storage of N slots, none of which has begun, from ``self.prototype``."""
 
     @abstractmethod
     def _reset_slots(
@@ -287,6 +320,47 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
         """Return the policy that plays this environment as well as is known."""
         return self.prototype.oracle()
 
+    # ---- copies ----------------------------------------------------------------------------
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the constructor's arguments and the episodes, as `AgentEnv.__reduce__` does."""
+        return call, (type(self), *self._arguments), self._held()
+
+    def __setstate__(self, held: _HeldSlots) -> None:
+        """Go on from a pickle.
+
+        Raises:
+            UsageError: the data found here are not those it was pickled with.
+        """
+        self.prototype.__setstate__(held.prototype)
+        for slot, snapshot in held.snapshots.items():
+            self._restore_slot(slot, snapshot)
+        self._over, self._begun = held.over, held.begun
+        self._np_random, self._np_random_seed = held.generator, held.seed
+        self.spec = held.spec
+        for name, space in held.spaces.items():
+            setattr(self, name, space)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Copy the episodes; the read-only world is shared."""
+        twin = memo[id(self)] = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.prototype = self.prototype.spawn()
+        twin._make_slots()
+        twin.__setstate__(self._held())
+        return twin
+
+    def _held(self) -> _HeldSlots:
+        """Return what the constructor's arguments do not give, as values of its own."""
+        return _HeldSlots(
+            self.prototype.__reduce__()[2],
+            {i: self._snapshot_slot(i) for i in np.flatnonzero(self._begun).tolist()},
+            self._over.copy(),
+            self._begun.copy(),
+            *copy.deepcopy((self._np_random, self._np_random_seed, self.spec)),
+            copy.deepcopy({name: getattr(self, name) for name in SPACES}),
+        )
+
     # ---- inside ----------------------------------------------------------------------------
 
     def _start(self, slots: list[int], tasks: Sequence[str | None], seeds: Sequence[int | None]) -> Starts:
@@ -345,7 +419,7 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
         if not live.size:
             return begun
         moved = self._step_slots([slots[k] for k in live], [actions[int(k)] for k in live])
-        return _merge([(old, begun), (live, moved)], len(slots))
+        return merge_moves([(old, begun), (live, moved)], len(slots))
 
     def _reset_ended(
         self, slots: list[int], moves: Moves, where: npt.NDArray[np.intp]
@@ -396,22 +470,20 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
         return chosen
 
 
-def merge_step_limits(max_steps: int | None, max_episode_steps: int | None) -> int | None:
+def autoreset_mode_of(mode: AutoresetMode | str) -> AutoresetMode:
+    """Return an autoreset mode by its name; UsageError where there is none."""
+    try:
+        return AutoresetMode(mode)
+    except ValueError:
+        known = ", ".join(repr(mode.value) for mode in AutoresetMode)
+        raise UsageError(f"unknown autoreset_mode {mode!r}; choose one of {known}") from None
+
+
+def one_step_limit(max_steps: int | None, max_episode_steps: int | None) -> int | None:
     """Return the one step limit given under either name; UsageError when they differ."""
     if max_steps is not None and max_episode_steps is not None and max_steps != max_episode_steps:
         raise UsageError(f"max_steps={max_steps} and max_episode_steps={max_episode_steps} differ: give one")
     return max_episode_steps if max_steps is None else max_steps
-
-
-def _merge(parts: Sequence[tuple[npt.NDArray[np.intp], Moves]], n: int) -> Moves:
-    def merged(name: str) -> Any:
-        return merge_columns([(at, getattr(moves, name)) for at, moves in parts], n)
-
-    infos = {
-        key: merge_columns([(at, moves.infos[key]) for at, moves in parts], n) for key in parts[0][1].infos
-    }
-    observations = merge_observations([(at, moves.observations) for at, moves in parts], n)
-    return Moves(observations, merged("rewards"), merged("terminations"), merged("truncations"), infos)
 
 
 def _of_length(values: Any, n: int, name: str) -> Sequence[Any]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from gymnasium.vector import AutoresetMode
 
-from agentgym.env import AgentEnv
 from agentgym.types import Snapshot
-from agentgym.vector.batching import batch_observations, info_columns
-from agentgym.vector.core import AgentVectorEnv, Moves, Starts, merge_step_limits
+from agentgym.vector.batching import Moves, Starts, batch_observations, info_columns
+from agentgym.vector.core import AgentVectorEnv
 
 
 class SerialVectorEnv(AgentVectorEnv):
@@ -23,36 +21,7 @@ class SerialVectorEnv(AgentVectorEnv):
         3
     """
 
-    env_class: ClassVar[type[AgentEnv[Any]]]
-    """The single environment, where a subclass fixes it."""
-
-    def __init__(
-        self,
-        num_envs: int = 1,
-        *,
-        env_class: type[AgentEnv[Any]] | None = None,
-        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        max_steps: int | None = None,
-        max_episode_steps: int | None = None,
-        **options: Any,
-    ):
-        """Make N slots.
-
-        Args:
-            num_envs: number of slots.
-            env_class: the single environment; None for the class attribute of a subclass.
-            autoreset_mode: what happens to a slot whose episode is over.
-            max_steps: step limit; None for the suite's default.
-            max_episode_steps: Gymnasium's name for ``max_steps``.
-            **options: of the single environment; it rejects unknown ones.
-        """
-        limit = merge_step_limits(max_steps, max_episode_steps)
-        single = env_class or self.env_class
-        super().__init__(single(max_steps=limit, **options), num_envs, autoreset_mode)
-        self._make_slots()
-
     def _make_slots(self) -> None:
-        """Make the storage of the slots."""
         self.envs = [self.prototype.spawn() for _ in range(self.num_envs)]
         self._seen: list[Any] = [None] * self.num_envs
 

@@ -59,6 +59,11 @@ class NarrowActions(CorridorEnv):
         self.action_space = spaces.Text(3)
 
 
+@breaks(interface.check_spec_tells_the_step_limit, "must be max_steps=7, is None")
+class OwnSpec(CorridorEnv):
+    spec = None
+
+
 class OwnTasks(CorridorEnv):
     def __init__(self, **options):
         super().__init__(**options)

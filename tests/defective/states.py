@@ -67,6 +67,19 @@ class HashRemembersThePath(CorridorEnv):
         return (*self._state(), self._path)
 
 
+@breaks(states.check_copies_go_on, "goes on differently after deepcopy|while checking: `pickle` and")
+class SharesTheEpisode(CorridorEnv):
+    def __deepcopy__(self, memo):
+        return self
+
+
+@breaks(states.check_copies_go_on, "pickle changes an episode")
+class PicklesWithoutChance(CorridorEnv):
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self._np_random = np.random.default_rng(0)
+
+
 @breaks(states.check_snapshot_is_a_value, "immutable")
 class MutableState(CorridorEnv):
     def _load(self, task):

@@ -7,7 +7,7 @@ from agentgym import Snapshot
 from agentgym.checking import (
     vector,
 )
-from agentgym.vector.core import Moves
+from agentgym.vector.batching import Moves
 from agentgym.vector.serial import SerialVectorEnv
 from tests.corridor import CorridorVectorEnv
 from tests.defective import breaks
@@ -113,6 +113,14 @@ class SnapshotWithoutChance(CorridorVectorEnv):
     def _snapshot_slot(self, slot):
         taken = super()._snapshot_slot(slot)
         return Snapshot(taken.suite, taken.schema, taken.data, taken.task, taken.state, *_of(taken), None)
+
+
+@breaks(vector.check_copies_go_on, "changes the episode in a slot")
+class PicklesTheFirstSlot(CorridorVectorEnv):
+    def __setstate__(self, held):
+        super().__setstate__(held)
+        if self._begun[0]:
+            self.copy(0, 1)
 
 
 def _of(snapshot):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from agentgym.envs.sokoban.level import (
     WALL,
     Level,
 )
+from agentgym.envs.sokoban.tiles import grid
 
 _WEIGHTS = np.array([1, 2, 10], dtype=np.uint16)
 """A key is the sum of the three symbols' byte values times these: found by search, all keys differ."""
@@ -133,19 +134,26 @@ class BoardBatch:
         self._some_cannot_push = bool(self._no_push.any())
         self.boards = np.zeros((num, size), dtype=np.uint8)
         """Texts of the boards, filled up with zeros."""
+        self._flat = self.boards.reshape(-1)
         self.lengths = np.zeros(num, dtype=np.int64)
+        self.strides = np.zeros(num, dtype=np.int64)
+        """Distance in a board's text between a cell and the one below it."""
         self.boxes = np.ones(num, dtype=np.int64)
         self.missing = np.ones(num, dtype=np.int64)
         """Boxes that are not on a target."""
         self.counted = np.zeros(num, dtype=np.int64)
         """Boxes on targets as the reward rule knows; kept up only under ``upstream_count``."""
         self.turns = np.zeros(num, dtype=np.int64)
-        self._flat = self.boards.reshape(-1)
         self._base = np.arange(num) * size
         self._players = np.zeros(num, dtype=np.int64)  # indices into _flat
         self._strides: dict[int, int] = {}
         self._rows = np.zeros(num, dtype=np.int64)  # first row of the slot's stride in _offsets
         self._offsets = np.zeros((0, 3), dtype=np.int64)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Go on from a pickle, in which views of arrays have become arrays of their own."""
+        self.__dict__.update(state)
+        self._flat = self.boards.reshape(-1)
 
     # ---- boards in -------------------------------------------------------------------------
 
@@ -161,6 +169,7 @@ class BoardBatch:
         row[length:] = 0
         self.lengths[slot] = length
         self._players[slot] = slot * self.size + player
+        self.strides[slot] = stride
         self._rows[slot] = self._rows_of(stride)
         self.boxes[slot] = boxes
         self.missing[slot] = missing
@@ -180,6 +189,7 @@ class BoardBatch:
         self.boards[slots, length:] = 0
         self.lengths[slots] = length
         self._players[slots] = self._base[slots] + bank.players[rows]
+        self.strides[slots] = bank.config.width + 1
         self._rows[slots] = self._rows_of(bank.config.width + 1)
         self.boxes[slots] = self.missing[slots] = bank.config.boxes
         self.counted[slots] = 0
@@ -198,6 +208,21 @@ class BoardBatch:
     def player(self, slot: int) -> int:
         """Return the index of the player in a board's text."""
         return int(self._players[slot]) - slot * self.size
+
+    def symbols(self, slots: Ints | None, extent: tuple[int, int]) -> npt.NDArray[np.uint8]:
+        """Return boards as symbols of shape (n, height, width), with wall added on the right and below.
+
+        Args:
+            slots: the boards; None for all.
+            extent: height and width; ``size`` is that of a board of this extent.
+        """
+        where: Any = slice(None) if slots is None else slots
+        height, width = extent
+        if (self.strides[where] == width + 1).all():
+            boards: npt.NDArray[np.uint8] = self.boards[where].reshape(-1, height, width + 1)
+            return boards[:, :, :-1]
+        numbers = range(self.num) if slots is None else slots.tolist()
+        return np.stack([grid(self.board(i), int(self.strides[i]) - 1, extent) for i in numbers])
 
     # ---- stepping --------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -151,11 +152,7 @@ class _Sokoban(AgentEnv[ObsT]):
     def _admissible(self) -> tuple[str, ...]:
         if not self.effective_only:
             return self.names
-        return tuple(
-            name
-            for name, rows, columns, pushes in self.actions
-            if play(self._board.copy(), self._player, rows * self._stride + columns, pushes).moved
-        )
+        return tuple(compress(self.names, self.effective()))
 
     def _status(self) -> Status:
         won = self._on_target == self._boxes
@@ -188,9 +185,19 @@ class _Sokoban(AgentEnv[ObsT]):
         return self._board.decode("ascii") if self._valid else REJECTED + self._board.decode("ascii")
 
     def _picture(self) -> npt.NDArray[np.uint8]:
-        symbols = grid(bytes(self._board), self._stride - 1, self.extent)
-        picture: npt.NDArray[np.uint8] = draw(symbols[None], self.tile_size)[0]
+        picture: npt.NDArray[np.uint8] = draw(self.symbols()[None], self.tile_size)[0]
         return picture
+
+    def symbols(self) -> npt.NDArray[np.uint8]:
+        """Return the board as byte values of shape `extent`; beyond a smaller level there is wall."""
+        return grid(bytes(self._board), self._stride - 1, self.extent)
+
+    def effective(self) -> tuple[bool, ...]:
+        """Return, for each action in order, whether it would change the board."""
+        return tuple(
+            play(self._board.copy(), self._player, rows * self._stride + columns, pushes).moved
+            for _, rows, columns, pushes in self.actions
+        )
 
     def render(self) -> Any:
         """Return the board as text (``ansi``) or as a picture (``rgb_array``), else None."""

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from gymnasium.utils import seeding
-from gymnasium.vector import AutoresetMode
 
 from agentgym.arrays import Ints
 from agentgym.env import GeneratorState, restored_generator
@@ -16,12 +15,19 @@ from agentgym.envs.sokoban.arrays import BoardBatch
 from agentgym.envs.sokoban.deadlock import is_deadlocked
 from agentgym.envs.sokoban.env import REJECTED, SokobanEnv, SokobanState, VisualSokobanEnv
 from agentgym.envs.sokoban.level import Level
-from agentgym.envs.sokoban.tiles import draw, grid
+from agentgym.envs.sokoban.tiles import draw
 from agentgym.hashing import StateHasher, canonical
 from agentgym.tasks import Task
 from agentgym.types import Snapshot
-from agentgym.vector.batching import Infos, info_rows, object_array, unbatch_observations
-from agentgym.vector.core import AgentVectorEnv, Moves, Starts, merge_step_limits
+from agentgym.vector.batching import (
+    Infos,
+    Moves,
+    Starts,
+    info_rows,
+    object_array,
+    unbatch_observations,
+)
+from agentgym.vector.core import AgentVectorEnv
 
 
 class _Scope(NamedTuple):
@@ -43,26 +49,10 @@ class SokobanVectorEnv(AgentVectorEnv):
     env_class: ClassVar[type[SokobanEnv | VisualSokobanEnv]] = SokobanEnv
     prototype: SokobanEnv | VisualSokobanEnv
 
-    def __init__(
-        self,
-        num_envs: int = 1,
-        *,
-        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        max_steps: int | None = None,
-        max_episode_steps: int | None = None,
-        **options: Any,
-    ):
-        """Make N slots.
+    # ---- hooks -----------------------------------------------------------------------------
 
-        Args:
-            num_envs: number of slots.
-            autoreset_mode: what happens to a slot whose episode is over.
-            max_steps: step limit; None for 120.
-            max_episode_steps: Gymnasium's name for ``max_steps``.
-            **options: of the single environment.
-        """
-        single = self.env_class(max_steps=merge_step_limits(max_steps, max_episode_steps), **options)
-        super().__init__(single, num_envs, autoreset_mode)
+    def _make_slots(self) -> None:
+        single, num_envs = self.prototype, self.num_envs
         self._batch = BoardBatch(
             num_envs,
             single.extent.height * (single.extent.width + 1),
@@ -77,7 +67,6 @@ class SokobanVectorEnv(AgentVectorEnv):
         self._tasks: list[Task | None] = [None] * num_envs
         self._scopes: dict[int, _Scope] = {}
         self._generators: list[np.random.Generator | None] = [None] * num_envs
-        self._strides = np.zeros(num_envs, dtype=np.int64)
         self._texts = [""] * num_envs
         self._task_ids = np.full(num_envs, None, dtype=object)
         self._task_types = np.full(num_envs, None, dtype=object)
@@ -85,8 +74,6 @@ class SokobanVectorEnv(AgentVectorEnv):
         self._valid = np.ones(num_envs, dtype=np.bool_)
         self._truncated = np.zeros(num_envs, dtype=np.bool_)
         self._deadlocks = np.zeros(num_envs, dtype=np.bool_)
-
-    # ---- hooks -----------------------------------------------------------------------------
 
     def _reset_slots(
         self, slots: Sequence[int], tasks: Sequence[str | None], seeds: Sequence[int | None]
@@ -181,13 +168,12 @@ class SokobanVectorEnv(AgentVectorEnv):
         self._tasks[slot] = task
         self._task_ids[slot], self._task_types[slot] = task.id, task.type
         self._batch.load(slot, level)
-        self._strides[slot] = level.stride
         self._deadlocks[slot] = level.deadlock
         self._valid[slot] = True
         self._truncated[slot] = False
 
     def _is_deadlocked(self, slot: int) -> bool:
-        return is_deadlocked(self._batch.board(slot), int(self._strides[slot]))
+        return is_deadlocked(self._batch.board(slot), int(self._batch.strides[slot]))
 
     def _refresh(self, slots: Sequence[int]) -> None:
         """Make texts and hashes of slots anew."""
@@ -260,11 +246,5 @@ class VisualSokobanVectorEnv(SokobanVectorEnv):
         return {"text": self._observed_texts(slots), "image": self._pictures(slots)}
 
     def _pictures(self, slots: Sequence[int]) -> npt.NDArray[np.uint8]:
-        batch, extent = self._batch, self.prototype.extent
-        where = slice(None) if slots is self._every_slot else np.array(slots)
-        if (self._strides[where] == extent.width + 1).all():
-            boards = batch.boards[where].reshape(-1, extent.height, extent.width + 1)[:, :, :-1]
-        else:
-            widths = (self._strides - 1).tolist()
-            boards = np.stack([grid(batch.board(slot), widths[slot], extent) for slot in slots])
-        return draw(boards, self.prototype.tile_size)
+        where = None if slots is self._every_slot else np.array(slots)
+        return draw(self._batch.symbols(where, self.prototype.extent), self.prototype.tile_size)

@@ -1,0 +1,58 @@
+"""Names of constructor options: which a class takes, and a one-line error for one that it does not."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any, cast
+
+from agentgym.errors import UsageError, nearest
+
+
+def options_of(creator: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of a creator's arguments; a class that takes ``**options`` adds its base classes'.
+
+    Example:
+        >>> class Base:
+        ...     def __init__(self, *, split="train"): ...
+        >>> class Derived(Base):
+        ...     def __init__(self, *, scale=1, **options): ...
+        >>> options_of(Derived)
+        ('scale', 'split')
+    """
+    return _options_of(cast(Any, creator))
+
+
+@cache
+def _options_of(creator: Callable[..., Any]) -> tuple[str, ...]:
+    names: list[str] = []
+    for made_by in _constructors(creator):
+        parameters = inspect.signature(made_by).parameters.values()
+        named = [p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+        names += [name for name in named if name not in (*names, "self")]
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            break  # it passes nothing on
+    return tuple(names)
+
+
+def check_options(given: Iterable[str], known: Iterable[str], where: str = "") -> None:
+    """Raise a UsageError that names the nearest option unless every one ``given`` is ``known``.
+
+    Args:
+        given: names of options.
+        known: names that there are.
+        where: begins the message.
+    """
+    names = tuple(known)
+    for option in given:
+        if option not in names:
+            raise UsageError(
+                f"{where}unknown option {option!r}{nearest(option, names)}; known: {', '.join(names)}"
+            )
+
+
+def _constructors(creator: Callable[..., Any]) -> list[Callable[..., Any]]:
+    if not inspect.isclass(creator):
+        return [creator]
+    return [vars(base)["__init__"] for base in inspect.getmro(creator) if "__init__" in vars(base)]
