@@ -14,10 +14,17 @@ NOT_CORE = tests/test_layers.py tests/test_packaging.py \
 	tests/algos/test_golden.py tests/algos/test_importance.py tests/algos/test_istar.py tests/algos/test_loss.py tests/algos/test_process.py \
 	tests/algos/test_steppo.py tests/cli/test_plot.py tests/cli/test_train.py tests/cli/test_train_bc.py tests/trainers
 
+# Where the package meets Gymnasium, for test-gymnasium; constraints.txt has the newest version that is supported.
+GYMNASIUM ?= $(OLDEST_GYMNASIUM)
+OLDEST_GYMNASIUM = $(shell sed -n 's/.*"gymnasium>=\([0-9.]*\),.*/\1.0/p' pyproject.toml)
+OF_GYMNASIUM = tests/test_checking.py tests/test_env.py tests/test_foreign_project.py tests/test_make.py tests/test_registry.py \
+	tests/test_sharded.py tests/test_spaces.py tests/test_vector.py tests/test_wrappers.py tests/sokoban/test_array_env.py \
+	tests/sokoban/test_vector.py docs/gymnasium.md
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-parity test-wheel test-vllm test-core core-tests lint format type check bench speed train-demo learning-report parity bank leaderboard docs pictures clean
+.PHONY: help install test test-all test-parity test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed train-demo learning-report parity bank leaderboard docs pictures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -45,6 +52,13 @@ test-wheel: $(VENV)/.installed-dev ## build wheel and sdist, install the wheel a
 test-core: ## run the core's tests on another Python: make test-core PYTHON=python3.12
 	@$(MAKE) --no-print-directory core-tests PYTHON="$(PYTHON)" \
 		VENV=".venv-core-$$("$(PYTHON)" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
+
+test-gymnasium: ## run the contract's tests on another Gymnasium: make test-gymnasium GYMNASIUM=1.1.0 (the oldest)
+	@$(MAKE) --no-print-directory gymnasium-tests GYMNASIUM="$(GYMNASIUM)" VENV=".venv-gymnasium-$(GYMNASIUM)"
+
+gymnasium-tests: $(VENV)/.installed-test
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps gymnasium==$(GYMNASIUM)
+	@$(RUN) -m pytest -m "not slow and not gpu and not java and not peer" $(OF_GYMNASIUM)
 
 core-tests: $(VENV)/.installed-test
 	@$(RUN) -m pytest -m "not slow and not gpu and not java and not peer" $(NOT_CORE:%=--ignore=%)
@@ -114,7 +128,7 @@ $(VLLM_VENV)/.installed: pyproject.toml
 	@touch $@
 
 clean: ## remove virtual environments, builds and caches
-	rm -rf $(VENV) $(VLLM_VENV) .venv-core-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VLLM_VENV) .venv-core-* .venv-gymnasium-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find agentgym benchmarks tests -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
