@@ -31,7 +31,7 @@ from agentgym.tasks import TaskSet
 from agentgym.vector.batching import object_array, spread, with_masks
 from agentgym.vector.core import autoreset_mode_of, one_step_limit
 
-Planes: TypeAlias = npt.NDArray[np.uint8]
+BoardPlanes: TypeAlias = npt.NDArray[np.uint8]
 
 PLANES = ("wall", "target", "box", "player")
 """Channels of an observation, each 0 or 1; a floor cell is 0 in all of them."""
@@ -42,7 +42,7 @@ for _symbol in SYMBOLS:
     _TABLE[ord(_symbol)] = [_symbol in symbols for symbols in _OF_PLANE]
 
 
-class SokobanArrayEnv(gymnasium.Env[Planes, np.int64]):
+class SokobanArrayEnv(gymnasium.Env[BoardPlanes, np.int64]):
     """`SokobanEnv` as arrays.
 
     **Observation**: uint8[height, width, 4], one-hot `PLANES`. Levels smaller than the set's largest are
@@ -102,14 +102,14 @@ class SokobanArrayEnv(gymnasium.Env[Planes, np.int64]):
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Planes, dict[str, Any]]:
+    ) -> tuple[BoardPlanes, dict[str, Any]]:
         """Start an episode; arguments and errors as `agentgym.env.AgentEnv.reset`."""
         super().reset(seed=seed)
         self.game.np_random = self.np_random
         _, info = self.game.reset(options=options)
         return self._observe(), self._info(info)
 
-    def step(self, action: Any) -> tuple[Planes, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[BoardPlanes, float, bool, bool, dict[str, Any]]:
         """Play one action.
 
         Args:
@@ -135,8 +135,8 @@ class SokobanArrayEnv(gymnasium.Env[Planes, np.int64]):
         """Return the board as text (``ansi``) or as a picture (``rgb_array``), else None."""
         return self.game.render()
 
-    def _observe(self) -> Planes:
-        planes: Planes = _TABLE.take(self.game.symbols(), axis=0)
+    def _observe(self) -> BoardPlanes:
+        planes: BoardPlanes = _TABLE.take(self.game.symbols(), axis=0)
         return planes
 
     def _info(self, info: dict[str, Any]) -> dict[str, Any]:
@@ -211,7 +211,7 @@ class SokobanArrayVectorEnv(VectorEnv[Any, Any, Any]):
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Planes, dict[str, Any]]:
+    ) -> tuple[BoardPlanes, dict[str, Any]]:
         """Start episodes in all slots, or in those of a mask.
 
         Args:
@@ -252,7 +252,7 @@ class SokobanArrayVectorEnv(VectorEnv[Any, Any, Any]):
             return self._observe(), with_masks(self._columns(slots), n)
         return self._observe(), _masked(self._columns(slots), slots, n)
 
-    def step(self, actions: Any) -> tuple[Planes, Floats, Bools, Bools, dict[str, Any]]:
+    def step(self, actions: Any) -> tuple[BoardPlanes, Floats, Bools, Bools, dict[str, Any]]:
         """Step every slot.
 
         Args:
@@ -323,8 +323,8 @@ class SokobanArrayVectorEnv(VectorEnv[Any, Any, Any]):
             self._batch.load(slot, task.content)
             self._over[slot] = False
 
-    def _observe(self) -> Planes:
-        planes: Planes = _TABLE.take(self._batch.symbols(None, self.prototype.game.extent), axis=0)
+    def _observe(self) -> BoardPlanes:
+        planes: BoardPlanes = _TABLE.take(self._batch.symbols(None, self.prototype.game.extent), axis=0)
         return planes
 
     def _columns(self, slots: npt.NDArray[np.intp]) -> dict[str, npt.NDArray[Any]]:

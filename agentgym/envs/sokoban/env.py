@@ -103,11 +103,7 @@ class _Sokoban(AgentEnv[ObsT]):
         self._number = {action.name: i for i, action in enumerate(self.actions)}
         self.names = tuple(self._number)
         self.rewards = rewards_of(reward)
-        if parity not in (None, "gym-sokoban"):
-            raise UsageError(f"unknown parity {parity!r}; choose 'gym-sokoban' or None")
-        for option, given in (("effective_only", effective_only), ("stream", stream)):
-            if not isinstance(given, bool):
-                raise UsageError(f"{option} is true or false, got {given!r}")
+        _check_switches(parity, effective_only=effective_only, stream=stream)
         self.upstream_count = parity is not None
         self.effective_only = effective_only
         self.tile_size: TileSize = tile_size
@@ -260,6 +256,14 @@ class VisualSokobanEnv(_Sokoban[dict[str, Any]]):
 
     def _observe(self) -> dict[str, Any]:
         return {"text": self._text(), "image": self._picture()}
+
+
+def _check_switches(parity: object, **switches: object) -> None:
+    if parity not in (None, "gym-sokoban"):
+        raise UsageError(f"unknown parity {parity!r}; choose 'gym-sokoban' or None")
+    for option, given in switches.items():
+        if not isinstance(given, bool):
+            raise UsageError(f"{option} is true or false, got {given!r}")
 
 
 def _config(dim_room: Any, num_boxes: Any) -> Config:
