@@ -110,6 +110,7 @@ def open_vector(
             autoreset_mode=AutoresetMode.DISABLED,
             **{**spec.kwargs, **_step_limit(spec, chosen), **chosen},
         )
+    _load(spec, spec.vector_entry_point, where)
     made = gymnasium.make_vec(spec.id, num_envs=num_envs, autoreset_mode=AutoresetMode.DISABLED, **chosen)
     if not isinstance(made, AgentVectorEnv):
         raise UsageError(f"{where}{env_id}: {type(made).__name__} is not an AgentVectorEnv")
@@ -125,10 +126,7 @@ def class_of(env_id: str, where: str = "") -> type[AgentEnv[Any]]:
     spec = find_spec(env_id, where)
     if spec.entry_point is None:
         raise UsageError(f"{where}{spec.id} has no single form: register it with an entry_point")
-    try:
-        creator = load_reference(spec.entry_point) if isinstance(spec.entry_point, str) else spec.entry_point
-    except UsageError as error:
-        raise UsageError(f"{where}{spec.id}: {error}") from error
+    creator = _load(spec, spec.entry_point, where)
     if not inspect.isclass(creator):
         raise UsageError(f"{where}{spec.id} is made by a function: register the class itself")
     if not issubclass(creator, AgentEnv):
@@ -220,6 +218,13 @@ def _step_limit(spec: EnvSpec, chosen: Mapping[str, Any]) -> dict[str, int]:
     if spec.max_episode_steps is None or "max_steps" in {**spec.kwargs, **chosen}:
         return {}
     return {"max_steps": spec.max_episode_steps}
+
+
+def _load(spec: EnvSpec, entry_point: object, where: str) -> Any:
+    try:
+        return load_reference(entry_point) if isinstance(entry_point, str) else entry_point
+    except UsageError as error:
+        raise UsageError(f"{where}{spec.id}: {error}") from error
 
 
 def _import(module: str, where: str) -> None:
