@@ -17,7 +17,7 @@ NOT_CORE = tests/test_layers.py tests/test_packaging.py \
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-parity test-wheel test-vllm test-core core-tests lint format type check bench speed train-demo learning-report parity bank leaderboard docs pictures clean
+.PHONY: help install test test-all test-parity test-wheel test-vllm test-core core-tests lint format type check bench speed train-demo learning-report parity bank leaderboard golden docs pictures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -95,6 +95,9 @@ bank: $(VENV)/.installed-core ## generate Sokoban's level bank anew
 
 leaderboard: $(VENV)/.installed-core ## build the committed boards from the runs under benchmarks/results
 	@$(VENV)/bin/agentgym leaderboard build benchmarks/results --out benchmarks/LEADERBOARD.md
+
+golden: $(VENV)/.installed-dev ## record a suite's golden episodes anew: make golden SUITE=sokoban
+	@$(RUN) -m tests.golden $(SUITE)
 
 docs: $(VENV)/.installed-dev ## run the examples in README.md, docs/ and the docstrings
 	@$(RUN) -m pytest README.md docs agentgym
