@@ -1,7 +1,9 @@
 """An agent of one's own: in each state it plays what it has tried least there.
 
-agentgym bench examples/own_suite.toml --verify
-agentgym play agentgym/EZPoints-v0 --agent examples.own_agent:make
+Suites and the command line know it as `examples.own_agent:make`:
+
+    agentgym bench examples/own_suite.toml --verify
+    agentgym play examples.own_env:examples/NumberLine-v0 --agent examples.own_agent:make
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """An environment of one's own, in one file: move a number along a line until it is the target.
 
-python examples/own_env.py          # checks it, and lets the oracle play it
-agentgym play examples.own_env:examples/NumberLine-v0 --agent oracle
+Run as a program it checks itself against the contract, and lets its oracle play:
+
+    python examples/own_env.py
+    agentgym play examples.own_env:examples/NumberLine-v0 --agent oracle
 """
 
 from __future__ import annotations

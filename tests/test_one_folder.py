@@ -1,6 +1,7 @@
 """A new environment is one folder and one line: the tests over the registry ask for nothing else."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 NEEDED = ("agentgym", "benchmarks", "docs", "examples", "tests", "README.md", "pyproject.toml")
 OVER_THE_REGISTRY = sorted(
     path.relative_to(ROOT).as_posix()
@@ -74,13 +76,14 @@ def _replaced(text, old, new):
     return text.replace(old, new)
 
 
-def pytest_in(checkout, *words):
+def in_checkout(checkout, *words):
+    """Run a module in the copy; return what it printed."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words],
+        [sys.executable, "-m", *words],
         cwd=checkout,
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(checkout), "CI": ""},
+        env={**os.environ, "PYTHONPATH": str(checkout)},
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     return done.stdout
@@ -89,6 +92,20 @@ def pytest_in(checkout, *words):
 def test_the_registrys_tests_hold_for_it(checkout):
     """Those of the new id, and those that are about all of them at once."""
     assert {"tests/test_registry.py", "tests/test_rollout.py"} < set(OVER_THE_REGISTRY)
-    shown = pytest_in(checkout, *OVER_THE_REGISTRY, "-k", "NumberLine or every or listed")
+    shown = in_checkout(checkout, "pytest", "-q", *OVER_THE_REGISTRY, "-k", "NumberLine or every or listed")
     assert "failed" not in shown
     assert int(shown.rpartition(" passed")[0].split()[-1]) >= 25
+
+
+def test_its_golden_episodes_are_recorded_as_contributing_says(checkout):
+    (snippet,) = re.findall(r"^```\n(CASES = .*?)^```$", CONTRIBUTING.read_text(), re.MULTILINE | re.DOTALL)
+    test = checkout / "tests" / "number_line" / "test_golden.py"
+    test.parent.mkdir()
+    imports = (
+        "import pytest\n\n"
+        "from agentgym.envs.number_line.env import NumberLine\n"
+        "from tests.golden import Golden, record_random\n\n"
+    )
+    test.write_text(imports + snippet)
+    in_checkout(checkout, "tests.golden", "number_line")
+    assert "2 passed" in in_checkout(checkout, "pytest", "-q", str(test))
