@@ -12,7 +12,7 @@ PARALLEL = -n auto --maxprocesses 4
 NOT_CORE = tests/test_layers.py tests/test_packaging.py \
 	agentgym/algos/loss.py agentgym/algos/process.py agentgym/training docs/algorithms/losses.md tests/training \
 	tests/algos/test_golden.py tests/algos/test_importance.py tests/algos/test_istar.py tests/algos/test_loss.py tests/algos/test_process.py \
-	tests/algos/test_steppo.py tests/cli/test_plot.py tests/cli/test_train.py tests/cli/test_train_bc.py tests/trainers
+	tests/algos/test_steppo.py tests/cli/test_plot.py tests/cli/test_train.py tests/cli/test_train_bc.py tests/examples/test_training.py tests/trainers
 
 # Where the package meets Gymnasium, for test-gymnasium; constraints.txt has the newest version that is supported.
 GYMNASIUM ?= $(OLDEST_GYMNASIUM)
@@ -24,7 +24,7 @@ OF_GYMNASIUM = tests/test_checking.py tests/test_env.py tests/test_foreign_proje
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-parity test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed train-demo learning-report parity bank leaderboard docs pictures clean
+.PHONY: help install test test-all test-parity test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed train-demo learning-report parity bank leaderboard golden docs pictures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -109,6 +109,9 @@ bank: $(VENV)/.installed-core ## generate Sokoban's level bank anew
 
 leaderboard: $(VENV)/.installed-core ## build the committed boards from the runs under benchmarks/results
 	@$(VENV)/bin/agentgym leaderboard build benchmarks/results --out benchmarks/LEADERBOARD.md
+
+golden: $(VENV)/.installed-dev ## record a suite's golden episodes anew: make golden SUITE=sokoban
+	@$(RUN) -m tests.golden $(SUITE)
 
 docs: $(VENV)/.installed-dev ## run the examples in README.md, docs/ and the docstrings
 	@$(RUN) -m pytest README.md docs agentgym

@@ -1,9 +1,13 @@
-"""Packages of extras and other things that are imported where they are needed, by name."""
+"""Optional packages, and references ``module:attribute``: what is imported by name, where it is needed."""
 
 from __future__ import annotations
 
 import re
+import sys
 from importlib import import_module, metadata
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from agentgym.errors import MissingPackageError, UsageError, nearest
@@ -56,7 +60,7 @@ def install_command(extra: str) -> str:
 
 
 def load_reference(reference: str) -> Any:
-    """Return what ``module:attribute`` names.
+    """Return what ``module:attribute`` names; the module is found as `import_named` finds it.
 
     Raises:
         UsageError: not of that form, no such module, or nothing of that name in it.
@@ -71,13 +75,59 @@ def load_reference(reference: str) -> Any:
     module, colon, name = reference.partition(":")
     if not (module and colon and name):
         raise UsageError(f"{reference!r} names nothing: write module:attribute")
-    try:
-        loaded = import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # the module is there, something that it imports is not
-        raise UsageError(f"there is no module {error.name!r}: is its folder on PYTHONPATH?") from error
+    loaded = import_named(module)
     try:
         return getattr(loaded, name)
     except AttributeError as error:
         raise UsageError(f"module {module} has no {name!r}{nearest(name, dir(loaded))}") from error
+
+
+def import_named(module: str) -> ModuleType:
+    """Import a module that a user names, from the current directory first, as ``python -m`` does.
+
+    The current directory stays on ``sys.path``, since such a module may import its neighbours at any time.
+    It is not put there for modules of this package, nor before a module outside it is asked for.
+
+    Raises:
+        UsageError: there is no such module, or one that it imports is not installed.
+    """
+    here = str(Path.cwd())
+    if module.partition(".")[0] != "agentgym" and not {here, ""} & set(sys.path):
+        sys.path.insert(0, here)
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise UsageError(f"module {module} needs {error.name or error}: install it") from error
+        raise UsageError(
+            f"there is no module {error.name!r} in {here} or among the installed packages: "
+            "run from its folder, or put that on PYTHONPATH"
+        ) from error
+    except (TypeError, ValueError) as error:
+        if module and not module.startswith("."):
+            raise  # the module is there, and what it does when imported fails
+        raise UsageError(f"{module!r} names no module: write it as import does, package.module") from error
+
+
+def plugins(group: str) -> dict[str, EntryPoint]:
+    """Return the entry points of a group by name: what installed packages add. Nothing is imported.
+
+    Where two packages use a name, the one that comes first on ``sys.path`` has it.
+    """
+    found: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=group):
+        found.setdefault(entry.name, entry)
+    return found
+
+
+def load_plugin(entry: EntryPoint) -> Any:
+    """Import what an entry point names.
+
+    Raises:
+        UsageError: its package is broken: it has no such module, or nothing of that name in it.
+    """
+    try:
+        return load_reference(entry.value)
+    except UsageError as error:
+        package = entry.dist.name if entry.dist is not None else "a package"
+        raise UsageError(f"entry point {entry.name!r} of {package}: {error}") from error

@@ -1,25 +1,27 @@
 """The one list of environments, and the one way to open one.
 
-Entry points are strings: registering imports no environment. Other packages add theirs with Gymnasium's
-``register``, or with an entry point of the group ``agentgym.envs`` whose name is the id and whose value is
-``module:Class``; entry points are looked up when an unknown id is asked for, never by ``import agentgym``.
+Entry points are strings: registering imports no environment. An environment of another package is named as
+
+* ``module:id``: the module is imported, from the current directory first, and registers the id with
+  `gymnasium.register`;
+* an id that is in Gymnasium's registry already;
+* an id that an installed package declares as an entry point of the group ``agentgym.envs``, whose value is
+  ``module:Class``. Entry points are looked up when an unknown id is asked for, never by ``import agentgym``.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
-from importlib import import_module
-from importlib.metadata import entry_points
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
 import gymnasium
-from gymnasium.envs.registration import EnvSpec, load_env_creator
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError, nearest
+from agentgym.extras import import_named, load_reference, plugins
 from agentgym.options import check_options, options_of
 from agentgym.suites import DataSource, SuiteSpec
 from agentgym.vector.core import AgentVectorEnv
@@ -137,7 +139,8 @@ def open_env(
         MissingDataError: its data is not on this machine.
     """
     spec, chosen = _checked(env_id, split, options, where)
-    made = gymnasium.make(spec.id, disable_env_checker=True, **chosen).unwrapped
+    limit = _step_limit(spec, chosen)
+    made = gymnasium.make(spec.id, disable_env_checker=True, **limit, **chosen).unwrapped
     return cast(AgentEnv[Any], made)
 
 
@@ -167,8 +170,13 @@ def class_of(env_id: str, where: str = "") -> type[AgentEnv[Any]]:
     Raises:
         UsageError: unknown id, or not an `AgentEnv`.
     """
-    creator = _creator(find_spec(env_id, where))
-    if not (inspect.isclass(creator) and issubclass(creator, AgentEnv)):
+    spec = find_spec(env_id, where)
+    if spec.entry_point is None:
+        raise UsageError(f"{where}{spec.id} has no single form: register it with an entry_point")
+    creator = _load(spec, spec.entry_point, where)
+    if not inspect.isclass(creator):
+        raise UsageError(f"{where}{spec.id} is made by a function: register the class itself")
+    if not issubclass(creator, AgentEnv):
         raise UsageError(
             f"{where}{env_id} is not an AgentEnv: subclass agentgym.AgentEnv, name another environment, "
             "or open it with gymnasium.make"
@@ -190,11 +198,12 @@ def find_spec(env_id: str, where: str = "") -> EnvSpec:
     module, colon, name = env_id.rpartition(":")
     if colon:
         _import(module, where)
-    if name not in gymnasium.registry:
-        for entry in entry_points(group=ENTRY_POINTS):
-            if entry.name == name:
-                gymnasium.register(name, entry_point=entry.value)
+    if name not in gymnasium.registry and (entry := plugins(ENTRY_POINTS).get(name)):
+        gymnasium.register(name, entry_point=f"{entry.module}:{entry.attr}")
     spec = gymnasium.registry.get(name)
+    if spec is None and colon:
+        registers = f"module {module} registers no {name!r}{nearest(name, gymnasium.registry)}"
+        raise UsageError(f"{where}{registers}: call gymnasium.register in it")
     if spec is None:
         known = sorted(known_ids())
         raise UsageError(
@@ -206,7 +215,7 @@ def find_spec(env_id: str, where: str = "") -> EnvSpec:
 
 def known_ids() -> tuple[str, ...]:
     """Return the ids of this package, and of entry points of others."""
-    return (*ENVIRONMENTS, *(entry.name for entry in entry_points(group=ENTRY_POINTS)))
+    return tuple(dict.fromkeys((*ENVIRONMENTS, *plugins(ENTRY_POINTS))))
 
 
 def data_sources() -> Iterator[DataSource]:
@@ -233,10 +242,9 @@ def _open_vector(
 ) -> AgentVectorEnv:
     spec, chosen = _checked(env_id, split, options, where, ("num_envs", "autoreset_mode"))
     if spec.vector_entry_point is None:
-        env_class = class_of(env_id)
-        return SerialVectorEnv(
-            num_envs, env_class=env_class, autoreset_mode=mode, **{**spec.kwargs, **chosen}
-        )
+        settings = {**spec.kwargs, **_step_limit(spec, chosen), **chosen}
+        return SerialVectorEnv(num_envs, env_class=class_of(env_id, where), autoreset_mode=mode, **settings)
+    _load(spec, spec.vector_entry_point, where)
     made = gymnasium.make_vec(spec.id, num_envs=num_envs, autoreset_mode=mode, **chosen)
     if not isinstance(made, AgentVectorEnv):
         raise UsageError(f"{where}{env_id}: {type(made).__name__} is not an AgentVectorEnv")
@@ -259,15 +267,22 @@ def _checked(
     return find_spec(env_id, where), chosen
 
 
-def _creator(spec: EnvSpec) -> Callable[..., Any]:
-    if spec.entry_point is None:
-        raise UsageError(f"{spec.id} has no single form: register it with an entry_point")
-    return load_env_creator(spec.entry_point) if isinstance(spec.entry_point, str) else spec.entry_point
+def _step_limit(spec: EnvSpec, chosen: Mapping[str, Any]) -> dict[str, int]:
+    """Return a registered ``max_episode_steps`` as the environment's own limit, where none is chosen."""
+    if spec.max_episode_steps is None or "max_steps" in {**spec.kwargs, **chosen}:
+        return {}
+    return {"max_steps": spec.max_episode_steps}
 
 
-@cache
+def _load(spec: EnvSpec, entry_point: object, where: str) -> Any:
+    try:
+        return load_reference(entry_point) if isinstance(entry_point, str) else entry_point
+    except UsageError as error:
+        raise UsageError(f"{where}{spec.id}: {error}") from error
+
+
 def _import(module: str, where: str) -> None:
     try:
-        import_module(module)
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{where}there is no module {error.name!r}; is its folder on PYTHONPATH?") from error
+        import_named(module)
+    except UsageError as error:
+        raise UsageError(f"{where}{error}") from error

@@ -1,16 +1,23 @@
-"""The agents that suites and the command line know by name."""
+"""The agents that suites and the command line know by name, and how those of other packages are found."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, cast
 
 from agentgym.errors import UsageError, nearest
+from agentgym.extras import load_plugin, load_reference, plugins
 from agentgym.types import Policy
 from agentgym.vector.core import AgentVectorEnv
+
+ENTRY_POINTS = "agentgym.agents"
+"""Group of the entry points by which other packages add agents."""
+
+_VARIADIC = inspect.Parameter.VAR_POSITIONAL
+_ANY_OPTION = inspect.Parameter.VAR_KEYWORD
+_KEYWORDS = (inspect.Parameter.KEYWORD_ONLY, _ANY_OPTION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +30,7 @@ class AgentEntry:
     """One line for ``--help``."""
     facts: str = ""
     """``module:function`` that takes the agent's options and returns what its files say about it, an
-    `agentgym.evaluation.agent_metadata.AgentMetadata`; empty where there are no such files."""
+    `agentgym.agents.metadata.AgentMetadata`; empty where there are no such files."""
 
 
 AGENTS: Mapping[str, AgentEntry] = {
@@ -52,45 +59,75 @@ AGENTS: Mapping[str, AgentEntry] = {
 """By name. An agent is imported when it is made."""
 
 
+def find_agent(kind: str) -> Callable[..., Policy]:
+    """Return the function that makes an agent: ``function(envs, **options) -> Policy``. It imports the agent.
+
+    Args:
+        kind: a key of `AGENTS`, ``module:function``, or a name that an installed package declares as an
+            entry point of the group ``agentgym.agents``.
+
+    Raises:
+        UsageError: there is no such agent, or it is not callable.
+    """
+    if kind in AGENTS:
+        return cast(Callable[..., Policy], load_reference(AGENTS[kind].factory))
+    added = plugins(ENTRY_POINTS)
+    if ":" in kind:
+        factory = load_reference(kind)
+    elif kind in added:
+        factory = load_plugin(added[kind])
+    else:
+        known = (*AGENTS, *added)
+        raise UsageError(
+            f"unknown agent {kind!r}{nearest(kind, known)}; choose one of {', '.join(known)}, "
+            "or write module:function"
+        )
+    if not callable(factory):
+        raise UsageError(
+            f"agent {kind!r} is not callable: name a function that takes the vector environment and the "
+            "agent's options, and returns a Policy"
+        )
+    return cast(Callable[..., Policy], factory)
+
+
 def check_agent(kind: str, options: Mapping[str, Any]) -> None:
     """Check that an agent exists and takes these options.
 
     Raises:
         UsageError: unknown agent or option, or a missing option.
     """
-    if kind not in AGENTS:
-        raise UsageError(f"unknown agent {kind!r}{nearest(kind, AGENTS)}; choose one of {', '.join(AGENTS)}")
-    _, *parameters = inspect.signature(_factory(kind)).parameters.values()
-    known = [parameter.name for parameter in parameters]
+    parameters = list(inspect.signature(find_agent(kind)).parameters.values())
+    if not parameters or parameters[0].kind in _KEYWORDS:
+        raise UsageError(f"agent {kind!r} takes no vector environment: make it the first parameter")
+    parameters = [parameter for parameter in parameters[1:] if parameter.kind is not _VARIADIC]
+    known = [parameter.name for parameter in parameters if parameter.kind is not _ANY_OPTION]
     for option in options:
-        if option not in known:
+        if option not in known and len(known) == len(parameters):
             takes = f"it takes {', '.join(known)}" if known else "it takes none"
             raise UsageError(f"agent {kind!r} has no option {option!r}{nearest(option, known)}; {takes}")
+    about = f": {AGENTS[kind].about}" if kind in AGENTS else ""
     for parameter in parameters:
-        if parameter.default is inspect.Parameter.empty and parameter.name not in options:
-            raise UsageError(f"agent {kind!r} needs the option {parameter.name!r}: {AGENTS[kind].about}")
+        needed = parameter.default is parameter.empty and parameter.kind is not _ANY_OPTION
+        if needed and parameter.name not in options:
+            raise UsageError(f"agent {kind!r} needs the option {parameter.name!r}{about}")
 
 
 def make_agent(kind: str, envs: AgentVectorEnv, **options: Any) -> Policy:
     """Make an agent for an environment.
 
     Args:
-        kind: a key of `AGENTS`.
+        kind: as `find_agent` takes it.
         envs: the environment it will play.
         **options: the agent's own; ``scripted`` needs ``path``.
 
     Raises:
-        UsageError: unknown agent or option, or a missing option.
+        UsageError: unknown agent or option, a missing option, or what was made is no `Policy`.
     """
     check_agent(kind, options)
-    return _factory(kind)(envs, **options)
-
-
-def load(reference: str) -> Callable[..., Any]:
-    """Import the function that ``module:function`` names."""
-    module, _, name = reference.partition(":")
-    return cast(Callable[..., Any], getattr(import_module(module), name))
-
-
-def _factory(kind: str) -> Callable[..., Policy]:
-    return load(AGENTS[kind].factory)
+    policy: object = find_agent(kind)(envs, **options)
+    if not isinstance(policy, Policy):
+        raise UsageError(
+            f"agent {kind!r} returned {type(policy).__name__}, not a Policy: return an object whose method "
+            "act(requests) answers each request with a Completion"
+        )
+    return policy

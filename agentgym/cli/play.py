@@ -48,7 +48,7 @@ def add_to(commands: Commands[Parser]) -> None:
         about=ABOUT,
         example="agentgym play agentgym/Sokoban-v0 --seed 1 --option reward=sparse",
     )
-    parser.add_argument("env", metavar="ENV", help="an id that `agentgym envs` lists")
+    parser.add_argument("env", metavar="ENV", help="an id that `agentgym envs` lists, or module:id")
     parser.add_argument("--split", default="train", help="split of the task (default: train)")
     parser.add_argument("--dataset", help="name or path of the data set (default: builtin)")
     parser.add_argument("--task", metavar="ID", help="task, by id or source id (default: a random one)")
@@ -64,7 +64,9 @@ def add_to(commands: Commands[Parser]) -> None:
         "--agent",
         default="human",
         metavar="KIND",
-        help="who plays: " + "; ".join(f"{name}: {entry.about}" for name, entry in AGENTS.items()),
+        help="who plays: "
+        + "; ".join(f"{name}: {entry.about}" for name, entry in AGENTS.items())
+        + "; or module:function",
     )
     parser.add_argument(
         "--agent-option",

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from typing import Any, cast
 
-from agentgym.agents.table import AGENTS, check_agent, load
+from agentgym.agents.metadata import AgentMetadata, Model
+from agentgym.agents.table import AGENTS, check_agent
 from agentgym.errors import UsageError
-from agentgym.evaluation.suite import Model, SuiteAgent
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentMetadata:
-    """What an agent's files say; defaults stand for what they do not say."""
-
-    sampling: Mapping[str, Any]
-    parser: str
-    prompt_sha256: str
-    model: Model
+from agentgym.evaluation.suite import SuiteAgent
+from agentgym.extras import load_reference
 
 
 def has_metadata(kind: str) -> bool:
-    """Return whether the files of agents of a kind say something about them."""
+    """Return whether the files of agents of a kind say something about them.
+
+    Of an agent of another package nothing is known but its reference and its options.
+    """
     return kind in AGENTS and bool(AGENTS[kind].facts)
 
 
@@ -35,7 +30,7 @@ def complete(agent: SuiteAgent) -> SuiteAgent:
     if not has_metadata(agent.kind):
         return agent
     check_agent(agent.kind, agent.options)
-    facts_of = cast(Callable[..., AgentMetadata], load(AGENTS[agent.kind].facts))
+    facts_of = cast(Callable[..., AgentMetadata], load_reference(AGENTS[agent.kind].facts))
     facts = facts_of(**agent.options)
     model = {}
     for field in fields(Model):

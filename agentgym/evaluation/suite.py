@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from agentgym.agents.metadata import Model
 from agentgym.errors import UsageError, nearest
 from agentgym.hashing import canonical_json, content_id, sha256_json
 from agentgym.records import read_toml
@@ -22,7 +23,7 @@ class SuiteEnv:
     """One environment of a suite: a column of the table."""
 
     id: str
-    """Gymnasium id."""
+    """Gymnasium id, or ``module:id``."""
     label: str
     """Heading of the column; also part of every episode seed."""
     split: str
@@ -54,22 +55,6 @@ class SuiteEnv:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
-    """How an agent's weights came about; empty for agents without any."""
-
-    algorithm: str = ""
-    base_model: str = ""
-    weights_sha256: str = ""
-    training_run: str = ""
-    training_seed: int | None = None
-    training_episodes: int = 0
-    training_tokens: int = 0
-    training_gpu_seconds: float = 0.0
-    checkpoint: str = "last"
-    """The rule that chose the checkpoint: ``last`` or a name fixed beforehand, never the best."""
-
-
-@dataclass(frozen=True, slots=True)
 class AgentCard:
     """Who answers for an agent. No part of a run's identity."""
 
@@ -85,13 +70,13 @@ class SuiteAgent:
 
     name: str
     kind: str
-    """What `agentgym.agents.make_agent` is asked for."""
+    """What `agentgym.agents.make_agent` is asked for: an agent's name, or ``module:function``."""
     options: Mapping[str, Any] = field(default_factory=dict)
     sampling: Mapping[str, Any] = field(default_factory=dict)
     parser: str = ""
     prompt_sha256: str = ""
     """sha256 of the prompt template."""
-    model: Model = Model()
+    model: Model = field(default_factory=Model)
     card: AgentCard = AgentCard()
 
     @property

@@ -17,7 +17,7 @@ from agentgym.errors import UsageError
 from agentgym.prompts import answers, load_template, wordings
 from agentgym.prompts.fields import Exchange, PromptFields
 from agentgym.prompts.rendering import Prompt, render
-from agentgym.registration import ENVIRONMENTS
+from agentgym.registration import ENVIRONMENTS, suite_spec
 from agentgym.types import Completion, Request, Step
 
 GOLDEN = Path(__file__).with_name("templates.json")
@@ -90,9 +90,9 @@ def test_ids_versions_and_files_agree():
     assert all(re.fullmatch(r"[0-9a-f]{64}", template.sha256) for template in TEMPLATES.values())
 
 
-def test_every_suite_has_a_wording():
-    suites = {gymnasium.make(env_id).unwrapped.suite for env_id in ENVIRONMENTS}
-    assert suites <= set(wordings())
+def test_every_suite_names_wordings_that_there_are():
+    prompts = [suite_spec(env_id).prompt for env_id in ENVIRONMENTS]
+    assert {name for prompt in prompts for name in (prompt.wording, prompt.tiny_wording)} <= set(wordings())
 
 
 def test_any_changed_word_changes_the_sha256(tmp_path):
@@ -204,7 +204,7 @@ def test_the_legend_of_sokoban_is_true():
 @pytest.mark.parametrize("answer", answers())
 def test_an_episode_is_played_through_prompts(env_id, answer):
     env = gymnasium.make(env_id).unwrapped
-    template = load_template(env.suite, answer)
+    template = load_template(env.suite_spec.prompt.wording, answer)
     observation, info = env.reset(seed=3)
     history = ()
     for turn in range(4):

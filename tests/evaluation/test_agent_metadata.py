@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from agentgym.agents.metadata import Model
 from agentgym.errors import UsageError
 from agentgym.evaluation.agent_metadata import complete, contradictions
 from agentgym.evaluation.bench import run_bench
 from agentgym.evaluation.boards import load_boards
 from agentgym.evaluation.results import RUN_FILE, read_episodes, read_run
-from agentgym.evaluation.suite import Model, SuiteAgent, load_suite
+from agentgym.evaluation.suite import SuiteAgent, load_suite
 from agentgym.evaluation.verify import verify_run
 from agentgym.training.models.models import save_model
 from agentgym.training.models.tiny import tiny_model, word_tokenizer

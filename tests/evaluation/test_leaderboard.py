@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from agentgym.agents.metadata import Model
 from agentgym.errors import UsageError
 from agentgym.evaluation.aggregates import Scale
 from agentgym.evaluation.boards import Comparison, load_boards, ranked
@@ -28,7 +29,7 @@ from agentgym.evaluation.results import (
 )
 from agentgym.evaluation.scoring import EnvEpisodes, mean_over_seeds
 from agentgym.evaluation.statistics import mean_score, wilson
-from agentgym.evaluation.suite import Model, SuiteEnv
+from agentgym.evaluation.suite import SuiteEnv
 from agentgym.evaluation.tables import latex, markdown
 from agentgym.evaluation.verify import verify_run
 from agentgym.hashing import sha256_json

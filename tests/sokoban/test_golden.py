@@ -1,19 +1,10 @@
-"""Episodes whose rewards, observations and hashes must never change without a new version.
+"""Episodes of Sokoban that must never change without a new version; see `tests.golden`."""
 
-A change that is meant bumps ``-vN`` or ``state_schema``; then run this file as a program to write
-`golden_chain.json` anew.
-"""
-
-import json
-from pathlib import Path
-
-import numpy as np
 import pytest
 
 from agentgym.envs.sokoban.env import SokobanEnv
-from agentgym.hashing import HashChain, content_id
+from tests.golden import Golden, play, random_actions, summary
 
-FILE = Path(__file__).with_name("golden_chain.json")
 CASES = [
     {"options": {}, "seed": 0, "steps": 60},
     {"options": {"split": "test", "num_boxes": 2, "max_steps": 15}, "seed": 1, "steps": 15},
@@ -28,36 +19,19 @@ CASES = [
 
 
 def record(case):
-    """Play a case's episode: random actions, every eighth one invalid."""
+    """Play a case's episode: so many random actions, every eighth one invalid."""
     env = SokobanEnv(**case["options"])
-    text, info = env.reset(seed=case["seed"])
-    chain = HashChain("golden", info["task_id"], case["seed"], 0, info["state_hash"])
-    rng = np.random.Generator(np.random.PCG64(case["seed"]))
-    texts, actions = [text], []
-    terminated = truncated = False
-    for turn in range(case["steps"]):
-        word = int(rng.bit_generator.random_raw())
-        action = "jump" if turn % 8 == 7 else env.names[word % len(env.names)]
-        text, reward, terminated, truncated, info = env.step(action)
-        chain.extend(info["state_hash"], action, reward, terminated, truncated)
-        texts.append(text)
-        actions.append(action)
-        if terminated or truncated:
-            break
-    return {
-        **case,
-        "task_id": info["task_id"],
-        "actions": actions,
-        "chain": chain.links[-1],
-        "observations": content_id(texts),
-        "manifest": env.tasks.manifest_sha256,
-    }
+    choose = random_actions(case["seed"], "jump", env.names)
+
+    def limited(info):
+        return choose(info) if info["turn"] < case["steps"] else None
+
+    return summary(case, env, play(env, case["seed"], limited))
+
+
+GOLDEN = Golden.beside(__file__, CASES, record)
 
 
 @pytest.mark.parametrize("number", range(len(CASES)))
 def test_golden_episodes(number):
-    assert record(CASES[number]) == json.loads(FILE.read_text())[number]
-
-
-if __name__ == "__main__":
-    FILE.write_text(json.dumps([record(case) for case in CASES], indent=1) + "\n")
+    GOLDEN.check(number)

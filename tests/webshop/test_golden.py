@@ -1,20 +1,12 @@
-"""Episodes whose rewards, observations and hashes must never change without a new version.
-
-A change that is meant bumps ``-vN`` or ``state_schema``; then run this file as a program to write
-`golden_chain.json` anew.
-"""
-
-import json
-from pathlib import Path
+"""Episodes of WebShop that must never change without a new version; see `tests.golden`."""
 
 import pytest
 
 from agentgym.envs.webshop.env import WebShopEnv
-from agentgym.hashing import HashChain, content_id
 from agentgym.rng import TurnRng
 from agentgym.types import Request
+from tests.golden import Golden, play, summary
 
-FILE = Path(__file__).with_name("golden_chain.json")
 CASES = [
     {"options": {"split": "test"}, "seed": 0, "oracle": True},
     {"options": {"observation": "text_rich", "split": "test_unseen"}, "seed": 1, "oracle": True},
@@ -39,26 +31,16 @@ CASES = [
 def record(case):
     """Play a case's episode: the oracle's, or random actions, every eighth one unknown."""
     env = WebShopEnv(**case["options"])
-    text, info = env.reset(seed=case["seed"])
-    chain = HashChain("golden", info["task_id"], case["seed"], 0, info["state_hash"])
     oracle = env.oracle()
-    texts, actions = [text], []
-    terminated = truncated = False
-    while not (terminated or truncated):
-        action = expert(oracle, env, info) if case["oracle"] else stumble(info, case["seed"])
-        text, reward, terminated, truncated, info = env.step(action)
-        chain.extend(info["state_hash"], action, reward, terminated, truncated)
-        texts.append([text, list(info["admissible_actions"])])
-        actions.append(action)
-    return {
-        **case,
-        "task_id": info["task_id"],
-        "score": info["score"],
-        "actions": actions,
-        "chain": chain.links[-1],
-        "observations": content_id(texts),
-        "manifest": env.tasks.manifest_sha256,
-    }
+
+    def choose(info):
+        return expert(oracle, env, info) if case["oracle"] else stumble(info, case["seed"])
+
+    def show(text, before, after):
+        return [text, list(after["admissible_actions"])]
+
+    episode = play(env, case["seed"], choose, show=show)
+    return summary(case, env, episode, score=episode.info["score"])
 
 
 def expert(oracle, env, info):
@@ -87,10 +69,9 @@ def stumble(info, seed):
     return choices[draws.below(len(choices))].replace("<query>", query)
 
 
+GOLDEN = Golden.beside(__file__, CASES, record)
+
+
 @pytest.mark.parametrize("number", range(len(CASES)))
 def test_golden_episodes(number):
-    assert record(CASES[number]) == json.loads(FILE.read_text())[number]
-
-
-if __name__ == "__main__":
-    FILE.write_text(json.dumps([record(case) for case in CASES], indent=1) + "\n")
+    GOLDEN.check(number)

@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 
+from agentgym.agents.metadata import AgentMetadata, Model
 from agentgym.errors import UsageError
-from agentgym.evaluation.agent_metadata import AgentMetadata
-from agentgym.evaluation.suite import Model
 from agentgym.records import parse
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.models.models import LanguageModel, load_model

@@ -1,0 +1,33 @@
+"""What can be known about an agent from its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """How an agent's weights came about; empty for agents without any."""
+
+    algorithm: str = ""
+    base_model: str = ""
+    weights_sha256: str = ""
+    training_run: str = ""
+    training_seed: int | None = None
+    training_episodes: int = 0
+    training_tokens: int = 0
+    training_gpu_seconds: float = 0.0
+    checkpoint: str = "last"
+    """The rule that chose the checkpoint: ``last`` or a name fixed beforehand, never the best."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentMetadata:
+    """What an agent's files say; defaults stand for what they do not say."""
+
+    sampling: Mapping[str, Any]
+    parser: str
+    prompt_sha256: str
+    model: Model
