@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
 
 import gymnasium
 import torch
@@ -16,14 +17,14 @@ from sb3_contrib.common.wrappers import ActionMasker
 from stable_baselines3.common.env_util import make_vec_env
 
 ENV_ID = "agentgym:agentgym/SokobanArray-v0"
-LEVELS = {"max_optimal": 4, "max_steps": 20}
+LEVELS: dict[str, Any] = {"max_optimal": 4, "max_steps": 20}
 """Levels that can be solved in four moves, 20 steps each."""
 
 
 def make_env(split: str) -> gymnasium.Env:
     """Return the environment with the mask where MaskablePPO looks for it."""
     env = gymnasium.make(ENV_ID, split=split, **LEVELS)
-    return ActionMasker(env, lambda env: env.unwrapped.action_masks())
+    return ActionMasker(env, lambda env: env.get_wrapper_attr("action_masks")())
 
 
 def win_rate(model: MaskablePPO, episodes: int) -> float:
