@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 from agentgym.envs.ezpoints.cards import every_deal, pair_of
-from agentgym.envs.ezpoints.rules import MAX_TOKENS, TOKENS, accepted, best_action, over, positions, wins
+from agentgym.envs.ezpoints.formula import MAX_TOKENS, TOKENS, accepted, best_action, over, positions, wins
 
 PAIRS = sorted({pair_of(deal) for deal in every_deal()})
 
