@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, cast
 
+from agentgym.agents.rules import RULES_VERSION
 from agentgym.errors import UsageError, nearest
 from agentgym.types import Policy
 from agentgym.vector.core import AgentVectorEnv
@@ -24,6 +25,9 @@ class AgentEntry:
     facts: str = ""
     """``module:function`` that takes the agent's options and returns what its files say about it, an
     `agentgym.evaluation.agent_metadata.AgentMetadata`; empty where there are no such files."""
+    version: int = 0
+    """Recorded as the option ``version`` of its runs, so that those of another version are told apart; 0 for
+    an agent that has none."""
 
 
 AGENTS: Mapping[str, AgentEntry] = {
@@ -34,7 +38,7 @@ AGENTS: Mapping[str, AgentEntry] = {
         "agentgym.envs.webshop.rules:make_shopper", "shops by rule: search, open the first hit, choose, buy"
     ),
     "rules": AgentEntry(
-        "agentgym.agents.rules:make_rules", "the environment's agent by rule (WebShop: shopper), else random"
+        "agentgym.agents.rules:make_rules", "the environment's rule-based baseline", version=RULES_VERSION
     ),
     "walkthrough": AgentEntry(
         "agentgym.agents.walkthrough:make_walkthrough", "plays what was recorded with each task"
@@ -80,6 +84,7 @@ def make_agent(kind: str, envs: AgentVectorEnv, **options: Any) -> Policy:
         **options: the agent's own; ``scripted`` needs ``path``.
 
     Raises:
+        UnsupportedEnvError: the agent does not play this environment.
         UsageError: unknown agent or option, or a missing option.
     """
     check_agent(kind, options)

@@ -36,8 +36,8 @@ PriorCounts: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
 have one anywhere."""
 
 _HEADER = """\
-# Where things are at first in train games: thing = {{ receptacle = [holding one, of all] }}, over the receptacles
-# of the games that have such a thing. Kinds that never hold one are left out.
+# Where things are at first in train games: thing = {{ receptacle = [holding one, of all] }}, over the
+# receptacles of the games that have such a thing. Kinds that never hold one are left out.
 # Made by `make prior` from {games} games of each source.
 """
 

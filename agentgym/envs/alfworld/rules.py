@@ -41,8 +41,11 @@ LAMP = "lamp"
 """What the names of lamps end in."""
 
 _FUNCTION_WORDS = frozenset(
-    "a an and at both bring by examine find gather holding in inspect it leave light look of on one put same "
-    "some switch the them then to two under up while with".split()
+    re.findall(
+        "[a-z]+",
+        "a an and at both bring by examine find gather holding in inspect it leave light look of on one put "
+        "same some switch the them then to two under up while with",
+    )
 )
 
 _COMMAND = re.compile(
@@ -90,10 +93,11 @@ def parse_goal(sentence: str) -> HouseholdGoal:
     nouns.sort(key=lambda noun: noun.endswith(LAMP))  # a lamp may be named first
     if len(nouns) != 2 or len(treatments) > 1:
         raise UsageError(
-            f"the agent 'rules' cannot read the goal {sentence!r}: it plays ALFWorld's six families of tasks; "
-            "name them in task_types"
+            f"the agent 'rules' cannot read the goal {sentence!r}: it plays the six families of tasks, "
+            "which task_types selects"
         )
-    return HouseholdGoal(*nouns, treatment="".join(treatments), count=2 if "two" in words else 1)
+    thing, target = nouns
+    return HouseholdGoal(thing, target, "".join(treatments), 2 if "two" in words else 1)
 
 
 def make_explorer(envs: AgentVectorEnv) -> Policy:

@@ -23,10 +23,10 @@ def make_calculator(envs: AgentVectorEnv) -> Policy:
 
 
 class CalculatorPolicy:
-    """Writes the formula that makes 12. It keeps nothing: all follows from the observation.
+    r"""Writes the formula that makes 12. It keeps nothing: all follows from the observation.
 
     Example:
-        >>> text = "Make 12 from both cards; J, Q and K count 10.\\nCards: K of hearts, 2 of spades\\nFormula: 10\\n"
+        >>> text = "Make 12.\nCards: K of hearts, 2 of spades\nFormula: 10"
         >>> request = Request(episode=0, task_id="t", task_type="", turn=1, seed=7, state_hash="0",
         ...                   observation=text, admissible_actions=("2", "+", "*", "="))
         >>> CalculatorPolicy().act([request])[0].action

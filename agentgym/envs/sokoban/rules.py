@@ -27,11 +27,11 @@ def make_greedy(envs: AgentVectorEnv) -> Policy:
 
 
 class GreedyPushPolicy:
-    """Does the push that most helps; see the module. It keeps nothing: all follows from the request.
+    r"""Does the push that most helps; see the module. It keeps nothing: all follows from the request.
 
     Example:
         >>> request = Request(episode=0, task_id="t", task_type="", turn=0, seed=7, state_hash="0",
-        ...                   observation="######\\n#@ $.#\\n######",
+        ...                   observation="######\n#@ $.#\n######",
         ...                   admissible_actions=("up", "down", "left", "right"))
         >>> GreedyPushPolicy().act([request])[0].action
         'right'

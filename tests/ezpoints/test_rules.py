@@ -1,0 +1,38 @@
+import pytest
+
+from agentgym.envs.ezpoints.cards import SPLITS
+from agentgym.envs.ezpoints.rules import CalculatorPolicy
+from agentgym.registration import open_vector
+from agentgym.rollout import EpisodeSpec, RolloutWorker
+from agentgym.types import Request
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("observation", ["text", "image"])
+def test_every_deal_is_won_in_four_tokens(split, observation):
+    envs = open_vector("agentgym/EZPoints-v0", 32, split=split, options={"observation": observation})
+    worker = RolloutWorker(envs, CalculatorPolicy(), env_id="agentgym/EZPoints-v0")
+    for trajectory in worker.run(EpisodeSpec(task, 0, 0) for task in envs.tasks.ids):
+        assert trajectory.won
+        assert len(trajectory.steps) == 4
+
+
+@pytest.mark.parametrize(
+    ("formula", "token"),
+    [("(empty)", "10"), ("2", "+"), ("10 +", "2"), ("2 + 10", "="), ("+", "="), ("2 *", "=")],
+)
+def test_a_formula_is_gone_on_with_and_a_lost_one_is_ended(formula, token):
+    text = (
+        f"Make 12 from both cards; J, Q and K count 10.\nCards: Q of clubs, 2 of spades\nFormula: {formula}\n"
+    )
+    request = Request(
+        episode=0,
+        task_id="t",
+        task_type="",
+        turn=0,
+        observation=text,
+        admissible_actions=("2", "10", "+", "*", "="),
+        state_hash="0",
+        seed=7,
+    )
+    assert CalculatorPolicy().act([request])[0].action == token
