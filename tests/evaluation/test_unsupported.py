@@ -109,8 +109,8 @@ def test_the_page_says_why(mixed: Path, tmp_path: Path) -> None:
     page = " ".join((tmp_path / "LEADERBOARD.md").read_text().split())
     assert "| - | rules | 100.0 [70.1, 100.0] | - | n/a | n/a | n/a | self-reported |" in page
     assert f"- `rules` is not ranked: it does not play **Corridor**: {REASON}." in page
-    assert "- & rules & 100.0" in (tmp_path / "leaderboard.tex").read_text()
-    rows = json.loads((tmp_path / "leaderboard.json").read_text())["boards"][0]["rows"]
+    assert "- & rules & 100.0" in (tmp_path / "LEADERBOARD.tex").read_text()
+    rows = json.loads((tmp_path / "LEADERBOARD.json").read_text())["boards"][0]["rows"]
     assert [row["left_out"] for row in rows if row["name"] == "rules"] == [
         [{"label": "Corridor", "reason": REASON}]
     ]

@@ -54,8 +54,8 @@ def test_a_layout_is_not_gone_through_twice():
         f"#########\n{empty}{empty}{row}\n{empty}{empty}#########" for row in ("# @$  . #", "#  @$ . #")
     )
     assert answer(here) == "right"
-    assert answer(there, here) == "right"
-    assert answer(here, there) != "right"
+    assert answer(here, there) == "right"
+    assert answer(there, here) != "right"
 
 
 def test_a_lost_board_gets_an_answer():

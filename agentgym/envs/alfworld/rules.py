@@ -110,7 +110,7 @@ class ExplorerPolicy:
 
     Example:
         >>> request = Request(episode=0, task_id="t", task_type="heat", turn=0, observation="A kitchen.",
-        ...                   admissible_actions=("go to fridge 1", "go to garbagecan 1", "look"), seed=7,
+        ...                   admissible_actions=("go to drawer 1", "go to fridge 1", "look"), seed=7,
         ...                   state_hash="0", extra={"goal": "put a hot egg in garbagecan."})
         >>> ExplorerPolicy().act([request])[0].action
         'go to fridge 1'
