@@ -24,7 +24,7 @@ OF_GYMNASIUM = tests/test_checking.py tests/test_env.py tests/test_foreign_proje
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-parity test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed train-demo learning-report parity bank leaderboard golden docs pictures clean
+.PHONY: help install test test-all test-parity test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed train-demo learning-report parity bank prior leaderboard golden docs pictures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -106,6 +106,9 @@ parity: $(VENV)/.installed-bench ## compare Sokoban, ALFWorld and WebShop with t
 
 bank: $(VENV)/.installed-core ## generate Sokoban's level bank anew
 	@$(RUN) -m agentgym.envs.sokoban.builtin.bank
+
+prior: $(VENV)/.installed-core ## count anew where things are in ALFWorld's train games, which AGENTGYM_DATA holds
+	@$(RUN) -m agentgym.envs.alfworld.prior
 
 leaderboard: $(VENV)/.installed-core ## build the committed boards from the runs under benchmarks/results
 	@$(VENV)/bin/agentgym leaderboard build benchmarks/results --out benchmarks/LEADERBOARD.md

@@ -18,6 +18,10 @@ class MissingPackageError(UsageError):
     """An optional package is not installed. The message says what to run."""
 
 
+class UnsupportedEnvError(UsageError):
+    """An agent does not play an environment. A benchmark leaves its column empty."""
+
+
 def nearest(word: object, known: Iterable[str]) -> str:
     """Return ``" (did you mean 'x'?)"`` for the closest of ``known``, or nothing."""
     close = difflib.get_close_matches(str(word), list(known), n=1)

@@ -5,15 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from agentgym.agents.random import make_random
+from agentgym.errors import UnsupportedEnvError, UsageError
 from agentgym.extras import load_reference
 from agentgym.types import Policy
 from agentgym.vector.core import AgentVectorEnv
 
+RULES_VERSION = 2
+"""Raised when any suite's rules play otherwise: part of a run's identity. 1 played at random where a suite
+had no rules."""
 
-def make_rules(envs: AgentVectorEnv) -> Policy:
-    """Make the agent ``rules``: uniform over the admissible actions where the suite has no rules."""
-    reference = envs.prototype.suite_spec.rules
-    if reference is None:
-        return make_random(envs)
-    return cast(Callable[[AgentVectorEnv], Policy], load_reference(reference))(envs)
+
+def make_rules(envs: AgentVectorEnv, version: int = RULES_VERSION) -> Policy:
+    """Make the agent ``rules``, as the suite's `agentgym.suites.SuiteSpec.rules` says.
+
+    Args:
+        envs: the environment it will play.
+        version: must be `RULES_VERSION`; runs record it.
+
+    Raises:
+        UnsupportedEnvError: the suite has no rules.
+        UsageError: another version.
+    """
+    if version != RULES_VERSION:
+        raise UsageError(
+            f"the agent 'rules' is of version {RULES_VERSION} here, not {version!r}: leave its option "
+            "version out, or install the agentgym that has it"
+        )
+    game = envs.prototype
+    if game.suite_spec.rules is None:
+        raise UnsupportedEnvError(
+            f"the suite {game.suite!r} has no rules: name them in its SuiteSpec, or use the agent 'random'"
+        )
+    return cast(Callable[[AgentVectorEnv], Policy], load_reference(game.suite_spec.rules))(envs)

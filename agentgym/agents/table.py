@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from agentgym.agents.rules import RULES_VERSION
 from agentgym.errors import UsageError, nearest
 from agentgym.extras import load_plugin, load_reference, plugins
 from agentgym.types import Policy
@@ -31,6 +32,9 @@ class AgentEntry:
     facts: str = ""
     """``module:function`` that takes the agent's options and returns what its files say about it, an
     `agentgym.agents.metadata.AgentMetadata`; empty where there are no such files."""
+    version: int = 0
+    """Recorded as the option ``version`` of its runs, so that those of another version are told apart; 0 for
+    an agent that has none."""
 
 
 AGENTS: Mapping[str, AgentEntry] = {
@@ -41,7 +45,7 @@ AGENTS: Mapping[str, AgentEntry] = {
         "agentgym.envs.webshop.rules:make_shopper", "shops by rule: search, open the first hit, choose, buy"
     ),
     "rules": AgentEntry(
-        "agentgym.agents.rules:make_rules", "the environment's agent by rule (WebShop: shopper), else random"
+        "agentgym.agents.rules:make_rules", "the environment's rule-based baseline", version=RULES_VERSION
     ),
     "walkthrough": AgentEntry(
         "agentgym.agents.walkthrough:make_walkthrough", "plays what was recorded with each task"
@@ -121,6 +125,7 @@ def make_agent(kind: str, envs: AgentVectorEnv, **options: Any) -> Policy:
         **options: the agent's own; ``scripted`` needs ``path``.
 
     Raises:
+        UnsupportedEnvError: the agent does not play this environment.
         UsageError: unknown agent or option, a missing option, or what was made is no `Policy`.
     """
     check_agent(kind, options)

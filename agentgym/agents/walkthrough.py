@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from agentgym.agents.scripted import ScriptedPolicy
-from agentgym.errors import UsageError
+from agentgym.errors import UnsupportedEnvError, UsageError
 from agentgym.tasks import Task, TaskSet
 from agentgym.types import Completion, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
@@ -25,11 +25,11 @@ def make_walkthrough(envs: AgentVectorEnv) -> Policy:
     """Make the agent ``walkthrough``.
 
     Raises:
-        UsageError: the environment has no recorded actions.
+        UnsupportedEnvError: the environment has no recorded actions.
     """
     if not isinstance(envs.prototype, Recorded):
         name = type(envs.prototype).__name__
-        raise UsageError(f"{name} has no recorded walkthroughs; use the agent 'oracle'")
+        raise UnsupportedEnvError(f"{name} has no recorded walkthroughs; use the agent 'oracle'")
     return WalkthroughPolicy(envs.prototype, envs.tasks)
 
 

@@ -1,4 +1,4 @@
-"""``agentgym data``: official data on this machine."""
+"""``agentgym data``: official data on this machine, and demonstrations."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agentgym.agents.screen import printable
+from agentgym.cli import demos
 from agentgym.cli.parser import Commands, Parser, add_command, add_groups
 from agentgym.cli.terminal import open_console, open_progress_console
 from agentgym.data.directory import cache_directory, data_directory, find
@@ -16,7 +17,7 @@ from agentgym.errors import UsageError
 from agentgym.registration import class_of, data_source, data_sources, known_ids, open_env
 from agentgym.suites import DataSource
 
-ABOUT = "List, find, import and verify official data."
+ABOUT = "List, find, import and verify official data; write demonstrations."
 
 
 def add_to(commands: Commands[Parser]) -> None:
@@ -59,6 +60,7 @@ def add_to(commands: Commands[Parser]) -> None:
     verify.add_argument(
         "names", nargs="*", metavar="NAME", help="data sets or environments (default: all that are here)"
     )
+    demos.add_to(actions)
 
 
 def run_list(arguments: argparse.Namespace) -> int:

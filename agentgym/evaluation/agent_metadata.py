@@ -22,13 +22,13 @@ def has_metadata(kind: str) -> bool:
 
 
 def complete(agent: SuiteAgent) -> SuiteAgent:
-    """Fill in what a suite leaves open about an agent and its files say.
+    """Fill in what a suite leaves open about an agent: its version, and what its files say.
 
     Raises:
         UsageError: the suite says something else than the files, or they cannot be read.
     """
     if not has_metadata(agent.kind):
-        return agent
+        return _with_version(agent)
     check_agent(agent.kind, agent.options)
     facts_of = cast(Callable[..., AgentMetadata], load_reference(AGENTS[agent.kind].facts))
     facts = facts_of(**agent.options)
@@ -46,6 +46,11 @@ def complete(agent: SuiteAgent) -> SuiteAgent:
     for name, said, found in contradictions(agent, true):
         raise UsageError(f"agent {agent.name!r}: {name} is {said!r} in the suite, but {found!r} by its files")
     return true
+
+
+def _with_version(agent: SuiteAgent) -> SuiteAgent:
+    version = AGENTS[agent.kind].version if agent.kind in AGENTS else 0
+    return replace(agent, options={"version": version, **agent.options}) if version else agent
 
 
 def contradictions(said: SuiteAgent, recorded: SuiteAgent) -> Iterator[tuple[str, Any, Any]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.agents import make_agent
-from agentgym.errors import MissingDataError, MissingPackageError, UsageError
+from agentgym.errors import MissingDataError, MissingPackageError, UnsupportedEnvError, UsageError
 from agentgym.evaluation.agent_metadata import complete
 from agentgym.evaluation.plan import PlannedEpisode, open_slots, planned_episodes
 from agentgym.evaluation.results import (
@@ -54,10 +54,10 @@ class SuiteTask:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """An agent about to run: its record and its policy in each environment."""
+    """An agent about to run: its record, and the environments that it plays with its policy in each."""
 
     run: RunRecord
-    policies: list[Policy]
+    parts: list[tuple[SuiteTask, Policy]]
 
 
 def run_bench(
@@ -85,7 +85,8 @@ def run_bench(
         The folder of each agent's run.
 
     Raises:
-        UsageError: bad suite, agent or option, or the disk is full.
+        UsageError: bad suite, agent or option, an agent that plays no environment of the suite, or the disk
+            is full.
         MissingDataError: no environment of the suite has its data.
     """
     if num_envs < 1:
@@ -100,11 +101,16 @@ def run_bench(
                 remark = f"left out: {gap.label}: {gap.reason}"
                 console.print(remark, style="yellow", markup=False, soft_wrap=True)
         entries = [_enter(suite, agent, suite_tasks, left_out) for agent in chosen]
+        if console is not None:
+            for entry in entries:
+                for gap in entry.run.unsupported:
+                    remark = f"left out: {entry.run.agent.display_name}: {gap.label}: {gap.reason}"
+                    console.print(remark, style="yellow", markup=False, soft_wrap=True)
         bars = stack.enter_context(_progress(console))
         folders = []
         for entry in entries:
             folder = out_dir / suite.name / entry.run.folder_name
-            _run(folder, entry, suite_tasks, bars)
+            _run(folder, entry, bars)
             folders.append(folder)
     return folders
 
@@ -145,13 +151,26 @@ def _open_suite_tasks(
 
 def _enter(suite: Suite, agent: SuiteAgent, suite_tasks: list[SuiteTask], left_out: list[Excluded]) -> _Entry:
     # policies first: an agent that cannot be made leaves no folder behind
-    policies = [make_agent(agent.kind, suite_task.slots, **agent.options) for suite_task in suite_tasks]
+    parts, unsupported = [], []
+    for suite_task in suite_tasks:
+        try:
+            policy = make_agent(agent.kind, suite_task.slots, **agent.options)
+        except UnsupportedEnvError as error:
+            unsupported.append(Excluded(suite_task.env.label, str(error)))
+        else:
+            parts.append((suite_task, policy))
+    if not parts:
+        reasons = "; ".join(dict.fromkeys(gap.reason for gap in unsupported))
+        raise UsageError(
+            f"agent {agent.name!r} plays nothing of suite {suite.name}; name others with --agent: {reasons}"
+        )
     found = [(suite_task.env, suite_task.slots.tasks.manifest_sha256) for suite_task in suite_tasks]
-    return _Entry(new_run(suite, agent, found, left_out, (here_and_now(),)), policies)
+    return _Entry(new_run(suite, agent, found, (*left_out, *unsupported), (here_and_now(),)), parts)
 
 
-def _run(folder: Path, entry: _Entry, suite_tasks: list[SuiteTask], bars: Progress) -> None:
+def _run(folder: Path, entry: _Entry, bars: Progress) -> None:
     """Bring one agent's run to its end."""
+    suite_tasks = [suite_task for suite_task, _ in entry.parts]
     make_folder(folder)
     with sole_writer(folder):
         run = _adopt(folder, entry.run)
@@ -163,7 +182,7 @@ def _run(folder: Path, entry: _Entry, suite_tasks: list[SuiteTask], bars: Progre
         run = replace(run, result_id=None, episodes_sha256=None)
         write_run(folder, run)
         with Journal(folder / EPISODES_FILE) as journal:
-            for suite_task, policy in zip(suite_tasks, entry.policies, strict=True):
+            for suite_task, policy in entry.parts:
                 missing = [
                     episode
                     for episode in suite_task.plan

@@ -58,9 +58,12 @@ class Row:
     versions: tuple[str, ...]
     """Versions of this package that played."""
     envs: Mapping[str, EnvResult]
-    """By label."""
+    """By label, of the environments that the agent plays."""
+    left_out: tuple[Excluded, ...]
+    """The board's other environments."""
     aggregate: Aggregate | None
-    """Over the environments that can be normalised; None where there is none."""
+    """Over the environments that can be normalised; None where there is none, or the agent does not play
+    all of the board's."""
     rank: int | None
     """1 + number of rows significantly better; equal ranks are a tied set; None when unranked."""
 
@@ -146,7 +149,7 @@ def _load(folder: Path, run: RunRecord) -> _Loaded | Unranked:
     def unranked(reason: str) -> Unranked:
         return Unranked(name, run.request_id, reason)
 
-    asked = sum(found.env.count for found in run.envs) * run.suite.attempts
+    asked = sum(found.env.count for found in run.played) * run.suite.attempts
     if not (folder / EPISODES_FILE).exists():
         return unranked(f"partial: 0 of {asked} episodes")
     if run.result_id is None:
@@ -164,7 +167,7 @@ def _load(folder: Path, run: RunRecord) -> _Loaded | Unranked:
     if len(keys) < asked:
         return unranked(f"partial: {len(keys)} of {asked} episodes")
     per_env = Counter(episode.env for episode in episodes)
-    if per_env != {found.env.label: found.env.count * run.suite.attempts for found in run.envs}:
+    if per_env != {found.env.label: found.env.count * run.suite.attempts for found in run.played}:
         return unranked("holds episodes that were not asked for, or some twice")
     return _Loaded(run, episodes, "self-reported" if verdict is None else verdict.badge)
 
@@ -187,15 +190,17 @@ def _board(run: RunRecord, loaded: Sequence[_Loaded | Unranked]) -> Board:
     scales = _scales(run, entries)
     usable = [found.env.label for found in run.envs if found.env.label in scales]
     usable = [label for label in usable if scales[label].usable]
-    rows = [_with_aggregate(entry, scales, usable) for entry in entries]
+    complete = [entry for entry in entries if not entry.row.left_out]
+    rows = [_with_aggregate(entry, scales, usable) for entry in complete]
     comparisons: list[Comparison] = []
     if usable:
-        comparisons = _compare(entries, scales, usable)
+        comparisons = _compare(complete, scales, usable)
         rows = ranked(rows, comparisons)
+    rows += [entry.row for entry in entries if entry.row.left_out]
     return Board(
         suite=run.suite,
         envs=run.envs,
-        left_out=run.left_out,
+        left_out=run.missing,
         scales=scales,
         detectable={found.env.label: _detectable(found) for found in run.envs},
         rows=tuple(sorted(rows, key=_order)),
@@ -234,8 +239,11 @@ def _names(groups: Sequence[Sequence[_Loaded]]) -> list[str]:
 def _entry(runs: Sequence[_Loaded], name: str) -> _Entry:
     first = runs[0].run
     episodes = {}
+    gaps = {gap.label: gap for entry in runs for gap in entry.run.unsupported}
     for found in first.envs:
         label = found.env.label
+        if label in gaps:
+            continue
         per_run = [[e for e in entry.episodes if e.env == label] for entry in runs]
         episodes[label] = EnvEpisodes(found.env, first.suite.attempts, per_run)
     stretches = [stretch for entry in runs for stretch in entry.run.provenance]
@@ -251,6 +259,7 @@ def _entry(runs: Sequence[_Loaded], name: str) -> _Entry:
         date=max(stretch.date for stretch in stretches)[:10],
         versions=tuple(sorted({stretch.agentgym for stretch in stretches})),
         envs={label: table.result(_rng()) for label, table in episodes.items()},
+        left_out=tuple(gaps.values()),
         aggregate=None,
         rank=None,
     )
@@ -262,7 +271,7 @@ def _scales(run: RunRecord, entries: Iterable[_Entry]) -> dict[str, Scale]:
     if "floor" not in by_role or "oracle" not in by_role:
         return {}
     floor, oracle = by_role["floor"].envs, by_role["oracle"].envs
-    labels = [found.env.label for found in run.envs]
+    labels = [found.env.label for found in run.envs if found.env.label in floor.keys() & oracle.keys()]
     return {label: Scale(floor[label].score.value, oracle[label].score.value) for label in labels}
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +37,24 @@ class Published:
     """The content of ``published.toml``."""
 
     paper: tuple[Paper, ...] = ()
+    beside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Suites below whose boards the results of an environment stand, by environment; the others stand at the
+    end of the page."""
+
+    def below(self, suite: str) -> list[tuple[Paper, PublishedResult]]:
+        """Return the results that stand below a suite's boards."""
+        return [
+            (paper, result)
+            for paper in self.paper
+            for result in paper.result
+            if suite in self.beside.get(result.environment, ())
+        ]
+
+    def apart(self, suites: Collection[str]) -> list[tuple[Paper, PublishedResult]]:
+        """Return the results that stand below no board, given the suites that have one."""
+        return [
+            (paper, result)
+            for paper in self.paper
+            for result in paper.result
+            if not set(suites) & set(self.beside.get(result.environment, ()))
+        ]

@@ -108,7 +108,7 @@ class RunEnv:
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """An environment of the suite that could not be played."""
+    """An environment of the suite without episodes: its data is missing, or the agent does not play it."""
 
     label: str
     reason: str
@@ -141,6 +141,8 @@ class RunRecord:
     suite_sha256: str
     envs: tuple[RunEnv, ...]
     left_out: tuple[Excluded, ...]
+    """Environments without episodes: of those that are not in `envs` the data was missing, those that are the
+    agent does not play."""
     agent: SuiteAgent
     provenance: tuple[Provenance, ...]
     """Every machine and version that played a part of it, in order."""
@@ -159,6 +161,24 @@ class RunRecord:
             "suite_sha256": self.suite_sha256,
             "envs": [asdict(env) for env in self.envs],
         }
+
+    @property
+    def unsupported(self) -> tuple[Excluded, ...]:
+        """The environments at hand that the agent does not play."""
+        found = {env.env.label for env in self.envs}
+        return tuple(gap for gap in self.left_out if gap.label in found)
+
+    @property
+    def missing(self) -> tuple[Excluded, ...]:
+        """The environments that were not at hand."""
+        found = {env.env.label for env in self.envs}
+        return tuple(gap for gap in self.left_out if gap.label not in found)
+
+    @property
+    def played(self) -> tuple[RunEnv, ...]:
+        """The environments that have episodes."""
+        labels = {gap.label for gap in self.left_out}
+        return tuple(env for env in self.envs if env.env.label not in labels)
 
     @property
     def folder_name(self) -> str:
@@ -184,7 +204,7 @@ def new_run(
         suite: what is played.
         agent: who plays.
         envs: the environments at hand, each with the sha256 of its split's manifest.
-        left_out: the others.
+        left_out: the others, and those at hand that the agent does not play.
         provenance: where it is played.
     """
     found = tuple(RunEnv(env, env.spec, manifest) for env, manifest in envs)

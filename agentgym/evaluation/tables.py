@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from agentgym.evaluation.boards import Board, Row
-from agentgym.evaluation.published import Published
+from agentgym.evaluation.published import Paper, Published, PublishedResult
 from agentgym.evaluation.results import RunEnv
 from agentgym.evaluation.scoring import EnvResult
 from agentgym.evaluation.statistics import Estimate
@@ -46,6 +46,12 @@ played again and did the same. *self-reported*: neither.
 """
 
 
+_PUBLISHED = (
+    "Numbers as papers print them, ± what they print there; other prompts, budgets, tasks and seeds than "
+    "above, and not re-executable here."
+)
+
+
 def markdown(boards: Iterable[Board], published: Published, curves: Mapping[str, str] | None = None) -> str:
     """Return the page.
 
@@ -54,11 +60,15 @@ def markdown(boards: Iterable[Board], published: Published, curves: Mapping[str,
         published: results of papers.
         curves: paths of pictures, from the page, of how training runs went, by the run's name.
     """
-    parts = [_INTRODUCTION, *(_board_markdown(board, curves or {}) for board in boards)]
-    return "\n".join([*parts, _published_section(published)] if published.paper else parts)
+    boards = list(boards)
+    parts = [_INTRODUCTION, *(_board_markdown(board, published, curves or {}) for board in boards)]
+    apart = published.apart({board.suite.name for board in boards})
+    if apart:
+        parts.append(f"## Published, not ranked\n\n{_published_table(apart)}")
+    return "\n".join(parts)
 
 
-def _board_markdown(board: Board, curves: Mapping[str, str]) -> str:
+def _board_markdown(board: Board, published: Published, curves: Mapping[str, str]) -> str:
     parts = [f"## {board.suite.name}, version {board.suite.version}\n", _table(*main_cells(board), left=2)]
     notes = _notes(board)
     if notes:
@@ -69,6 +79,9 @@ def _board_markdown(board: Board, curves: Mapping[str, str]) -> str:
         parts += ["### By task type\n", typed]
     if 0 < len(board.comparisons) <= MOST_PAIRS:
         parts += ["### Comparisons\n", _comparison_table(board)]
+    below = published.below(board.suite.name)
+    if below:
+        parts += ["### Published, not ranked\n", _published_table(below)]
     parts += ["### Runs\n", _run_table(board)]
     for row in board.rows:
         if row.agent.model.training_run in curves:
@@ -84,7 +97,7 @@ def main_cells(board: Board) -> tuple[list[str], list[list[str]]]:
     lines = []
     for row in board.rows:
         cells = [_rank(row, board.rows), _agent(row)]
-        cells += [_score(row.envs[env.env.label].score, env) for env in board.envs]
+        cells += [_cell(row, env) for env in board.envs]
         aggregate = row.aggregate
         numbers = (aggregate.mean, aggregate.iqm, aggregate.optimality_gap) if aggregate else (None,) * 3
         lines.append([*cells, *map(_plain, numbers), row.badge])
@@ -102,6 +115,8 @@ def _notes(board: Board) -> list[str]:
         if not scale.usable:
             notes.append(f"**{label}** is not normalised (n/a): the oracle is no better than the floor.")
     for row in board.rows:
+        for gap in row.left_out:
+            notes.append(f"`{row.name}` is not ranked: it does not play **{gap.label}**: {gap.reason}.")
         if row.seeds == 1:
             notes.append(f"`{row.name}`: one training seed, so no training variance in its intervals.")
         if row.seeds > 1:
@@ -142,7 +157,7 @@ def _result_table(board: Board) -> str:
     head += ["Tokens / success"] * tokens + ["US$ / success"] * cost + ["Ends"]
     lines = []
     for env in board.envs:
-        for row in board.rows:
+        for row in _players(board, env):
             result = row.envs[env.env.label]
             cells = [env.env.label, _agent(row), _percent(result.success)]
             cells += ["-" if env.env.metric == "success" else _score(result.score, env)]
@@ -156,11 +171,15 @@ def _result_table(board: Board) -> str:
     return _table(head, lines, left=2)
 
 
+def _players(board: Board, env: RunEnv) -> list[Row]:
+    return [row for row in board.rows if env.env.label in row.envs]
+
+
 def _type_table(board: Board) -> str:
     """Return a table with a column for each task type; environments with other types get their own."""
     groups: dict[tuple[str, ...], list[list[str]]] = {}
     for env in board.envs:
-        for row in board.rows:
+        for row in _players(board, env):
             result = row.envs[env.env.label]
             if result.by_type:
                 cells = [_score(estimate, env) for estimate in (*result.by_type.values(), result.score)]
@@ -204,23 +223,18 @@ def _run_table(board: Board) -> str:
     return _table(head, lines, left=4)
 
 
-def _published_section(published: Published) -> str:
+def _published_table(results: Sequence[tuple[Paper, PublishedResult]]) -> str:
+    """Return a table of what papers print, and how each came about."""
     head = ["Environment", "Paper", "Model", "Method", "Success %"]
     lines = []
-    for paper in published.paper:
-        for result in paper.result:
-            success = str(result.success)
-            spread = "" if result.spread is None else f" ± {result.spread}"
-            source = f"{paper.name}, Table {paper.table}"
-            lines.append(
-                [result.environment, source, result.model or paper.model, result.method, success + spread]
-            )
-    notes = "".join(f"- {paper.name}: {paper.protocol}.\n" for paper in published.paper)
-    return (
-        "## Published, not ranked\n\nNumbers as papers print them, ± what they print there; other prompts, "
-        "budgets, tasks and seeds than above, and not re-executable here.\n\n"
-        f"{_table(head, sorted(lines, key=lambda line: line[0]), left=4)}\n{notes}"
-    )
+    for paper, result in results:
+        spread = "" if result.spread is None else f" ± {result.spread}"
+        source = f"{paper.name}, Table {paper.table}"
+        model = result.model or paper.model
+        lines.append([result.environment, source, model, result.method, f"{result.success}{spread}"])
+    protocols = dict.fromkeys(f"- {paper.name}: {paper.protocol}.\n" for paper, _ in results)
+    table = _table(head, sorted(lines, key=lambda line: line[0]), left=4)
+    return f"{_PUBLISHED}\n\n{table}\n{''.join(protocols)}"
 
 
 # --- cells ------------------------------------------------------------------------------------------
@@ -265,6 +279,12 @@ def _number(value: float, env: RunEnv) -> str:
 
 def _score(estimate: Estimate, env: RunEnv) -> str:
     return _interval(estimate, _scaled(env), 1)
+
+
+def _cell(row: Row, env: RunEnv) -> str:
+    """Return a row's score in an environment; a dash where it does not play it."""
+    result = row.envs.get(env.env.label)
+    return "-" if result is None else _score(result.score, env)
 
 
 def _percent(estimate: Estimate) -> str:
@@ -324,7 +344,7 @@ def _board_latex(board: Board) -> str:
     ]
     for row in board.rows:
         cells = [_rank(row, board.rows), _tex(row.name)]
-        cells += [_tex_interval(_score(row.envs[env.env.label].score, env)) for env in board.envs]
+        cells += [_tex_interval(_cell(row, env)) for env in board.envs]
         numbers = (row.aggregate.mean, row.aggregate.iqm) if row.aggregate else (None, None)
         cells += [_tex_interval(_plain(number)) for number in numbers]
         shade = "" if row.role == "agent" else "\\rowcolor{gray!15} "

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from agentgym.agents import make_agent
 from agentgym.env import AgentEnv
-from agentgym.errors import UsageError
+from agentgym.errors import UnsupportedEnvError, UsageError
 from agentgym.evaluation.agent_metadata import complete, contradictions, has_metadata
 from agentgym.evaluation.bench import open_suite_task, play
 from agentgym.evaluation.plan import PlannedEpisode, open_single, planned_episodes
@@ -145,6 +145,10 @@ def verify_run(
     with ExitStack() as stack:
         worlds = _open_worlds(known, run, stack)
         problems = list(_check_request(run, known, worlds))
+        problems += _check_unsupported(run, known)
+        worlds = {
+            found.env.label: worlds[found.env.label] for found in run.played if found.env.label in worlds
+        }
         episodes, malformed = _read(data)
         problems += malformed
         problems += _check_files(folder, run, episodes)
@@ -206,6 +210,26 @@ def _check_request(run: RunRecord, suite: Suite, worlds: Mapping[str, _World]) -
     yield from _check_agent(run.agent, suite)
 
 
+def _check_unsupported(run: RunRecord, suite: Suite) -> Iterator[Mismatch]:
+    """Make the agent anew for each environment that it is said not to play: that must fail."""
+    said = {gap.label for gap in run.unsupported}
+    for env in suite.env:
+        if env.label in said:
+            arena = open_suite_task(suite, env, num_envs=1)
+            with ExitStack() as stack:
+                stack.callback(arena.slots.close)
+                try:
+                    make_agent(run.agent.kind, arena.slots, **run.agent.options)
+                except UnsupportedEnvError:
+                    continue
+                except UsageError as error:
+                    yield Mismatch(
+                        "environment", env.label, f"left out, and the agent cannot be made: {error}"
+                    )
+                else:
+                    yield Mismatch("environment", env.label, "left out, though the agent plays it")
+
+
 def _check_agent(agent: SuiteAgent, suite: Suite) -> Iterator[Mismatch]:
     """Compare the agent that played with the suite's agent of that name."""
     for said in suite.agent:
@@ -214,7 +238,7 @@ def _check_agent(agent: SuiteAgent, suite: Suite) -> Iterator[Mismatch]:
             if said.name == agent.name and said.model.training_seed in seeds:
                 for name, ours, theirs in contradictions(said, agent):
                     yield Mismatch("agent", agent.name, f"{name} is {theirs!r}, in the suite {ours!r}")
-        elif said.display_name == agent.display_name and said.identity != agent.identity:
+        elif said.display_name == agent.display_name and complete(said).identity != agent.identity:
             yield Mismatch("agent", agent.name, "differs from the suite's agent of that name")
 
 
@@ -339,7 +363,7 @@ def _rerun(run: RunRecord, suite: Suite, episodes: Sequence[EpisodeRecord]) -> I
     """Let the agent play everything again."""
     complete(run.agent)  # refuses other weights in the same place
     recorded = {episode.key: episode.repeatable for episode in episodes}
-    for found in run.envs:
+    for found in run.played:
         arena = open_suite_task(suite, found.env, num_envs=64)
         with ExitStack() as stack:
             stack.callback(arena.slots.close)

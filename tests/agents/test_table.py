@@ -24,7 +24,8 @@ def test_every_agent_can_be_made(kind, envs, tmp_path):
         "scripted": {"path": str(script)},
         "model": {"path": str(tmp_path / "model"), "wording": "terse", "answer": "plain"},
     }
-    slots = SerialVectorEnv(1, env_class=WebShopEnv, autoreset_mode="Disabled") if kind == "shopper" else envs
+    shop = SerialVectorEnv(1, env_class=WebShopEnv, autoreset_mode="Disabled")
+    slots = shop if kind in ("shopper", "rules") else envs
     assert isinstance(make_agent(kind, slots, **options.get(kind, {})), Policy)
 
 

@@ -29,7 +29,8 @@ from agentgym.evaluation.results import (
 )
 from agentgym.evaluation.scoring import EnvEpisodes, mean_over_seeds
 from agentgym.evaluation.statistics import mean_score, wilson
-from agentgym.evaluation.suite import SuiteEnv
+from agentgym.evaluation.suite import SuiteEnv, load_suite
+from agentgym.evaluation.suites import suite_file
 from agentgym.evaluation.tables import latex, markdown
 from agentgym.evaluation.verify import verify_run
 from agentgym.hashing import sha256_json
@@ -326,9 +327,40 @@ def test_published_results_are_shown_apart(results: Path, tmp_path: Path) -> Non
     assert published["paper"][0]["result"][0]["success"] == 67.12
 
 
+def test_published_results_stand_below_the_boards_they_belong_to(results: Path, tmp_path: Path) -> None:
+    paper = '[[paper]]\nname = "P"\ntable = "2"\nmodel = "m"\nprotocol = "one seed"\n'
+    paper += (
+        'result = [{ environment = "Corridor", method = "GRPO", success = 67.12 }, '
+        '{ environment = "Swamp", method = "PPO", success = 3.0 }]\n'
+    )
+    (tmp_path / "published.toml").write_text(f'{paper}[beside]\nCorridor = ["small"]\nSwamp = ["other"]\n')
+    build_leaderboard(results, tmp_path / "LEADERBOARD.md")
+    page = squeezed((tmp_path / "LEADERBOARD.md").read_text())
+    board, _, rest = page.partition("### Published, not ranked")
+    below, _, apart = rest.partition("## Published, not ranked")
+    assert "GRPO" not in board
+    assert "| Corridor | P, Table 2 | m | GRPO | 67.12 |" in below
+    assert "GRPO" not in apart
+    assert "| Swamp | P, Table 2 | m | PPO | 3.0 |" in apart
+    assert "PPO" not in below
+
+
+def test_published_results_of_alfworld_stand_beside_the_current_dialect_alone() -> None:
+    folder = Path(__file__).parents[2] / "benchmarks"
+    published = read_toml(Published, folder / "published.toml")
+    environments = {result.environment for paper in published.paper for result in paper.result}
+    assert published.beside.keys() <= environments
+    for environment in environments:
+        beside = published.beside.get(environment, ())
+        assert bool(beside) == environment.startswith("ALFWorld")
+        for name in beside:
+            (env,) = load_suite(suite_file(name)).env
+            assert env.kwargs["dialect"] == "current"
+
+
 def test_the_shipped_published_results_are_readable() -> None:
     published = read_toml(Published, Path(__file__).parents[2] / "benchmarks" / "published.toml")
-    assert {paper.name for paper in published.paper} == {"GiGPO", "GraphGPO", "iStar"}
+    assert {paper.name for paper in published.paper} == {"GiGPO", "GraphGPO", "StepPO", "iStar"}
     for paper in published.paper:
         assert isinstance(paper, Paper)
         for result in paper.result:

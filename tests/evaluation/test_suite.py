@@ -92,12 +92,19 @@ def test_the_digest_covers_what_is_played_but_not_who_plays(suite_file: Path) ->
         assert dataclasses.replace(suite, **change).sha256 != suite.sha256
 
 
-@pytest.mark.parametrize("name", ["quick", "official"])
+@pytest.mark.parametrize("name", [path.stem for path in sorted(SUITES.glob("*.toml"))])
 def test_shipped_suites_are_readable(name: str) -> None:
     suite = load_suite(SUITES / f"{name}.toml")
     assert suite.name == name
     assert isinstance(suite, Suite)
     assert {"random", "oracle"} <= {agent.name for agent in suite.agent}
+
+
+def test_official_alfworld_suites_name_their_dialect() -> None:
+    for path in SUITES.glob("official-alfworld-*.toml"):
+        (env,) = load_suite(path).env
+        assert path.stem.endswith(f"-{env.kwargs['dialect']}")
+        assert env.kwargs["show_help"] is False
 
 
 def test_the_quick_suite_plays_what_needs_no_official_data() -> None:

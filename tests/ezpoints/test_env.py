@@ -9,7 +9,7 @@ from agentgym import Request, UsageError
 from agentgym.checking import check_agent_env
 from agentgym.envs.ezpoints.cards import SPLITS, every_deal, pair_of
 from agentgym.envs.ezpoints.env import EZPointsEnv
-from agentgym.envs.ezpoints.rules import positions
+from agentgym.envs.ezpoints.formula import positions
 
 
 def play(actions, task="KS 2H", **options):

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 
 from agentgym.envs.ezpoints.cards import RANKS, SUITS, PlayingCard
+from agentgym.envs.ezpoints.formula import TOKENS
 from agentgym.envs.ezpoints.picture import HEIGHT, NO_TILE, TILES_PER_ROW, WIDTH, card_index, paint
-from agentgym.envs.ezpoints.rules import TOKENS
 from agentgym.envs.ezpoints.strokes import suit, write
 
 CARDS = [PlayingCard(rank, sign) for rank in RANKS for sign in range(len(SUITS))]

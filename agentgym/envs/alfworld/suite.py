@@ -19,4 +19,5 @@ SUITE = SuiteSpec(
     tiny={"env_options.max_steps": 30, "evaluation.split": "valid_seen"},
     sources=(ALFWORLD,),
     screen=ScreenHints(keeps="Your task is to:"),
+    rules="agentgym.envs.alfworld.rules:make_explorer",
 )

@@ -11,9 +11,9 @@ from gymnasium import spaces
 
 from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.envs.ezpoints.cards import SPLITS, Deal, deals, pair_of
+from agentgym.envs.ezpoints.formula import TOKENS, Pair, Tokens, accepted, over, wins
 from agentgym.envs.ezpoints.oracle import EZPointsOracle
 from agentgym.envs.ezpoints.picture import HEIGHT, NO_TILE, TILES_PER_ROW, WIDTH, Pixels, card_index, paint
-from agentgym.envs.ezpoints.rules import TOKENS, Pair, Tokens, accepted, over, wins
 from agentgym.envs.ezpoints.suite import SUITE
 from agentgym.errors import UsageError, nearest
 from agentgym.spaces import UnicodeText

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentgym.envs.ezpoints.cards import pair_of
-from agentgym.envs.ezpoints.rules import END, best_action
+from agentgym.envs.ezpoints.formula import END, best_action
 from agentgym.errors import UsageError
 from agentgym.types import Completion, Request
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agentgym.envs.ezpoints.cards import RANKS, SUITS, PlayingCard
-from agentgym.envs.ezpoints.rules import MAX_TOKENS, TOKENS
+from agentgym.envs.ezpoints.formula import MAX_TOKENS, TOKENS
 from agentgym.envs.ezpoints.strokes import Mask, suit, write
 
 Pixels: TypeAlias = npt.NDArray[np.uint8]

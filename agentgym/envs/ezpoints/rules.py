@@ -1,91 +1,59 @@
-"""The game: which token is accepted when, and which formulas win.
+"""Rule-based baseline: it reads the cards and computes.
 
-A position is the tuple of tokens played, ``=`` last once the game is over. The rules are those of Gym
-Cards as verl-agent ships it, but for three defects of the original, mended here:
-
-* it deals from Python's global generator, which ``reset(seed)`` does not seed;
-* it joins tokens without a space, so that ``3 4`` is shown and evaluated as 34;
-* it appends nothing for a rejected number, so an episode that repeats one never ends (here every
-  action counts towards ``max_steps``).
-
-Two of its properties are kept, as they decide rewards: operators are accepted anywhere, and a plus
-sign may stand before a number (``+ 3 + 9`` and ``3 * + 4`` win, as they do in Python). It cuts an
-episode at the step after the sixth token; here the sixth token is rejected.
+With ``observation="image"`` it reads the text beside the picture, which names the cards as well.
 """
 
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Iterable
-from functools import cache
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
 
 from agentgym.envs.ezpoints.cards import TARGET
+from agentgym.envs.ezpoints.formula import END
+from agentgym.types import Completion, Policy, Request
+from agentgym.vector.core import AgentVectorEnv
 
-NUMBERS = tuple(str(n) for n in range(1, 11))
-END = "="
-TOKENS = (*NUMBERS, "+", "*", END)
-"""The thirteen actions."""
-
-MAX_TOKENS = 5
-"""Longest formula, ``=`` not counted."""
-
-Tokens: TypeAlias = tuple[str, ...]
-Pair: TypeAlias = tuple[int, int]
-"""The values of the two cards, lower first."""
-
-# Some 6,000 positions are all there are, so what is computed about them is kept.
-
-# a formula of both cards, written n: plus signs, n, an operator, plus signs, n
-_FORMULA = re.compile(r"\+*n([+*])\+*n")
+_CARDS = re.compile(r"^Cards: (\w+) of \w+, (\w+) of \w+$", re.MULTILINE)
+_FORMULA = re.compile(r"^Formula: (?:\(empty\)|(.*))$", re.MULTILINE)
 
 
-@cache
-def accepted(pair: Pair, tokens: Tokens) -> Tokens:
-    """Return the actions accepted in a position, in the order of `TOKENS`; none once it is over."""
-    if over(tokens):
-        return ()
-    if len(tokens) == MAX_TOKENS:
-        return (END,)
-    numbers = (str(n) for n in sorted(set(pair)) if tokens.count(str(n)) < pair.count(n))
-    return (*numbers, "+", "*", END)
+def make_calculator(envs: AgentVectorEnv) -> Policy:
+    """Make the agent ``rules`` of EZPoints."""
+    return CalculatorPolicy()
 
 
-def over(tokens: Tokens) -> bool:
-    """Return whether ``=`` has been played."""
-    return tokens[-1:] == (END,)
+class CalculatorPolicy:
+    r"""Writes the formula that makes 12. It keeps nothing: all follows from the observation.
+
+    Example:
+        >>> text = "Make 12.\nCards: K of hearts, 2 of spades\nFormula: 10"
+        >>> request = Request(episode=0, task_id="t", task_type="", turn=1, seed=7, state_hash="0",
+        ...                   observation=text, admissible_actions=("2", "+", "*", "="))
+        >>> CalculatorPolicy().act([request])[0].action
+        '+'
+    """
+
+    def act(self, requests: Sequence[Request]) -> list[Completion]:
+        """Return the next token of each episode."""
+        return [Completion(_token(request)) for request in requests]
 
 
-@cache
-def wins(pair: Pair, tokens: Tokens) -> bool:
-    """Return whether the game is over, both cards are used and the formula comes to 12."""
-    if not over(tokens):
-        return False
-    shape = "".join("n" if token in NUMBERS else token for token in tokens[:-1])
-    formula = _FORMULA.fullmatch(shape)
-    if formula is None:
-        return False
-    low, high = pair
-    return (low + high if formula[1] == "+" else low * high) == TARGET
+def _token(request: Request) -> str:
+    """Return the next token of a formula that begins as the one played; ``=`` where there is none."""
+    seen = request.observation
+    text = seen if isinstance(seen, str) else seen["text"]
+    cards, formula = _CARDS.search(text), _FORMULA.search(text)
+    if cards is None or formula is None:
+        return END
+    played = (formula[1] or "").split()
+    for tokens in _formulas(*(int(face) if face.isdecimal() else 10 for face in cards.groups())):
+        if tokens[: len(played)] == played:
+            return tokens[len(played)]
+    return END
 
 
-@cache
-def best_action(pair: Pair, tokens: Tokens) -> str | None:
-    """Return the first action of a shortest way to win; None when the position is lost or over."""
-    frontier: deque[tuple[Tokens, str | None]] = deque([(tokens, None)])
-    while frontier:
-        position, first = frontier.popleft()
-        if wins(pair, position):
-            return first
-        frontier.extend(((*position, action), first or action) for action in accepted(pair, position))
-    return None
-
-
-def positions(pair: Pair) -> Iterable[Tokens]:
-    """Go through every position of a pair, each once, none before the one it comes from."""
-    frontier: deque[Tokens] = deque([()])
-    while frontier:
-        tokens = frontier.popleft()
-        yield tokens
-        frontier.extend((*tokens, action) for action in accepted(pair, tokens))
+def _formulas(left: int, right: int) -> Iterator[list[str]]:
+    """Yield the formulas of both numbers that come to 12."""
+    sign = "+" if left + right == TARGET else "*"
+    for first, second in ((left, right), (right, left)):
+        yield [str(first), sign, str(second), END]

@@ -6,4 +6,5 @@ SUITE = SuiteSpec(
     name="ezpoints",
     prompt=PromptDefaults("ezpoints", tiny_history=0),
     screen=ScreenHints(goal="Write a formula a token at a time, each card once; = hands it in."),
+    rules="agentgym.envs.ezpoints.rules:make_calculator",
 )

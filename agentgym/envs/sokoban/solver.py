@@ -19,18 +19,22 @@ DIRECTIONS = ("up", "down", "left", "right")
 MAX_NODES = 1_000_000
 """Nodes expanded before a search gives up."""
 
-_NEVER = 1 << 30
+NEVER = 1 << 30
+"""`FloorPlan.bound` of boxes that cannot all be brought to targets."""
 
 
-class _Node(NamedTuple):
+class PushState(NamedTuple):
+    """A box layout, and the cell the player stands on."""
+
     boxes: int
+    """Mask of the boxes."""
     player: int
 
 
 class _Push(NamedTuple):
     """How a node was reached: from ``parent``, with the player at ``stand``, pushing ``direction``."""
 
-    parent: _Node
+    parent: PushState
     stand: int
     direction: int
 
@@ -63,7 +67,7 @@ class FloorPlan:
         return distance
 
     def bound(self, boxes: int) -> int:
-        """Return a lower bound on the pushes that bring all boxes to targets, or a huge number."""
+        """Return a lower bound on the pushes that bring all boxes to targets, or `NEVER`."""
         known = self._bounds.get(boxes)
         if known is None:
             known = self._bounds[boxes] = self._assignment(boxes)
@@ -71,19 +75,19 @@ class FloorPlan:
 
     def _assignment(self, boxes: int) -> int:
         if frozen(boxes, self.walls, self.stride) & ~self.targets:
-            return _NEVER
+            return NEVER
         best = {0: 0}  # cheapest assignment of the boxes so far, by the set of targets taken
         for box in cells(boxes):
             costs = [(1 << t, distance[box]) for t, distance in enumerate(self._distances) if box in distance]
             extended: dict[int, int] = {}
             for taken, total in best.items():
                 for bit, cost in costs:
-                    if not taken & bit and total + cost < extended.get(taken | bit, _NEVER):
+                    if not taken & bit and total + cost < extended.get(taken | bit, NEVER):
                         extended[taken | bit] = total + cost
             best = extended
-        return min(best.values(), default=_NEVER)
+        return min(best.values(), default=NEVER)
 
-    def pushes(self, node: _Node) -> list[tuple[int, int, int]]:
+    def pushes(self, node: PushState) -> list[tuple[int, int, int]]:
         """Return (walked, stand, direction) for each push that the player can do from a node."""
         free = self.open & ~node.boxes
         wanted: dict[int, list[int]] = {}
@@ -141,13 +145,13 @@ def solve(board: bytes, *, weight: float = 1.0, max_nodes: int = MAX_NODES) -> t
     """
     room = FloorPlan(board)
     player = board.find(PLAYER)
-    start = _Node(boxes(board), player if player >= 0 else board.find(PLAYER_ON_TARGET))
-    if room.bound(start.boxes) >= _NEVER:
+    start = PushState(boxes(board), player if player >= 0 else board.find(PLAYER_ON_TARGET))
+    if room.bound(start.boxes) >= NEVER:
         return None
     costs = {start: 0}
-    came: dict[_Node, _Push] = {}
-    queue: list[tuple[float, int, _Node]] = [(0.0, 0, start)]
-    closed: set[_Node] = set()
+    came: dict[PushState, _Push] = {}
+    queue: list[tuple[float, int, PushState]] = [(0.0, 0, start)]
+    closed: set[PushState] = set()
     while queue and len(closed) < max_nodes:
         _, _, node = heapq.heappop(queue)
         if node.boxes == room.targets:
@@ -158,11 +162,11 @@ def solve(board: bytes, *, weight: float = 1.0, max_nodes: int = MAX_NODES) -> t
         cost = costs[node]
         for walked, stand, direction in room.pushes(node):
             box = stand + room.deltas[direction]
-            child = _Node(node.boxes ^ 1 << box | 1 << box + room.deltas[direction], box)
+            child = PushState(node.boxes ^ 1 << box | 1 << box + room.deltas[direction], box)
             total = cost + walked + 1
-            if total < costs.get(child, _NEVER):
+            if total < costs.get(child, NEVER):
                 bound = room.bound(child.boxes)
-                if bound < _NEVER:
+                if bound < NEVER:
                     costs[child] = total
                     came[child] = _Push(node, stand, direction)
                     # ties: deeper first
@@ -170,7 +174,7 @@ def solve(board: bytes, *, weight: float = 1.0, max_nodes: int = MAX_NODES) -> t
     return None
 
 
-def _moves(room: FloorPlan, came: dict[_Node, _Push], node: _Node) -> tuple[str, ...]:
+def _moves(room: FloorPlan, came: dict[PushState, _Push], node: PushState) -> tuple[str, ...]:
     pieces: list[list[str]] = []
     while node in came:
         parent, stand, direction = came[node]

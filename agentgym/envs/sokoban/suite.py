@@ -33,4 +33,5 @@ SUITE = SuiteSpec(
     tiny={"env_options.dim_room": [6, 6], "env_options.num_boxes": 1},
     sources=(BOXOBAN,),
     screen=SCREEN,
+    rules="agentgym.envs.sokoban.rules:make_greedy",
 )

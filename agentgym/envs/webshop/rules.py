@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from agentgym.errors import UsageError
+from agentgym.errors import UnsupportedEnvError
 from agentgym.types import Completion, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 
@@ -29,11 +29,11 @@ def make_shopper(envs: AgentVectorEnv) -> Policy:
     """Make the agent ``shopper``.
 
     Raises:
-        UsageError: the environment is not WebShop.
+        UnsupportedEnvError: the environment is not WebShop.
     """
     if envs.prototype.suite != SUITE:
         name = type(envs.prototype).__name__
-        raise UsageError(f"the agent 'shopper' plays WebShop, not {name}; use the agent 'rules' or 'random'")
+        raise UnsupportedEnvError(f"the agent 'shopper' plays WebShop, not {name}; use the agent 'rules'")
     return ShopperPolicy()
 
 

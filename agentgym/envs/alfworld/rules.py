@@ -1,0 +1,304 @@
+"""Rule-based baseline: an explorer that sees what a player sees, and remembers it.
+
+It reads the goal's sentence, searches receptacles in the order of a prior (`agentgym.envs.alfworld.prior`),
+and does the steps of the goal's family. It keeps nothing between turns: what it remembers is read from
+the request's history, so an episode is the same in any batch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+from agentgym.envs.alfworld.prior import chance
+from agentgym.errors import UsageError
+from agentgym.types import Completion, Policy, Request
+from agentgym.vector.core import AgentVectorEnv
+
+TREATMENTS = {
+    "clean": "clean",
+    "wash": "clean",
+    "hot": "heat",
+    "heat": "heat",
+    "warm": "heat",
+    "cool": "cool",
+    "cold": "cool",
+    "chill": "cool",
+}
+"""Words of goals, and the command that each asks for."""
+
+APPLIANCES = {"clean": "sinkbasin", "heat": "microwave", "cool": "fridge"}
+"""Receptacles that a thing is cleaned, heated or cooled with."""
+
+HAVE_DOORS = frozenset({"cabinet", "drawer", "fridge", "microwave", "safe"})
+"""Kinds of receptacles that take a command more to look into."""
+
+LAMP = "lamp"
+"""What the names of lamps end in."""
+
+_FUNCTION_WORDS = frozenset(
+    re.findall(
+        "[a-z]+",
+        "a an and at both bring by examine find gather holding in inspect it leave light look of on one put "
+        "same some switch the them then to two under up while with",
+    )
+)
+
+_COMMAND = re.compile(
+    r"(?P<verb>go to|examine|open|take|put|move|clean|heat|cool|use) (?P<thing>[a-z]+ \d+)"
+    r"(?: (?:from|in/on|in|on|to|with) (?P<place>[a-z]+ \d+))?"
+)
+_NAME = re.compile(r"[a-z]+ \d+")
+_CONTENTS = re.compile(r"you see (?P<names>.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class HouseholdGoal:
+    """What a goal's sentence asks for.
+
+    Example:
+        >>> parse_goal("find two pen and put them in drawer.")
+        HouseholdGoal(thing='pen', target='drawer', treatment='', count=2)
+        >>> parse_goal("switch on a desklamp while holding a pen.")
+        HouseholdGoal(thing='pen', target='desklamp', treatment='', count=1)
+    """
+
+    thing: str
+    target: str
+    """Kind of receptacle that it is brought to, or of the lamp that it is looked at under."""
+    treatment: str
+    """``clean``, ``heat``, ``cool`` or nothing."""
+    count: int
+
+    @property
+    def under_lamp(self) -> bool:
+        """Whether the thing is to be looked at under a lamp."""
+        return self.target.endswith(LAMP)
+
+
+@lru_cache(maxsize=4096)
+def parse_goal(sentence: str) -> HouseholdGoal:
+    """Read a goal of one of the six families, in the words of any of ALFWorld's grammars.
+
+    Raises:
+        UsageError: the sentence is of another form.
+    """
+    words = re.findall("[a-z]+", sentence.lower())
+    treatments = [TREATMENTS[word] for word in words if word in TREATMENTS]
+    nouns = [word for word in words if word not in _FUNCTION_WORDS and word not in TREATMENTS]
+    nouns.sort(key=lambda noun: noun.endswith(LAMP))  # a lamp may be named first
+    if len(nouns) != 2 or len(treatments) > 1:
+        raise UsageError(
+            f"the agent 'rules' cannot read the goal {sentence!r}: it plays the six families of tasks, "
+            "which task_types selects"
+        )
+    thing, target = nouns
+    return HouseholdGoal(thing, target, "".join(treatments), 2 if "two" in words else 1)
+
+
+def make_explorer(envs: AgentVectorEnv) -> Policy:
+    """Make the agent ``rules`` of ALFWorld."""
+    return ExplorerPolicy()
+
+
+class ExplorerPolicy:
+    """Searches, remembers, and does a task's steps; see the module.
+
+    Example:
+        >>> request = Request(episode=0, task_id="t", task_type="heat", turn=0, observation="A kitchen.",
+        ...                   admissible_actions=("go to drawer 1", "go to fridge 1", "look"), seed=7,
+        ...                   state_hash="0", extra={"goal": "put a hot egg in garbagecan."})
+        >>> ExplorerPolicy().act([request])[0].action
+        'go to fridge 1'
+    """
+
+    def act(self, requests: Sequence[Request]) -> list[Completion]:
+        """Return the next command of each episode."""
+        return [Completion(_command(request)) for request in requests]
+
+
+class _Command(NamedTuple):
+    """A command by its parts; ``thing`` is a receptacle where one is gone to, opened or examined."""
+
+    text: str
+    verb: str
+    thing: str
+    place: str
+
+
+@dataclass(slots=True)
+class RoomMemory:
+    """What a player knows of a room after some steps. Names are those of commands, as in ``mug 2``."""
+
+    at: dict[str, str] = field(default_factory=dict)
+    """Receptacle of every thing that has been seen and is not held."""
+    receptacles: set[str] = field(default_factory=set)
+    searched: set[str] = field(default_factory=set)
+    """Receptacles whose contents have been seen."""
+    place: str = ""
+    """Receptacle gone to last."""
+    held: str = ""
+    treated: set[tuple[str, str]] = field(default_factory=set)
+    """Commands and the things treated by them."""
+
+    @classmethod
+    def of(cls, request: Request) -> RoomMemory:
+        """Read an episode's history."""
+        memory = cls()
+        seen = (*(step.observation for step in request.history), request.observation)
+        for step, answer in zip(request.history, seen[1:], strict=True):
+            memory._survey(step.admissible_actions)
+            if step.valid:
+                memory._follow(step.action, answer)
+        memory._survey(request.admissible_actions)
+        return memory
+
+    def of_kind(self, kind: str) -> list[str]:
+        """Return the things seen that are of a kind."""
+        return [thing for thing in self.at if _kind(thing) == kind]
+
+    def _survey(self, actions: tuple[str, ...]) -> None:
+        """Learn from what can be done: what is at hand, and what of it is not behind a closed door."""
+        near, closed = set(), set()
+        for command in _parsed(actions):
+            if command.verb == "go to":
+                self.receptacles.add(command.thing)
+            elif command.verb == "examine" and command.thing != self.held:
+                near.add(command.thing)
+            elif command.verb == "open":
+                closed.add(command.thing)
+            elif command.verb == "take":
+                self.at[command.thing] = command.place
+            elif command.verb == "use":
+                self.at[command.thing] = self.place
+        self.receptacles |= near
+        if not self.held:  # else nothing can be taken, whatever there is
+            self.searched |= near - closed
+
+    def _follow(self, action: str, answer: str) -> None:
+        """Learn from what a command did."""
+        for _, verb, thing, place in _parsed((action.strip(),)):
+            if verb in ("go to", "open"):
+                self.place = thing
+                contents = _CONTENTS.search(answer)
+                if contents:
+                    self.searched.add(thing)
+                    self.at.update(dict.fromkeys(_NAME.findall(contents["names"]), thing))
+            elif verb == "take":
+                self.held = thing
+                self.at.pop(thing, None)
+            elif verb in ("put", "move"):
+                self.held = ""
+                self.at[thing] = place
+            elif verb in APPLIANCES:
+                self.treated.add((verb, thing))
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """One decision."""
+
+    goal: HouseholdGoal
+    memory: RoomMemory
+    commands: tuple[_Command, ...]
+
+    def act(self) -> _Command | None:
+        """Return the command to give; None where there is none to be thought of."""
+        if self.memory.held:
+            return self._carry(self.memory.held)
+        wanted = self._wanted()
+        if not wanted:
+            return self._search(self.goal.thing)
+        return self._can("take", wanted[0]) or self._reach(self.memory.at[wanted[0]])
+
+    def _carry(self, held: str) -> _Command | None:
+        goal, known = self.goal, self.memory
+        if _kind(held) != goal.thing:
+            return self._can("put") or self._can("move") or self._can("go to")
+        if goal.treatment and (goal.treatment, held) not in known.treated:
+            appliances = self._of_kind(APPLIANCES[goal.treatment])
+            return self._can(goal.treatment, held) or self._reach(*appliances)
+        if goal.under_lamp:
+            lamps = known.of_kind(goal.target)
+            if not lamps:
+                return self._search(goal.target)
+            return self._can("use", lamps[0]) or self._reach(known.at[lamps[0]])
+        target = self._target()
+        return self._can("put", held, target) or self._can("move", held, target) or self._reach(target)
+
+    def _wanted(self) -> list[str]:
+        """Return the things to be brought somewhere, those within reach first."""
+        things = self.memory.of_kind(self.goal.thing)
+        if self.goal.count > 1:
+            things = [thing for thing in things if self.memory.at[thing] != self._target()]
+        return sorted(things, key=lambda thing: (self._can("take", thing) is None, thing))
+
+    def _target(self) -> str:
+        """Return where things are brought: of the goal's kind, the one that has most of them already."""
+        counts = Counter(self.memory.at[thing] for thing in self.memory.of_kind(self.goal.thing))
+        return max(self._of_kind(self.goal.target), key=lambda place: counts[place], default="")
+
+    def _search(self, kind: str) -> _Command | None:
+        """Look into the place that is most likely, for its cost in commands, to have a thing of a kind."""
+        unsearched = sorted(self.memory.receptacles - self.memory.searched)
+        worth = {place: self._chance(kind, place) / self._cost(place) for place in unsearched}
+        ordered = sorted(unsearched, key=lambda place: -worth[place])
+        return self._reach(*ordered)
+
+    def _chance(self, kind: str, place: str) -> float:
+        plain = kind == self.goal.thing and not self.goal.treatment and self.goal.count == 1
+        if plain and _kind(place) == self.goal.target:
+            return 0.0  # else the goal would have been reached from the start
+        return chance(kind, _kind(place))
+
+    def _cost(self, place: str) -> int:
+        """Return how many commands show what is in a place."""
+        return max(1, (self._can("go to", place) is not None) + (_kind(place) in HAVE_DOORS))
+
+    def _reach(self, *places: str) -> _Command | None:
+        """Return the first command that leads to what is in one of some places, the best place first."""
+        for place in places:
+            command = self._can("open", place) or self._can("go to", place) or self._can("examine", place)
+            if command:
+                return command
+        return None
+
+    def _of_kind(self, kind: str) -> list[str]:
+        """Return the receptacles of a kind, that within reach first."""
+        places = [place for place in self.memory.receptacles if _kind(place) == kind]
+        return sorted(places, key=lambda place: (self._can("go to", place) is not None, place))
+
+    def _can(self, verb: str, thing: str = "", place: str = "") -> _Command | None:
+        """Return the admissible command of a verb, with this thing and place where they are given."""
+        for command in self.commands:
+            if command.verb == verb and thing in ("", command.thing) and place in ("", command.place):
+                return command
+        return None
+
+
+def _command(request: Request) -> str:
+    turn = _Turn(
+        parse_goal(request.extra["goal"]), RoomMemory.of(request), _parsed(request.admissible_actions)
+    )
+    command = turn.act()
+    return command.text if command else "look"
+
+
+@lru_cache(maxsize=65_536)
+def _parse(text: str) -> _Command | None:
+    match = _COMMAND.fullmatch(text)
+    return _Command(text, match["verb"], match["thing"], match["place"] or "") if match else None
+
+
+@lru_cache(maxsize=4096)
+def _parsed(actions: tuple[str, ...]) -> tuple[_Command, ...]:
+    """Return the commands that matter, by their parts."""
+    return tuple(command for command in map(_parse, actions) if command)
+
+
+def _kind(name: str) -> str:
+    return name.partition(" ")[0]
