@@ -13,11 +13,17 @@ price is part of that step's reward.
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Annotated
+
 from agentgym.algos import grpo
-from agentgym.algos.advantage import EPS, EpisodeStat, InvalidPenalty, Singleton, trajectory_sums
+from agentgym.algos.advantage import EPS, trajectory_sums
+from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
+from agentgym.algos.compat import PAPER, Compat
 from agentgym.algos.filters import overlong_penalty
 from agentgym.algos.objective import Objective
+from agentgym.algos.options import NOT_NEGATIVE, Bounds
 from agentgym.algos.tokens import token_counts
 from agentgym.arrays import Floats
 
@@ -28,14 +34,11 @@ OBJECTIVE = Objective(clip_high=0.28)
 def advantage(
     batch: StepBatch,
     *,
-    max_tokens: int | None = None,
-    buffer: int = 128,
-    factor: float = 1.0,
+    max_tokens: Annotated[int | None, Bounds(1)] = None,
+    buffer: Annotated[int, Bounds(1)] = 128,
+    factor: Annotated[float, NOT_NEGATIVE] = 1.0,
     eps: float = EPS,
-    episode_stat: EpisodeStat = "trajectory",
-    singleton: Singleton = "zero",
-    invalid_penalty: InvalidPenalty = "reward",
-    penalty: float = 0.1,
+    compat: Compat = PAPER,
 ) -> Floats:
     """Compare each episode's outcome, less what its long responses cost, with its group's.
 
@@ -44,28 +47,18 @@ def advantage(
         max_tokens: the limit on a response's length that generation ran under; None: length costs nothing.
         buffer: length of the stretch before the limit over which the price grows.
         factor: the price at the limit.
-        eps: as in `agentgym.algos.grpo.advantage`, like all that follow.
-        episode_stat: what the statistics count once.
-        singleton: advantage of an episode alone in its group.
-        invalid_penalty: where the price of a rejected action goes.
-        penalty: the price of a rejected action.
+        eps: added to the deviation.
+        compat: as in `agentgym.algos.grpo.advantage`.
 
     Returns:
         (n,) advantages.
 
     Raises:
-        ValueError: an unknown switch, or ``tokens`` is missing.
+        ValueError: a length is out of range, or ``tokens`` is missing.
     """
     if max_tokens is not None:
         batch = shaped(batch, max_tokens=max_tokens, buffer=buffer, factor=factor)
-    return grpo.advantage(
-        batch,
-        eps=eps,
-        episode_stat=episode_stat,
-        singleton=singleton,
-        invalid_penalty=invalid_penalty,
-        penalty=penalty,
-    )
+    return grpo.advantage(batch, eps=eps, compat=compat)
 
 
 def shaped(batch: StepBatch, *, max_tokens: int, buffer: int = 128, factor: float = 1.0) -> StepBatch:
@@ -74,3 +67,14 @@ def shaped(batch: StepBatch, *, max_tokens: int, buffer: int = 128, factor: floa
     return batch.with_columns(
         reward=batch.reward + price, outcome=batch.outcome + trajectory_sums(batch, price)
     )
+
+
+ALGORITHM = Algorithm(
+    title="DAPO",
+    paper="Yu et al. 2025, arXiv:2503.14476",
+    equation="9, 13",
+    advantage=partial(advantage, max_tokens=512),
+    objective=OBJECTIVE,
+    credit="episode",
+    page="dapo",
+)

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from agentgym.algos.advantage import check_switch
 from agentgym.algos.batch import StepBatch
+from agentgym.algos.options import check_choice
 from agentgym.arrays import Bools, Floats, Ints
 from agentgym.types import Group
 
@@ -37,7 +37,7 @@ def varied(batch: StepBatch, filter_on: FilterOn = "return") -> Bools:
         >>> varied(batch).tolist()
         [False, False, True, True]
     """
-    check_switch("filter_on", filter_on, FilterOn)
+    check_choice("filter_on", filter_on, FilterOn)
     value = batch.outcome if filter_on == "return" else batch.won.astype(np.float64)
     names, index = np.unique(batch.group, return_inverse=True)
     one = np.zeros(len(names))
@@ -90,7 +90,7 @@ def dynamic_sampling(
     """
     if attempts < 1:
         raise ValueError(f"attempts must be at least 1, not {attempts!r}")
-    check_switch("filter_on", filter_on, FilterOn)
+    check_choice("filter_on", filter_on, FilterOn)
     kept: list[Group] = []
     for attempt in range(1, attempts + 1):
         groups = generate()

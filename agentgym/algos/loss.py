@@ -13,9 +13,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from agentgym.algos.advantage import check_switch
 from agentgym.algos.objective import KL, STEP_RATIOS, Aggregation, Objective
-from agentgym.algos.tokens import Per
+from agentgym.algos.options import check_choice
+from agentgym.algos.tokens import Unit
 
 LOG_RATIO_BOUND = 20.0
 """Log-ratios are clipped to this before they are exponentiated."""
@@ -102,7 +102,7 @@ class TokenLayout:
 
         A learner that splits a mini-batch asks the whole one's layout and hands each part its share.
         """
-        check_switch("aggregation", aggregation, Aggregation)
+        check_choice("aggregation", aggregation, Aggregation)
         full = (self.lengths > 0).to(dtype)
         if aggregation == "token-mean":
             return torch.full_like(self.row, 1, dtype=dtype) / max(len(self.row), 1)
@@ -165,7 +165,7 @@ def policy_loss(
     layout: TokenLayout,
     objective: Objective,
     *,
-    credit: Per | None = None,
+    credit: Unit | None = None,
     weights: Tensor | None = None,
 ) -> PolicyLoss:
     """Clipped surrogate of the objective's ratios, averaged as it says.
@@ -256,7 +256,7 @@ def importance_weights(
 
 
 def _unit_advantages(
-    advantages: Tensor, layout: TokenLayout, objective: Objective, credit: Per | None
+    advantages: Tensor, layout: TokenLayout, objective: Objective, credit: Unit | None
 ) -> Tensor:
     shape, steps = tuple(advantages.shape), (len(layout.lengths),)
     if credit is None:
@@ -290,7 +290,7 @@ def kl_terms(log_probs: Tensor, ref_log_probs: Tensor, estimator: KL) -> Tensor:
         ref_log_probs: same shape.
         estimator: which.
     """
-    check_switch("kl", estimator, KL)
+    check_choice("kl", estimator, KL)
     difference = (ref_log_probs - log_probs).clamp(-20.0, 20.0)
     if estimator == "k1":
         return -difference

@@ -7,7 +7,7 @@ turns in a prompt, a thought and an action between tags.
 
 from __future__ import annotations
 
-from agentgym.training.presets import Preset, Settings
+from agentgym.training.config import Preset, Settings
 
 ALFWORLD = "agentgym/ALFWorld-v0"
 SOKOBAN = "agentgym/Sokoban-v0"

@@ -9,11 +9,12 @@ more than ``max_staleness`` updates ago (cf. AReaL, Fu et al., 2025, arXiv:2505.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import count, islice
 from queue import Full, Queue
 from threading import Event, Thread
+from typing import Any
 
 import numpy as np
 
@@ -156,6 +157,20 @@ class RolloutPool:
                 self._stream = self._ahead = Ahead(self._stream, wanted)
         own = list(islice(self._fresh(self._stream, version), config.tasks // self.ranks.size))
         return self.ranks.gather(own)
+
+    @property
+    def episodes(self) -> int:
+        """Episodes played to their ends."""
+        return self.counts.episodes
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what became of the groups begun."""
+        return asdict(self.counts)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from `state_dict`; groups that were being played are not resumed and count as dropped."""
+        self.counts = PoolCounts(**state)
+        self.counts.dropped += self.counts.pending
 
     def over_ranks(self) -> tuple[int, int]:
         """Return how many groups of all ranks were not trained on, and are pending; all ranks have to ask."""

@@ -5,9 +5,9 @@ import sys
 import numpy as np
 import pytest
 
-from agentgym.training.learner.logprobs import all_log_probs
 from agentgym.training.learner.packing import StepRow
 from benchmarks.speed import packing
+from tests.training.batches import all_log_probs
 
 
 @pytest.mark.slow
