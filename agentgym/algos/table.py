@@ -66,6 +66,23 @@ def find_algorithm(name: str) -> Algorithm:
     )
 
 
+def trainable(name: str) -> Algorithm:
+    """Return an algorithm that the trainer has everything for.
+
+    Args:
+        name: as `find_algorithm` takes it.
+
+    Raises:
+        UsageError: there is none of that name, or it needs rollouts or models that the trainer does not have.
+    """
+    algorithm = find_algorithm(name)
+    if not algorithm.trainable:
+        needs = "rollouts that return to earlier states" if algorithm.snapshot else "a reward model"
+        others = ", ".join(key for key, other in ALGORITHMS.items() if other.trainable)
+        raise UsageError(f"{name} needs {needs}, which the trainer does not have: choose one of {others}")
+    return algorithm
+
+
 def _load(reference: str) -> Algorithm:
     found = load_reference(reference)
     if not isinstance(found, Algorithm):

@@ -11,7 +11,7 @@ from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.filters import FilterOn
 from agentgym.algos.objective import Objective
 from agentgym.algos.options import bind_options, check_options
-from agentgym.algos.table import find_algorithm
+from agentgym.algos.table import find_algorithm, trainable
 from agentgym.arrays import Floats
 from agentgym.errors import UsageError, nearest
 from agentgym.records import parse
@@ -137,9 +137,9 @@ class TrainConfig:
         """Check names and numbers.
 
         Raises:
-            UsageError: names the setting.
+            UsageError: names the setting, or the algorithm that cannot be trained.
         """
-        check_options(self.spec.advantage, self.switches, self.algorithm)
+        check_options(trainable(self.algorithm).advantage, self.switches, self.algorithm)
         if self.switches.get("match") == "embedding":
             raise UsageError(
                 "switches.match is 'embedding', but rollouts have no embeddings of observations: choose "

@@ -24,7 +24,6 @@ from agentgym.training.learner.distributed import Ranks
 from agentgym.training.loop import End, Trainer
 from agentgym.training.policy.open import default_prompting
 from agentgym.training.setup import TrainingSetup
-from agentgym.training.stages import stages_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,6 @@ def start(config: TrainConfig, folder: Path, *, logs: Sequence[str]) -> RunResul
     """
     if (folder / CONFIG_FILE).exists() and _has_begun(folder):
         raise UsageError(f"{folder} holds a run already: resume it by --resume, or choose another folder")
-    stages_of(config.algorithm)  # complains before anything is opened
     prompting = config.prompting or default_prompting(config.model, config.env_id)
     learner = replace(config.learner, temperature=prompting.temperature)
     config = replace(config, objective=config.loss, prompting=prompting, learner=learner)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from agentgym.algos.batch import StepBatch
-from agentgym.algos.table import ALGORITHMS, find_algorithm
+from agentgym.algos.table import trainable
 from agentgym.algos.tokens import Batch, Unit
 from agentgym.arrays import Floats
 from agentgym.errors import UsageError
@@ -288,17 +288,11 @@ def stages_of(name: str) -> Stages:
     Raises:
         UsageError: there is no such algorithm, or it needs rollouts or models that the trainer does not have.
     """
-    algorithm = find_algorithm(name)
-    if algorithm.stages is None:
-        needs = "rollouts that return to earlier states" if algorithm.snapshot else "a reward model"
-        trained = [key for key, other in ALGORITHMS.items() if other.trainable]
-        raise UsageError(
-            f"{name} needs {needs}, which the trainer does not have: choose one of {', '.join(trained)}"
-        )
-    found = load_reference(algorithm.stages)
+    reference = trainable(name).stages
+    found = None if reference is None else load_reference(reference)
     if not isinstance(found, Stages):
         raise UsageError(
-            f"{algorithm.stages}, the stages of {name}, is a {type(found).__name__}: name a "
+            f"{reference}, the stages of {name}, is a {type(found).__name__}: name an "
             "agentgym.training.stages.Stages"
         )
     return found
