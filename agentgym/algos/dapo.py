@@ -5,10 +5,10 @@
 
 DAPO is GRPO's advantage with four changes around it: groups whose episodes all earn the same are resampled
 (`agentgym.algos.filters`), the upper clipping bound is higher, the loss averages tokens (`OBJECTIVE`), and
-responses near the length limit pay. There is no divergence penalty.
+responses near the length limit are penalised. There is no divergence penalty.
 
-The paper writes for one response per episode; here each step's response pays for its own length, and the
-price is part of that step's reward.
+The paper writes for one response per episode; here each step's response is penalised for its own length, and
+the overlong penalty is part of that step's reward.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def advantage(
     Args:
         batch: the steps; with ``tokens`` where ``max_tokens`` is set.
         max_tokens: the limit on a response's length that generation ran under; None: length costs nothing.
-        buffer: length of the stretch before the limit over which the price grows.
-        factor: the price at the limit.
+        buffer: length of the stretch before the limit over which the overlong penalty grows.
+        factor: the penalty at the limit.
         eps: added to the deviation.
         compat: as in `agentgym.algos.grpo.advantage`.
 
@@ -62,10 +62,10 @@ def advantage(
 
 
 def shaped(batch: StepBatch, *, max_tokens: int, buffer: int = 128, factor: float = 1.0) -> StepBatch:
-    """Take the price of long responses off rewards and outcomes (Eq. 13)."""
-    price = overlong_penalty(token_counts(batch), max_tokens=max_tokens, buffer=buffer, factor=factor)
+    """Add the overlong penalty to rewards and outcomes (Eq. 13)."""
+    penalty = overlong_penalty(token_counts(batch), max_tokens=max_tokens, buffer=buffer, factor=factor)
     return batch.with_columns(
-        reward=batch.reward + price, outcome=batch.outcome + trajectory_sums(batch, price)
+        reward=batch.reward + penalty, outcome=batch.outcome + trajectory_sums(batch, penalty)
     )
 
 

@@ -1,4 +1,4 @@
-"""What is kept of a batch, dynamic sampling, and the price of long responses."""
+"""Filters of batches, dynamic sampling, and the overlong penalty."""
 
 from __future__ import annotations
 
@@ -107,13 +107,13 @@ def varies(group: Group, filter_on: FilterOn = "return") -> bool:
 
 
 def overlong_penalty(lengths: Ints, *, max_tokens: int, buffer: int, factor: float = 1.0) -> Floats:
-    """Price of a response's length (DAPO, Eq. 13): ``min(-(length - (max - buffer)) / buffer * factor, 0)``.
+    """Overlong penalty of responses (DAPO, Eq. 13): ``min(-(length - (max - buffer)) / buffer * factor, 0)``.
 
     Args:
         lengths: (n,) in tokens.
         max_tokens: the limit that generation ran under.
-        buffer: the price grows over this many tokens before the limit.
-        factor: the price at the limit.
+        buffer: the penalty grows over this many tokens before the limit.
+        factor: the penalty at the limit.
 
     Returns:
         (n,) at most 0.

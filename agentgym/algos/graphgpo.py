@@ -100,8 +100,8 @@ def _discount(
     """Return (n,) ``omega^(d(s') + c)`` of Eq. 4."""
     check_choice("convention", convention, Convention)
     POSITIVE_UNIT.check("omega", omega)
-    left = distance(batch, source, target, price := step_costs(cost, len(batch)))
-    return np.asarray(omega ** (left + price if convention == "paper" else left), dtype=np.float64)
+    left = distance(batch, source, target, own := step_costs(cost, len(batch)))
+    return np.asarray(omega ** (left + own if convention == "paper" else left), dtype=np.float64)
 
 
 ALGORITHM = Algorithm(

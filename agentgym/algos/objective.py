@@ -1,4 +1,4 @@
-"""The switches of a policy's objective, as a record that needs no torch."""
+"""Objective of the policy: its options, as a record that needs no torch."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class Objective:
     """Weight of the divergence from the reference; 0 for no reference."""
 
     def __post_init__(self) -> None:
-        """Check the switches.
+        """Check the options.
 
         Raises:
-            ValueError: names the switch and its values.
+            ValueError: names the option and its choices.
         """
         check_choice("ratio", self.ratio, Ratio)
         check_choice("aggregation", self.aggregation, Aggregation)

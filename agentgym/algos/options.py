@@ -165,7 +165,7 @@ def check_options(function: Callable[..., Any], given: Mapping[str, Any], owner:
     for name, value in given.items():
         if name not in known:
             raise UsageError(
-                f"{owner} has no switch {name!r}{nearest(name, known)}; it has {', '.join(known)}"
+                f"{owner} has no option {name!r}{nearest(name, known)}; it has {', '.join(known)}"
             )
         known[name].check(value)
 

@@ -81,7 +81,7 @@ class Chain:
         """Find the counted tokens.
 
         Raises:
-            ValueError: ``tokens`` is missing, the mask has another shape, or an unknown switch.
+            ValueError: ``tokens`` is missing, the mask has another shape, or an unknown sequence.
         """
         check_choice("sequence", sequence, SequenceOf)
         counts = token_counts(batch)
@@ -126,7 +126,7 @@ class Chain:
         since no token lies between the two; where there is no such token, it is no token's doing.
 
         Args:
-            penalty: price of a rejected action.
+            penalty: the invalid-action penalty.
 
         Returns:
             (c,).
@@ -185,7 +185,7 @@ def padding_mask(lengths: Ints) -> Bools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What a learner reads: the response tokens of n steps, packed, with the steps' advantages.
+    """Training batch of a learner: the response tokens of n steps, packed, with the steps' advantages.
 
     A column that may be of steps or of tokens is never told by its length: there can be as many of both.
 

@@ -41,7 +41,7 @@ class RolloutConfig:
     """Episodes played side by side."""
     max_staleness: int = 0
     """How many updates old the oldest step of a group may be that is trained on. 0: all episodes of an
-    iteration are over before its update. 1 or more: those still running go on with the new weights."""
+    iteration are over before its update. 1 or more: those still running continue with the new weights."""
     overlap: bool = True
     """Whether a thread plays on while weights are updated, where ``max_staleness`` allows it. It is not
     repeatable which weights sample what; without it runs are."""

@@ -2,7 +2,7 @@
 
 With ``max_staleness`` 0 a round of groups is played to its end before it is trained on. With more, the
 pool keeps its slots busy throughout the run: an update waits for the first groups that are complete, the
-episodes still running go on with the new weights, and a group is dropped when its oldest step was sampled
+episodes still running continue with the new weights, and a group is dropped when its oldest step was sampled
 more than ``max_staleness`` updates ago (cf. AReaL, Fu et al., 2025, arXiv:2505.24298).
 """
 
@@ -205,7 +205,7 @@ class RolloutPool:
             yield from self._episodes(turn * self.ranks.size + self.ranks.rank)
 
     def _groups(self, episodes: Iterator[EpisodeSpec]) -> Iterator[Group]:
-        """Yield each group when its last episode is over; a group's seed is nobody else's."""
+        """Yield each group when its last episode is over; a group's seed is its own."""
         open_groups: dict[int, list[Trajectory]] = {}
         for trajectory in self.worker.run(episodes):
             self.counts.episodes += 1

@@ -60,7 +60,7 @@ def test_good_values_pass(given):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"gama": 1}, r"mine has no switch 'gama' \(did you mean 'gamma'\?\); it has gamma, steps"),
+        ({"gama": 1}, r"mine has no option 'gama' \(did you mean 'gamma'\?\); it has gamma, steps"),
         ({"gamma": "high"}, "switches.gamma is a number, such as 0.9; got 'high'"),
         ({"gamma": True}, "switches.gamma is a number"),
         ({"gamma": None}, "switches.gamma is a number"),
@@ -71,8 +71,8 @@ def test_good_values_pass(given):
         ({"mode": "c"}, "switches.mode must be one of 'a', 'b', not 'c'"),
         ({"whiten": 1}, "switches.whiten is true or false"),
         ({"singleton": "one"}, "switches.singleton must be one of 'zero', 'raw', not 'one'"),
-        ({"compat": {}}, "mine has no switch 'compat'"),
-        ({"column": 1}, "mine has no switch 'column'"),
+        ({"compat": {}}, "mine has no option 'compat'"),
+        ({"column": 1}, "mine has no option 'column'"),
     ],
 )
 def test_bad_ones_are_one_line(given, message):

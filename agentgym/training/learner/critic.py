@@ -47,7 +47,7 @@ class Critic(torch.nn.Module):
 
         Args:
             pack: on the critic's device.
-            unit: what gets a value, where not what the critic learns to value.
+            unit: what gets a value (default: what the critic learns to value).
         """
         positions = pack.prompt_ends if (unit or self.unit) == "step" else pack.predictors
         states = hidden_states(self.body, pack)[positions]
@@ -70,7 +70,7 @@ class Critic(torch.nn.Module):
         Args:
             rows: any number; a step without any token is worth 0.
             token_budget: most tokens that are read at once.
-            unit: what gets a value, where not what the critic learns to value.
+            unit: what gets a value (default: what the critic learns to value).
             ranks: that divide the work, where it is theirs.
             packing: whether what rows begin with is read once.
         """

@@ -63,7 +63,7 @@ def policy_gradient(
         actor: the policy.
         packs: of the whole mini-batch.
         batch: its columns.
-        objective: the switches.
+        objective: its options.
         ranks: that divide the packs.
 
     Returns:
