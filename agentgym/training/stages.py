@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.table import trainable
@@ -144,7 +144,7 @@ class OutcomeScorer(Stateless):
     unit: Unit
 
     @classmethod
-    def open(cls, config: TrainConfig, setup: TrainingSetup) -> OutcomeScorer:
+    def open(cls, config: TrainConfig, setup: TrainingSetup) -> Self:
         """Take the algorithm's advantage, with the run's options."""
         return cls(config.advantage, config.spec.unit)
 
@@ -167,19 +167,15 @@ class CriticScorer(Stateless):
     learner: Learner
 
     @classmethod
-    def _arguments(cls, config: TrainConfig, setup: TrainingSetup) -> tuple[Any, ...]:
+    def open(cls, config: TrainConfig, setup: TrainingSetup) -> Self:
+        """Take the algorithm's advantage, with the run's options, and the learner's critic."""
         whiten = {**config.spec.defaults, **config.switches}["whiten"]
-        return config.advantage, bool(whiten), setup.learner
+        return cls(config.advantage, bool(whiten), setup.learner)
 
 
 @dataclass(frozen=True, slots=True)
 class StepCriticScorer(CriticScorer):
     """Advantages of steps, from a critic that values steps (StepPO)."""
-
-    @classmethod
-    def open(cls, config: TrainConfig, setup: TrainingSetup) -> StepCriticScorer:
-        """Take the algorithm's advantage and the learner's critic."""
-        return cls(*cls._arguments(config, setup))
 
     def score(self, rollouts: RolloutBatch) -> Scores:
         """Return advantages, and ``A + V`` as the critic's targets."""
@@ -193,11 +189,6 @@ class StepCriticScorer(CriticScorer):
 @dataclass(frozen=True, slots=True)
 class TokenCriticScorer(CriticScorer):
     """Advantages of response tokens, from a critic that values them (PPO)."""
-
-    @classmethod
-    def open(cls, config: TrainConfig, setup: TrainingSetup) -> TokenCriticScorer:
-        """Take the algorithm's advantage and the learner's critic."""
-        return cls(*cls._arguments(config, setup))
 
     def score(self, rollouts: RolloutBatch) -> Scores:
         """Return advantages, and ``A + V`` as the critic's targets."""
@@ -217,7 +208,7 @@ class PolicyMinimiser(Stateless):
     learner: Learner
 
     @classmethod
-    def open(cls, config: TrainConfig, setup: TrainingSetup) -> PolicyMinimiser:
+    def open(cls, config: TrainConfig, setup: TrainingSetup) -> Self:
         """Take the learner."""
         return cls(setup.learner)
 
