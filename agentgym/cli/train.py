@@ -74,10 +74,6 @@ def _add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--iterations", type=int, metavar="N", help="number of iterations (default: the preset's)"
     )
-    parser.add_argument("--seed", type=seed, metavar="N", help="random seed (default: 0)")
-    parser.add_argument(
-        "--iterations", type=int, metavar="N", help="number of iterations (default: the preset's)"
-    )
     parser.add_argument(
         "--set",
         action="append",
