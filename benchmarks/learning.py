@@ -21,12 +21,10 @@ import torch
 from agentgym.algos.table import ALGORITHMS
 from agentgym.cli.train import TRAINABLE
 from agentgym.history.metrics import IterationMetrics
-from agentgym.training.config import TrainConfig, override
-from agentgym.training.credit import Credit, CreditAssigner, Experience, credit_assigner
-from agentgym.training.learner.learner import Learner
+from agentgym.training.config import TINY, TrainConfig, override
 from agentgym.training.loop import Trainer
-from agentgym.training.presets import TINY
 from agentgym.training.setup import TrainingSetup
+from agentgym.training.stages import RolloutBatch, Scorer, Scores, Stateless, stages_of
 
 ENV = "agentgym/EZPoints-v0"
 SEEDS = (0, 1, 2)
@@ -46,16 +44,16 @@ def learning_config(algorithm: str, seed: int) -> TrainConfig:
 
 
 @dataclass
-class Shuffled:
+class Shuffled(Stateless):
     """The control: every advantage goes to some other step or token of the batch."""
 
-    inner: CreditAssigner
+    inner: Scorer
     draws: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
 
-    def assign(self, experience: Experience, learner: Learner) -> Credit:
-        """Return the credit, shuffled."""
-        credit = self.inner.assign(experience, learner)
-        return replace(credit, advantages=self.draws.permutation(credit.advantages))
+    def score(self, rollouts: RolloutBatch) -> Scores:
+        """Return the advantages, shuffled."""
+        scores = self.inner.score(rollouts)
+        return replace(scores, advantages=self.draws.permutation(scores.advantages))
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ def learn(
     Args:
         algorithm: its name.
         seed: of everything.
-        control: whether credit is shuffled.
+        control: whether advantages are shuffled.
         stop_at_goal: whether the run ends once it has reached the goal.
         iterations: at most; learning rates fall over `ITERATIONS` all the same.
         folder: takes what a run writes.
@@ -111,8 +109,8 @@ def learn(
     torch.set_num_threads(1)
     config = learning_config(algorithm, seed)
     world = TrainingSetup.open(config)
-    plain = credit_assigner(algorithm, config.switches)
-    trainer = Trainer(config, world, folder, assigner=Shuffled(plain) if control else plain)
+    plain = stages_of(algorithm).scorer(config, world)
+    trainer = Trainer(config, world, folder, scorer=Shuffled(plain) if control else plain)
     success: list[float] = []
     times: list[float] = []
     began = process_time()

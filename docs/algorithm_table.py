@@ -1,4 +1,7 @@
-"""Write the table of algorithms into the pages that show it: ``python docs/algorithm_table.py``."""
+"""Write the table of algorithms into the pages that show it: ``python docs/algorithm_table.py``.
+
+It lists the algorithms that have a page.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ import os
 import tokenize
 from pathlib import Path
 
-from agentgym.algos.table import ALGORITHMS, Algorithm
+from agentgym.algos.algorithm import Algorithm
+from agentgym.algos.table import ALGORITHMS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "docs" / "algorithms" / "index.md", ROOT / "README.md")
@@ -25,7 +29,7 @@ BLANK = (
 
 
 def code_lines(source: str) -> int:
-    """Count the lines of code: no blank lines, comments or docstrings.
+    """Count the lines of code: no blank lines, comments, docstrings or records of algorithms.
 
     Example:
         >>> code_lines('''def f():
@@ -40,9 +44,15 @@ def code_lines(source: str) -> int:
         if token.type not in BLANK:
             lines.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if docstring or (isinstance(node, ast.Assign) and is_record(node.value)):
             lines.difference_update(range(node.lineno, (node.end_lineno or 0) + 1))
     return len(lines)
+
+
+def is_record(value: ast.expr) -> bool:
+    """Return whether an expression makes an `Algorithm`."""
+    return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "Algorithm"
 
 
 def needs(algorithm: Algorithm) -> str:
@@ -60,6 +70,8 @@ def table(page: Path) -> str:
     """Return the table, with links as they are written on the page."""
     lines = ["| algorithm | credit | critic | needs | lines of code |", "|---|---|---|---|---|"]
     for algorithm in ALGORITHMS.values():
+        if not algorithm.page:
+            continue
         link = os.path.relpath(ROOT / "docs" / "algorithms" / f"{algorithm.page}.md", page.parent)
         source = ROOT / "agentgym" / "algos" / f"{algorithm.page}.py"
         size = code_lines(source.read_text(encoding="utf-8"))

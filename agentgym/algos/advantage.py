@@ -1,4 +1,4 @@
-"""What advantage estimators are made of: group statistics, discounted sums, GAE and whitening.
+"""Building blocks of advantage estimators: group statistics, discounted sums, GAE and whitening.
 
 Everything works on flat columns, one row per step or token, in which the rows of a trajectory (more
 generally, of a *segment*) are consecutive. Nothing here loops over rows.
@@ -6,24 +6,14 @@ generally, of a *segment*) are consecutive. Nothing here loops over rows.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from agentgym.algos.batch import StepBatch
+from agentgym.algos.compat import PAPER, Compat, Singleton
+from agentgym.algos.options import UNIT_INTERVAL, check_choice
 from agentgym.arrays import Bools, Floats, Ints
-
-Singleton: TypeAlias = Literal["zero", "raw"]
-"""What a group of one gets: nothing, or (verl) its raw value, divided by 1 + eps where others are scaled."""
-
-EpisodeStat: TypeAlias = Literal["trajectory", "cross_steps"]
-"""What the statistics of a group of episodes count once: a trajectory (the papers), or each of its steps
-(verl-agent), so that long and usually failed episodes weigh more."""
-
-InvalidPenalty: TypeAlias = Literal["reward", "row", "step_only"]
-"""Where the price of a rejected action goes: into the step's reward, so into every return (the papers); off
-the row's own scores, after discounting (verl-agent); into the discounted returns only, so that episodes
-are compared without it."""
 
 Truncation: TypeAlias = Literal["bootstrap", "zero"]
 """What follows a truncated episode: the critic's value of the state reached, or (public code) 0."""
@@ -33,33 +23,6 @@ EPS = 1e-6
 
 ROUNDING = 1e-12
 """A deviation below this part of a group's values (of 1, where they are smaller) is the rounding of sums."""
-
-
-def check_switch(name: str, value: object, choices: object) -> None:
-    """Refuse a value that a switch does not have.
-
-    Args:
-        name: the switch.
-        value: what it was set to.
-        choices: a ``Literal``, or a tuple of values.
-
-    Raises:
-        ValueError: names the switch and its values.
-    """
-    allowed = choices if isinstance(choices, tuple) else get_args(choices)
-    if value not in allowed:
-        listed = ", ".join(repr(choice) for choice in allowed)
-        raise ValueError(f"{name} must be one of {listed}, not {value!r}")
-
-
-def check_unit(name: str, value: float) -> None:
-    """Refuse a discount (or a mixing weight) outside [0, 1].
-
-    Raises:
-        ValueError: names it.
-    """
-    if not 0.0 <= value <= 1.0:
-        raise ValueError(f"{name} must be between 0 and 1, not {value!r}")
 
 
 def joint(*columns: Ints) -> Ints:
@@ -110,7 +73,7 @@ def relative(
         >>> relative(np.array([10.0, 0.0, 4.0, 4.0]), np.array([0, 0, 1, 1]), std=False).tolist()
         [5.0, -5.0, 0.0, 0.0]
     """
-    check_switch("singleton", singleton, Singleton)
+    check_choice("singleton", singleton, Singleton)
     if len(x) != len(group):
         raise ValueError(f"group has {len(group)} rows, the values {len(x)}: give one group per value")
     names, index = np.unique(group, return_inverse=True)
@@ -159,7 +122,7 @@ def discounted(x: Floats, segment: Ints, gamma: float) -> Floats:
         >>> discounted(np.array([0.0, 0.0, 8.0, 1.0]), np.array([0, 0, 0, 1]), 0.5).tolist()
         [2.0, 4.0, 8.0, 1.0]
     """
-    check_unit("gamma", gamma)
+    UNIT_INTERVAL.check("gamma", gamma)
     y = np.array(x, dtype=np.float64)
     same, later = np.empty(len(y), dtype=np.bool_), np.empty(len(y))
     shift, factor = 1, float(gamma)
@@ -199,7 +162,7 @@ def gae(
     Returns:
         (n,) advantages; returns are advantages + values.
     """
-    check_unit("lam", lam)
+    UNIT_INTERVAL.check("lam", lam)
     last = segment_ends(segment)
     delta = np.zeros(len(values))
     delta[:-1] = values[1:]
@@ -245,43 +208,33 @@ def trajectory_sums(batch: StepBatch, x: Floats) -> Floats:
     return np.repeat(np.add.reduceat(x, batch.starts), batch.lengths)
 
 
-def step_rewards(batch: StepBatch, invalid_penalty: InvalidPenalty, penalty: float) -> Floats:
-    """Return (n,) the rewards that are discounted, with the price of rejected actions where it goes there."""
-    check_switch("invalid_penalty", invalid_penalty, InvalidPenalty)
-    return batch.reward if invalid_penalty == "row" else batch.reward - np.where(batch.valid, 0.0, penalty)
+def step_rewards(batch: StepBatch, compat: Compat = PAPER) -> Floats:
+    """Return (n,) the rewards that are discounted, less the invalid-action penalty where it goes there."""
+    return batch.reward if compat.invalid_penalty == "row" else batch.reward - penalties(batch, compat)
 
 
-def step_returns(
-    batch: StepBatch,
-    *,
-    gamma: float,
-    invalid_penalty: InvalidPenalty = "reward",
-    penalty: float = 0.1,
-) -> Floats:
+def penalties(batch: StepBatch, compat: Compat) -> Floats:
+    """Return (n,) the invalid-action penalty of each step, not negative."""
+    return np.where(batch.valid, 0.0, compat.penalty)
+
+
+def step_returns(batch: StepBatch, *, gamma: float, compat: Compat = PAPER) -> Floats:
     """Discounted return of each step, ``G_t = sum_k gamma^k r_(t+k)``.
 
     Args:
         batch: the steps.
         gamma: discount per step.
-        invalid_penalty: where the price of a rejected action goes.
-        penalty: the price.
+        compat: size and place of the invalid-action penalty.
 
     Returns:
         (n,).
     """
-    returns = discounted(step_rewards(batch, invalid_penalty, penalty), batch.trajectory, gamma)
-    return returns - np.where(batch.valid, 0.0, penalty) if invalid_penalty == "row" else returns
+    returns = discounted(step_rewards(batch, compat), batch.trajectory, gamma)
+    return returns - penalties(batch, compat) if compat.invalid_penalty == "row" else returns
 
 
 def episode_relative(
-    batch: StepBatch,
-    *,
-    std: bool = True,
-    episode_stat: EpisodeStat = "trajectory",
-    singleton: Singleton = "zero",
-    invalid_penalty: InvalidPenalty = "reward",
-    penalty: float = 0.1,
-    eps: float = EPS,
+    batch: StepBatch, *, std: bool = True, eps: float = EPS, compat: Compat = PAPER
 ) -> Floats:
     """Compare each episode with the others of its group: A^E, GRPO's advantage.
 
@@ -291,32 +244,27 @@ def episode_relative(
     Args:
         batch: the steps.
         std: whether to divide by the group's unbiased deviation.
-        episode_stat: what statistics count once.
-        singleton: what a group of one gets.
-        invalid_penalty: where the price of a rejected action goes.
-        penalty: the price.
         eps: added to the deviation.
+        compat: statistics, groups of one, and the invalid-action penalty.
 
     Returns:
         (n,) the episode's advantage, on each of its rows.
     """
-    check_switch("episode_stat", episode_stat, EpisodeStat)
-    check_switch("invalid_penalty", invalid_penalty, InvalidPenalty)
-    price = np.where(batch.valid, 0.0, penalty)
+    trajectories = compat.episode_stat == "trajectory"
     population: Floats | None = None
     value: Floats = batch.outcome
-    if invalid_penalty == "reward":
-        value = value - trajectory_sums(batch, price)
-    elif invalid_penalty == "row":
-        value = value - price
-        population = batch.outcome if episode_stat == "trajectory" else None
+    if compat.invalid_penalty == "reward":
+        value = value - trajectory_sums(batch, penalties(batch, compat))
+    elif compat.invalid_penalty == "row":
+        value = value - penalties(batch, compat)
+        population = batch.outcome if trajectories else None
     return relative(
         value,
         batch.group,
         std=std,
         eps=eps,
-        singleton=singleton,
-        counted=batch.step == 0 if episode_stat == "trajectory" else None,
+        singleton=compat.singleton,
+        counted=batch.step == 0 if trajectories else None,
         population=population,
     )
 
@@ -334,7 +282,7 @@ def after_last(batch: StepBatch, truncation: Truncation) -> Floats:
     Raises:
         ValueError: an episode was truncated and ``next_values`` is missing.
     """
-    check_switch("truncation", truncation, Truncation)
+    check_choice("truncation", truncation, Truncation)
     if truncation == "zero" or not batch.truncated.any():
         return np.zeros(len(batch))
     if batch.next_values is None:

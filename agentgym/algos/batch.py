@@ -1,4 +1,4 @@
-"""The columns that advantage estimators read: one row per step, one step per call of the model."""
+"""Step batches, the columns that advantage estimators read: one row per step, one step per model call."""
 
 from __future__ import annotations
 

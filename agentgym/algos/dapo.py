@@ -5,19 +5,25 @@
 
 DAPO is GRPO's advantage with four changes around it: groups whose episodes all earn the same are resampled
 (`agentgym.algos.filters`), the upper clipping bound is higher, the loss averages tokens (`OBJECTIVE`), and
-responses near the length limit pay. There is no divergence penalty.
+responses near the length limit are penalised. There is no divergence penalty.
 
-The paper writes for one response per episode; here each step's response pays for its own length, and the
-price is part of that step's reward.
+The paper writes for one response per episode; here each step's response is penalised for its own length, and
+the overlong penalty is part of that step's reward.
 """
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Annotated
+
 from agentgym.algos import grpo
-from agentgym.algos.advantage import EPS, EpisodeStat, InvalidPenalty, Singleton, trajectory_sums
+from agentgym.algos.advantage import EPS, trajectory_sums
+from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
+from agentgym.algos.compat import PAPER, Compat
 from agentgym.algos.filters import overlong_penalty
 from agentgym.algos.objective import Objective
+from agentgym.algos.options import NOT_NEGATIVE, Bounds
 from agentgym.algos.tokens import token_counts
 from agentgym.arrays import Floats
 
@@ -28,49 +34,47 @@ OBJECTIVE = Objective(clip_high=0.28)
 def advantage(
     batch: StepBatch,
     *,
-    max_tokens: int | None = None,
-    buffer: int = 128,
-    factor: float = 1.0,
+    max_tokens: Annotated[int | None, Bounds(1)] = None,
+    buffer: Annotated[int, Bounds(1)] = 128,
+    factor: Annotated[float, NOT_NEGATIVE] = 1.0,
     eps: float = EPS,
-    episode_stat: EpisodeStat = "trajectory",
-    singleton: Singleton = "zero",
-    invalid_penalty: InvalidPenalty = "reward",
-    penalty: float = 0.1,
+    compat: Compat = PAPER,
 ) -> Floats:
     """Compare each episode's outcome, less what its long responses cost, with its group's.
 
     Args:
         batch: the steps; with ``tokens`` where ``max_tokens`` is set.
         max_tokens: the limit on a response's length that generation ran under; None: length costs nothing.
-        buffer: length of the stretch before the limit over which the price grows.
-        factor: the price at the limit.
-        eps: as in `agentgym.algos.grpo.advantage`, like all that follow.
-        episode_stat: what the statistics count once.
-        singleton: advantage of an episode alone in its group.
-        invalid_penalty: where the price of a rejected action goes.
-        penalty: the price of a rejected action.
+        buffer: length of the stretch before the limit over which the overlong penalty grows.
+        factor: the penalty at the limit.
+        eps: added to the deviation.
+        compat: as in `agentgym.algos.grpo.advantage`.
 
     Returns:
         (n,) advantages.
 
     Raises:
-        ValueError: an unknown switch, or ``tokens`` is missing.
+        ValueError: a length is out of range, or ``tokens`` is missing.
     """
     if max_tokens is not None:
         batch = shaped(batch, max_tokens=max_tokens, buffer=buffer, factor=factor)
-    return grpo.advantage(
-        batch,
-        eps=eps,
-        episode_stat=episode_stat,
-        singleton=singleton,
-        invalid_penalty=invalid_penalty,
-        penalty=penalty,
-    )
+    return grpo.advantage(batch, eps=eps, compat=compat)
 
 
 def shaped(batch: StepBatch, *, max_tokens: int, buffer: int = 128, factor: float = 1.0) -> StepBatch:
-    """Take the price of long responses off rewards and outcomes (Eq. 13)."""
-    price = overlong_penalty(token_counts(batch), max_tokens=max_tokens, buffer=buffer, factor=factor)
+    """Add the overlong penalty to rewards and outcomes (Eq. 13)."""
+    penalty = overlong_penalty(token_counts(batch), max_tokens=max_tokens, buffer=buffer, factor=factor)
     return batch.with_columns(
-        reward=batch.reward + price, outcome=batch.outcome + trajectory_sums(batch, price)
+        reward=batch.reward + penalty, outcome=batch.outcome + trajectory_sums(batch, penalty)
     )
+
+
+ALGORITHM = Algorithm(
+    title="DAPO",
+    paper="Yu et al. 2025, arXiv:2503.14476",
+    equation="9, 13",
+    advantage=partial(advantage, max_tokens=512),
+    objective=OBJECTIVE,
+    credit="episode",
+    page="dapo",
+)

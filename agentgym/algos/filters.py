@@ -1,4 +1,4 @@
-"""What is kept of a batch, dynamic sampling, and the price of long responses."""
+"""Filters of batches, dynamic sampling, and the overlong penalty."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from agentgym.algos.advantage import check_switch
 from agentgym.algos.batch import StepBatch
+from agentgym.algos.options import check_choice
 from agentgym.arrays import Bools, Floats, Ints
 from agentgym.types import Group
 
@@ -37,7 +37,7 @@ def varied(batch: StepBatch, filter_on: FilterOn = "return") -> Bools:
         >>> varied(batch).tolist()
         [False, False, True, True]
     """
-    check_switch("filter_on", filter_on, FilterOn)
+    check_choice("filter_on", filter_on, FilterOn)
     value = batch.outcome if filter_on == "return" else batch.won.astype(np.float64)
     names, index = np.unique(batch.group, return_inverse=True)
     one = np.zeros(len(names))
@@ -90,7 +90,7 @@ def dynamic_sampling(
     """
     if attempts < 1:
         raise ValueError(f"attempts must be at least 1, not {attempts!r}")
-    check_switch("filter_on", filter_on, FilterOn)
+    check_choice("filter_on", filter_on, FilterOn)
     kept: list[Group] = []
     for attempt in range(1, attempts + 1):
         groups = generate()
@@ -107,13 +107,13 @@ def varies(group: Group, filter_on: FilterOn = "return") -> bool:
 
 
 def overlong_penalty(lengths: Ints, *, max_tokens: int, buffer: int, factor: float = 1.0) -> Floats:
-    """Price of a response's length (DAPO, Eq. 13): ``min(-(length - (max - buffer)) / buffer * factor, 0)``.
+    """Overlong penalty of responses (DAPO, Eq. 13): ``min(-(length - (max - buffer)) / buffer * factor, 0)``.
 
     Args:
         lengths: (n,) in tokens.
         max_tokens: the limit that generation ran under.
-        buffer: the price grows over this many tokens before the limit.
-        factor: the price at the limit.
+        buffer: the penalty grows over this many tokens before the limit.
+        factor: the penalty at the limit.
 
     Returns:
         (n,) at most 0.

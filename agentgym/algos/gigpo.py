@@ -8,27 +8,24 @@ F_norm is the group's unbiased standard deviation, or 1 (``std=False``). A state
 the task taken in it, several of one trajectory when it came back; alone in its state a step has A^S = 0.
 
 The public code (`VERL_AGENT`) counts a trajectory once per step in A^E's statistics, leaves a lone episode
-its raw return, and takes the price of a rejected action off the row after discounting. It also duplicates
-rows before it forms statistics, which no switch here reproduces.
+its raw return, and takes the invalid-action penalty off the row after discounting. It also duplicates
+rows before it forms statistics, which no option here reproduces.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
-from agentgym.algos.advantage import (
-    EpisodeStat,
-    InvalidPenalty,
-    Singleton,
-    episode_relative,
-    relative,
-    step_returns,
-)
+from agentgym.algos import compat as codes
+from agentgym.algos.advantage import episode_relative, relative, step_returns
+from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
+from agentgym.algos.compat import PAPER, Compat
 from agentgym.algos.matching import Match, match_states
 from agentgym.algos.objective import Objective
+from agentgym.algos.options import POSITIVE_UNIT, Discount
 from agentgym.arrays import Floats
 
 OBJECTIVE = Objective(ratio="step_product", aggregation="step-mean", kl_coefficient=0.01)
@@ -38,24 +35,19 @@ TOKEN_OBJECTIVE = Objective(kl_coefficient=0.01)
 """What the public code minimises. A product over hundreds of tokens soon leaves the clipping range: take
 this where responses are long."""
 
-VERL_AGENT: Mapping[str, Any] = MappingProxyType(
-    {"episode_stat": "cross_steps", "singleton": "raw", "invalid_penalty": "row", "match": "text"}
-)
+VERL_AGENT: Mapping[str, Any] = MappingProxyType({"compat": codes.VERL_AGENT, "match": "text"})
 """What the authors' public code does."""
 
 
 def advantage(
     batch: StepBatch,
     *,
-    gamma: float = 0.95,
+    gamma: Discount = 0.95,
     weight: float = 1.0,
     std: bool = True,
     match: Match = "state",
-    threshold: float = 0.95,
-    episode_stat: EpisodeStat = "trajectory",
-    singleton: Singleton = "zero",
-    invalid_penalty: InvalidPenalty = "reward",
-    penalty: float = 0.1,
+    threshold: Annotated[float, POSITIVE_UNIT] = 0.95,
+    compat: Compat = PAPER,
 ) -> Floats:
     """Advantage of each step among its episode's group and among the steps taken in its state.
 
@@ -66,25 +58,28 @@ def advantage(
         std: whether F_norm is the standard deviation.
         match: what makes two states the same.
         threshold: of ``match="similar"`` and ``"embedding"``; the public code's search runs use 0.9.
-        episode_stat: what A^E's statistics count once.
-        singleton: A^E of an episode alone in its group. (A^S of a step alone in its state is 0.)
-        invalid_penalty: where the price of a rejected action goes.
-        penalty: the price; 0.1, in search 0.01.
+        compat: A^E's statistics and groups of one (A^S of a step alone in its state is 0), and the
+            invalid-action penalty.
 
     Returns:
         (n,) advantages.
 
     Raises:
-        ValueError: an unknown switch, or a column that the match needs is missing.
+        ValueError: an unknown match, or a column that the match needs is missing.
     """
-    episode = episode_relative(
-        batch,
-        std=std,
-        episode_stat=episode_stat,
-        singleton=singleton,
-        invalid_penalty=invalid_penalty,
-        penalty=penalty,
-    )
-    returns = step_returns(batch, gamma=gamma, invalid_penalty=invalid_penalty, penalty=penalty)
+    episode = episode_relative(batch, std=std, compat=compat)
+    returns = step_returns(batch, gamma=gamma, compat=compat)
     step = relative(returns, match_states(batch, match, threshold=threshold), std=std)
     return episode + weight * step
+
+
+ALGORITHM = Algorithm(
+    title="GiGPO",
+    paper="Feng et al. 2025, arXiv:2505.10978",
+    equation="3, 7-8",
+    advantage=advantage,
+    objective=OBJECTIVE,
+    credit="step",
+    states=True,
+    page="gigpo",
+)

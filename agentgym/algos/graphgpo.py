@@ -20,22 +20,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 
 from agentgym.algos import gigpo
-from agentgym.algos.advantage import (
-    EpisodeStat,
-    InvalidPenalty,
-    Singleton,
-    check_switch,
-    episode_relative,
-    relative,
-)
+from agentgym.algos.advantage import episode_relative, penalties, relative
+from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
+from agentgym.algos.compat import PAPER, Compat
 from agentgym.algos.graph import distance, distinct, match_edges, step_costs
 from agentgym.algos.matching import Match
+from agentgym.algos.options import POSITIVE_UNIT, check_choice
 from agentgym.arrays import Floats, Ints
 
 Convention: TypeAlias = Literal["paper", "reference"]
@@ -51,7 +47,7 @@ VERL_AGENT: Mapping[str, Any] = MappingProxyType({"convention": "reference", **g
 def advantage(
     batch: StepBatch,
     *,
-    omega: float = 0.1,
+    omega: Annotated[float, POSITIVE_UNIT] = 0.1,
     success_reward: float = 10.0,
     cost: Floats | None = None,
     graph_weight: float = 1.0,
@@ -60,11 +56,8 @@ def advantage(
     convention: Convention = "paper",
     edges: Edges = "occurrence",
     match: Match = "state",
-    threshold: float = 0.95,
-    episode_stat: EpisodeStat = "trajectory",
-    singleton: Singleton = "zero",
-    invalid_penalty: InvalidPenalty = "reward",
-    penalty: float = 0.1,
+    threshold: Annotated[float, POSITIVE_UNIT] = 0.95,
+    compat: Compat = PAPER,
 ) -> Floats:
     """Advantage of each step by where it led, plus its episode's.
 
@@ -80,33 +73,24 @@ def advantage(
         edges: whether every step is a member of its state's statistics, or each distinct edge.
         match: what makes two states one node.
         threshold: of ``match="similar"`` and ``"embedding"``.
-        episode_stat: what A^E's statistics count once.
-        singleton: A^E of an episode alone in its group.
-        invalid_penalty: where A^E has the price of a rejected action; under ``"row"`` R has it too.
-        penalty: the price.
+        compat: A^E's statistics and groups of one, and the invalid-action penalty: with
+            ``invalid_penalty="row"`` R has it too.
 
     Returns:
         (n,) advantages.
 
     Raises:
-        ValueError: an unknown switch, a value out of range, or a needed column is missing.
+        ValueError: an unknown choice, a value out of range, or a needed column is missing.
     """
-    check_switch("edges", edges, Edges)
+    check_choice("edges", edges, Edges)
     source, target = match_edges(batch, match, threshold=threshold)
     reward = success_reward * _discount(batch, source, target, omega, cost, convention)
-    if invalid_penalty == "row":
-        reward = reward - penalty * ~batch.valid
+    if compat.invalid_penalty == "row":
+        reward = reward - penalties(batch, compat)
     counted = None if edges == "occurrence" else distinct(batch, source, target, reward)
     graph = relative(reward, source, std=std, counted=counted)
     graph = np.where(np.isin(batch.group, batch.group[batch.won]), graph, 0.0)
-    episode = episode_relative(
-        batch,
-        std=std,
-        episode_stat=episode_stat,
-        singleton=singleton,
-        invalid_penalty=invalid_penalty,
-        penalty=penalty,
-    )
+    episode = episode_relative(batch, std=std, compat=compat)
     return graph_weight * graph + episode_weight * episode
 
 
@@ -114,8 +98,19 @@ def _discount(
     batch: StepBatch, source: Ints, target: Ints, omega: float, cost: Floats | None, convention: Convention
 ) -> Floats:
     """Return (n,) ``omega^(d(s') + c)`` of Eq. 4."""
-    check_switch("convention", convention, Convention)
-    if not 0.0 < omega <= 1.0:
-        raise ValueError(f"omega must be in (0, 1], not {omega!r}")
-    left = distance(batch, source, target, price := step_costs(cost, len(batch)))
-    return np.asarray(omega ** (left + price if convention == "paper" else left), dtype=np.float64)
+    check_choice("convention", convention, Convention)
+    POSITIVE_UNIT.check("omega", omega)
+    left = distance(batch, source, target, own := step_costs(cost, len(batch)))
+    return np.asarray(omega ** (left + own if convention == "paper" else left), dtype=np.float64)
+
+
+ALGORITHM = Algorithm(
+    title="GraphGPO",
+    paper="Cheng et al. 2026, arXiv:2605.26684",
+    equation="4-5",
+    advantage=advantage,
+    objective=OBJECTIVE,
+    credit="step",
+    states=True,
+    page="graphgpo",
+)

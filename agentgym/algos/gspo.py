@@ -9,10 +9,22 @@ token, hence clipped at 1 - 3e-4 and 1 + 4e-4. `agentgym.algos.loss` computes it
 `OBJECTIVE`; a response here is that of one step. No dual clip.
 """
 
-from agentgym.algos.grpo import VERL_AGENT, advantage
+from agentgym.algos.algorithm import Algorithm
+from agentgym.algos.grpo import advantage
 from agentgym.algos.objective import Objective
 
-__all__ = ["OBJECTIVE", "VERL_AGENT", "advantage"]
+__all__ = ["ALGORITHM", "OBJECTIVE", "advantage"]
 
 OBJECTIVE = Objective(ratio="sequence", aggregation="seq-mean-token-mean", clip_low=3e-4, clip_high=4e-4)
 """Eqs. 5 and 13, with the bounds of Section 5.1."""
+
+
+ALGORITHM = Algorithm(
+    title="GSPO",
+    paper="Zheng et al. 2025, arXiv:2507.18071",
+    equation="6-7",
+    advantage=advantage,
+    objective=OBJECTIVE,
+    credit="episode",
+    page="gspo",
+)

@@ -15,25 +15,17 @@ largest), else the weights of a step would depend on the order of the rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from agentgym.algos import gigpo
-from agentgym.algos.advantage import (
-    EPS,
-    EpisodeStat,
-    InvalidPenalty,
-    Singleton,
-    check_switch,
-    episode_relative,
-    joint,
-    relative,
-    step_returns,
-)
+from agentgym.algos.advantage import EPS, episode_relative, joint, relative, step_returns
+from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
+from agentgym.algos.compat import PAPER, Compat
 from agentgym.algos.matching import Match, match_states
+from agentgym.algos.options import NOT_NEGATIVE, POSITIVE_UNIT, Discount
 from agentgym.arrays import Floats, Ints
 
 OBJECTIVE = gigpo.TOKEN_OBJECTIVE
@@ -46,17 +38,14 @@ VERL_AGENT: Mapping[str, Any] = gigpo.VERL_AGENT
 def advantage(
     batch: StepBatch,
     *,
-    gamma: float = 0.95,
-    history: int = 2,
+    gamma: Discount = 0.95,
+    history: Annotated[int, NOT_NEGATIVE] = 2,
     alpha: float = 1.0,
     std: bool = True,
     base_group: bool = False,
     match: Match = "state",
-    threshold: float = 0.95,
-    episode_stat: EpisodeStat = "trajectory",
-    singleton: Singleton = "zero",
-    invalid_penalty: InvalidPenalty = "reward",
-    penalty: float = 0.1,
+    threshold: Annotated[float, POSITIVE_UNIT] = 0.95,
+    compat: Compat = PAPER,
 ) -> Floats:
     """Weighted advantage of each step over groups of ever longer common histories.
 
@@ -69,35 +58,23 @@ def advantage(
         base_group: whether to add the episode's advantage as level 0.
         match: what makes two states the same.
         threshold: of ``match="similar"`` and ``"embedding"``.
-        episode_stat: what level 0's statistics count once.
-        singleton: level 0 of an episode alone in its group.
-        invalid_penalty: where the price of a rejected action goes.
-        penalty: the price.
+        compat: level 0's statistics and groups of one, and the invalid-action penalty.
 
     Returns:
         (n,) advantages.
 
     Raises:
-        ValueError: an unknown switch, a negative history, or a column that the match needs is missing.
+        ValueError: an unknown match, a negative history, or a column that the match needs is missing.
     """
-    check_switch("episode_stat", episode_stat, EpisodeStat)
-    check_switch("singleton", singleton, Singleton)
-    returns = step_returns(batch, gamma=gamma, invalid_penalty=invalid_penalty, penalty=penalty)
+    returns = step_returns(batch, gamma=gamma, compat=compat)
     state = match_states(batch, match, threshold=threshold)
     levels = [
         (k, relative(returns, group, ddof=0, std=std), relative(returns, group, std=False))
         for k, group in enumerate(_histories(batch, state, history), 1)
     ]
     if base_group:
-        episode = partial(
-            episode_relative,
-            batch,
-            episode_stat=episode_stat,
-            singleton=singleton,
-            invalid_penalty=invalid_penalty,
-            penalty=penalty,
-        )
-        levels.append((0, episode(std=std), episode(std=False)))
+        centred = episode_relative(batch, std=False, compat=compat)
+        levels.append((0, episode_relative(batch, std=std, compat=compat), centred))
     rounding = 1e-12 * max(np.abs(returns).max(initial=0.0), np.abs(batch.outcome).max(initial=0.0))
     kept = [((k + 1) ** alpha * ((np.abs(centred) > rounding) & (a != 0)), a) for k, a, centred in levels]
     total = sum((weight * a for weight, a in kept), np.zeros(len(batch)))
@@ -106,11 +83,22 @@ def advantage(
 
 def _histories(batch: StepBatch, state: Ints, history: int) -> list[Ints]:
     """Number each step's last k states, k = 1 .. K + 1; a step with fewer gets a number of its own."""
-    if history < 0:
-        raise ValueError(f"history must not be negative, not {history!r}")
+    NOT_NEGATIVE.check("history", history)
     levels = [state]
     alone = np.arange(len(state)) + len(state)
     for k in range(1, history + 1):
         earlier = np.append(np.full(min(k, len(state)), -1), state[:-k])
         levels.append(np.where(batch.step >= k, joint(levels[-1], earlier), alone))
     return levels
+
+
+ALGORITHM = Algorithm(
+    title="HGPO",
+    paper="He et al. 2026, arXiv:2602.22817",
+    equation="hierarchy of groups",
+    advantage=advantage,
+    objective=OBJECTIVE,
+    credit="step",
+    states=True,
+    page="hgpo",
+)

@@ -22,9 +22,12 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from agentgym.algos import grpo
-from agentgym.algos.advantage import EpisodeStat, InvalidPenalty, Singleton, check_switch, joint, relative
+from agentgym.algos.advantage import joint, relative
+from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
+from agentgym.algos.compat import PAPER, Compat
 from agentgym.algos.objective import Objective
+from agentgym.algos.options import check_choice
 from agentgym.algos.tokens import check_tokens, token_counts, token_rows
 from agentgym.arrays import Floats
 
@@ -65,10 +68,7 @@ def advantage(
     credit: IStarCredit = "step",
     episode: Floats | None = None,
     floor: float = 1e-6,
-    episode_stat: EpisodeStat = "trajectory",
-    singleton: Singleton = "zero",
-    invalid_penalty: InvalidPenalty = "reward",
-    penalty: float = 0.1,
+    compat: Compat = PAPER,
 ) -> Floats:
     """Advantage of each step by its episode's outcome and its own implicit reward.
 
@@ -81,18 +81,15 @@ def advantage(
         credit: what A^S compares.
         episode: (n,) A^E, any outcome advantage: GRPO's by default, or RLOO's, or REINFORCE++'s.
         floor: process rewards of a group that all lie this close to their mean are noise.
-        episode_stat: what GRPO's A^E counts once, like all that follow.
-        singleton: A^E of an episode alone in its group.
-        invalid_penalty: where A^E has the price of a rejected action.
-        penalty: the price; 0.1, in search 0.01.
+        compat: of GRPO's A^E.
 
     Returns:
         (n,) advantages, (T,) for ``credit="token"``.
 
     Raises:
-        ValueError: an unknown switch, or a length is wrong.
+        ValueError: an unknown credit, or a length is wrong.
     """
-    check_switch("credit", credit, IStarCredit)
+    check_choice("credit", credit, IStarCredit)
     rows = np.arange(len(batch))
     if credit == "token":
         rows = token_rows(token_counts(batch))
@@ -104,15 +101,21 @@ def advantage(
     if credit == "merged":
         return relative(batch.outcome + alpha * process, group, std=std)
     if episode is None:
-        episode = grpo.advantage(
-            batch,
-            std=std,
-            episode_stat=episode_stat,
-            singleton=singleton,
-            invalid_penalty=invalid_penalty,
-            penalty=penalty,
-        )
+        episode = grpo.advantage(batch, std=std, compat=compat)
     spread = np.zeros(len(batch))
     np.maximum.at(spread, group, np.abs(relative(process, group, std=False)))
     step = np.where(spread[group] > floor, relative(process, group, std=std), 0.0)
     return episode[rows] + alpha * step
+
+
+ALGORITHM = Algorithm(
+    title="iStar",
+    paper="Liu et al. 2025, arXiv:2509.19199",
+    equation="2, 6-7",
+    advantage=advantage,
+    objective=OBJECTIVE,
+    credit="step",
+    stages=None,
+    reward_model=True,
+    page="istar",
+)

@@ -13,9 +13,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from agentgym.algos.advantage import check_switch
 from agentgym.algos.objective import KL, STEP_RATIOS, Aggregation, Objective
-from agentgym.algos.tokens import Per
+from agentgym.algos.options import check_choice
+from agentgym.algos.tokens import Unit
 
 LOG_RATIO_BOUND = 20.0
 """Log-ratios are clipped to this before they are exponentiated."""
@@ -102,7 +102,7 @@ class TokenLayout:
 
         A learner that splits a mini-batch asks the whole one's layout and hands each part its share.
         """
-        check_switch("aggregation", aggregation, Aggregation)
+        check_choice("aggregation", aggregation, Aggregation)
         full = (self.lengths > 0).to(dtype)
         if aggregation == "token-mean":
             return torch.full_like(self.row, 1, dtype=dtype) / max(len(self.row), 1)
@@ -165,7 +165,7 @@ def policy_loss(
     layout: TokenLayout,
     objective: Objective,
     *,
-    credit: Per | None = None,
+    credit: Unit | None = None,
     weights: Tensor | None = None,
 ) -> PolicyLoss:
     """Clipped surrogate of the objective's ratios, averaged as it says.
@@ -175,9 +175,9 @@ def policy_loss(
         old_log_probs: of the policy that updates start from, same shape.
         advantages: (n,) of steps, or same shape as ``log_probs``; ratios of steps need (n,).
         layout: which tokens count.
-        objective: the switches.
+        objective: its options.
         credit: what has an advantage; needed where the shape can mean both.
-        weights: of the terms, where not ``layout.weights(objective.aggregation)``.
+        weights: of the terms (default: ``layout.weights(objective.aggregation)``).
 
     Returns:
         The loss, and what a log shows.
@@ -212,7 +212,7 @@ def unit_log_ratio(
         log_probs: (c,) of the counted tokens.
         old_log_probs: (c,).
         layout: which response they belong to.
-        objective: the switches.
+        objective: its options.
 
     Returns:
         (c,) for ``token`` and ``sequence``, (n,) for ratios of steps (1 where a step has no tokens).
@@ -256,7 +256,7 @@ def importance_weights(
 
 
 def _unit_advantages(
-    advantages: Tensor, layout: TokenLayout, objective: Objective, credit: Per | None
+    advantages: Tensor, layout: TokenLayout, objective: Objective, credit: Unit | None
 ) -> Tensor:
     shape, steps = tuple(advantages.shape), (len(layout.lengths),)
     if credit is None:
@@ -290,7 +290,7 @@ def kl_terms(log_probs: Tensor, ref_log_probs: Tensor, estimator: KL) -> Tensor:
         ref_log_probs: same shape.
         estimator: which.
     """
-    check_switch("kl", estimator, KL)
+    check_choice("kl", estimator, KL)
     difference = (ref_log_probs - log_probs).clamp(-20.0, 20.0)
     if estimator == "k1":
         return -difference
@@ -316,27 +316,14 @@ def kl_loss(
         ref_log_probs: same shape.
         layout: which tokens count.
         objective: estimator and averaging.
-        weights: (c,) of the tokens, where not the layout's.
+        weights: (c,) of the tokens (default: the layout's).
     """
     terms = kl_terms(layout.pick(log_probs), layout.pick(ref_log_probs).detach(), objective.kl)
-    return _average(terms, layout, objective, weights)
-
-
-def entropy_loss(
-    logits: Tensor, layout: TokenLayout, objective: Objective, *, weights: Tensor | None = None
-) -> Tensor:
-    """Entropy of the next-token distributions, averaged like `kl_loss`; subtract it to explore more.
-
-    Args:
-        logits: (n, L, vocabulary) or (T, vocabulary).
-        layout: which tokens count.
-        objective: averaging.
-        weights: (c,) of the tokens, where not the layout's.
-    """
-    if tuple(logits.shape[:-1]) != layout.shape:
-        raise ValueError(f"logits must have shape (*{layout.shape}, vocabulary), not {tuple(logits.shape)}")
-    picked = logits.reshape(-1, logits.shape[-1])[layout.index]
-    return _average(entropy(picked), layout, objective, weights)
+    if weights is None:
+        steps = objective.ratio in STEP_RATIOS
+        aggregation: Aggregation = "seq-mean-token-mean" if steps else objective.aggregation
+        weights = layout.weights(aggregation, terms.dtype)
+    return (terms * weights).sum()
 
 
 def entropy(logits: Tensor) -> Tensor:
@@ -381,11 +368,3 @@ def value_loss(
         old = old_values[chosen].detach()
         errors = torch.maximum(errors, (old + (value - old).clamp(-clip, clip) - target).square())
     return errors.sum() / max(errors.numel(), 1) / 2
-
-
-def _average(terms: Tensor, layout: TokenLayout, objective: Objective, weights: Tensor | None) -> Tensor:
-    if weights is None:
-        steps = objective.ratio in STEP_RATIOS
-        aggregation: Aggregation = "seq-mean-token-mean" if steps else objective.aggregation
-        weights = layout.weights(aggregation, terms.dtype)
-    return (terms * weights).sum()

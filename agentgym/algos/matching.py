@@ -1,4 +1,4 @@
-"""Which steps were taken in the same state: the groups that step-level methods compare within.
+"""State matching: the groups of steps taken in the same state, which step-level methods compare within.
 
 States are matched within a group (one task instance) only. ``"state"`` compares the environment's own
 state, ``"text"`` the observation's exact text (what GiGPO, HGPO and 3SPO did), ``"similar"`` and
@@ -14,8 +14,9 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from agentgym.algos.advantage import check_switch, joint
+from agentgym.algos.advantage import joint
 from agentgym.algos.batch import StepBatch
+from agentgym.algos.options import POSITIVE_UNIT, check_choice
 from agentgym.arrays import Floats, Ints
 
 Match: TypeAlias = Literal["state", "text", "similar", "embedding"]
@@ -41,9 +42,8 @@ def match_states(batch: StepBatch, match: Match = "state", *, threshold: float =
         >>> match_states(batch).tolist(), match_states(batch, "text").tolist()
         ([0, 0, 1], [0, 1, 2])
     """
-    check_switch("match", match, Match)
-    if not 0.0 < threshold <= 1.0:
-        raise ValueError(f"threshold must be in (0, 1], not {threshold!r}")
+    check_choice("match", match, Match)
+    POSITIVE_UNIT.check("threshold", threshold)
     if match == "state":
         check_known("state", batch.state)
         return joint(batch.group, batch.state)
@@ -67,6 +67,26 @@ def group_sizes(anchor: Ints) -> Ints:
         [2, 1, 2]
     """
     return np.bincount(anchor)[anchor]
+
+
+STATE_GROUPS = (("1", 1), ("2", 2), ("3-4", 4), ("5-8", 8), ("9-16", 16), ("17+", None))
+"""Names of the classes that sizes of step groups fall into, and the largest size of each."""
+
+
+def step_group_sizes(steps: StepBatch) -> dict[str, int]:
+    """Count steps by how many steps of their task were taken in the same state (GiGPO, Figure 5).
+
+    Example:
+        >>> steps = StepBatch.of(group=[0, 0, 0], trajectory=[0, 0, 1], state="aba", reward=[0, 0, 0])
+        >>> step_group_sizes(steps)
+        {'1': 1, '2': 2, '3-4': 0, '5-8': 0, '9-16': 0, '17+': 0}
+    """
+    sizes = group_sizes(joint(steps.group, steps.state))
+    result, least = {}, 0
+    for name, most in STATE_GROUPS:
+        result[name] = int(((sizes > least) & (sizes <= (most or sizes.max(initial=0)))).sum())
+        least = most or least
+    return result
 
 
 def check_known(name: str, column: Ints) -> None:

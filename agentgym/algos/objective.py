@@ -1,11 +1,11 @@
-"""The switches of a policy's objective, as a record that needs no torch."""
+"""Objective of the policy: its options, as a record that needs no torch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from agentgym.algos.advantage import check_switch
+from agentgym.algos.options import check_choice
 
 Ratio: TypeAlias = Literal["token", "step_product", "step_geomean", "sequence"]
 """Whose probabilities are compared: each token's; a step's, the product of its tokens' (the ratio of the
@@ -47,14 +47,14 @@ class Objective:
     """Weight of the divergence from the reference; 0 for no reference."""
 
     def __post_init__(self) -> None:
-        """Check the switches.
+        """Check the options.
 
         Raises:
-            ValueError: names the switch and its values.
+            ValueError: names the option and its choices.
         """
-        check_switch("ratio", self.ratio, Ratio)
-        check_switch("aggregation", self.aggregation, Aggregation)
-        check_switch("kl", self.kl, KL)
+        check_choice("ratio", self.ratio, Ratio)
+        check_choice("aggregation", self.aggregation, Aggregation)
+        check_choice("kl", self.kl, KL)
         if (self.ratio in STEP_RATIOS) != (self.aggregation in STEP_AGGREGATIONS):
             unit = "step" if self.ratio in STEP_RATIOS else "token"
             wanted = "step-mean or trajectory-mean" if unit == "step" else "token-mean or seq-mean-*"

@@ -18,8 +18,10 @@ from types import MappingProxyType
 from typing import Any
 
 from agentgym.algos.advantage import Truncation, after_last, gae, masked_whiten
+from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.objective import Objective
+from agentgym.algos.options import Discount
 from agentgym.algos.tokens import Chain, SequenceOf
 from agentgym.arrays import Bools, Floats
 
@@ -36,8 +38,8 @@ def advantage(
     values: Floats | None,
     rewards: Floats | None = None,
     mask: Bools | None = None,
-    gamma: float = 1.0,
-    lam: float = 0.95,
+    gamma: Discount = 1.0,
+    lam: Discount = 0.95,
     whiten: bool = True,
     sequence: SequenceOf = "trajectory",
     truncation: Truncation = "bootstrap",
@@ -48,8 +50,8 @@ def advantage(
     Args:
         batch: the steps; ``tokens`` counts their responses.
         values: (T,) the critic's value at each response token.
-        rewards: (T,) of tokens; by default the steps' rewards (or outcomes), less the price of rejected
-            actions, on their last tokens.
+        rewards: (T,) of tokens; by default the steps' rewards (or outcomes), less the invalid-action
+            penalty, on their last tokens.
         mask: (T,) the tokens that count; all by default.
         gamma: discount per token.
         lam: mixing weight.
@@ -57,14 +59,14 @@ def advantage(
         sequence: what the recursion runs over.
         truncation: what follows a truncated episode: ``next_values``, or 0. (A row that is not its
             trajectory's last is followed by 0.)
-        penalty: the price of a rejected action.
+        penalty: the invalid-action penalty.
 
     Returns:
         (T,) packed in the order of the steps; 0 on masked tokens.
 
     Raises:
         ValueError: ``values``, ``tokens`` or ``next_values`` is missing, a shape is wrong, or an unknown
-            switch.
+            choice.
     """
     if values is None:
         raise ValueError("values is missing: give the critic's value at each response token")
@@ -78,3 +80,18 @@ def advantage(
         bootstrap=chain.following(after_last(batch, truncation)),
     )
     return chain.spread(masked_whiten(result) if whiten else result)
+
+
+ALGORITHM = Algorithm(
+    title="PPO",
+    paper="Schulman et al. 2017, arXiv:1707.06347",
+    equation="11-12",
+    advantage=advantage,
+    objective=OBJECTIVE,
+    credit="token",
+    unit="token",
+    baseline="batch",
+    stages="agentgym.training.stages:TOKEN_CRITIC",
+    critic="token",
+    page="ppo",
+)

@@ -20,9 +20,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.algos.advantage import Singleton, check_switch, joint, masked_whiten, segment_ends
+from agentgym.algos.advantage import joint, masked_whiten, segment_ends
+from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
+from agentgym.algos.compat import Singleton
 from agentgym.algos.objective import Objective
+from agentgym.algos.options import check_choice
 from agentgym.algos.tokens import SequenceOf, check_tokens, token_counts, token_mask, token_rows
 from agentgym.arrays import Bools, Floats, Ints
 
@@ -57,10 +60,10 @@ def advantage(
         (T,) whitened advantages, 0 on masked tokens.
 
     Raises:
-        ValueError: an outcome is not binary, ``tokens`` is missing, a shape is wrong, or an unknown switch.
+        ValueError: an outcome is not binary, ``tokens`` is missing, a shape is wrong, or an unknown choice.
     """
-    check_switch("sequence", sequence, SequenceOf)
-    check_switch("singleton", singleton, Singleton)
+    check_choice("sequence", sequence, SequenceOf)
+    check_choice("singleton", singleton, Singleton)
     outcome, counted = check_binary(batch), token_mask(batch, mask)
     check_tokens(batch, "q", q)
     first = np.flatnonzero(batch.step == 0) if sequence == "trajectory" else np.arange(len(batch))
@@ -119,3 +122,18 @@ def _leave_one_out(value: Floats, group: Ints, singleton: Singleton) -> tuple[Fl
     others = np.maximum(size - 1, 1)
     alone = 1.0 if singleton == "raw" else 0.0
     return np.where(size > 1, size / others, alone), np.where(size > 1, total / others, 0.0)
+
+
+ALGORITHM = Algorithm(
+    title="PRIME",
+    paper="Cui et al. 2025, arXiv:2502.01456",
+    equation="implicit process rewards, leave-one-out",
+    advantage=advantage,
+    objective=OBJECTIVE,
+    credit="token",
+    unit="token",
+    stages=None,
+    reward_model=True,
+    scored_by_reference=True,
+    page="prime",
+)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 
-from agentgym.algos.advantage import check_switch
 from agentgym.algos.loss import TokenLayout
+from agentgym.algos.options import check_choice
 
 Pooling: TypeAlias = Literal["sum", "mean"]
 """How a trajectory's steps are pooled: their sum (iStar Eq. 2), or their mean (its public code)."""
@@ -50,7 +50,7 @@ def pool(step_rewards: Tensor, trajectory: Tensor, pooling: Pooling = "sum") -> 
     Raises:
         ValueError: lengths differ, or an unknown pooling.
     """
-    check_switch("pooling", pooling, Pooling)
+    check_choice("pooling", pooling, Pooling)
     if trajectory.shape != step_rewards.shape:
         raise ValueError(f"trajectory must have shape {tuple(step_rewards.shape)}: one per step")
     names, index, steps = torch.unique(trajectory, return_inverse=True, return_counts=True)

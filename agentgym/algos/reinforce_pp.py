@@ -15,17 +15,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from agentgym.algos import grpo
-from agentgym.algos.advantage import (
-    EpisodeStat,
-    InvalidPenalty,
-    Singleton,
-    discounted,
-    episode_relative,
-    masked_whiten,
-)
+from agentgym.algos.advantage import discounted, episode_relative, masked_whiten
+from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
+from agentgym.algos.compat import PAPER, Compat
 from agentgym.algos.objective import Objective
+from agentgym.algos.options import Discount
 from agentgym.algos.tokens import Chain, SequenceOf
 from agentgym.arrays import Bools, Floats
 
@@ -33,8 +28,7 @@ OBJECTIVE = Objective(kl_coefficient=0.01)
 """PPO's surrogate. The paper puts the divergence into the rewards of tokens: pass those as ``rewards``."""
 
 VERL_AGENT: Mapping[str, Any] = MappingProxyType({"sequence": "row"})
-VERL_AGENT_BASELINE = grpo.VERL_AGENT
-"""What verl-agent does in each form."""
+"""What verl-agent does; the baseline form takes `agentgym.algos.compat.VERL_AGENT`."""
 
 
 def advantage(
@@ -42,7 +36,7 @@ def advantage(
     *,
     rewards: Floats | None = None,
     mask: Bools | None = None,
-    gamma: float = 1.0,
+    gamma: Discount = 1.0,
     whiten: bool = True,
     sequence: SequenceOf = "trajectory",
     penalty: float = 0.1,
@@ -52,18 +46,18 @@ def advantage(
     Args:
         batch: the steps; ``tokens`` counts their responses.
         rewards: (T,) of tokens, such as ones that hold a divergence penalty; by default the steps' rewards
-            (or outcomes), less the price of rejected actions, on their last tokens.
+            (or outcomes), less the invalid-action penalty, on their last tokens.
         mask: (T,) the tokens that count; all by default.
         gamma: discount per token; StepPO's comparison runs use 0.99.
         whiten: False for the returns themselves.
         sequence: what a return runs over.
-        penalty: the price of a rejected action.
+        penalty: the invalid-action penalty.
 
     Returns:
         (T,) packed in the order of the steps; 0 on masked tokens.
 
     Raises:
-        ValueError: ``tokens`` is missing, a shape is wrong, or an unknown switch.
+        ValueError: ``tokens`` is missing, a shape is wrong, or an unknown sequence.
     """
     chain = Chain.of(batch, sequence, mask)
     earned = chain.rewards(penalty) if rewards is None else chain.pick("rewards", rewards)
@@ -76,10 +70,7 @@ def baseline_advantage(
     *,
     mask: Bools | None = None,
     whiten: bool = True,
-    episode_stat: EpisodeStat = "trajectory",
-    singleton: Singleton = "zero",
-    invalid_penalty: InvalidPenalty = "reward",
-    penalty: float = 0.1,
+    compat: Compat = PAPER,
 ) -> Floats:
     """Whitened difference of each episode's outcome to its group's mean, on its response tokens.
 
@@ -87,22 +78,36 @@ def baseline_advantage(
         batch: the steps; ``tokens`` counts their responses.
         mask: (T,) the tokens that count; all by default.
         whiten: False for the differences themselves.
-        episode_stat: what the group's mean counts once.
-        singleton: difference of an episode alone in its group.
-        invalid_penalty: where the price of a rejected action goes.
-        penalty: the price.
+        compat: what the group's mean counts once, groups of one, and the invalid-action penalty.
 
     Returns:
         (T,) packed in the order of the steps; 0 on masked tokens.
     """
     chain = Chain.of(batch, "trajectory", mask)
-    centred = episode_relative(
-        batch,
-        std=False,
-        episode_stat=episode_stat,
-        singleton=singleton,
-        invalid_penalty=invalid_penalty,
-        penalty=penalty,
-    )
-    result = chain.each(centred)
+    result = chain.each(episode_relative(batch, std=False, compat=compat))
     return chain.spread(masked_whiten(result) if whiten else result)
+
+
+ALGORITHM = Algorithm(
+    title="REINFORCE++",
+    paper="Hu et al. 2025, arXiv:2501.03262",
+    equation="returns, whitened over the batch",
+    advantage=advantage,
+    objective=OBJECTIVE,
+    credit="token",
+    unit="token",
+    baseline="batch",
+    page="reinforce_pp",
+)
+
+
+BASELINE_ALGORITHM = Algorithm(
+    title="REINFORCE++-baseline",
+    paper="Hu et al. 2025, arXiv:2501.03262",
+    equation="group mean, whitened over the batch",
+    advantage=baseline_advantage,
+    objective=OBJECTIVE,
+    credit="episode",
+    unit="token",
+    page="reinforce_pp",
+)

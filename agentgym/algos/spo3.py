@@ -19,14 +19,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 
 from agentgym.algos.advantage import relative
+from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.matching import Match, match_states
 from agentgym.algos.objective import Objective
+from agentgym.algos.options import POSITIVE_UNIT
 from agentgym.arrays import Floats, Ints
 
 OBJECTIVE = Objective(kl_coefficient=0.01)
@@ -97,7 +100,11 @@ def reward(
 
 
 def advantage(
-    batch: StepBatch, *, std: bool = True, match: Match = "state", threshold: float = 0.95
+    batch: StepBatch,
+    *,
+    std: bool = True,
+    match: Match = "state",
+    threshold: Annotated[float, POSITIVE_UNIT] = 0.95,
 ) -> Floats:
     """Compare the actions sampled at each state by ``batch.reward``, which holds `reward`; (n,)."""
     return relative(batch.reward, match_states(batch, match, threshold=threshold), std=std)
@@ -115,3 +122,17 @@ class Visits:
         for state in set(states):
             successes, total = self.counts.get((task, state), (0, 0))
             self.counts[task, state] = (successes + int(won), total + 1)
+
+
+ALGORITHM = Algorithm(
+    title="3SPO",
+    paper="3SPO's public README and core module",
+    equation="1-4",
+    advantage=advantage,
+    objective=OBJECTIVE,
+    credit="step",
+    states=True,
+    stages=None,
+    snapshot=True,
+    page="spo3",
+)

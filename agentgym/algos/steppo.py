@@ -7,7 +7,7 @@
 V(s_t) is the critic at the last token of the step's prompt, and is regressed to A_t + V(s_t) at that one
 position. The gradient of a step's term is (rho A / L) times the sum of its tokens' score functions (44).
 
-Deviations of public code, as switches: it whitens A over all steps of the batch (``whiten=True``), averages
+Deviations of public code, as options: it whitens A over all steps of the batch (``whiten=True``), averages
 over all steps of the mini-batch and clips like GSPO (`PUBLIC_OBJECTIVE`), and takes a truncated episode's
 future for 0 (``truncation="zero"``; here it is the critic's value of the state reached).
 """
@@ -20,8 +20,11 @@ import numpy as np
 
 from agentgym.algos import ppo
 from agentgym.algos.advantage import Truncation, after_last, gae, masked_whiten, step_rewards
+from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
+from agentgym.algos.compat import Compat
 from agentgym.algos.objective import Objective
+from agentgym.algos.options import Discount
 from agentgym.algos.tokens import token_counts, token_rows
 from agentgym.arrays import Floats
 
@@ -40,8 +43,8 @@ TOKEN_RATIO: Final = Objective(kl_coefficient=0.001)
 def advantage(
     batch: StepBatch,
     *,
-    gamma: float = 0.99,
-    lam: float = 1.0,
+    gamma: Discount = 0.99,
+    lam: Discount = 1.0,
     whiten: bool = False,
     truncation: Truncation = "bootstrap",
     penalty: float = 0.1,
@@ -54,17 +57,17 @@ def advantage(
         lam: mixing weight.
         whiten: whether to shift and scale to mean 0 and variance 1 over all steps.
         truncation: what follows a truncated episode.
-        penalty: taken off the reward of a rejected action.
+        penalty: the invalid-action penalty, taken off the step's reward.
 
     Returns:
         (n,) advantages.
 
     Raises:
-        ValueError: values are missing, or a switch or value is out of range.
+        ValueError: values are missing, or an option is out of range.
     """
     values = _values(batch)
     result = gae(
-        step_rewards(batch, "reward", penalty),
+        step_rewards(batch, Compat(penalty=penalty)),
         values,
         batch.trajectory,
         gamma=gamma,
@@ -77,8 +80,8 @@ def advantage(
 def returns(
     batch: StepBatch,
     *,
-    gamma: float = 0.99,
-    lam: float = 1.0,
+    gamma: Discount = 0.99,
+    lam: Discount = 1.0,
     truncation: Truncation = "bootstrap",
     penalty: float = 0.1,
 ) -> Floats:
@@ -90,8 +93,8 @@ def without_step_gae(
     batch: StepBatch,
     token_values: Floats,
     *,
-    gamma: float = 0.99,
-    lam: float = 1.0,
+    gamma: Discount = 0.99,
+    lam: Discount = 1.0,
     truncation: Truncation = "bootstrap",
     penalty: float = 0.1,
 ) -> Floats:
@@ -112,3 +115,17 @@ def _values(batch: StepBatch) -> Floats:
     if batch.values is None:
         raise ValueError("values is missing: give the critic's value at the last prompt token of each step")
     return batch.values
+
+
+ALGORITHM = Algorithm(
+    title="StepPO",
+    paper="Wang et al. 2026, arXiv:2604.18401",
+    equation="7-8",
+    advantage=advantage,
+    objective=OBJECTIVE,
+    credit="step",
+    baseline="batch",
+    stages="agentgym.training.stages:STEP_CRITIC",
+    critic="step",
+    page="steppo",
+)

@@ -8,16 +8,16 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from agentgym.algos.advantage import check_switch
 from agentgym.algos.batch import StepBatch
+from agentgym.algos.options import check_choice
 from agentgym.arrays import Bools, Floats, Ints
 
 SequenceOf: TypeAlias = Literal["trajectory", "row"]
 """What a token's return runs over: the responses of the whole trajectory, chained, with each step's reward on
 its last token; or (verl-agent) its own response, which receives the whole episode's outcome."""
 
-Per: TypeAlias = Literal["step", "token"]
-"""What has an entry in a column: each of n steps, or each of their T response tokens."""
+Unit: TypeAlias = Literal["step", "token"]
+"""Unit that a column has an entry for: each of n steps, or each of their T response tokens."""
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -81,9 +81,9 @@ class Chain:
         """Find the counted tokens.
 
         Raises:
-            ValueError: ``tokens`` is missing, the mask has another shape, or an unknown switch.
+            ValueError: ``tokens`` is missing, the mask has another shape, or an unknown sequence.
         """
-        check_switch("sequence", sequence, SequenceOf)
+        check_choice("sequence", sequence, SequenceOf)
         counts = token_counts(batch)
         if mask is None:
             return cls(batch, sequence, None, counts)
@@ -126,7 +126,7 @@ class Chain:
         since no token lies between the two; where there is no such token, it is no token's doing.
 
         Args:
-            penalty: price of a rejected action.
+            penalty: the invalid-action penalty.
 
         Returns:
             (c,).
@@ -185,7 +185,7 @@ def padding_mask(lengths: Ints) -> Bools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What a learner reads: the response tokens of n steps, packed, with the steps' advantages.
+    """Training batch of a learner: the response tokens of n steps, packed, with the steps' advantages.
 
     A column that may be of steps or of tokens is never told by its length: there can be as many of both.
 
@@ -200,7 +200,7 @@ class Batch:
     """(n,) number of response tokens of each step."""
     trajectory: Ints
     """(n,) episode of each step."""
-    credit: Per
+    credit: Unit
     """What has an advantage."""
     advantages: Floats
     """(n,) of steps, or (T,) of tokens, as ``credit`` says."""
@@ -214,7 +214,7 @@ class Batch:
     """(T,) under the reference."""
     rollout_log_probs: Floats | None = None
     """(T,) under the policy that sampled, where ``old_log_probs`` is another's."""
-    valued: Per | None = None
+    valued: Unit | None = None
     """What has a value and a return; needed where there are any."""
     values: Floats | None = None
     """(n,) or (T,) of the critic, at sampling time."""
@@ -227,9 +227,9 @@ class Batch:
         Raises:
             ValueError: names the column.
         """
-        check_switch("credit", self.credit, Per)
+        check_choice("credit", self.credit, Unit)
         if self.valued is not None:
-            check_switch("valued", self.valued, Per)
+            check_choice("valued", self.valued, Unit)
         elif self.values is not None or self.returns is not None:
             raise ValueError('valued is missing: say whether values and returns are per "step" or "token"')
         size = {"step": len(self.lengths), "token": int(self.lengths.sum())}
@@ -239,7 +239,7 @@ class Batch:
                 raise ValueError(f"{name} must have shape ({size[per]},), one per {per}, not {column.shape}")
 
     @classmethod
-    def of(cls, steps: StepBatch, advantages: Floats, *, credit: Per, **columns: Any) -> Self:
+    def of(cls, steps: StepBatch, advantages: Floats, *, credit: Unit, **columns: Any) -> Self:
         """Join steps, their advantages and columns of their tokens.
 
         Args:
@@ -255,7 +255,7 @@ class Batch:
         """Number of steps, n."""
         return len(self.lengths)
 
-    def per(self, name: str) -> Per:
+    def per(self, name: str) -> Unit:
         """Return what a column has an entry for.
 
         Raises:

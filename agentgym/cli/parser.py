@@ -19,15 +19,23 @@ _DOTTED_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 _BARE_WORD = re.compile(r"(?!(?:true|false|inf|nan)$)[A-Za-z_][A-Za-z0-9_./:-]*")
 
 
+Commands = argparse._SubParsersAction  # the type argparse gives no public name
+
+
 class Parser(argparse.ArgumentParser):
     """An `argparse.ArgumentParser` that raises instead of printing its usage."""
+
+    declare: Callable[[str], None] | None = None
+    """Adds the command of a name that was asked for and is missing, or raises a UsageError."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if self.declare is not None and isinstance(action, Commands) and value not in action.choices:
+            self.declare(value)
+        super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
         """Raise a UsageError that points to the command's help."""
         raise UsageError(f"{message}; see `{self.prog} --help`")
-
-
-Commands = argparse._SubParsersAction  # the type argparse gives no public name
 
 
 def add_command(
@@ -59,8 +67,14 @@ def add_command(
     return parser
 
 
-def add_groups(parser: Parser) -> Commands[Parser]:
-    """Let a command have commands of its own."""
+def add_groups(parser: Parser, declare: Callable[[str], None] | None = None) -> Commands[Parser]:
+    """Let a command have commands of its own.
+
+    Args:
+        parser: of the command.
+        declare: `Parser.declare`.
+    """
+    parser.declare = declare
     return parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
 

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentgym.algos.table import ALGORITHMS
+from agentgym.algos.algorithm import Algorithm
+from agentgym.algos.table import ALGORITHMS, find_algorithm
 from agentgym.cli.parser import Commands, Parser, add_command, add_groups, parse_options, seed
 from agentgym.cli.terminal import open_console
 from agentgym.cli.train_bc import add_bc
@@ -21,11 +22,11 @@ ABOUT = "Train a model: by reinforcement learning, or from what an oracle does."
 PRESETS = ("tiny", "paper", "plain")
 """Names of `agentgym.recipes.preset`."""
 
-TRAINABLE = tuple(name for name, a in ALGORITHMS.items() if not (a.snapshot or a.reward_model))
-"""Algorithms that the trainer has everything for."""
+TRAINABLE = tuple(name for name, algorithm in ALGORITHMS.items() if algorithm.trainable)
+"""Built-in algorithms that the trainer has everything for."""
 
 LOGS = ("console", "jsonl")
-"""Where iterations are logged if nothing else is asked for."""
+"""Default logs of iterations."""
 
 _FLAGS = {"algorithm": "its name", "env_id": "--env", "model": "--model", "seed": "--seed"}
 
@@ -39,19 +40,22 @@ def add_to(commands: Commands[Parser]) -> None:
         about=ABOUT,
         example="agentgym train gigpo --env agentgym/Sokoban-v0 --model tiny --seed 0",
     )
-    algorithms = add_groups(group)
+    algorithms = add_groups(group, lambda name: _declare(algorithms, name, find_algorithm(name)))
     for name in TRAINABLE:
-        title = ALGORITHMS[name].title
-        parser = add_command(
-            algorithms,
-            name,
-            run,
-            about=f"Train a model by {title} ({ALGORITHMS[name].paper}).",
-            example=f"agentgym train {name} --env agentgym/Sokoban-v0 --model tiny --seed 0",
-        )
-        parser.set_defaults(algorithm=name)
-        _add_arguments(parser)
+        _declare(algorithms, name, ALGORITHMS[name])
     add_bc(algorithms)
+
+
+def _declare(commands: Commands[Parser], name: str, algorithm: Algorithm) -> None:
+    parser = add_command(
+        commands,
+        name,
+        run,
+        about=f"Train a model by {algorithm.title} ({algorithm.paper}).",
+        example=f"agentgym train {name} --env agentgym/Sokoban-v0 --model tiny --seed 0",
+    )
+    parser.set_defaults(algorithm=name)
+    _add_arguments(parser)
 
 
 def _add_arguments(parser: Parser) -> None:
@@ -64,7 +68,7 @@ def _add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--preset",
         choices=PRESETS,
-        help="settings to begin with (default: tiny for tiny models, else the algorithm's paper's)",
+        help="settings to begin with (default: tiny for tiny models, else the paper's, else plain)",
     )
     parser.add_argument("--seed", type=seed, metavar="N", help="random seed (default: 0)")
     parser.add_argument(
@@ -114,9 +118,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def default_folder(config: TrainConfig) -> Path:
-    """Return where a run goes if nothing is said: a folder named after what it is."""
+    """Return the default output directory, named after the algorithm, the environment and the seed."""
     env = config.env_id.rpartition("/")[2].rpartition("-v")[0].lower()
-    return Path("runs") / f"{config.algorithm}-{env}-seed{config.seed}"
+    algorithm = config.algorithm.replace(":", ".")
+    return Path("runs") / f"{algorithm}-{env}-seed{config.seed}"
 
 
 def _refuse_settings(arguments: argparse.Namespace) -> None:
@@ -125,11 +130,11 @@ def _refuse_settings(arguments: argparse.Namespace) -> None:
     ]
     if given or arguments.settings:
         flag = given[0] if given else "set"
-        raise UsageError(f"--resume goes on with the run's own settings: leave out --{flag}")
+        raise UsageError(f"--resume takes the run's own settings: leave out --{flag}")
 
 
 def _refuse_algorithm(config: TrainConfig, arguments: argparse.Namespace, flag: str) -> None:
-    """Refuse another algorithm's run: its objective and switches are spelled out in its settings."""
+    """Refuse another algorithm's run: its objective and options are spelled out in its settings."""
     if config.algorithm != arguments.algorithm:
         raise UsageError(
             f"{flag} names a run of {config.algorithm}, not of {arguments.algorithm}: train by "
@@ -170,7 +175,7 @@ def _report(outcome: RunResult) -> None:
     said = {
         "finished": f"finished after {outcome.iterations} iterations",
         "solved": f"every episode has been won for a while: ended after {outcome.iterations} iterations",
-        "interrupted": f"interrupted after {outcome.iterations} iterations; --resume goes on",
+        "interrupted": f"interrupted after {outcome.iterations} iterations; --resume continues the run",
         "no signal": f"ended after {outcome.iterations} iterations: in the last ones the episodes of every "
         f"group earned the same ({outcome.success:.0%} won), so that there was nothing to learn from; begin "
         "with a model that succeeds sometimes (agentgym train bc), play easier tasks, larger groups or more "

@@ -14,8 +14,7 @@ from agentgym.cli.terminal import open_console, open_progress_console
 from agentgym.errors import UsageError
 
 if TYPE_CHECKING:
-    from agentgym.training.bc import CloningConfig, EpochMetrics
-    from agentgym.training.cloning import Cloned
+    from agentgym.training.cloning import Cloned, CloningConfig, EpochMetrics
 
 ABOUT = "Teach a model what an environment's oracle does (behaviour cloning), as a start for an algorithm."
 
@@ -73,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _config(arguments: argparse.Namespace) -> CloningConfig:
     from agentgym.records import parse
-    from agentgym.training.bc import CloningConfig
+    from agentgym.training.cloning import CloningConfig
     from agentgym.training.policy.open import default_prompting, tiny_size
 
     table: dict[str, Any] = {"env_id": arguments.env, "model": arguments.model, "seed": arguments.seed}

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from agentgym.errors import UsageError
 from agentgym.extras import load_reference
-from agentgym.training.presets import PLAIN, TINY, Preset
+from agentgym.training.config import PLAIN, TINY, Preset
 
 PRESETS = ("tiny", "paper", "plain")
 """Names that `preset` takes."""
@@ -14,7 +14,7 @@ PRESETS = ("tiny", "paper", "plain")
 
 def has_paper(algorithm: str) -> bool:
     """Return whether there is a recipe of the algorithm's paper."""
-    return find_spec(f"{__name__}.{algorithm}") is not None
+    return algorithm.isidentifier() and find_spec(f"{__name__}.{algorithm}") is not None
 
 
 def preset(name: str, algorithm: str) -> Preset:

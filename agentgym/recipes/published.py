@@ -1,4 +1,4 @@
-"""What most published runs on agents' tasks have in common: their sizes, lengths and rates.
+"""Settings that most published runs on agents' tasks share: their sizes, lengths and rates.
 
 Sources: the tables of GiGPO (arXiv:2505.10978), HGPO (arXiv:2602.22817), GraphGPO (arXiv:2605.26684) and
 StepPO (arXiv:2604.18401). Learning rate 1e-6, 16 tasks of 8 episodes, temperature 1 (evaluation .4), two past
@@ -7,7 +7,7 @@ turns in a prompt, a thought and an action between tags.
 
 from __future__ import annotations
 
-from agentgym.training.presets import Preset, Settings
+from agentgym.training.config import Preset, Settings
 
 ALFWORLD = "agentgym/ALFWorld-v0"
 SOKOBAN = "agentgym/Sokoban-v0"

@@ -1,4 +1,4 @@
-"""Checkpoints: folders that appear whole or not at all, from which a run goes on exactly as it would have.
+"""Checkpoints: folders that appear whole or not at all, from which a run resumes bit for bit.
 
 A checkpoint holds the policy as an ordinary model directory, and ``state.pt``: weights, optimisers and
 counters. A link named ``last`` leads to the newest. There are no other random states: every draw of a run
@@ -44,7 +44,7 @@ def save_checkpoint(
         state: what `load_checkpoint` returns.
         save_policy: writes the model directory.
         keep: how many numbered checkpoints stay; None leaves them alone, and does not make this one the
-            one to go on from.
+            one to resume from.
         write: whether this process writes.
 
     Returns:
@@ -83,19 +83,19 @@ def _point(folder: Path, name: str) -> None:
 
 
 def has_checkpoint(run: Path) -> bool:
-    """Return whether there is a checkpoint to go on from."""
+    """Return whether there is a checkpoint to resume from."""
     return (run / FOLDER / _LAST).is_dir()
 
 
 def last_checkpoint(run: Path) -> Path:
-    """Return the folder of the checkpoint that a run goes on from.
+    """Return the folder of the checkpoint that a run resumes from.
 
     Raises:
         UsageError: the run has none.
     """
     link = run / FOLDER / _LAST
     if not has_checkpoint(run):
-        raise UsageError(f"{run} has no checkpoint to go on from: name the folder of a run that wrote one")
+        raise UsageError(f"{run} has no checkpoint to resume from: name the folder of a run that wrote one")
     return link.parent / link.readlink()
 
 

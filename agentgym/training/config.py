@@ -1,17 +1,21 @@
-"""The settings of a whole training run: what its folder records, and what it is repeated from."""
+"""Settings of a training run: what its folder records, what it is repeated from, and presets of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, TypeAlias
 
+from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.filters import FilterOn
 from agentgym.algos.objective import Objective
-from agentgym.algos.table import ALGORITHMS, Algorithm
+from agentgym.algos.options import bind_options, check_options
+from agentgym.algos.table import find_algorithm, trainable
+from agentgym.arrays import Floats
 from agentgym.errors import UsageError, nearest
 from agentgym.records import parse
+from agentgym.registration import suite_spec
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.policy.open import default_prompting
 from agentgym.training.policy.prompting import Prompting
@@ -23,20 +27,6 @@ Decay: TypeAlias = Literal["constant", "linear", "cosine"]
 def _at_least(name: str, value: int, least: int) -> None:
     if value < least:
         raise UsageError(f"{name} must be at least {least}, got {value}")
-
-
-def _check_kind(name: str, value: object, default: object) -> None:
-    """Refuse a value of another kind than the default's; a whole number is a number."""
-    kinds: dict[type, tuple[str, tuple[type, ...]]] = {
-        bool: ("true or false", (bool,)),
-        int: ("a whole number", (int,)),
-        float: ("a number", (int, float)),
-        str: ("a word", (str,)),
-    }
-    if type(default) in kinds:
-        title, allowed = kinds[type(default)]
-        if type(value) not in allowed:
-            raise UsageError(f"{name} is {title}, such as {default!r}; got {value!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +41,7 @@ class RolloutConfig:
     """Episodes played side by side."""
     max_staleness: int = 0
     """How many updates old the oldest step of a group may be that is trained on. 0: all episodes of an
-    iteration are over before its update. 1 or more: those still running go on with the new weights."""
+    iteration are over before its update. 1 or more: those still running continue with the new weights."""
     overlap: bool = True
     """Whether a thread plays on while weights are updated, where ``max_staleness`` allows it. It is not
     repeatable which weights sample what; without it runs are."""
@@ -107,7 +97,8 @@ class TrainConfig:
     """
 
     algorithm: str
-    """A key of `agentgym.algos.table.ALGORITHMS`."""
+    """As `agentgym.algos.table.find_algorithm` takes it: a built-in name, an entry point's, or
+    ``module:attribute``."""
     env_id: str
     env_options: Mapping[str, Any] = field(default_factory=dict)
     """Of the environment's constructor, without the split."""
@@ -123,7 +114,8 @@ class TrainConfig:
     """Decides random weights, the order of tasks, episodes, sampling and mini-batches."""
     iterations: int = 100
     switches: Mapping[str, Any] = field(default_factory=dict)
-    """Keyword arguments of the algorithm's advantage; its defaults are the paper's."""
+    """Options of the algorithm's advantage, those of `agentgym.algos.compat.Compat` among them, by name; the
+    defaults are the paper's."""
     objective: Objective | None = None
     """None for the algorithm's own."""
     rollout: RolloutConfig = RolloutConfig()
@@ -145,19 +137,14 @@ class TrainConfig:
         """Check names and numbers.
 
         Raises:
-            UsageError: names the setting.
+            UsageError: names the setting, or the algorithm that cannot be trained.
         """
-        if self.algorithm not in ALGORITHMS:
-            hint = nearest(self.algorithm, ALGORITHMS)
+        check_options(trainable(self.algorithm).advantage, self.switches, self.algorithm)
+        if self.switches.get("match") == "embedding":
             raise UsageError(
-                f"unknown algorithm {self.algorithm!r}{hint}; choose one of {', '.join(ALGORITHMS)}"
+                "switches.match is 'embedding', but rollouts have no embeddings of observations: choose "
+                "'state', 'text' or 'similar'"
             )
-        known = list(self._algorithm.defaults)
-        for name in self.switches:
-            if name not in known:
-                hint, listed = nearest(name, known), ", ".join(known)
-                raise UsageError(f"{self.algorithm} has no switch {name!r}{hint}; it has {listed}")
-            _check_kind(f"switches.{name}", self.switches[name], self._algorithm.defaults[name])
         if "split" in self.env_options:
             raise UsageError("env_options has a split, which would not be played: set split instead")
         if self.device not in ("cpu", "cuda"):
@@ -174,13 +161,19 @@ class TrainConfig:
         _at_least("checkpoint_every", self.checkpoint_every, 0)
 
     @property
-    def _algorithm(self) -> Algorithm:
-        return ALGORITHMS[self.algorithm]
+    def spec(self) -> Algorithm:
+        """The record of the algorithm."""
+        return find_algorithm(self.algorithm)
+
+    @property
+    def advantage(self) -> Callable[..., Floats]:
+        """The algorithm's advantage with the run's options."""
+        return bind_options(self.spec.advantage, self.switches)
 
     @property
     def loss(self) -> Objective:
-        """What is minimised."""
-        return self._algorithm.objective if self.objective is None else self.objective
+        """The objective that is minimised."""
+        return self.spec.objective if self.objective is None else self.objective
 
     def rate(self, iteration: int) -> float:
         """Return what learning rates are multiplied by in an iteration, counted from 1."""
@@ -252,7 +245,7 @@ def config_from_json(table: Mapping[str, Any], where: str = "the configuration")
 
 
 def resumed(config: TrainConfig, iterations: int | None) -> TrainConfig:
-    """Return a configuration that goes on to another iteration.
+    """Return the configuration of a resumed run, with another number of iterations where one is given.
 
     Raises:
         UsageError: the learning rates of the iterations behind would have been others.
@@ -265,3 +258,58 @@ def resumed(config: TrainConfig, iterations: int | None) -> TrainConfig:
             "from the start: begin a new run from the checkpoint's model"
         )
     return replace(config, iterations=iterations)
+
+
+# ---- presets ------------------------------------------------------------------------------------
+
+Settings: TypeAlias = Mapping[str, Any]
+"""Settings by the dotted names of `override`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """Settings that go together, for any environment or for one: a paper's recipe, or what suits tiny models.
+
+    Example:
+        >>> preset = Preset({"iterations": 150}, {"agentgym/EZPoints-v0": {"iterations": 50}})
+        >>> preset.config("grpo", "agentgym/EZPoints-v0").iterations
+        50
+    """
+
+    settings: Settings = field(default_factory=dict)
+    by_env: Mapping[str, Settings] = field(default_factory=dict)
+    tiny: bool = False
+    """Whether the suite's own settings for tiny models are added, `agentgym.suites.SuiteSpec.tiny`."""
+
+    def config(self, algorithm: str, env_id: str, **changes: Any) -> TrainConfig:
+        """Return the configuration of a run.
+
+        Args:
+            algorithm: its name.
+            env_id: what is played.
+            **changes: fields of the configuration, such as ``model`` and ``seed``.
+
+        Raises:
+            UsageError: as `TrainConfig` and `override`.
+        """
+        plain = TrainConfig(algorithm=algorithm, env_id=env_id, **changes)
+        own = {**self.by_env.get(env_id, {}), **(suite_spec(env_id).tiny if self.tiny else {})}
+        return override(plain, {**self.settings, **own})
+
+
+PLAIN = Preset()
+"""Nothing but defaults."""
+
+TINY = Preset(
+    {
+        "iterations": 100,
+        "learner.learning_rate": 3e-3,
+        "learner.critic_learning_rate": 3e-3,
+        "learner.minibatches": 4,
+        "objective.kl_coefficient": 0.0,
+        "decay": "linear",
+        "evaluation.every": 10,
+    },
+    tiny=True,
+)
+"""For `agentgym.training.models.tiny` models on a laptop: fast steps, no reference, the smallest boards."""

@@ -1,7 +1,7 @@
-"""The training loop: play episodes, assign credit, update the weights, log.
+"""The training loop: collect episodes, score them, minimise a loss, hand the weights over, log.
 
-One loop for every algorithm. What differs between them is data: the advantage and its switches, the
-objective, and whether a critic learns along (`agentgym.algos.table`).
+One loop for every algorithm. What differs between them is data, the advantage and the objective
+(`agentgym.algos.table`), and the three stages (`agentgym.training.stages`).
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ import numpy as np
 
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.filters import SAME, varied, varies
-from agentgym.algos.table import ALGORITHMS
+from agentgym.algos.matching import step_group_sizes
 from agentgym.algos.tokens import Batch
 from agentgym.history.metrics import Evaluated, IterationMetrics, StageSeconds
 from agentgym.training.checkpoint import last_checkpoint, load_checkpoint, save_checkpoint
 from agentgym.training.config import TrainConfig
-from agentgym.training.credit import CreditAssigner, Experience, credit_assigner, step_group_sizes
 from agentgym.training.learner.learner import DivergenceError, UpdateMetrics
 from agentgym.training.learner.packing import sampled_log_probs, step_rows
 from agentgym.training.policy.saved import SavedAgent, Training, write_agent
-from agentgym.training.pool import PoolCounts, RolloutPool, TaskOrder
 from agentgym.training.setup import TrainingSetup
+from agentgym.training.stages import RolloutBatch, Scorer, stages_of
 from agentgym.types import Group
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ class Trainer:
         world: TrainingSetup,
         folder: Path,
         *,
-        assigner: CreditAssigner | None = None,
+        scorer: Scorer | None = None,
     ):
         """Bind what a run consists of.
 
@@ -99,7 +98,7 @@ class Trainer:
             config: what is to be done.
             world: opened from the same configuration.
             folder: exists; checkpoints go there.
-            assigner: of credit, where not the algorithm's.
+            scorer: of rollouts (default: the algorithm's).
 
         Raises:
             UsageError: the trainer lacks what the algorithm needs.
@@ -107,14 +106,15 @@ class Trainer:
         self.config = config
         self.world = world
         self.folder = folder
-        self.assigner = assigner or credit_assigner(config.algorithm, config.switches)
-        order = TaskOrder(world.worker.envs.tasks, config.seed)
-        self.pool = RolloutPool(world.worker, order, config.rollout, world.ranks)
+        stages = stages_of(config.algorithm)
+        self.collector = stages.collector(config, world)
+        self.scorer = scorer or stages.scorer(config, world)
+        self.minimiser = stages.minimiser(config, world)
         self._totals = _Totals()
         self._metered = self._reading()
         """What was counted up to the last look: a thread may play on between two of them."""
         self.checkpoint: Path | None = None
-        """The last one written, or gone on from."""
+        """The last one written, or resumed from."""
         self.success = 0.0
         """Share of the last iteration's episodes that were won."""
 
@@ -135,31 +135,31 @@ class Trainer:
 
     def close(self) -> None:
         """End what is being played ahead."""
-        self.pool.close()
+        self.collector.close()
 
     def iterate(self) -> IterationMetrics:
-        """Play, assign credit, update and sync once."""
+        """Collect, score, minimise and sync once."""
         clock = _Clock()
         world, totals = self.world, self._totals
         before = self._evaluate() if totals.iteration == 0 else None
         clock.lap("evaluate")
-        played = self._play()
+        played = self._collect()
         clock.lap("env")
-        experience = self._experience(played.groups)
-        batch = self._credit(experience)
+        rollouts = self._rollouts(played.groups)
+        batch = self.minimiser.prepare(rollouts, self.scorer.score(rollouts))
         clock.lap("credit")
         rate = self.config.rate(totals.iteration + 1)
-        update = self._update(experience, batch, rate)
+        update = self._minimise(rollouts, batch, rate)
         clock.lap("update")
         version = world.engine.version
         world.engine.sync(world.learner.weights(), version + 1)
         clock.lap("sync")
-        self._count(played, experience.steps)
-        lost, pending = self.pool.over_ranks()
+        self._count(played, rollouts.steps)
+        lost, pending = self.collector.over_ranks()
         evaluation = self._evaluate() if self._evaluates() else None
         clock.lap("evaluate")
         return IterationMetrics(
-            **_describe(played, experience.steps, version),
+            **_describe(played, rollouts.steps, version),
             **_describe_update(update),
             iteration=totals.iteration,
             version=version + 1,
@@ -185,17 +185,17 @@ class Trainer:
                 end = "interrupted"
             last = end != "finished" or totals.iteration == config.iterations
             if log is not None:
-                log.write(metrics)  # before the checkpoint, which a run goes on from only with all lines
+                log.write(metrics)  # before the checkpoint, since a resumed run has all lines
             if last or (config.checkpoint_every and totals.iteration % config.checkpoint_every == 0):
                 self.save()
         return end
 
     # ---- one stage each -----------------------------------------------------------------------
 
-    def _play(self) -> _Played:
+    def _collect(self) -> _Played:
         meter = self.world.meter
         began = meter.seconds
-        groups = self.pool.collect(self.world.engine.version)
+        groups = self.collector.collect(self.world.engine.version)
         waited = meter.seconds - began
         before, self._metered = self._metered, self._reading()
         own = {name: number - before[name] for name, number in self._metered.items()}
@@ -206,41 +206,24 @@ class Trainer:
     def _reading(self) -> dict[str, float]:
         meter = self.world.meter
         return {
-            "episodes": self.pool.counts.episodes,
+            "episodes": self.collector.episodes,
             "steps": meter.steps,
             "tokens_in": meter.tokens_in,
             "tokens_out": meter.tokens_out,
             "seconds": meter.seconds,
         }
 
-    def _experience(self, groups: Sequence[Group]) -> Experience:
-        return Experience(
+    def _rollouts(self, groups: Sequence[Group]) -> RolloutBatch:
+        return RolloutBatch(
             StepBatch.from_groups(groups), step_rows(groups, self.world.speller), sampled_log_probs(groups)
         )
 
-    def _credit(self, experience: Experience) -> Batch:
-        learner = self.world.learner
-        credit = self.assigner.assign(experience, learner)
-        needs_reference = learner.objective.kl_coefficient > 0
-        weighted = learner.config.importance_cap is not None
-        return Batch.of(
-            experience.steps,
-            credit.advantages,
-            credit=credit.of,
-            valued=None if learner.critic is None else learner.critic.valued,
-            old_log_probs=learner.log_probs(experience.rows) if weighted else experience.log_probs,
-            rollout_log_probs=experience.log_probs if weighted else None,
-            ref_log_probs=learner.ref_log_probs(experience.rows) if needs_reference else None,
-            values=credit.values,
-            returns=credit.returns,
-        )
-
-    def _update(self, experience: Experience, batch: Batch, rate: float) -> UpdateMetrics:
+    def _minimise(self, rollouts: RolloutBatch, batch: Batch, rate: float) -> UpdateMetrics:
         iteration = self._totals.iteration + 1
         stream = np.random.SeedSequence([self.config.seed, _UPDATE, iteration])
         seed = int(stream.generate_state(1)[0])
         try:
-            return self.world.learner.update(experience.rows, batch, seed=seed, rate=rate)
+            return self.minimiser.minimise(rollouts, batch, seed=seed, rate=rate)
         except DivergenceError as error:
             saved = self.save(f"before-divergence-{iteration:06d}", keep=None)
             raise DivergenceError(
@@ -257,9 +240,8 @@ class Trainer:
 
     def _signal(self, steps: StepBatch) -> bool:
         """Return whether outcomes differ where the algorithm compares them: in groups, or over the batch."""
-        switches = {**ALGORITHMS[self.config.algorithm].defaults, **self.config.switches}
-        alone = self.config.rollout.group_size == 1 and switches.get("singleton") == "raw"
-        if "singleton" in switches and not alone:
+        alone = self.config.rollout.group_size == 1 and self.config.switches.get("singleton") == "raw"
+        if self.config.spec.baseline == "group" and not alone:
             return bool(varied(steps).any())
         return len(steps) > 0 and float(np.ptp(steps.outcome)) > SAME
 
@@ -288,7 +270,9 @@ class Trainer:
             "learner": self.world.learner.state_dict(),
             "version": self.world.engine.version,
             "totals": asdict(self._totals),
-            "pool": asdict(self.pool.counts),
+            "pool": self.collector.state_dict(),
+            "scorer": self.scorer.state_dict(),
+            "minimiser": self.minimiser.state_dict(),
         }
         self.checkpoint = save_checkpoint(
             self.folder,
@@ -301,9 +285,7 @@ class Trainer:
         return self.checkpoint
 
     def restore(self) -> int:
-        """Go on from the folder's last checkpoint; return its iteration.
-
-        Groups that were being played when it was written are played no further: they count as dropped.
+        """Resume from the folder's last checkpoint; return its iteration.
 
         Raises:
             UsageError: there is none, it is damaged, or it is of another algorithm or model.
@@ -315,8 +297,9 @@ class Trainer:
         world.learner.load_state_dict(state["learner"])
         world.engine.sync(world.learner.weights(), state["version"])
         self._totals = _Totals(**state["totals"])
-        self.pool.counts = PoolCounts(**state["pool"])
-        self.pool.counts.dropped += self.pool.counts.pending
+        self.collector.load_state_dict(state["pool"])
+        self.scorer.load_state_dict(state.get("scorer", {}))
+        self.minimiser.load_state_dict(state.get("minimiser", {}))
         self._metered = self._reading()
         return self._totals.iteration
 

@@ -2,18 +2,19 @@
 
 With ``max_staleness`` 0 a round of groups is played to its end before it is trained on. With more, the
 pool keeps its slots busy throughout the run: an update waits for the first groups that are complete, the
-episodes still running go on with the new weights, and a group is dropped when its oldest step was sampled
+episodes still running continue with the new weights, and a group is dropped when its oldest step was sampled
 more than ``max_staleness`` updates ago (cf. AReaL, Fu et al., 2025, arXiv:2505.24298).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import count, islice
 from queue import Full, Queue
 from threading import Event, Thread
+from typing import Any
 
 import numpy as np
 
@@ -157,6 +158,20 @@ class RolloutPool:
         own = list(islice(self._fresh(self._stream, version), config.tasks // self.ranks.size))
         return self.ranks.gather(own)
 
+    @property
+    def episodes(self) -> int:
+        """Episodes played to their ends."""
+        return self.counts.episodes
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what became of the groups begun."""
+        return asdict(self.counts)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from `state_dict`; groups that were being played are not resumed and count as dropped."""
+        self.counts = PoolCounts(**state)
+        self.counts.dropped += self.counts.pending
+
     def over_ranks(self) -> tuple[int, int]:
         """Return how many groups of all ranks were not trained on, and are pending; all ranks have to ask."""
         own = {"lost": self.counts.dropped + self.counts.left_out, "pending": self.counts.pending}
@@ -190,7 +205,7 @@ class RolloutPool:
             yield from self._episodes(turn * self.ranks.size + self.ranks.rank)
 
     def _groups(self, episodes: Iterator[EpisodeSpec]) -> Iterator[Group]:
-        """Yield each group when its last episode is over; a group's seed is nobody else's."""
+        """Yield each group when its last episode is over; a group's seed is its own."""
         open_groups: dict[int, list[Trajectory]] = {}
         for trajectory in self.worker.run(episodes):
             self.counts.episodes += 1

@@ -1,4 +1,4 @@
-"""Starting a run in a folder, or going on with one."""
+"""A run in a folder: started, or resumed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from agentgym.history.run import CONFIG_FILE, MADE_WITH, METRICS_FILE
 from agentgym.provenance import here_and_now
 from agentgym.training.checkpoint import FOLDER, has_checkpoint, last_checkpoint
 from agentgym.training.config import TrainConfig, config_from_json, config_to_json, resumed
-from agentgym.training.credit import credit_assigner
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.loop import End, Trainer
 from agentgym.training.policy.open import default_prompting
@@ -54,8 +53,7 @@ def start(config: TrainConfig, folder: Path, *, logs: Sequence[str]) -> RunResul
         DivergenceError: a loss was not a number.
     """
     if (folder / CONFIG_FILE).exists() and _has_begun(folder):
-        raise UsageError(f"{folder} holds a run already: go on with it by --resume, or choose another folder")
-    credit_assigner(config.algorithm, config.switches)  # complains before anything is opened
+        raise UsageError(f"{folder} holds a run already: resume it by --resume, or choose another folder")
     prompting = config.prompting or default_prompting(config.model, config.env_id)
     learner = replace(config.learner, temperature=prompting.temperature)
     config = replace(config, objective=config.loss, prompting=prompting, learner=learner)
@@ -63,14 +61,14 @@ def start(config: TrainConfig, folder: Path, *, logs: Sequence[str]) -> RunResul
 
 
 def resume(folder: Path, *, logs: Sequence[str], iterations: int | None = None) -> RunResult:
-    """Go on with a run from its last checkpoint, exactly as it would have gone on.
+    """Resume a run from its last checkpoint, bit for bit as if it had not been stopped.
 
     A run that was stopped before its first checkpoint begins anew.
 
     Args:
         folder: of the run.
         logs: as `start`.
-        iterations: to go on to, where not those the run was started with.
+        iterations: number of iterations (default: the run's).
 
     Raises:
         UsageError: the folder holds no run, or its checkpoint is damaged.

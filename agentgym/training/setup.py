@@ -1,4 +1,4 @@
-"""What a configuration names, opened: environments, model, engine, policies and learner."""
+"""Setup of a run: environments, model, engine, policies and learner, opened from its configuration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from agentgym.algos.table import ALGORITHMS
 from agentgym.errors import UsageError
 from agentgym.registration import open_vector
 from agentgym.rollout import RolloutWorker
@@ -169,12 +168,12 @@ def _vllm(config: TrainConfig, language_model: LanguageModel, ranks: Ranks) -> E
 def _learner(
     config: TrainConfig, language_model: LanguageModel, prompting: Prompting, ranks: Ranks
 ) -> Learner:
-    valued = ALGORITHMS[config.algorithm].critic
+    unit = config.spec.critic
     critic = None
-    if valued is not None:
+    if unit is not None:
         with torch.random.fork_rng(devices=[]):  # its head is drawn from torch's global generator
             torch.manual_seed(config.seed)
-            critic = Critic(language_model.model, valued)
+            critic = Critic(language_model.model, unit)
     settings = replace(config.learner, temperature=prompting.temperature)
     return Learner(language_model.model, config.loss, settings, critic=critic, ranks=ranks)
 

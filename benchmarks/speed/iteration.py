@@ -17,9 +17,8 @@ from pathlib import Path
 import torch
 
 from agentgym.history.metrics import IterationMetrics
-from agentgym.training.config import override
+from agentgym.training.config import TINY, override
 from agentgym.training.loop import Trainer
-from agentgym.training.presets import TINY
 from agentgym.training.setup import TrainingSetup
 from benchmarks.speed.report import machine
 

@@ -35,9 +35,14 @@ def deviation(values: Column, ddof: int = 1) -> float:
 
 
 def compared(
-    values: Column, names: Sequence[Hashable], members: Mapping[Any, Column] | None = None, ddof: int = 1
+    values: Column,
+    names: Sequence[Hashable],
+    members: Mapping[Any, Column] | None = None,
+    *,
+    ddof: int = 1,
+    std: bool = True,
 ) -> Column:
-    """Standardise each value in the group of its name; 0 where that has one member or does not vary.
+    """Centre each value in the group of its name, and standardise it; 0 where that does not vary.
 
     ``members`` are the groups' values, where they are not the rows of that name.
     """
@@ -48,7 +53,7 @@ def compared(
         members = collected
     centre = {name: mean(group) for name, group in members.items()}
     scale = {
-        name: 0.0 if min(group) == max(group) else 1 / (deviation(group, ddof) + EPS)
+        name: 0.0 if min(group) == max(group) else (1 / (deviation(group, ddof) + EPS) if std else 1.0)
         for name, group in members.items()
     }
     return [(value - centre[name]) * scale[name] for value, name in zip(values, names, strict=True)]
@@ -71,7 +76,7 @@ def trajectories(batch: StepBatch) -> list[list[int]]:
 
 
 def rewards(batch: StepBatch) -> Column:
-    """Rewards less the price of rejected actions."""
+    """Rewards less the invalid-action penalty."""
     return [
         reward - (0.0 if valid else PENALTY)
         for reward, valid in zip(batch.reward.tolist(), batch.valid.tolist(), strict=True)
@@ -79,7 +84,7 @@ def rewards(batch: StepBatch) -> Column:
 
 
 def outcomes(batch: StepBatch) -> Column:
-    """What each row's episode is worth, less the price of its rejected actions."""
+    """What each row's episode is worth, less its invalid-action penalties."""
     result: Column = batch.outcome.tolist()
     for rows in trajectories(batch):
         invalid = sum(not batch.valid[row] for row in rows)
@@ -97,13 +102,13 @@ def by_group(batch: StepBatch) -> dict[int, Column]:
     return groups
 
 
-def grpo(batch: StepBatch) -> Column:
+def grpo(batch: StepBatch, *, std: bool = True) -> Column:
     """Standardised outcomes."""
-    return compared(outcomes(batch), batch.group.tolist(), by_group(batch))
+    return compared(outcomes(batch), batch.group.tolist(), by_group(batch), std=std)
 
 
 def dapo(batch: StepBatch) -> Column:
-    """GRPO, where responses of more than 384 of 512 tokens pay."""
+    """GRPO, where responses of more than 384 of 512 tokens are penalised."""
     assert batch.tokens is not None
     outcome = batch.outcome.tolist()
     for rows in trajectories(batch):
@@ -135,26 +140,36 @@ def returns(batch: StepBatch, gamma: float) -> Column:
     return result
 
 
-def gigpo(batch: StepBatch) -> Column:
+def gigpo(batch: StepBatch, *, gamma: float = 0.95, weight: float = 1.0, std: bool = True) -> Column:
     """Outcomes, plus returns compared within each state."""
     names: list[Hashable] = list(zip(batch.group.tolist(), batch.state.tolist(), strict=True))
-    step = compared(returns(batch, 0.95), names)
-    return [a + b for a, b in zip(grpo(batch), step, strict=True)]
+    step = compared(returns(batch, gamma), names, std=std)
+    return [a + weight * b for a, b in zip(grpo(batch, std=std), step, strict=True)]
 
 
-def hgpo(batch: StepBatch) -> Column:
+def hgpo(
+    batch: StepBatch,
+    *,
+    history: int = 2,
+    alpha: float = 1.0,
+    std: bool = True,
+    base_group: bool = False,
+) -> Column:
     """Returns compared within groups of common history, weighted by its length."""
     value, group, state = returns(batch, 0.95), batch.group.tolist(), batch.state.tolist()
     total, weights = [0.0] * len(batch), [0.0] * len(batch)
-    for k in (1, 2, 3):
+    levels = [(0, grpo(batch, std=std))] if base_group else []
+    for k in range(1, history + 2):
         names: list[Hashable] = [("alone", row) for row in range(len(batch))]
         for rows in trajectories(batch):
             for t in range(k - 1, len(rows)):
                 names[rows[t]] = (group[rows[t]], *(state[row] for row in rows[t - k + 1 : t + 1]))
-        for row, a in enumerate(compared(value, names, ddof=0)):
+        levels.append((k, compared(value, names, ddof=0, std=std)))
+    for k, advantages in levels:
+        for row, a in enumerate(advantages):
             if abs(a) > 1e-9:
-                total[row] += (k + 1) * a
-                weights[row] += k + 1
+                total[row] += (k + 1) ** alpha * a
+                weights[row] += (k + 1) ** alpha
     return [a / (weight + EPS) for a, weight in zip(total, weights, strict=True)]
 
 
@@ -223,10 +238,10 @@ def spo3(batch: StepBatch) -> Column:
     return compared(batch.reward.tolist(), names)
 
 
-def istar(batch: StepBatch, process: Column) -> Column:
+def istar(batch: StepBatch, process: Column, *, alpha: float = 1.0, std: bool = True) -> Column:
     """Outcomes, plus process rewards compared within each group."""
-    step = compared(process, batch.group.tolist())
-    return [a + b for a, b in zip(grpo(batch), step, strict=True)]
+    step = compared(process, batch.group.tolist(), std=std)
+    return [a + alpha * b for a, b in zip(grpo(batch, std=std), step, strict=True)]
 
 
 def tokens_of(batch: StepBatch) -> list[list[tuple[int, int]]]:

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from agentgym.algos.advantage import (
     after_last,
-    check_switch,
     discounted,
     episode_relative,
     gae,
@@ -19,6 +18,8 @@ from agentgym.algos.advantage import (
     trajectory_sums,
 )
 from agentgym.algos.batch import StepBatch
+from agentgym.algos.compat import Compat
+from agentgym.algos.options import check_choice
 from tests.algos.episodes import batch_of, batches, shuffled
 
 REALS = st.floats(-100, 100, allow_subnormal=False)
@@ -119,7 +120,7 @@ def test_unknown_switch_is_named_with_its_values():
     with pytest.raises(ValueError, match="singleton must be one of 'zero', 'raw', not 'nan'"):
         relative(np.zeros(1), np.zeros(1, dtype=int), singleton="nan")
     with pytest.raises(ValueError, match="mode must be one of 1, 2, not 3"):
-        check_switch("mode", 3, (1, 2))
+        check_choice("mode", 3, (1, 2))
 
 
 @given(st.lists(st.tuples(st.integers(-9, 9), st.integers(0, 10**15), st.integers(0, 2)), min_size=1))
@@ -242,7 +243,7 @@ REVISITED = batch_of(
     ],
 )
 def test_step_returns_pay_for_rejected_actions(invalid_penalty, expected):
-    result = step_returns(REVISITED, gamma=0.9, invalid_penalty=invalid_penalty)
+    result = step_returns(REVISITED, gamma=0.9, compat=Compat(invalid_penalty=invalid_penalty))
     np.testing.assert_allclose(result, expected, atol=1e-12)
 
 
@@ -259,15 +260,16 @@ ROOT = 0.5**0.5
     ],
 )
 def test_episodes_pay_for_rejected_actions(invalid_penalty, episode_stat, expected):
-    result = episode_relative(REVISITED, invalid_penalty=invalid_penalty, episode_stat=episode_stat)
+    compat = Compat(invalid_penalty=invalid_penalty, episode_stat=episode_stat)
+    result = episode_relative(REVISITED, compat=compat)
     np.testing.assert_allclose(result, expected, atol=2e-7)
 
 
 def test_a_price_alone_does_not_tell_failures_apart_unless_it_is_in_the_reward():
     failed = batch_of({"states": "AB", "valid": [True, False]}, {"states": "AB"})
-    assert (episode_relative(failed, invalid_penalty="reward") != 0).all()
-    assert (episode_relative(failed, invalid_penalty="row") == 0).all()
-    assert (episode_relative(failed, invalid_penalty="step_only") == 0).all()
+    assert (episode_relative(failed, compat=Compat(invalid_penalty="reward")) != 0).all()
+    assert (episode_relative(failed, compat=Compat(invalid_penalty="row")) == 0).all()
+    assert (episode_relative(failed, compat=Compat(invalid_penalty="step_only")) == 0).all()
 
 
 @given(batches())
@@ -279,9 +281,10 @@ def test_episode_advantages_are_the_same_on_all_rows_of_an_episode(batch):
 @given(batches(), st.sampled_from(["trajectory", "cross_steps"]), st.sampled_from(["reward", "row"]))
 def test_permuting_trajectories_permutes_advantages(batch, episode_stat, invalid_penalty):
     other, rows = shuffled(batch)
+    compat = Compat(episode_stat=episode_stat, invalid_penalty=invalid_penalty)
     for function in (
-        lambda b: episode_relative(b, episode_stat=episode_stat, invalid_penalty=invalid_penalty),
-        lambda b: step_returns(b, gamma=0.9, invalid_penalty=invalid_penalty),
+        lambda b: episode_relative(b, compat=compat),
+        lambda b: step_returns(b, gamma=0.9, compat=compat),
     ):
         np.testing.assert_allclose(function(other), function(batch)[rows], atol=1e-6)
 
@@ -289,7 +292,7 @@ def test_permuting_trajectories_permutes_advantages(batch, episode_stat, invalid
 def test_counting_steps_weighs_long_episodes():
     batch = batch_of({"states": "ABC", "rewards": [0, 0, 9]}, {"states": "A"})
     assert episode_relative(batch, std=False).tolist() == [4.5, 4.5, 4.5, -4.5]
-    assert episode_relative(batch, std=False, episode_stat="cross_steps").tolist() == [
+    assert episode_relative(batch, std=False, compat=Compat(episode_stat="cross_steps")).tolist() == [
         2.25,
         2.25,
         2.25,

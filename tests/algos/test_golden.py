@@ -32,6 +32,7 @@ from agentgym.algos import (
 )
 from agentgym.algos.advantage import EPS, gae, masked_whiten, step_returns
 from agentgym.algos.batch import StepBatch
+from agentgym.algos.compat import Compat
 from agentgym.algos.filters import overlong_penalty, varied
 from agentgym.algos.graph import distance, match_edges
 from agentgym.algos.loss import TokenLayout, clipped_surrogate, kl_terms, policy_loss
@@ -124,7 +125,7 @@ def rows_of(case, batch, name):
 
 def check_grpo(case):
     batch = one_step_episodes(case["group"], case["R"])
-    switches = {"singleton": case["singleton"], "episode_stat": case["episode_stat"]}
+    switches = {"compat": Compat(singleton=case["singleton"], episode_stat=case["episode_stat"])}
     close(grpo.advantage(batch, std=case["norm_std"], **switches), case["adv"])
     if case["norm_std"]:
         for module in (dapo, gspo):
@@ -135,7 +136,7 @@ def check_grpo(case):
 
 def check_rloo(case):
     batch = one_step_episodes(case["group"], case["R"])
-    close(rloo.advantage(batch, singleton=case["singleton"]), case["adv"])
+    close(rloo.advantage(batch, compat=Compat(singleton=case["singleton"])), case["adv"])
 
 
 def check_reinforce_pp(case):
@@ -153,9 +154,10 @@ def check_reinforce_pp(case):
 def check_baseline(case):
     batch = one_step_episodes(case["group"], case["R"], tokens=case["lengths"])
     first = np.cumsum(case["lengths"]) - case["lengths"]
-    centered = reinforce_pp.baseline_advantage(batch, singleton=case["singleton"], whiten=False)
+    compat = Compat(singleton=case["singleton"])
+    centered = reinforce_pp.baseline_advantage(batch, compat=compat, whiten=False)
     close(centered[first], case["centered"])
-    result = reinforce_pp.baseline_advantage(batch, singleton=case["singleton"])
+    result = reinforce_pp.baseline_advantage(batch, compat=compat)
     close(result, np.repeat(case["adv_per_row"], case["lengths"]))
 
 
@@ -186,20 +188,20 @@ def check_steppo_gae(case):
 def check_gigpo(case):
     assert case["singleton"] == "raw episode, zero step"
     batch = episodes_of(case["trajs"])
-    paid = {"invalid_penalty": case["invalid_penalty"]}
+    compat = Compat(
+        invalid_penalty=case["invalid_penalty"], episode_stat=case["episode_stat"], singleton="raw"
+    )
     switches = {
         "gamma": case["gamma"],
         "std": {"mean_std_norm": True, "mean_norm": False}[case["mode"]],
-        "episode_stat": case["episode_stat"],
-        "singleton": "raw",
-        **paid,
+        "compat": compat,
     }
     episode = gigpo.advantage(batch, weight=0.0, **switches)
     result = gigpo.advantage(batch, weight=case["w"], **switches)
     close(episode, rows_of(case, batch, "A_E"))
     close((result - episode) / case["w"], rows_of(case, batch, "A_S"))
     close(result, rows_of(case, batch, "A"))
-    close(step_returns(batch, gamma=case["gamma"], **paid), rows_of(case, batch, "G"))
+    close(step_returns(batch, gamma=case["gamma"], compat=compat), rows_of(case, batch, "G"))
     assert group_sizes(match_states(batch)).tolist() == rows_of(case, batch, "group_size")
 
 
@@ -209,8 +211,7 @@ def check_gigpo_paper(case):
     result = gigpo.advantage(
         episodes_of(case.get("trajs") or first["trajs"]),
         gamma=case.get("gamma", first["gamma"]),
-        invalid_penalty=case["penalty"],
-        episode_stat=case["episode_stat"],
+        compat=Compat(invalid_penalty=case["penalty"], episode_stat=case["episode_stat"]),
     )
     close(result, case["A"])
 
@@ -241,8 +242,7 @@ def check_graphgpo(case):
         "success_reward": success,
         "convention": convention,
         "edges": case["edges"],
-        "episode_stat": case["episode_stat"],
-        "singleton": case["singleton"],
+        "compat": Compat(episode_stat=case["episode_stat"], singleton=case["singleton"]),
     }
     close(graphgpo.advantage(batch, episode_weight=0.0, **switches), rows_of(case, batch, "A_G"))
     close(graphgpo.advantage(batch, graph_weight=0.0, **switches), rows_of(case, batch, "A_E"))
@@ -265,7 +265,7 @@ def check_graphgpo_paper(case):
         batch,
         omega=case.get("omega", 0.5),
         convention=case.get("convention", "paper"),
-        episode_stat=case.get("episode_stat", "trajectory"),
+        compat=Compat(episode_stat=case.get("episode_stat", "trajectory")),
         edges=case.get("edges", "occurrence"),
         std=case.get("norm_std", True),
         episode_weight=0.0 if "A_G" in case else 1.0,

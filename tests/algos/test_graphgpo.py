@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from agentgym.algos import gigpo, graphgpo, grpo
 from agentgym.algos.batch import StepBatch
+from agentgym.algos.compat import Compat
 from agentgym.algos.graph import distance, match_edges
 from tests.algos.episodes import batch_of, batches, shuffled, take
 
@@ -33,7 +34,8 @@ TWICE = batch_of(WINNER, LOSER, LOSER)
     ],
 )
 def test_a_detour_and_a_good_first_step(convention, expected):
-    result = graphgpo.advantage(DETOUR, omega=0.5, convention=convention, episode_stat="cross_steps")
+    compat = Compat(episode_stat="cross_steps")
+    result = graphgpo.advantage(DETOUR, omega=0.5, convention=convention, compat=compat)
     np.testing.assert_allclose(result, expected, atol=1e-8)
 
 
@@ -224,7 +226,7 @@ def test_near_states_are_one_node():
 def test_the_public_code_takes_the_penalty_off_the_reward():
     batch = batch_of({"states": "AB", "won": True}, {"states": "AA", "valid": [False, True], "won": False})
     paper = graphgpo.advantage(batch, episode_weight=0.0, std=False)
-    public = graphgpo.advantage(batch, episode_weight=0.0, std=False, invalid_penalty="row")
+    public = graphgpo.advantage(batch, episode_weight=0.0, std=False, compat=Compat(invalid_penalty="row"))
     # A holds three steps, one of them rejected: its mean falls by 0.1 / 3.
     np.testing.assert_allclose(public - paper, [0.1 / 3, 0.0, 0.1 / 3 - 0.1, 0.1 / 3], atol=1e-12)
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -5,6 +7,7 @@ from hypothesis import strategies as st
 
 from agentgym.algos import gigpo, grpo, gspo, rloo
 from agentgym.algos.batch import StepBatch
+from agentgym.algos.compat import VERL_AGENT, Compat
 from tests.algos.episodes import batches, shuffled
 
 
@@ -25,7 +28,9 @@ def one_step_episodes(rewards, group):
 )
 def test_published_numbers(rewards, group, std, expected):
     batch = one_step_episodes(rewards, group)
-    np.testing.assert_allclose(grpo.advantage(batch, std=std, singleton="raw"), expected, atol=1e-8)
+    np.testing.assert_allclose(
+        grpo.advantage(batch, std=std, compat=Compat(singleton="raw")), expected, atol=1e-8
+    )
 
 
 def test_group_of_one_is_zero_by_default():
@@ -44,8 +49,8 @@ def test_a_constant_added_to_the_outcomes_changes_nothing(batch, constant, std):
 @given(batches(), st.floats(0.5, 20))
 def test_the_scale_of_outcomes_only_matters_beside_eps(batch, scale):
     scaled = batch.with_columns(outcome=batch.outcome * scale)
-    result = grpo.advantage(scaled, penalty=0.0, eps=0.0)
-    np.testing.assert_allclose(result, grpo.advantage(batch, penalty=0.0, eps=0.0), atol=1e-9)
+    result = grpo.advantage(scaled, compat=Compat(penalty=0.0), eps=0.0)
+    np.testing.assert_allclose(result, grpo.advantage(batch, compat=Compat(penalty=0.0), eps=0.0), atol=1e-9)
 
 
 @given(batches(), st.integers(0, 99))
@@ -62,13 +67,18 @@ def test_gigpo_is_grpo_where_no_state_repeats(batch):
 @given(batches())
 def test_all_equal_outcomes_teach_nothing(batch):
     equal = batch.with_columns(outcome=np.full(len(batch), 0.1), valid=np.ones(len(batch), dtype=bool))
-    for switches in ({}, grpo.DR_GRPO, grpo.VERL_AGENT | {"singleton": "zero"}):
+    for switches in ({}, grpo.DR_GRPO, {"compat": replace(VERL_AGENT, singleton="zero")}):
         assert (grpo.advantage(equal, **switches) == 0).all()
 
 
 @given(batches())
 def test_everything_is_finite(batch):
-    for switches in ({}, grpo.DR_GRPO, grpo.VERL_AGENT, {"invalid_penalty": "step_only"}):
+    for switches in (
+        {},
+        grpo.DR_GRPO,
+        {"compat": VERL_AGENT},
+        {"compat": Compat(invalid_penalty="step_only")},
+    ):
         assert np.isfinite(grpo.advantage(batch, **switches)).all()
 
 
@@ -85,6 +95,6 @@ def test_gspo_has_grpos_advantage():
 
 
 @pytest.mark.parametrize("name", ["episode_stat", "singleton", "invalid_penalty"])
-def test_unknown_switches_are_named(name):
+def test_unknown_choices_are_named(name):
     with pytest.raises(ValueError, match=f"{name} must be one of .*, not 'other'"):
-        grpo.advantage(one_step_episodes([1.0], [0]), **{name: "other"})
+        Compat(**{name: "other"})

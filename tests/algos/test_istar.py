@@ -1,4 +1,4 @@
-"""iStar: literal numbers, its switches, and what it must do at the edges."""
+"""iStar: literal numbers, its options, and what it must do at the edges."""
 
 import numpy as np
 import pytest
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from agentgym.algos import grpo, istar, rloo
 from agentgym.algos.advantage import episode_relative
 from agentgym.algos.batch import StepBatch
+from agentgym.algos.compat import Compat
 from agentgym.algos.loss import TokenLayout, policy_loss
 from tests.algos.episodes import batch_of, batches, shuffled, tokens_of
 
@@ -52,19 +53,6 @@ def test_episodes_of_one_task(trajectories, rewards, expected):
     np.testing.assert_allclose(istar.advantage(batch, process), expected, atol=1e-8)
 
 
-@given(batches(), st.floats(0.0, 2.0), st.booleans())
-def test_equals_the_loop_form(batch, alpha, std):
-    process = np.sin(np.arange(len(batch)))
-    expected = episode_relative(batch, std=std)
-    for row in range(len(batch)):
-        members = process[batch.group == batch.group[row]]
-        if len(members) > 1:
-            scale = members.std(ddof=1) + 1e-6 if std else 1.0
-            expected[row] += alpha * (process[row] - members.mean()) / scale
-    result = istar.advantage(batch, process, alpha=alpha, std=std)
-    np.testing.assert_allclose(result, expected, atol=1e-9)
-
-
 @given(batches(), st.sampled_from(["step", "token", "merged"]))
 def test_permuting_trajectories_permutes_advantages(batch, credit):
     other, rows = shuffled(batch)
@@ -98,22 +86,22 @@ def test_it_plugs_into_other_outcome_advantages():
 
 
 @pytest.mark.parametrize(
-    "switches",
+    "compat",
     [
-        {"invalid_penalty": "row", "penalty": 0.01},
-        {"invalid_penalty": "step_only"},
-        {"episode_stat": "cross_steps"},
-        {"singleton": "raw", "penalty": 0.0},
+        Compat(invalid_penalty="row", penalty=0.01),
+        Compat(invalid_penalty="step_only"),
+        Compat(episode_stat="cross_steps"),
+        Compat(singleton="raw", penalty=0.0),
     ],
 )
-def test_the_outcomes_advantage_is_grpos_under_its_switches(switches):
+def test_the_outcomes_advantage_is_grpos_under_its_options(compat):
     batch = batch_of(
         {"states": "AB", "rewards": [0, 1], "valid": [False, True]},
         {"states": "A"},
         {"states": "A", "rewards": [3], "group": 1},
     )
-    result = istar.advantage(batch, np.zeros(4), **switches)
-    np.testing.assert_array_equal(result, grpo.advantage(batch, **switches))
+    result = istar.advantage(batch, np.zeros(4), compat=compat)
+    np.testing.assert_array_equal(result, grpo.advantage(batch, compat=compat))
     assert not np.array_equal(result, istar.advantage(batch, np.zeros(4)))
 
 

@@ -9,7 +9,6 @@ from agentgym.algos.loss import (
     TokenLayout,
     clipped_surrogate,
     entropy,
-    entropy_loss,
     kl_loss,
     kl_terms,
     policy_loss,
@@ -204,11 +203,10 @@ def test_gradient_of_the_divergence(estimator, aggregation):
 
 
 def test_gradient_of_the_entropy():
-    *_, layout = responses()
-    logits = torch.randn((*layout.shape, 5), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    logits = torch.randn((3, 5), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
     def loss(at):
-        return entropy_loss(at, layout, Objective())
+        return entropy(at).mean()
 
     torch.testing.assert_close(gradient(loss, logits), finite_differences(loss, logits), atol=1e-8, rtol=1e-6)
 
@@ -249,15 +247,9 @@ def test_masked_positions_add_nothing_to_the_other_losses():
     outside = torch.ones(layout.shape, dtype=torch.bool)
     outside.view(-1)[layout.index] = False
     spoiled = log_probs.masked_fill(outside, torch.inf)
-    logits = torch.randn((*layout.shape, 5), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     for loss, clean, dirty in (
         (lambda at: kl_loss(at, ref, layout, Objective()), log_probs, spoiled),
         (lambda at: value_loss(at, ref, ref, ~outside, clip=0.1), log_probs, spoiled),
-        (
-            lambda at: entropy_loss(at, layout, Objective()),
-            logits,
-            logits.masked_fill(outside[..., None], torch.nan),
-        ),
     ):
         assert torch.equal(loss(dirty), loss(clean))
         assert torch.equal(gradient(loss, dirty), gradient(loss, clean))
@@ -472,7 +464,6 @@ def test_bad_objectives_are_refused(switches, message):
         ),
         (lambda: TokenLayout.padded(MASK).weights("trajectory-mean"), "trajectory is missing"),
         (lambda: TokenLayout.padded(MASK).weights("mean"), "aggregation must be one of"),
-        (lambda: entropy_loss(LOG_PROBS, TokenLayout.padded(MASK), Objective()), "logits must have shape"),
         (lambda: kl_terms(LOG_PROBS, OLD, "k9"), "kl must be one of"),
         (lambda: TokenLayout.packed(torch.tensor([1, 2]), MASK), r"mask must have shape \(3,\)"),
         (

@@ -6,7 +6,7 @@ from hypothesis import given
 
 from agentgym.algos import prime
 from agentgym.algos.batch import StepBatch
-from tests.algos.episodes import batch_of, batches, shuffled, tokens_of, trajectories
+from tests.algos.episodes import batch_of, batches, shuffled, tokens_of
 
 
 def answers(outcomes, lengths, group=None):
@@ -45,39 +45,6 @@ def test_answers_to_one_prompt(outcomes, lengths, q, expected):
 
 def binary(batch):
     return batch.with_columns(outcome=batch.won.astype(np.float64))
-
-
-def loop_form(batch, q):
-    """One answer, then one token at a time."""
-    parts = [tokens_of(batch, rows) for rows in trajectories(batch)]
-    groups = batch.group[batch.starts]
-    outcomes = batch.outcome[batch.starts]
-    rewards, largest = [], 0.0
-    for tokens in parts:
-        reward = 0.05 * q[tokens]
-        reward[-1] = 0.0
-        rewards.append(reward)
-        largest = max(largest, np.abs(reward[::-1].cumsum()).max())
-    rewards = [reward / (largest + 1e-6) for reward in rewards]
-    returns = np.zeros(len(q))
-    for i, tokens in enumerate(parts):
-        others = np.flatnonzero(groups == groups[i])
-        n = len(others)
-        total = np.zeros(len(tokens))
-        if n > 1:
-            total = 5 * (n * rewards[i] - sum(rewards[j].mean() for j in others)) / (n - 1)
-            total[-1] += 5 * (n * outcomes[i] - outcomes[others].sum()) / (n - 1)
-        returns[tokens] = total[::-1].cumsum()[::-1]
-    if len(q) < 2:
-        return np.zeros(len(q))
-    return (returns - returns.mean()) / np.sqrt(returns.var(ddof=1) + 1e-8)
-
-
-@given(batches())
-def test_equals_the_loop_form(batch):
-    batch = binary(batch)
-    q = np.sin(np.arange(batch.tokens.sum()))
-    np.testing.assert_allclose(prime.advantage(batch, q), loop_form(batch, q), atol=1e-7)
 
 
 @given(batches())

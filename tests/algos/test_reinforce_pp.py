@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from agentgym.algos import reinforce_pp
 from agentgym.algos.batch import StepBatch
+from agentgym.algos.compat import Compat
 from tests.algos.episodes import batches, shuffled, tokens_of
 
 
@@ -66,9 +67,9 @@ def test_published_numbers(rewards, mask, gamma, returns, expected):
 )
 def test_published_numbers_of_the_baseline_form(rewards, group, lengths, singleton, centred, expected):
     batch = responses(lengths, rewards, group)
-    result = reinforce_pp.baseline_advantage(batch, singleton=singleton)
+    result = reinforce_pp.baseline_advantage(batch, compat=Compat(singleton=singleton))
     np.testing.assert_allclose(result, np.repeat(expected, lengths), atol=1e-8)
-    raw = reinforce_pp.baseline_advantage(batch, singleton=singleton, whiten=False)
+    raw = reinforce_pp.baseline_advantage(batch, compat=Compat(singleton=singleton), whiten=False)
     np.testing.assert_allclose(raw, np.repeat(centred, lengths), atol=1e-8)
 
 

@@ -4,6 +4,7 @@ from hypothesis import given
 
 from agentgym.algos import rloo
 from agentgym.algos.batch import StepBatch
+from agentgym.algos.compat import VERL_AGENT, Compat
 from tests.algos.episodes import batches, shuffled
 
 
@@ -21,7 +22,7 @@ def one_step_episodes(rewards, group):
     ],
 )
 def test_published_numbers(rewards, group, singleton, expected):
-    result = rloo.advantage(one_step_episodes(rewards, group), singleton=singleton)
+    result = rloo.advantage(one_step_episodes(rewards, group), compat=Compat(singleton=singleton))
     np.testing.assert_allclose(result, expected, atol=1e-8)
 
 
@@ -38,7 +39,7 @@ def test_the_baseline_is_the_mean_of_the_others(batch):
 def test_verl_agent_takes_steps_for_episodes():
     batch = StepBatch.of(group=[0, 0, 0], trajectory=[0, 0, 1], state=[0, 1, 0], reward=[0.0, 3.0, 0.0])
     assert rloo.advantage(batch).tolist() == [3.0, 3.0, -3.0]
-    assert rloo.advantage(batch, **rloo.VERL_AGENT).tolist() == [1.5, 1.5, -3.0]
+    assert rloo.advantage(batch, compat=VERL_AGENT).tolist() == [1.5, 1.5, -3.0]
 
 
 @given(batches())

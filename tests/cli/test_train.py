@@ -99,7 +99,9 @@ def test_help_names_every_algorithm_that_can_be_trained(cli):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("grpoo",), "invalid choice: 'grpoo'"),
+        (("grpoo",), "unknown algorithm 'grpoo' (did you mean 'grpo'?)"),
+        (("spo3", *EZPOINTS), "spo3 needs rollouts that return to earlier states"),
+        (("nowhere:MINE", *EZPOINTS), "there is no module 'nowhere'"),
         (("grpo",), "say what is played: --env ID"),
         (("grpo", "--env", "agentgym/Sokobann-v0"), "did you mean 'agentgym/Sokoban-v0'"),
         (("grpo", *EZPOINTS, "--set", "learner.learning_rte=1"), "did you mean 'learning_rate'"),

@@ -5,8 +5,9 @@ import torch
 
 from agentgym.algos.objective import Objective
 from agentgym.algos.tokens import Batch
-from agentgym.training.learner.logprobs import all_log_probs
+from agentgym.training.learner.logprobs import response_log_probs
 from agentgym.training.learner.packing import StepRow
+from agentgym.training.learner.tree import PACKINGS
 
 OBJECTIVES = {
     "token": Objective(dual_clip=3.0),
@@ -14,6 +15,16 @@ OBJECTIVES = {
     "sequence": Objective(ratio="sequence", aggregation="seq-mean-token-mean"),
     "step": Objective(ratio="step_geomean", aggregation="trajectory-mean", kl_coefficient=0.1),
 }
+
+
+def all_log_probs(model, rows, *, token_budget, temperature=1.0, packing="tree"):
+    """Return (T,) the log-probabilities of all response tokens, in the rows' order."""
+    result = np.zeros(sum(len(row.response_ids) for row in rows))
+    with torch.inference_mode():
+        for pack in PACKINGS[packing](rows, token_budget=token_budget, device=model.device):
+            log_probs, _ = response_log_probs(model, pack, temperature=temperature)
+            result[pack.tokens] = log_probs.double().cpu().numpy()
+    return result
 
 
 def some_rows(count=10, seed=0):

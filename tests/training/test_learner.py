@@ -13,9 +13,8 @@ from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.gradients import policy_gradient
 from agentgym.training.learner.learner import DivergenceError, Learner
-from agentgym.training.learner.logprobs import all_log_probs
 from agentgym.training.learner.packing import StepRow, pack_rows
-from tests.training.batches import OBJECTIVES, some_batch, some_rows, weights_of
+from tests.training.batches import OBJECTIVES, all_log_probs, some_batch, some_rows, weights_of
 
 
 def learner_of(model, objective=None, critic=None, **settings):
@@ -184,12 +183,12 @@ def test_a_step_s_value_is_at_the_end_of_its_prompt_and_a_token_s_before_it(mode
     torch.nn.init.constant_(critic.head.weight, 0.1)
     rows = some_rows()
     tokens = critic.values(rows, token_budget=40)
-    steps = critic.values(rows, token_budget=1000, valued="step")
+    steps = critic.values(rows, token_budget=1000, unit="step")
     begins = np.cumsum([0, *(len(row.response_ids) for row in rows[:-2])])
     assert np.abs(tokens[begins] - steps[:-1]).max() < 1e-5
     prompts = [StepRow(row.prompt_ids, ()) for row in rows]
-    assert np.abs(critic.values(prompts, token_budget=9, valued="step") - steps).max() < 1e-5
-    assert critic.values([StepRow((), ())], token_budget=9, valued="step").tolist() == [0.0]
+    assert np.abs(critic.values(prompts, token_budget=9, unit="step") - steps).max() < 1e-5
+    assert critic.values([StepRow((), ())], token_budget=9, unit="step").tolist() == [0.0]
 
 
 def test_masked_tokens_teach_neither_policy_nor_critic(model):

@@ -12,8 +12,9 @@ from agentgym.algos.loss import entropy
 from agentgym.errors import UsageError
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.types import GenerationRequest, Sampling
-from agentgym.training.learner.logprobs import all_log_probs, check_model, response_log_probs
+from agentgym.training.learner.logprobs import check_model, response_log_probs
 from agentgym.training.learner.packing import StepRow, pack_rows
+from tests.training.batches import all_log_probs
 
 ACTIONS = ("look", "go to shelf", "go to drawer", "open fridge", "take cup from shelf")
 
@@ -192,6 +193,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import Qwen2Config, Qwen2ForCausalLM
 from agentgym.training.learner.logprobs import response_log_probs
 from agentgym.training.learner.packing import StepRow, pack_rows
+from tests.training.batches import all_log_probs
+from tests.training.batches import all_log_probs
 
 torch.set_num_threads(1)
 rows, length = (int(argument) for argument in sys.argv[1:])

@@ -13,7 +13,6 @@ from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
 from agentgym.training.checkpoint import last_checkpoint, load_checkpoint
 from agentgym.training.config import TrainConfig, override
-from agentgym.training.credit import credit_assigner
 from agentgym.training.learner.learner import DivergenceError
 from agentgym.training.learner.packing import sampled_log_probs, step_rows
 from agentgym.training.loop import Trainer
@@ -22,6 +21,7 @@ from agentgym.training.policy.saved import read_agent
 from agentgym.training.pool import TaskOrder
 from agentgym.training.run import read_config, resume, start
 from agentgym.training.setup import TrainingSetup
+from agentgym.training.stages import Stateless, stages_of
 from agentgym.types import Group
 
 EZPOINTS = "agentgym/EZPoints-v0"
@@ -63,9 +63,7 @@ def logged(folder):
     ]
 
 
-@pytest.mark.parametrize(
-    "algorithm", [n for n, a in ALGORITHMS.items() if not (a.snapshot or a.reward_model)]
-)
+@pytest.mark.parametrize("algorithm", [name for name, algorithm in ALGORITHMS.items() if algorithm.trainable])
 def test_every_algorithm_trains_and_saves_a_policy(tmp_path, algorithm):
     outcome = start(config(algorithm, iterations=2), tmp_path, logs=["jsonl"])
     assert outcome.end == "finished"
@@ -103,7 +101,7 @@ def test_a_seed_decides_a_run_and_a_resumed_one_is_the_same(tmp_path, algorithm)
 
 
 def test_the_loop_is_what_its_parts_do_one_after_the_other(tmp_path):
-    """Play, assign credit, update, hand over: written out, without a pool, for three iterations."""
+    """Collect, score, minimise, hand over: written out, without a pool, for three iterations."""
     settings = config(
         "grpo", iterations=3, evaluation__every=0, checkpoint_every=0, objective__kl_coefficient=0.0
     )
@@ -132,20 +130,21 @@ def test_the_loop_is_what_its_parts_do_one_after_the_other(tmp_path):
     assert all(torch.equal(tensor, saved[name]) for name, tensor in world.learner.weights())
 
 
-def test_a_control_that_shuffles_credit_gets_the_same_episodes_and_other_weights(tmp_path):
-    class Shuffled:
-        def __init__(self):
-            self.inner, self.draws = credit_assigner("grpo", {}), np.random.default_rng(0)
+def test_a_control_that_shuffles_advantages_gets_the_same_episodes_and_other_weights(tmp_path):
+    class Shuffled(Stateless):
+        def __init__(self, inner):
+            self.inner, self.draws = inner, np.random.default_rng(0)
 
-        def assign(self, experience, learner):
-            credit = self.inner.assign(experience, learner)
-            return replace(credit, advantages=self.draws.permutation(credit.advantages))
+        def score(self, rollouts):
+            scores = self.inner.score(rollouts)
+            return replace(scores, advantages=self.draws.permutation(scores.advantages))
 
     metrics = []
-    for assigner in (None, Shuffled()):
+    for control in (False, True):
         settings = config("grpo", rollout__tasks=16, rollout__group_size=8, evaluation__every=0)
         world = TrainingSetup.open(settings)
-        trainer = Trainer(settings, world, tmp_path, assigner=assigner)
+        scorer = stages_of("grpo").scorer(settings, world)
+        trainer = Trainer(settings, world, tmp_path, scorer=Shuffled(scorer) if control else None)
         metrics.append([trainer.iterate() for _ in range(4)])
         world.close()
     assert metrics[0][0].success == metrics[1][0].success
@@ -183,18 +182,18 @@ def test_outcomes_are_compared_as_the_algorithm_does(tmp_path, algorithm, switch
 
 
 def test_a_loss_that_is_not_a_number_leaves_the_last_good_weights(tmp_path):
-    class Poisoned:
-        def __init__(self):
-            self.inner, self.calls = credit_assigner("grpo", {}), 0
+    class Poisoned(Stateless):
+        def __init__(self, inner):
+            self.inner, self.calls = inner, 0
 
-        def assign(self, experience, learner):
+        def score(self, rollouts):
             self.calls += 1
-            credit = self.inner.assign(experience, learner)
-            return replace(credit, advantages=credit.advantages * np.nan) if self.calls == 2 else credit
+            scores = self.inner.score(rollouts)
+            return replace(scores, advantages=scores.advantages * np.nan) if self.calls == 2 else scores
 
     settings = config("grpo", rollout__tasks=6)
     world = TrainingSetup.open(settings)
-    trainer = Trainer(settings, world, tmp_path, assigner=Poisoned())
+    trainer = Trainer(settings, world, tmp_path, scorer=Poisoned(stages_of("grpo").scorer(settings, world)))
     trainer.iterate()
     good = {name: tensor.clone() for name, tensor in world.learner.weights()}
     with pytest.raises(DivergenceError, match=r"iteration 2: .*/before-divergence-000002$") as raised:
@@ -236,7 +235,7 @@ def test_what_is_played_during_an_update_is_counted_too(tmp_path, monkeypatch):
     monkeypatch.setattr(world.learner, "update", slow_update)
     lines = [trainer.iterate() for _ in range(3)]
     trainer.close()
-    played, counted = trainer.pool.counts.episodes, trainer._metered["episodes"]
+    played, counted = trainer.collector.counts.episodes, trainer._metered["episodes"]
     assert lines[-1].episodes == counted <= played
     assert lines[-1].episodes >= 3 * 12
     assert lines[1].tokens_out + lines[2].tokens_out + lines[0].tokens_out == trainer._metered["tokens_out"]

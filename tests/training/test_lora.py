@@ -8,10 +8,9 @@ from agentgym.errors import UsageError
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.learner import Learner
-from agentgym.training.learner.logprobs import all_log_probs
 from agentgym.training.learner.lora import add_adapter, has_adapter, without_adapter
 from agentgym.training.models.models import load_model
-from tests.training.batches import OBJECTIVES, some_batch, some_rows, weights_of
+from tests.training.batches import OBJECTIVES, all_log_probs, some_batch, some_rows, weights_of
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from agentgym.training.engines.hf import HfEngine
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.learner import Learner
-from agentgym.training.learner.logprobs import _ChunkedHead, all_log_probs
+from agentgym.training.learner.logprobs import _ChunkedHead
 from agentgym.training.models.models import copied, load_model, save_model
-from tests.training.batches import OBJECTIVES, some_batch, some_rows, weights_of
+from tests.training.batches import OBJECTIVES, all_log_probs, some_batch, some_rows, weights_of
 
 LOW = {"dtype": "bfloat16", "learning_rate": 1e-3, "max_grad_norm": None}
 

@@ -5,9 +5,9 @@ import sys
 import numpy as np
 import pytest
 
-from agentgym.training.learner.logprobs import all_log_probs
 from agentgym.training.learner.packing import StepRow
 from benchmarks.speed import packing
+from tests.training.batches import all_log_probs
 
 
 @pytest.mark.slow
@@ -18,7 +18,7 @@ def test_the_speed_benchmark_compares_the_engine_with_transformers(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "engine.json").read_text())["rows"]
-    assert len(rows) == 9
+    assert len(rows) == 13
     for row in rows:
         assert row["median"] > 0
         assert (row["ratio"] is None) == (row["contestant"] == "agentgym")

@@ -1,4 +1,4 @@
-"""What turns prompts into sampled tokens with their log-probabilities."""
+"""Generation engines: prompts to sampled tokens with their log-probabilities."""
 
 from agentgym.training.engines.types import Engine, Finish, Generation, GenerationRequest, Sampling
 

@@ -1,4 +1,4 @@
-"""The keys and values of the rows that are being decoded, and one forward pass over all of them.
+"""Key-value cache of the rows that are being decoded, and one forward pass over all of them.
 
 Rows stand side by side in columns that end together: each block of new tokens is padded on the left, as
 is each prompt, and padding is masked for good. Positions count a row's own tokens, so padding changes

@@ -1,4 +1,4 @@
-"""The records that engines take and give, and what an engine is."""
+"""Records that engines take and give, and the protocol of an engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How new weights reach a vLLM model in this process: a backend of vLLM's weight-transfer protocol.
+"""Weight transfer to a vLLM model in this process: a backend of vLLM's weight-transfer protocol.
 
 The protocol has four phases: the engine is initialised once; then, for each update, weights are begun,
 handed over and finished. vLLM's own backends carry them between processes; this one passes references,

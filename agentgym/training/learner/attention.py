@@ -1,4 +1,4 @@
-"""Attention within a pack: each token sees its own row up to itself, and nothing of the others.
+"""Block attention of packed sequences: a token sees its own row up to itself, nothing of the others.
 
 The tokens of a pack lie in depth-first order of the trie that its rows make. So a token is seen from where
 it lies to where its subtree ends, without a gap, and one number for each token says who sees whom. Nothing
@@ -42,11 +42,11 @@ class Blocks:
 
 
 PackMask: TypeAlias = Blocks | BlockMask
-"""Who sees whom in a pack, as the device's attention takes it."""
+"""Block attention mask of packed sequences, as the device's attention takes it."""
 
 
 def pack_mask(ends: Tensor) -> PackMask:
-    """Return who sees whom, where token j is seen by those from j up to ``ends[j]``, exclusively.
+    """Return the block attention mask of packed sequences: token j is attended to from j up to ``ends[j]``.
 
     Args:
         ends: (S,), of a trie in depth-first order; on the device where attention is computed.

@@ -1,4 +1,4 @@
-"""The settings of training, as records that a run is reproduced from."""
+"""Settings of the learner, as a record that a run is reproduced from."""
 
 from __future__ import annotations
 

@@ -4,35 +4,35 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from agentgym.algos.tokens import Unit
 from agentgym.arrays import Floats
 from agentgym.training.learner.distributed import Ranks, reshard
 from agentgym.training.learner.logprobs import hidden_states
 from agentgym.training.learner.packing import Pack, Packing, StepRow
 from agentgym.training.learner.tree import PACKINGS
 
-Valued: TypeAlias = Literal["step", "token"]
-"""What gets a value: a step, at the last token of its prompt; or each response token, at the one before."""
-
 
 class Critic(torch.nn.Module):
-    """Values what a language model reads. Before it has learned anything, every value is 0."""
+    """Values what a language model reads: every value is 0 before it has learned anything.
 
-    def __init__(self, model: PreTrainedModel, valued: Valued):
+    A step is valued at the last token of its prompt, a response token at the token before it.
+    """
+
+    def __init__(self, model: PreTrainedModel, unit: Unit):
         """Copy a model's body.
 
         Args:
             model: left as it is.
-            valued: what gets a value, `agentgym.algos.table.Algorithm.critic`.
+            unit: what gets a value, `agentgym.algos.table.Algorithm.critic`.
         """
         super().__init__()
-        self.valued = valued
+        self.unit = unit
         body = copy.deepcopy(model.base_model)
         assert isinstance(body, PreTrainedModel)
         self.body = body.train(False)
@@ -42,14 +42,14 @@ class Critic(torch.nn.Module):
         torch.nn.init.zeros_(self.head.weight)
         torch.nn.init.zeros_(self.head.bias)
 
-    def forward(self, pack: Pack, valued: Valued | None = None) -> Tensor:
+    def forward(self, pack: Pack, unit: Unit | None = None) -> Tensor:
         """Return (r,) values of the pack's steps, or (R,) of its response tokens.
 
         Args:
             pack: on the critic's device.
-            valued: what gets a value, where not what the critic learns to value.
+            unit: what gets a value (default: what the critic learns to value).
         """
-        positions = pack.prompt_ends if (valued or self.valued) == "step" else pack.predictors
+        positions = pack.prompt_ends if (unit or self.unit) == "step" else pack.predictors
         states = hidden_states(self.body, pack)[positions]
         values: Tensor = self.head(states.to(self.head.weight.dtype))
         return values.sum(1)  # of one number each: sharded modules must not return views
@@ -59,7 +59,7 @@ class Critic(torch.nn.Module):
         rows: Sequence[StepRow],
         *,
         token_budget: int,
-        valued: Valued | None = None,
+        unit: Unit | None = None,
         ranks: Ranks | None = None,
         packing: Packing = "tree",
     ) -> Floats:
@@ -70,18 +70,18 @@ class Critic(torch.nn.Module):
         Args:
             rows: any number; a step without any token is worth 0.
             token_budget: most tokens that are read at once.
-            valued: what gets a value, where not what the critic learns to value.
+            unit: what gets a value (default: what the critic learns to value).
             ranks: that divide the work, where it is theirs.
             packing: whether what rows begin with is read once.
         """
-        valued, ranks = valued or self.valued, ranks or Ranks()
-        total = len(rows) if valued == "step" else sum(len(row.response_ids) for row in rows)
+        unit, ranks = unit or self.unit, ranks or Ranks()
+        total = len(rows) if unit == "step" else sum(len(row.response_ids) for row in rows)
         result = np.zeros(total)
         packs = PACKINGS[packing](rows, token_budget=token_budget, device=self.head.weight.device)
         with torch.no_grad():
             for pack, counts in ranks.deal(packs):
-                values = self(pack, valued)
+                values = self(pack, unit)
                 if counts:
-                    result[pack.rows if valued == "step" else pack.tokens] = values.double().cpu().numpy()
+                    result[pack.rows if unit == "step" else pack.tokens] = values.double().cpu().numpy()
         reshard(self)
         return ranks.total(result)

@@ -1,4 +1,4 @@
-"""Training one model with several processes, or with one, by the same code.
+"""Distributed training: one model over several processes, or one process, by the same code.
 
 `Ranks` is the processes of a run. Under ``torchrun`` they divide the tasks to play, the packs to learn from
 and the weights to keep; without it there is a single process and nothing is done::

@@ -63,7 +63,7 @@ def policy_gradient(
         actor: the policy.
         packs: of the whole mini-batch.
         batch: its columns.
-        objective: the switches.
+        objective: its options.
         ranks: that divide the packs.
 
     Returns:
@@ -165,7 +165,7 @@ def value_gradient(
         config: how far values may move.
         ranks: that divide the packs.
     """
-    steps = critic.valued == "step"
+    steps = critic.unit == "step"
     mask = None if steps or batch.mask is None else torch.from_numpy(batch.mask)
 
     def entries(pack: Pack) -> int:

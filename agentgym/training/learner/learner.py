@@ -19,11 +19,11 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from agentgym.algos.objective import Objective
-from agentgym.algos.tokens import Batch
+from agentgym.algos.tokens import Batch, Unit
 from agentgym.arrays import Floats, Ints
 from agentgym.errors import UsageError
 from agentgym.training.learner.config import LearnerConfig
-from agentgym.training.learner.critic import Critic, Valued
+from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks, gathered, load_moments, load_weights, reshard, whole
 from agentgym.training.learner.gradients import Actor, policy_gradient, value_gradient
 from agentgym.training.learner.logprobs import check_model
@@ -165,7 +165,7 @@ class Learner:
         with without_adapter(self.model):
             return self._log_probs(self._actor, rows)
 
-    def values(self, rows: Sequence[StepRow], valued: Valued | None = None) -> Floats:
+    def values(self, rows: Sequence[StepRow], unit: Unit | None = None) -> Floats:
         """Return (n,) values of steps or (T,) of their response tokens, as `Critic.values` does.
 
         Raises:
@@ -174,7 +174,7 @@ class Learner:
         if self.critic is None:
             raise UsageError("there is no critic: give the learner one")
         budget, packing = self.config.token_budget, self.config.packing
-        return self.critic.values(rows, token_budget=budget, valued=valued, ranks=self.ranks, packing=packing)
+        return self.critic.values(rows, token_budget=budget, unit=unit, ranks=self.ranks, packing=packing)
 
     def _log_probs(self, actor: Actor, rows: Sequence[StepRow]) -> Floats:
         result = np.zeros(sum(len(row.response_ids) for row in rows))
@@ -255,9 +255,9 @@ class Learner:
         if self.critic is not None:
             for name in ("values", "returns"):
                 missing = getattr(batch, name) is None
-                if missing or batch.valued != self.critic.valued:
+                if missing or batch.valued != self.critic.unit:
                     raise UsageError(
-                        f"{name} must hold one number per {self.critic.valued} for the critic, but "
+                        f"{name} must hold one number per {self.critic.unit} for the critic, but "
                         + ("is missing" if missing else f"has one per {batch.valued}")
                     )
 

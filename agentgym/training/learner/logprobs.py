@@ -9,20 +9,16 @@ response tokens is read once for all of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from agentgym.algos.loss import entropy
-from agentgym.arrays import Floats
 from agentgym.errors import UsageError
 from agentgym.training.learner.attention import attend_in_packs, pack_mask
-from agentgym.training.learner.packing import Pack, Packing, StepRow, pack_rows
-from agentgym.training.learner.tree import PACKINGS
+from agentgym.training.learner.packing import Pack, StepRow, pack_rows
 
 CHUNK_LOGITS = 1 << 22
 """Most logits that are computed at once: 16 MiB in float32, several times over while differentiating.
@@ -70,31 +66,6 @@ def hidden_states(body: torch.nn.Module, pack: Pack) -> Tensor:
     )
     states: Tensor = output.last_hidden_state[0]
     return states
-
-
-def all_log_probs(
-    model: PreTrainedModel,
-    rows: Sequence[StepRow],
-    *,
-    token_budget: int,
-    temperature: float = 1.0,
-    packing: Packing = "tree",
-) -> Floats:
-    """Return (T,) the log-probabilities of all response tokens, in the rows' order; without a gradient.
-
-    Args:
-        model: as `check_model` accepts.
-        rows: any number.
-        token_budget: most tokens that the model reads at once.
-        temperature: that responses were sampled at.
-        packing: whether what rows begin with is read once.
-    """
-    result = np.zeros(sum(len(row.response_ids) for row in rows))
-    with torch.inference_mode():
-        for pack in PACKINGS[packing](rows, token_budget=token_budget, device=model.device):
-            log_probs, _ = response_log_probs(model, pack, temperature=temperature)
-            result[pack.tokens] = log_probs.double().cpu().numpy()
-    return result
 
 
 def check_model(model: PreTrainedModel) -> None:

@@ -1,4 +1,4 @@
-"""Step rows laid out without padding, each one blind to the others.
+"""Sequence packing: step rows laid out without padding, masked from each other.
 
 A row is what one call of the model read and said. Packed rows share one forward pass of the model: each
 token sees its own row up to itself, and positions start anew with each row, so every token sees what it

@@ -1,4 +1,4 @@
-"""Opening the model that a run begins with: a tiny one made for its environment, or a saved one."""
+"""Model and default prompting of a run: a tiny model made for its environment, or a saved one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agentgym.vector.core import AgentVectorEnv
 
 TINY = "tiny"
 DEFAULT_SIZE = "0.8m"
-"""Of a tiny model whose size is not said."""
+"""Default size of a tiny model."""
 
 EPISODES = 128
 """Random episodes that a tiny model's vocabulary is taken from.
@@ -73,7 +73,7 @@ def open_model(
 
 
 def tiny_size(spec: str) -> str | None:
-    """Return the size of the tiny model that is asked for; None for a path.
+    """Return the size of the tiny model that a spec names; None for a path.
 
     Raises:
         UsageError: unknown size.
@@ -89,7 +89,7 @@ def tiny_size(spec: str) -> str | None:
 
 
 def default_prompting(spec: str, env_id: str) -> Prompting:
-    """Return how a model is asked where nothing else is said.
+    """Return the default prompting of a model.
 
     That is how a saved policy was asked while it learned, what suits a tiny model, or what suits any
     other.

@@ -1,4 +1,4 @@
-"""How a model is asked and how its answer is drawn: one record for training, evaluation and benchmarks."""
+"""Prompting: how prompts are worded and responses sampled, in training, evaluation and benchmarks alike."""
 
 from __future__ import annotations
 

@@ -10,16 +10,15 @@ import torch
 import agentgym  # noqa: F401 (registers the environments)
 from agentgym.errors import UsageError
 from agentgym.rollout import RolloutWorker
-from agentgym.training.bc import CloningConfig, Demonstrator, demonstrate, examine, fit
-from agentgym.training.cloning import clone
+from agentgym.training.cloning import CloningConfig, Demonstrator, clone, demonstrate, examine, fit
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.learner.learner import DivergenceError
-from agentgym.training.learner.logprobs import all_log_probs
 from agentgym.training.models.models import load_model
 from agentgym.training.policy.open import open_model
 from agentgym.training.policy.prompting import Prompting
 from agentgym.training.policy.saved import read_agent
 from agentgym.types import Completion
+from tests.training.batches import all_log_probs
 
 EZPOINTS = "agentgym/EZPoints-v0"
 TINY = Prompting.tiny(EZPOINTS)
@@ -133,7 +132,7 @@ def test_the_oracle_s_own_clone_agrees_with_it(envs, player, monkeypatch):
         def policy(self, *_):
             return envs.oracle()
 
-    monkeypatch.setattr("agentgym.training.bc.replace", lambda *_, **__: Oracle())
+    monkeypatch.setattr("agentgym.training.cloning.replace", lambda *_, **__: Oracle())
     held_out = examine(envs, player, TINY, tasks=5, seed=0)
     assert (held_out.agreement, held_out.play.success, held_out.play.episodes) == (1.0, 1.0, 5)
 

@@ -1,0 +1,74 @@
+"""Record of an algorithm: its advantage, objective and stages of an iteration. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+from agentgym.algos.objective import Objective
+from agentgym.algos.options import options_of
+from agentgym.algos.tokens import Unit
+from agentgym.arrays import Floats
+
+CreditLevel: TypeAlias = Literal["episode", "step", "token"]
+"""What gets an advantage of its own; the tokens of one share it."""
+
+Baseline: TypeAlias = Literal["group", "batch"]
+"""What an outcome is compared with: the group's other episodes, or the whole batch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Algorithm:
+    """One algorithm, as `agentgym.algos.table.ALGORITHMS` and entry points name it.
+
+    Example:
+        >>> from agentgym.algos.table import ALGORITHMS
+        >>> ALGORITHMS["gigpo"].credit, ALGORITHMS["gigpo"].defaults["gamma"]
+        ('step', 0.95)
+    """
+
+    title: str
+    paper: str
+    advantage: Callable[..., Floats]
+    """From an `agentgym.algos.batch.StepBatch` and options to (n,) of steps or (T,) of tokens."""
+    objective: Objective
+    """Loss of the policy."""
+    credit: CreditLevel
+    unit: Unit = "step"
+    """Whether advantages are (n,) of steps or (T,) of tokens."""
+    baseline: Baseline = "group"
+    """What outcomes are compared with: without a difference there, there is nothing to learn from."""
+    stages: str | None = "agentgym.training.stages:OUTCOME"
+    """How episodes are collected and scored and what is minimised: ``module:attribute`` of an
+    `agentgym.training.stages.Stages`. None where the trainer lacks what the algorithm needs."""
+    critic: Unit | None = None
+    """What a critic values beside the policy; None for no critic."""
+    reward_model: bool = False
+    """Whether a process reward model is trained beside the policy."""
+    states: bool = False
+    """Whether steps are compared by the state they were taken in."""
+    snapshot: bool = False
+    """Whether rollouts return to earlier states."""
+    scored_by_reference: bool = False
+    """Whether advantages need log-probabilities under a frozen reference."""
+    equation: str = ""
+    """Where the paper defines the advantage."""
+    page: str = ""
+    """Name of its page under ``docs/algorithms``; "" for none."""
+
+    @property
+    def reference(self) -> bool:
+        """Whether log-probabilities under a frozen reference are needed."""
+        return self.objective.kl_coefficient > 0 or self.scored_by_reference
+
+    @property
+    def trainable(self) -> bool:
+        """Whether the trainer has everything that the algorithm needs."""
+        return self.stages is not None
+
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        """Options of the advantage, ``switches`` of a training run, and what they are set to."""
+        return MappingProxyType({name: option.default for name, option in options_of(self.advantage).items()})

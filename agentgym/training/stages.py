@@ -1,0 +1,289 @@
+"""Stages of a training iteration: collect episodes, score them, minimise a loss.
+
+The loop calls ``collect -> score -> minimise`` and knows no algorithm. `Stages` says how each stage is
+opened; an `agentgym.algos.algorithm.Algorithm` names the ones it takes, and most take `OUTCOME`. What another
+kind of algorithm needs is an object of its own with the methods of a protocol here:
+
+* `Collector`: where episodes begin (3SPO's begin at earlier states). Its state, such as counts of visits, is
+  part of checkpoints.
+* `Scorer`: advantages and what they are made of: a critic, or a reward model trained along (iStar, PRIME).
+* `Minimiser`: the update, of the policy and of whatever else is trained on the same steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
+
+from agentgym.algos.batch import StepBatch
+from agentgym.algos.table import trainable
+from agentgym.algos.tokens import Batch, Unit
+from agentgym.arrays import Floats
+from agentgym.errors import UsageError
+from agentgym.extras import load_reference
+from agentgym.training.config import TrainConfig
+from agentgym.training.learner.learner import Learner, UpdateMetrics
+from agentgym.training.learner.packing import StepRow
+from agentgym.training.pool import RolloutPool, TaskOrder
+from agentgym.training.setup import TrainingSetup
+from agentgym.types import Group
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutBatch:
+    """The steps that an iteration trains on, in one order."""
+
+    steps: StepBatch
+    rows: list[StepRow]
+    """n, the tokens of each step."""
+    log_probs: Floats
+    """(T,) that response tokens were sampled with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Advantages of a rollout batch, and the targets of a critic."""
+
+    advantages: Floats
+    """(n,) of steps or (T,) of tokens."""
+    unit: Unit
+    """Which of the two."""
+    values: Floats | None = None
+    """(n,) or (T,) of the critic before the update, per `Learner.critic`'s unit."""
+    returns: Floats | None = None
+    """(n,) or (T,) that the critic should predict."""
+
+
+class Stateful(Protocol):
+    """Anything whose state is part of a checkpoint."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state, as plain values and tensors; alike on every rank."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        ...
+
+
+class Collector(Stateful, Protocol):
+    """Plays the episodes that an update is trained on."""
+
+    @property
+    def episodes(self) -> int:
+        """Episodes played to their ends by this process."""
+        ...
+
+    def collect(self, version: int) -> list[Group]:
+        """Return the groups of one update, alike on every rank.
+
+        Args:
+            version: of the weights that are about to be updated.
+        """
+        ...
+
+    def over_ranks(self) -> tuple[int, int]:
+        """Return how many groups of all ranks were not trained on, and are pending; all ranks have to ask."""
+        ...
+
+    def close(self) -> None:
+        """End what is being played ahead, if anything is."""
+        ...
+
+
+class Scorer(Stateful, Protocol):
+    """Says what was good in a rollout batch."""
+
+    def score(self, rollouts: RolloutBatch) -> Scores:
+        """Return the advantage of every step or token."""
+        ...
+
+
+class Minimiser(Stateful, Protocol):
+    """Trains on a scored rollout batch."""
+
+    def prepare(self, rollouts: RolloutBatch, scores: Scores) -> Batch:
+        """Return the columns of the loss; what stays fixed during the update is computed here."""
+        ...
+
+    def minimise(self, rollouts: RolloutBatch, batch: Batch, *, seed: int, rate: float) -> UpdateMetrics:
+        """Take the optimiser steps of one batch.
+
+        Args:
+            rollouts: the tokens.
+            batch: what `prepare` returned.
+            seed: decides how mini-batches are drawn.
+            rate: multiplies the learning rates.
+
+        Raises:
+            DivergenceError: a loss or a gradient is not a number; the step that it was for is not taken.
+        """
+        ...
+
+
+class Stateless:
+    """Base of stages that have nothing to save."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return nothing."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over nothing."""
+
+
+# ---- the stages that most algorithms take -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeScorer(Stateless):
+    """Advantages that follow from the episodes alone."""
+
+    advantage: Callable[..., Floats]
+    unit: Unit
+
+    @classmethod
+    def open(cls, config: TrainConfig, setup: TrainingSetup) -> Self:
+        """Take the algorithm's advantage, with the run's options."""
+        return cls(config.advantage, config.spec.unit)
+
+    def score(self, rollouts: RolloutBatch) -> Scores:
+        """Return the algorithm's advantage."""
+        return Scores(self.advantage(rollouts.steps), self.unit)
+
+
+@dataclass(frozen=True, slots=True)
+class CriticScorer(Stateless):
+    """Advantages by GAE over a critic's values, which then regresses to ``A + V``; base of both units.
+
+    The critic values a step at its last prompt token. An episode that was truncated reports no admissible
+    actions of its last state, so V is bootstrapped from the last prompted state.
+    """
+
+    advantage: Callable[..., Floats]
+    whiten: bool
+    """Whether the policy's advantages are whitened; the critic's targets never are."""
+    learner: Learner
+
+    @classmethod
+    def open(cls, config: TrainConfig, setup: TrainingSetup) -> Self:
+        """Take the algorithm's advantage, with the run's options, and the learner's critic."""
+        whiten = {**config.spec.defaults, **config.switches}["whiten"]
+        return cls(config.advantage, bool(whiten), setup.learner)
+
+
+@dataclass(frozen=True, slots=True)
+class StepCriticScorer(CriticScorer):
+    """Advantages of steps, from a critic that values steps (StepPO)."""
+
+    def score(self, rollouts: RolloutBatch) -> Scores:
+        """Return advantages, and ``A + V`` as the critic's targets."""
+        values = self.learner.values(rollouts.rows, "step")
+        steps = rollouts.steps.with_columns(values=values, next_values=values)
+        raw = self.advantage(steps, whiten=False)
+        shown = self.advantage(steps, whiten=True) if self.whiten else raw
+        return Scores(shown, "step", values, raw + values)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCriticScorer(CriticScorer):
+    """Advantages of response tokens, from a critic that values them (PPO)."""
+
+    def score(self, rollouts: RolloutBatch) -> Scores:
+        """Return advantages, and ``A + V`` as the critic's targets."""
+        values = self.learner.values(rollouts.rows, "token")
+        steps = rollouts.steps
+        if steps.truncated.any():
+            steps = steps.with_columns(next_values=self.learner.values(rollouts.rows, "step"))
+        raw = self.advantage(steps, values=values, whiten=False)
+        shown = self.advantage(steps, values=values, whiten=True) if self.whiten else raw
+        return Scores(shown, "token", values, raw + values)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyMinimiser(Stateless):
+    """The algorithm's objective, minimised by the learner; with its critic's loss where there is a critic."""
+
+    learner: Learner
+
+    @classmethod
+    def open(cls, config: TrainConfig, setup: TrainingSetup) -> Self:
+        """Take the learner."""
+        return cls(setup.learner)
+
+    def prepare(self, rollouts: RolloutBatch, scores: Scores) -> Batch:
+        """Return advantages and targets with the log-probabilities that the objective compares."""
+        learner = self.learner
+        weighted = learner.config.importance_cap is not None
+        needs_reference = learner.objective.kl_coefficient > 0
+        return Batch.of(
+            rollouts.steps,
+            scores.advantages,
+            credit=scores.unit,
+            valued=None if learner.critic is None else learner.critic.unit,
+            old_log_probs=learner.log_probs(rollouts.rows) if weighted else rollouts.log_probs,
+            rollout_log_probs=rollouts.log_probs if weighted else None,
+            ref_log_probs=learner.ref_log_probs(rollouts.rows) if needs_reference else None,
+            values=scores.values,
+            returns=scores.returns,
+        )
+
+    def minimise(self, rollouts: RolloutBatch, batch: Batch, *, seed: int, rate: float) -> UpdateMetrics:
+        """Update the policy, and the critic where there is one."""
+        return self.learner.update(rollouts.rows, batch, seed=seed, rate=rate)
+
+
+def open_pool(config: TrainConfig, setup: TrainingSetup) -> RolloutPool:
+    """Return the pool that plays groups of whole episodes, one task a group."""
+    order = TaskOrder(setup.worker.envs.tasks, config.seed)
+    return RolloutPool(setup.worker, order, config.rollout, setup.ranks)
+
+
+StageT = TypeVar("StageT", covariant=True)
+
+Opener: TypeAlias = Callable[[TrainConfig, TrainingSetup], StageT]
+"""Opens a stage for a run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
+    """How an algorithm's stages are opened.
+
+    Example:
+        >>> stages_of("gigpo") is OUTCOME, stages_of("steppo").scorer == StepCriticScorer.open
+        (True, True)
+    """
+
+    collector: Opener[Collector] = open_pool
+    scorer: Opener[Scorer] = OutcomeScorer.open
+    minimiser: Opener[Minimiser] = PolicyMinimiser.open
+
+
+OUTCOME = Stages()
+"""Groups of whole episodes, scored by their outcomes."""
+
+STEP_CRITIC = Stages(scorer=StepCriticScorer.open)
+"""The same, with a critic of steps."""
+
+TOKEN_CRITIC = Stages(scorer=TokenCriticScorer.open)
+"""The same, with a critic of response tokens."""
+
+
+def stages_of(name: str) -> Stages:
+    """Return the stages of an algorithm.
+
+    Args:
+        name: as `agentgym.algos.table.find_algorithm` takes it.
+
+    Raises:
+        UsageError: there is no such algorithm, or it needs rollouts or models that the trainer does not have.
+    """
+    reference = trainable(name).stages
+    found = None if reference is None else load_reference(reference)
+    if not isinstance(found, Stages):
+        raise UsageError(
+            f"{reference}, the stages of {name}, is a {type(found).__name__}: name an "
+            "agentgym.training.stages.Stages"
+        )
+    return found
