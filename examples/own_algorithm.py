@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.objective import Objective
-from agentgym.algos.table import Algorithm
 from agentgym.algos.tokens import token_counts
 from agentgym.arrays import Floats
 
@@ -43,6 +43,4 @@ OPO = Algorithm(
     advantage=advantage,
     objective=Objective(aggregation="token-mean"),
     credit="episode",
-    equation="length-weighted baseline",
-    page="",
 )

@@ -10,11 +10,16 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = re.compile(r"agentgym(\.\w+)+:\w+")
 
+STAGES = "an algorithm's stages need torch; the trainer opens them when it trains by the algorithm"
+
 UPWARD = {
     ("agentgym.agents.table", "agentgym.training.policy.agent"): (
         "the agent `model` is made by the trainer's engines, and opened by name like an outside one: nothing "
         "of it is imported until it is asked for, and it needs an extra"
     ),
+    ("agentgym.algos.algorithm", "agentgym.training.stages"): STAGES,
+    ("agentgym.algos.ppo", "agentgym.training.stages"): STAGES,
+    ("agentgym.algos.steppo", "agentgym.training.stages"): STAGES,
 }
 """(module, module that it names in a higher layer) -> why."""
 

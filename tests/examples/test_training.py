@@ -23,6 +23,13 @@ def test_a_model_is_trained_on_an_environment_of_ones_own(tmp_path, monkeypatch,
     assert main(["play", "examples.own_env:examples/NumberLine-v0", *words]) == 0
 
 
+def test_a_model_is_trained_by_an_algorithm_of_ones_own(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    env = ("--env", "agentgym/EZPoints-v0")
+    assert main(["train", "examples.own_algorithm:OPO", *env, *SMALL]) == 0
+    assert "finished after 2 iterations" in capsys.readouterr().out
+
+
 def test_the_minimal_loop_runs(capsys):
     first = minimal_gigpo.train(iterations=1, seed=3)
     assert minimal_gigpo.train(iterations=1, seed=3) == first
