@@ -35,6 +35,7 @@ from agentgym.envs.alfworld.engine.pddl import (
     Or,
     PddlProblem,
     Schema,
+    parse_problem,
 )
 from agentgym.errors import UsageError
 
@@ -121,6 +122,41 @@ def disjuncts(
                 for chosen, _ in choice:
                     variables |= chosen
                 yield variables, tuple(literal for _, literals in choice for literal in literals)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroundProblem:
+    """What a problem comes to in a domain: all that a game is made of, and nothing to be found out."""
+
+    objects: Objects
+    static: frozenset[Fact]
+    """Atoms that hold throughout."""
+    fluents: Atoms
+    """Atoms that can change, sorted."""
+    start: Atoms
+    """Those of them that hold at first."""
+    goal: Condition
+
+    def mentioned(self) -> set[str]:
+        """Return the objects that first facts are about."""
+        return {name for facts in (self.static, self.start) for fact in facts for name in fact[1:]}
+
+    def problem(self) -> PddlProblem:
+        """Return the problem."""
+        return PddlProblem(tuple(self.objects.type_of.items()), self.static.union(self.start), self.goal)
+
+
+def ground_problem(domain: Domain, problem_text: str) -> GroundProblem:
+    """Parse a problem and ground it.
+
+    Raises:
+        UsageError: a construct outside the language, named.
+    """
+    problem = parse_problem(problem_text, domain)
+    objects = Objects(domain, problem)
+    found = ground(domain, problem, objects)
+    start = tuple(fact for fact in problem.init if fact not in found.static)
+    return GroundProblem(objects, found.static, found.fluents, start, problem.goal)
 
 
 class Relations:

@@ -76,7 +76,7 @@ def planning_task(game: Game) -> PlanningTask:
                     (*[numbers[fact] for fact in need], *[~numbers[f] for f in forbidden if f in numbers])
                 )
                 found.setdefault((needs, gives), PlanningAction(schema, objects, needs, gives - needs))
-        elif schema in other and (operation := game.operation(schema, objects, sorted(tests))) is not None:
+        elif schema in other and (operation := game.operation(schema, objects)) is not None:
             for action in _conditional(operation, game.planes.width):
                 found[action.operation, action.needs] = action
     return PlanningTask(tuple(found.values()), goals)
@@ -138,7 +138,7 @@ def _picker(places: list[int]) -> Callable[[tuple[str, ...]], tuple[str, ...]]:
 def _conditional(operation: Operation, width: int) -> Iterator[PlanningAction]:
     """Yield the ways to do an operation with conditional effects."""
     truth = (1 << width) - 1
-    change = operation.change
+    change = operation.change or operation.compile_change()
     gives = literals(change.set & truth, ~change.keep & ~change.set & truth)
     conditions = []
     for looked_at, _, keep, became in change.conditional:
