@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from agentgym.errors import UsageError
@@ -25,6 +26,9 @@ class GameText:
     """Commands that win, where the file has some."""
     solvable: bool
     """Whether the file says that the goal can be reached."""
+    grounded: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
+    """What the problem comes to, by the digest of a domain (`agentgym.envs.alfworld.engine.packing`): a
+    store's games have it, files do not."""
 
     @classmethod
     def parse(cls, text: str | bytes, name: str) -> GameText:
