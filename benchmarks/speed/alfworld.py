@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from agentgym.envs.alfworld.data.gametext import GameText
 from agentgym.envs.alfworld.engine.game import Game
+from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.envs.alfworld.engine.textworld import TextWorldEngine
 from agentgym.envs.alfworld.env import ALFWorldEnv
 from agentgym.envs.alfworld.source import load_game

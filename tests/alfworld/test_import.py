@@ -8,14 +8,14 @@ import zipfile
 
 import pytest
 
-from agentgym.data.recordfile import RecordWriter
 from agentgym.data.importing import find_damage, import_data, read_manifest
+from agentgym.data.recordfile import RecordWriter
 from agentgym.envs.alfworld.builtin.tasks import builtin_tasks
 from agentgym.envs.alfworld.data import importer
 from agentgym.envs.alfworld.data.gamestore import GameStoreWriter, game_id, open_store
-from agentgym.envs.alfworld.data.gametext import GameText
 from agentgym.envs.alfworld.data.importer import open_games
 from agentgym.envs.alfworld.data.trials import TYPES, Harvest, Trial, read_trials
+from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.envs.alfworld.engine.grounding import ground_problem
 from agentgym.envs.alfworld.engine.packing import domain_digest, unpack
 from agentgym.envs.alfworld.engine.pddl import parse_domain
@@ -258,7 +258,7 @@ def test_a_damaged_store_is_named(home):
     assert list(find_damage(data_source("alfworld"), progress=quiet)) == [f"{path} is not what was imported"]
 
 
-def test_a_damaged_game_is_named(home):
+def test_a_game_damaged_in_a_store_is_named(home):
     origin = folder(home / "copy", {f"{SEEN}{k}": game(k) for k in range(2)})
     import_data(data_source("alfworld"), origin, progress=quiet)
     path = home / "data" / "alfworld" / "valid_seen.games"
@@ -290,7 +290,9 @@ def test_records_of_another_kind_are_no_store(home):
     path = home / "x.games"
     with RecordWriter(path) as writer:
         writer.finish({}, {"about": "something else"})
-    with pytest.raises(UsageError, match=r"x\.games is no store of games of this version.*import the data again"):
+    with pytest.raises(
+        UsageError, match=r"x\.games is no store of games of this version.*import the data again"
+    ):
         open_store(path)
 
 

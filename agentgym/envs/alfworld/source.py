@@ -6,9 +6,9 @@ from collections import OrderedDict
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from agentgym.envs.alfworld.data.gametext import GameText
 from agentgym.envs.alfworld.engine.dialects import Dialect, in_dialect
 from agentgym.envs.alfworld.engine.game import Game
+from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.envs.alfworld.engine.packing import domain_digest, unpack
 from agentgym.envs.alfworld.engine.scene import Scene
 from agentgym.errors import UsageError

@@ -1,4 +1,4 @@
-"""Thousands of games in one file of records: each text compressed, equal texts once, and what is known of each.
+"""Thousands of games in one file of records: compressed one by one, equal texts once, with an index.
 
 The published games are 1.2 GB of files, 95 % of which a game does not need or shares with others. A store
 is a few MB, is opened by reading its index, and gives any game by a few reads. Beside a game's texts it
@@ -21,8 +21,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from agentgym.data.recordfile import RecordFile, RecordWriter
-from agentgym.envs.alfworld.data.gametext import GameText
 from agentgym.envs.alfworld.data.trials import Failure, Trial
+from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.envs.alfworld.engine.packing import VERSION
 from agentgym.errors import UsageError
 from agentgym.hashing import content_id
@@ -97,14 +97,13 @@ class GameStoreWriter:
     def add(self, trial: Trial) -> None:
         """Add a game."""
         text = trial.text
-        texts = {kind: _encode(getattr(text, kind)) for kind in ("domain", "grammar", "problem")}
         grounded = {digest: self._record("grounded", data) for digest, data in text.grounded.items()}
-        numbers = {kind: self._record(kind, raw) for kind, raw in texts.items()}
+        domain = self._record("domain", _encode(text.domain))
+        grammar = self._record("grammar", _encode(text.grammar))
+        problem = self._record("problem", _encode(text.problem))
         walkthrough = None if text.walkthrough is None else list(text.walkthrough)
-        entry = GameEntry(
-            game_id(text), trial.name, trial.type, trial.facts, walkthrough, **numbers, grounded=grounded
-        )
-        self._entries.append(entry)
+        about = (game_id(text), trial.name, trial.type, trial.facts, walkthrough)
+        self._entries.append(GameEntry(*about, domain, grammar, problem, grounded))
 
     def finish(self, failures: Iterable[Failure] = (), left_out: Mapping[str, int] | None = None) -> None:
         """Write the index, games sorted by name, and put the file in its place.
@@ -163,7 +162,9 @@ class GameStore:
         self._file = RecordFile(path)
         about = self._file.about
         if about.get("format") != FORMAT:
-            raise UsageError(f"{path} is no store of games of this version: delete it and import the data again")
+            raise UsageError(
+                f"{path} is no store of games of this version: delete it and import the data again"
+            )
         self._starts = self._file.columns["starts"].tolist()
         self._sizes = self._file.columns["sizes"].tolist()
         self.failures = tuple(Failure(*row) for row in about["failures"])
@@ -212,7 +213,9 @@ class GameStore:
         return self._file.read(self._starts[number], self._sizes[number])
 
     def _damaged(self, reason: str) -> UsageError:
-        return UsageError(f"{self.path} is no whole store of games ({reason}): delete it and import the data again")
+        return UsageError(
+            f"{self.path} is no whole store of games ({reason}): delete it and import the data again"
+        )
 
 
 def open_store(path: Path) -> GameStore:

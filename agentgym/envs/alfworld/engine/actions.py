@@ -14,8 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from agentgym.envs.alfworld.engine.grounding import disjuncts
 from agentgym.envs.alfworld.engine.pddl import TRUE, AtomCondition, Condition, Domain, Effect, Schema
-from agentgym.envs.alfworld.engine.queries import ROOT, Mode, Plane, QueryWriter, SourceWriter
-from agentgym.envs.alfworld.engine.tables import Tables
+from agentgym.envs.alfworld.engine.queries import ROOT, Mode, Numbering, Plane, QueryWriter, SourceWriter
 from agentgym.errors import UsageError
 
 Masks: TypeAlias = Sequence[tuple[int, int]]
@@ -41,8 +40,8 @@ class ActionCode:
     """The ways in which its precondition can hold."""
     effects: Callable[..., tuple[int, int, list[ConditionalEffect]]]
     """Bits added, bits deleted, and what depends on the state."""
-    is_news: bool
-    """Whether it surely adds what its precondition does not grant."""
+    is_news: Callable[..., bool]
+    """Whether it surely adds what its precondition does not grant; takes the objects only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,9 @@ class _Rule:
         return [x for x in self.literals if x is not self.place]
 
 
-def write_actions(domain: Domain, selector: str, indexes: Any) -> tuple[str, Callable[[Any], ActionsCode]]:
+def write_actions(
+    domain: Domain, selector: str, indexes: Numbering
+) -> tuple[str, Callable[[Any], ActionsCode]]:
     """Write the functions of a domain's actions.
 
     Args:
@@ -96,12 +97,12 @@ def write_actions(domain: Domain, selector: str, indexes: Any) -> tuple[str, Cal
     for schema in domain.schemas:
         writer.write_tests(schema, [rule for rule in rules if rule.schema is schema])
         writer.write_effects(schema)
-    news = {schema.name: writer.is_news(schema, rules) for schema in domain.schemas}
+        writer.write_news(schema, [rule for rule in rules if rule.schema is schema])
 
     def collect(namespace: Mapping[str, Any]) -> ActionsCode:
         actions = {
             schema.name: ActionCode(
-                namespace[f"tests_{k}"], namespace[f"effects_{k}"], news[schema.name]
+                namespace[f"tests_{k}"], namespace[f"effects_{k}"], namespace[f"news_{k}"]
             )
             for k, schema in enumerate(domain.schemas)
         }
@@ -114,7 +115,7 @@ def write_actions(domain: Domain, selector: str, indexes: Any) -> tuple[str, Cal
 class _ActionWriter:
     """Source of the functions of a domain's actions."""
 
-    def __init__(self, domain: Domain, selector: str, indexes: Any):
+    def __init__(self, domain: Domain, selector: str, indexes: Numbering):
         self.domain, self.selector, self.indexes = domain, selector, indexes
         self.source = SourceWriter()
         self.numbers = {schema.name: k for k, schema in enumerate(domain.schemas)}
@@ -191,7 +192,9 @@ class _ActionWriter:
         self.source.line("adds = deletes = 0")
         self.source.line("maybe = []")
         for effect in schema.effects:
-            query = self.with_parameters(schema, {**dict(schema.parameters), **dict(effect.variables)}, Mode.MASKS)
+            query = self.with_parameters(
+                schema, {**dict(schema.parameters), **dict(effect.variables)}, Mode.MASKS
+            )
             for variable, _ in effect.variables:
                 query.bound.pop(variable, None)
                 query.every(variable)
@@ -213,7 +216,9 @@ class _ActionWriter:
         self.source.line(f"{total} |= bit")
         self.source.depth -= 1
         self.source.line("elif found:", deeper=True)
-        self.source.line(f"maybe.append(ConditionalEffect(bit, {effect.literal.positive}, tuple(dict.fromkeys(found))))")
+        self.source.line(
+            f"maybe.append(ConditionalEffect(bit, {effect.literal.positive}, tuple(dict.fromkeys(found))))"
+        )
 
     def write_condition(self, query: QueryWriter, condition: Condition) -> None:
         """Write what adds the bits of every way in which a condition can hold to ``found``."""
@@ -231,13 +236,21 @@ class _ActionWriter:
         query.used.update(query.bound.values())
         return query
 
-    def is_news(self, schema: Schema, rules: Sequence[_Rule]) -> bool:
-        """Return whether some effect adds an atom of a predicate that no precondition asks for."""
-        needed = {x.predicate for rule in rules if rule.schema is schema for x in rule.literals if x.positive}
-        return any(
-            effect.literal.positive
-            and effect.condition == TRUE
-            and not effect.variables
-            and effect.literal.predicate not in needed
-            for effect in schema.effects
-        )
+    def write_news(self, schema: Schema, rules: Sequence[_Rule]) -> None:
+        """Write what says whether an effect adds an atom that differs from all that are asked for."""
+        self.head(f"news_{self.numbers[schema.name]}", self.parameters(schema), schema.name)
+        query = self.with_parameters(schema, dict(schema.parameters), Mode.STATE)
+        needed = dict.fromkeys(x for rule in rules for x in rule.literals if x.positive)
+        ways = []
+        for effect in schema.effects:
+            if effect.literal.positive and effect.condition == TRUE and not effect.variables:
+                same = [x for x in needed if x.predicate == effect.literal.predicate]
+                ways.append(" and ".join(self.differs(query, effect.literal, x) for x in same) or "True")
+        self.source.line(f"return {' or '.join(ways) or False}")
+
+    def differs(self, query: QueryWriter, added: AtomCondition, asked: AtomCondition) -> str:
+        if not all(map(query.known, asked.arguments)):
+            return "False"
+        pairs = zip(added.arguments, asked.arguments, strict=True)
+        unequal = [f"{query.value(one)} != {query.value(other)}" for one, other in pairs if one != other]
+        return f"({' or '.join(unequal) or False})"

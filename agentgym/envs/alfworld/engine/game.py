@@ -100,7 +100,7 @@ class Game:
 
     def apply(self, state: int, operation: Operation) -> int:
         """Return the state after an operation that applies."""
-        sure_keep, sure_set, conditional = operation.change or operation.compile_change()
+        sure_keep, sure_set, conditional = operation.change
         after = state & sure_keep | sure_set
         for looked_at, wanted, keep, became in conditional:
             if state & looked_at == wanted:

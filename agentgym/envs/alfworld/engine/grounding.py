@@ -37,6 +37,7 @@ from agentgym.envs.alfworld.engine.pddl import (
     Schema,
     parse_problem,
 )
+from agentgym.envs.alfworld.engine.queries import compile_source
 from agentgym.errors import UsageError
 
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
@@ -303,9 +304,8 @@ def _compile_join(rule: _Rule, trigger: int, changing: frozenset[str], operators
     if operators:
         code.emit(changing)
     code.reach_all()
-    namespace: dict[str, Any] = {}
-    exec(code.source(), namespace)  # our own text: variables are numbered, words are repr'd
-    return namespace["bind"]  # type: ignore[no-any-return]
+    binder: Binder = compile_source(code.source(), {})["bind"]
+    return binder
 
 
 class _JoinWriter:

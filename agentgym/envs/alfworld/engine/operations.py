@@ -27,6 +27,9 @@ class Change(NamedTuple):
 class Operation:
     """An action done with certain objects. What it does and says is compiled when it is first done."""
 
+    change: Change
+    """What it does to a state in which it applies."""
+
     __slots__ = ("_code", "_planes", "_tables", "change", "command", "objects", "schema", "sentence")
 
     def __init__(
@@ -50,8 +53,8 @@ class Operation:
         """
         self.command, self.schema, self.objects = command, schema, objects
         self._code, self._tables, self._planes = code, tables, planes
-        self.change: Change | None = None
         self.sentence: Sentence | None = None
+        """What answers it."""
 
     @property
     def tests(self) -> tuple[tuple[int, int], ...]:
@@ -64,22 +67,27 @@ class Operation:
 
         The real engine's translator drops effects that are granted, and actions left without effects.
         """
-        if self._code.is_news:
+        if self._code.is_news(*self.objects):
             return True
         tests = self.tests
         adds, deletes, maybe = self._effects(tests)
         return bool(tests and (adds & ~_known(tests)[0] or deletes or maybe))
 
-    def compile_change(self) -> Change:
-        """Return what it does to a state in which it applies; also kept as ``change``."""
+    def __getattr__(self, name: str) -> Change:
+        """Compile what is not there yet."""
+        if name != "change":
+            raise AttributeError(name)
+        self.change = self._compile_change()
+        return self.change
+
+    def _compile_change(self) -> Change:
         adds, deletes, maybe = self._effects(self.tests)
         keep, became = self._planes.change(adds, deletes)
         if maybe:
             appear, vanish = self._planes.record((effect.bit, effect.positive) for effect in maybe)
             keep, became = keep & ~(appear | vanish), became & ~vanish | appear
         conditional = (self._condition(effect, masks) for effect in maybe for masks in effect.tests)
-        self.change = Change(keep, became, tuple(conditional))
-        return self.change
+        return Change(keep, became, tuple(conditional))
 
     def _effects(self, tests: Sequence[tuple[int, int]]) -> tuple[int, int, list[ConditionalEffect]]:
         """Return the bits added, the bits deleted that may be set, and what depends on the state."""

@@ -1,4 +1,4 @@
-"""A grounded problem as bytes: what a store of games keeps beside a game's text, so that loading it is reading.
+"""A grounded problem as bytes: a store keeps them beside a game's text, so that loading it is reading.
 
 The bytes are a header in JSON, its size before it, and 16-bit numbers: the type of each object, then for
 each predicate the objects of its atoms, then which of the atoms that can change hold at first.

@@ -79,9 +79,7 @@ class Program:
         self.grammar = parse_grammar(grammar)
         check_grammar(self.grammar, domain)
         actions, collect_actions = write_actions(domain, selector, self.number)
-        texts, collect_texts = write_sentences(
-            self.grammar, domain, selector, self.number, own_task=own_task
-        )
+        texts, collect_texts = write_sentences(self.grammar, domain, selector, self.number, own_task=own_task)
         self.source = actions + texts
         """What was compiled, for readers."""
         names = {"NOTHING": NOTHING, "no_production": no_production, "ConditionalEffect": ConditionalEffect}

@@ -41,6 +41,10 @@ class Index(NamedTuple):
     plane: Plane
 
 
+Numbering: TypeAlias = "Callable[[Index], int]"
+"""Gives the number by which generated code asks for a table."""
+
+
 class Mode(Enum):
     """What a query is written for."""
 
@@ -94,7 +98,7 @@ class QueryWriter:
     def __init__(
         self,
         source: SourceWriter,
-        indexes: Callable[[Index], int],
+        indexes: Numbering,
         kinds: Mapping[str, str],
         mode: Mode,
         planes: Callable[[str], tuple[str, Plane]],
@@ -182,13 +186,10 @@ class QueryWriter:
     def looked_at(self, literals: Sequence[AtomCondition], inner: Callable[[], None] | None = None) -> None:
         """Write what adds every bit that literals depend on to ``looked``; ``inner`` stands inside."""
         for k, literal in enumerate(literals):
-            predicate, plane = self._planes(literal.predicate) if literal.predicate != "=" else ("=", "static")
             free = [a for a in literal.arguments if not self.known(a)]
-            if plane != "static":
+            if self._changes(literal) or (literal.positive and not free):
                 self.literal(literal)
-            elif not free and literal.positive:
-                self.literal(literal)
-            elif free and literal.positive and len(free) < len(literal.arguments):
+            elif literal.positive and len(free) < len(literal.arguments):
                 later = {a for other in literals[k + 1 :] if self._changes(other) for a in other.arguments}
                 if inner is not None or later.intersection(free):
                     self.literal(literal)

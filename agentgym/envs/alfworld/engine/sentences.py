@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, Literal, NoReturn, TypeAlias
 
 from agentgym.envs.alfworld.engine.grammar import (
     LIST_RULES,
@@ -25,12 +25,15 @@ from agentgym.envs.alfworld.engine.grammar import (
     parse_text,
 )
 from agentgym.envs.alfworld.engine.pddl import AtomCondition, Domain
-from agentgym.envs.alfworld.engine.queries import ROOT, Mode, Plane, QueryWriter, SourceWriter
+from agentgym.envs.alfworld.engine.queries import ROOT, Mode, Numbering, Plane, QueryWriter, SourceWriter
 from agentgym.envs.alfworld.engine.tables import Tables
 from agentgym.errors import UsageError
 
 Scope: TypeAlias = tuple[str, ...]
 """Variables that stand for objects, in the order in which they were bound: ``?name:type``."""
+
+Verb: TypeAlias = Literal["say", "look"]
+"""What a function does: write a text, or return the bits that it looks at."""
 
 TASK = "task"
 """The rule that says what to do; a game may have its own sentence for it."""
@@ -58,30 +61,33 @@ class TextCode:
 
 
 class Sentence:
-    """A text about certain objects of one game, which remembers what it said."""
+    """A text about certain objects of one game, which remembers what it said.
 
-    __slots__ = ("_code", "_objects", "_places", "_selector", "_tables")
+    What it looks at depends on the place. Its memory goes by all bits looked at in any place so far: two
+    states that are equal in these, the place among them, are described alike.
+    """
+
+    __slots__ = ("_code", "_looked", "_objects", "_said", "_seen", "_selector", "_tables")
 
     def __init__(self, code: TextCode, tables: Tables, objects: tuple[str, ...], selector: int):
         """Hold what the text is about; ``selector``: the bits that say which place it is said in."""
         self._code, self._tables, self._objects, self._selector = code, tables, objects, selector
-        self._places: dict[int, tuple[int, dict[int, str]]] = {}
+        self._looked = 0 if code.look is None else selector
+        self._seen: set[int] = set()
+        self._said: dict[int, str] = {}
 
     def write(self, state: int) -> str:
         """Write the text in a state."""
-        at = state & self._selector
-        place = self._places.get(at)
-        if place is None:
-            look = self._code.look
-            looked = 0 if look is None else look(self._tables, state, *self._objects)
-            place = self._places[at] = (looked, {})
-        looked, said = place
-        seen = state & looked
-        text = said.get(seen)
-        if text is None:
-            if len(said) >= MEMO_LIMIT:
-                said.clear()
-            text = said[seen] = self._code.say(self._tables, state, *self._objects)
+        return self._said.get(state & self._looked) or self._write(state)
+
+    def _write(self, state: int) -> str:
+        look = self._code.look
+        if look is not None and state & self._selector not in self._seen:
+            self._seen.add(state & self._selector)
+            self._looked |= look(self._tables, state, *self._objects)
+        if len(self._said) >= MEMO_LIMIT:
+            self._said.clear()
+        text = self._said[state & self._looked] = self._code.say(self._tables, state, *self._objects)
         return text
 
 
@@ -98,8 +104,8 @@ class SentencesCode:
 
 
 def write_sentences(
-    grammar: Grammar, domain: Domain, selector: str, indexes: Any, *, own_task: bool
-) -> tuple[str, Callable[[Any], SentencesCode]]:
+    grammar: Grammar, domain: Domain, selector: str, indexes: Numbering, *, own_task: bool
+) -> tuple[str, Callable[[Mapping[str, Any]], SentencesCode]]:
     """Write the functions of a grammar's texts.
 
     Args:
@@ -130,7 +136,9 @@ def write_sentences(
         for k, schema in enumerate(domain.schemas):
             commands[schema.name] = names[f"command_{k}"]
             looked, chosen = looks[schema.name]
-            feedbacks[schema.name] = TextCode(names[f"say_{k}"], names[f"look_{k}"] if looked else None, chosen)
+            feedbacks[schema.name] = TextCode(
+                names[f"say_{k}"], names[f"look_{k}"] if looked else None, chosen
+            )
         return SentencesCode(names[INTRO], names[TASK], commands, feedbacks)
 
     return writer.source.text(), collect
@@ -153,11 +161,11 @@ class _Mentions:
 class _TextWriter:
     """Source of the functions of a grammar."""
 
-    def __init__(self, grammar: Grammar, domain: Domain, selector: str, indexes: Any, own_task: bool):
+    def __init__(self, grammar: Grammar, domain: Domain, selector: str, indexes: Numbering, own_task: bool):
         self.grammar, self.domain, self.selector, self.indexes = grammar, domain, selector, indexes
         self.own_task = own_task
         self.source = SourceWriter()
-        self.functions: dict[tuple[str, object, Scope], str | None] = {}
+        self.functions: dict[tuple[Verb, str | Listing, Scope], str | None] = {}
         """(what it does, rule or listing, variables) -> the function's name; None where it does nothing."""
         self.doubtful = {e.literal.predicate for s in domain.schemas for e in s.effects}
         self.mentioned: dict[str, _Mentions] = {}
@@ -238,20 +246,25 @@ class _TextWriter:
             case Call(rule):
                 return self.call("say", rule, names) or "''"
             case Listing():
-                return self.call("list", part, names) or "''"
+                return self.call("say", part, names) or "''"
 
-    def call(self, verb: str, what: object, names: Mapping[str, str]) -> str | None:
-        """Return the call of the function of a rule or a listing, which is written where it is new."""
+    def call(self, verb: Verb, what: str | Listing, names: Mapping[str, str]) -> str | None:
+        """Return the call of the function of a rule or a listing, which is written where it is new.
+
+        None where that would look at nothing.
+        """
         scope = tuple(names)
-        if verb == "say" and what == TASK and self.own_task:
-            return "t.task"
         if isinstance(what, str):
+            if verb == "say" and what == TASK and self.own_task:
+                return "t.task"
             scope = self.needed(f"#{what}#", scope)
         key = (verb, what, scope)
         if key not in self.functions:
-            name = f"{verb}_rule_{len(self.functions)}"
-            self.functions[key] = name
-            lines = {"say": self.rule, "list": self.listing, "look": self.look}[verb](what, scope)
+            name = self.functions[key] = f"{verb}_rule_{len(self.functions)}"
+            if verb == "look":
+                lines = self.look(what, scope)
+            else:
+                lines = self.rule(what, scope) if isinstance(what, str) else self.listing(what, scope)
             if lines:
                 self.function(name, scope, what if isinstance(what, str) else what.query, lines)
             else:
@@ -401,4 +414,4 @@ def _expression(code: ast.expr, names: Mapping[str, str]) -> str:
 
 def _object(name: str, names: Mapping[str, str]) -> str:
     """Return what a name stands for: of variables that differ in type, the one bound last."""
-    return next(value for variable, value in reversed(names.items()) if _split(variable)[0] == name)
+    return next(value for variable, value in reversed([*names.items()]) if _split(variable)[0] == name)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from agentgym.envs.alfworld.engine.grounding import Objects
 from agentgym.envs.alfworld.engine.pddl import Fact
 from agentgym.envs.alfworld.engine.planes import Planes
-from agentgym.envs.alfworld.engine.queries import ROOT, Index
+from agentgym.envs.alfworld.engine.queries import ROOT, Index, Plane
 from agentgym.errors import UsageError
 
 Table: TypeAlias = Mapping[Any, Any]
@@ -31,7 +31,21 @@ class Names(dict[str, str]):
 class Tables(dict[int, Table]):
     """The tables of one game, each made when it is first read: ``tables[number]``."""
 
-    __slots__ = ("_by_predicate", "_indexes", "_planes", "members", "names", "sets", "shown", "static", "task", "truth", "types", "width")  # fmt: skip
+    __slots__ = (
+        "_changing_atoms",
+        "_indexes",
+        "_planes",
+        "_static_atoms",
+        "members",
+        "names",
+        "sets",
+        "shown",
+        "static",
+        "task",
+        "truth",
+        "types",
+        "width",
+    )  # fmt: skip
 
     def __init__(
         self, planes: Planes, objects: Objects, names: Mapping[str, str], task: str, indexes: Sequence[Index]
@@ -47,10 +61,16 @@ class Tables(dict[int, Table]):
         """
         super().__init__()
         self._planes, self._indexes = planes, indexes
-        self.truth, self.shown, self.static, self.width = planes.truth, planes.shown, planes.static, planes.width
+        self.truth, self.shown, self.static, self.width = (
+            planes.truth,
+            planes.shown,
+            planes.static,
+            planes.width,
+        )
         self.members, self.sets, self.types = objects.members, objects.sets, objects.type_of
         self.names, self.task = Names(names), task
-        self._by_predicate: dict[str, dict[str, Sequence[tuple[Fact, int]]]] = {}
+        self._static_atoms: dict[str, list[Fact]] | None = None
+        self._changing_atoms: dict[str, list[Fact]] | None = None
 
     def __missing__(self, number: int) -> Table:
         """Make a table."""
@@ -75,7 +95,7 @@ class Tables(dict[int, Table]):
 
     def _split(self, index: Index) -> Iterator[tuple[Any, Any, int]]:
         """Yield each atom as (what it is looked up by, the other arguments, its bit)."""
-        atoms = self._atoms(index.plane).get(index.predicate, ())
+        atoms = self._atoms(index.predicate, index.plane)
         if not atoms:
             return
         bound = index.bound
@@ -94,18 +114,22 @@ class Tables(dict[int, Table]):
                 key = fact[one_key] if one_key else tuple([fact[i] for i in bound])
                 yield key, fact[one_row] if one_row else tuple([fact[i] for i in free]), bit
 
-    def _atoms(self, plane: str) -> dict[str, Sequence[tuple[Fact, int]]]:
-        """Return the atoms of a plane by predicate, sorted, with their bits."""
-        found = self._by_predicate.get(plane)
-        if found is None:
-            atoms: dict[str, list[tuple[Fact, int]]] = defaultdict(list)
-            if plane == "static":
-                for fact in sorted(self.static):
-                    atoms[fact[0]].append((fact, 0))
-            else:
-                bits = self.shown if plane == "shown" else self.truth
-                shift = self.width if plane == "negated" else 0
-                for fact, bit in bits.items():
-                    atoms[fact[0]].append((fact, bit << shift))
-            found = self._by_predicate[plane] = dict(atoms)
-        return found
+    def _atoms(self, predicate: str, plane: Plane) -> list[tuple[Fact, int]]:
+        """Return a predicate's atoms, sorted, with their bits."""
+        if plane == "static":
+            if self._static_atoms is None:
+                self._static_atoms = _grouped(self.static)
+            return [(fact, 0) for fact in sorted(self._static_atoms.get(predicate, ()))]
+        if self._changing_atoms is None:
+            self._changing_atoms = _grouped(self.truth)
+        bits = self.shown if plane == "shown" else self.truth
+        shift = self.width if plane == "negated" else 0
+        return [(fact, bits[fact] << shift) for fact in self._changing_atoms.get(predicate, ())]
+
+
+def _grouped(facts: Iterable[Fact]) -> dict[str, list[Fact]]:
+    """Return facts by predicate, in their order."""
+    groups: dict[str, list[Fact]] = defaultdict(list)
+    for fact in facts:
+        groups[fact[0]].append(fact)
+    return groups

@@ -138,7 +138,7 @@ def _picker(places: list[int]) -> Callable[[tuple[str, ...]], tuple[str, ...]]:
 def _conditional(operation: Operation, width: int) -> Iterator[PlanningAction]:
     """Yield the ways to do an operation with conditional effects."""
     truth = (1 << width) - 1
-    change = operation.change or operation.compile_change()
+    change = operation.change
     gives = literals(change.set & truth, ~change.keep & ~change.set & truth)
     conditions = []
     for looked_at, _, keep, became in change.conditional:

@@ -52,7 +52,10 @@ class GameText:
         if not isinstance(table, dict):
             raise UsageError(f"{name}: a game is a JSON object, got {type(table).__name__}")
         texts = {field: _text(table, key, name) for field, key in _TEXTS.items()}
-        return cls(**texts, walkthrough=_walkthrough(table, name), solvable=table.get("solvable") is True)
+        solvable = table.get("solvable") is True
+        return cls(
+            texts["domain"], texts["grammar"], texts["problem"], _walkthrough(table, name), solvable=solvable
+        )
 
     def to_json(self) -> str:
         """Inverse of `parse`."""
