@@ -55,8 +55,8 @@ TEXTS = Texts(
     "New games: every episode of agentgym's is in a game of the train split that was never played before,\n"
     "TextWorld plays one of them a round. A group of attempts is extrapolated for TextWorld from one game's\n"
     "load, reset and 50 steps.\n"
-    f"All else: {KITCHENS} kitchens, random admissible commands. Before the clock starts the native engine has\n"
-    f"walked {WARM:,} times through them.",
+    f"All else: {KITCHENS} kitchens, random admissible commands. Before the clock starts the native engine\n"
+    f"has walked {WARM:,} times through them.",
     "agentgym's engine computes the next state, its sentence, the admissible commands and the state hash;\n"
     "the environments hand out everything the contract asks for, and resets are part of their time.\n"
     "Whoever loads a game from its text parses it, grounds it and says the first sentence; a store keeps\n"
