@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from agentgym.envs.alfworld.engine.grounding import disjuncts
 from agentgym.envs.alfworld.engine.pddl import TRUE, AtomCondition, Condition, Domain, Effect, Schema
-from agentgym.envs.alfworld.engine.queries import ROOT, Mode, Numbering, Plane, QueryWriter, SourceWriter
+from agentgym.envs.alfworld.engine.queries import ROOT, Numbering, Plane, QueryMode, QueryWriter, SourceWriter
 from agentgym.errors import UsageError
 
 Masks: TypeAlias = Sequence[tuple[int, int]]
@@ -136,7 +136,7 @@ class _ActionWriter:
             kinds = {**dict(schema.parameters), **extra}
             yield _Rule(f"find_{self.numbers[schema.name]}_{k}", schema, kinds, literals, place)
 
-    def query(self, kinds: Mapping[str, str], mode: Mode) -> QueryWriter:
+    def query(self, kinds: Mapping[str, str], mode: QueryMode) -> QueryWriter:
         query = QueryWriter(self.source, self.indexes, kinds, mode, self.planes, self.selector)
         query.used.update(self.place)
         return query
@@ -159,7 +159,7 @@ class _ActionWriter:
     def write_rule(self, rule: _Rule) -> None:
         """Write what finds the objects with which an action can be done in a state."""
         self.head(rule.name, ["t", "state", "found", *self.place], rule.schema.name)
-        query = self.query(rule.kinds, Mode.STATE)
+        query = self.query(rule.kinds, QueryMode.STATE)
         self.stand(query, rule)
         query.conjunction(rule.rest)
         for variable in rule.kinds:
@@ -172,7 +172,7 @@ class _ActionWriter:
         self.head("looked_at", ["t", "state", *self.place], "what decides what can be done")
         self.source.line("looked = 0")
         for rule in rules:
-            query = self.query(rule.kinds, Mode.LOOKED)
+            query = self.query(rule.kinds, QueryMode.LOOKED)
             self.stand(query, rule)
             rest = rule.rest
             query.looked_at(sorted(rest, key=self.changes))
@@ -183,7 +183,7 @@ class _ActionWriter:
         self.head(f"tests_{self.numbers[schema.name]}", ["t", *self.parameters(schema)], schema.name)
         self.source.line("found = []")
         for rule in rules:
-            query = self.with_parameters(schema, rule.kinds, Mode.MASKS)
+            query = self.with_parameters(schema, rule.kinds, QueryMode.MASKS)
             query.masks(rule.literals)
         self.source.line("return found")
 
@@ -193,7 +193,7 @@ class _ActionWriter:
         self.source.line("maybe = []")
         for effect in schema.effects:
             query = self.with_parameters(
-                schema, {**dict(schema.parameters), **dict(effect.variables)}, Mode.MASKS
+                schema, {**dict(schema.parameters), **dict(effect.variables)}, QueryMode.MASKS
             )
             for variable, _ in effect.variables:
                 query.bound.pop(variable, None)
@@ -223,14 +223,14 @@ class _ActionWriter:
     def write_condition(self, query: QueryWriter, condition: Condition) -> None:
         """Write what adds the bits of every way in which a condition can hold to ``found``."""
         for extra, literals in disjuncts(condition, None, depth="_"):
-            inner = self.query({**query.kinds, **extra}, Mode.MASKS)
+            inner = self.query({**query.kinds, **extra}, QueryMode.MASKS)
             inner.bound, inner.used = dict(query.bound), set(query.used)
             inner.masks(literals)
 
     def parameters(self, schema: Schema) -> list[str]:
         return [f"x{i}" for i in range(len(schema.parameters))]
 
-    def with_parameters(self, schema: Schema, kinds: Mapping[str, str], mode: Mode) -> QueryWriter:
+    def with_parameters(self, schema: Schema, kinds: Mapping[str, str], mode: QueryMode) -> QueryWriter:
         query = self.query(kinds, mode)
         query.bound = dict(zip((name for name, _ in schema.parameters), self.parameters(schema), strict=True))
         query.used.update(query.bound.values())
@@ -239,7 +239,7 @@ class _ActionWriter:
     def write_news(self, schema: Schema, rules: Sequence[_Rule]) -> None:
         """Write what says whether an effect adds an atom that differs from all that are asked for."""
         self.head(f"news_{self.numbers[schema.name]}", self.parameters(schema), schema.name)
-        query = self.with_parameters(schema, dict(schema.parameters), Mode.STATE)
+        query = self.with_parameters(schema, dict(schema.parameters), QueryMode.STATE)
         needed = dict.fromkeys(x for rule in rules for x in rule.literals if x.positive)
         ways = []
         for effect in schema.effects:

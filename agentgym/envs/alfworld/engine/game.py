@@ -17,7 +17,7 @@ from agentgym.envs.alfworld.engine.pddl import Domain, Fact, Schema, parse_domai
 from agentgym.envs.alfworld.engine.planes import Planes, union
 from agentgym.envs.alfworld.engine.program import Program, program, split_grammar
 from agentgym.envs.alfworld.engine.sentences import Sentence
-from agentgym.envs.alfworld.engine.tables import Tables
+from agentgym.envs.alfworld.engine.tables import AtomTables
 from agentgym.envs.alfworld.engine.vocabulary import display_names
 
 HISTORY = frozenset({"checked", "examined", "wasinreceptacle"})
@@ -190,7 +190,7 @@ class Game:
     def _make_tables(self, task: str) -> None:
         shared, planes, grounded = self.program, self.planes, self._ground
         names = display_names(grounded.mentioned())
-        self._tables = Tables(planes, grounded.objects, names, task, shared.indexes)
+        self._tables = AtomTables(planes, grounded.objects, names, task, shared.indexes)
         self._goal = tuple(shared.masks(grounded.goal, self._tables, grounded.objects))
         history = HISTORY - shared.domain.tested - set(predicates(grounded.goal))
         self._physical = planes.mask(f for f in planes.fluents if f[0] not in history)

@@ -10,7 +10,7 @@ from agentgym.envs.alfworld.engine.grounding import disjuncts
 from agentgym.envs.alfworld.engine.pddl import TRUE, AtomCondition, Domain, Effect, Schema
 from agentgym.envs.alfworld.engine.planes import Planes
 from agentgym.envs.alfworld.engine.sentences import Sentence
-from agentgym.envs.alfworld.engine.tables import Tables
+from agentgym.envs.alfworld.engine.tables import AtomTables
 
 
 class Change(NamedTuple):
@@ -38,7 +38,7 @@ class Operation:
         schema: str,
         objects: tuple[str, ...],
         code: ActionCode,
-        tables: Tables,
+        tables: AtomTables,
         planes: Planes,
     ):
         """Hold the parts.

@@ -19,15 +19,15 @@ from agentgym.envs.alfworld.engine.grounding import Objects, disjuncts
 from agentgym.envs.alfworld.engine.pddl import TRUE, AtomCondition, Condition, Domain, Schema, parse_domain
 from agentgym.envs.alfworld.engine.queries import (
     NOTHING,
-    Index,
-    Mode,
+    AtomIndex,
     Plane,
+    QueryMode,
     QueryWriter,
     SourceWriter,
     compile_source,
 )
 from agentgym.envs.alfworld.engine.sentences import TASK, no_production, write_sentences
-from agentgym.envs.alfworld.engine.tables import Tables
+from agentgym.envs.alfworld.engine.tables import AtomTables
 from agentgym.errors import UsageError
 
 ConditionCode: TypeAlias = Callable[..., Masks]
@@ -72,9 +72,9 @@ class Program:
         """Write the code and compile it; see `program`."""
         self.domain, self.selector = domain, selector
         self.schemas: Mapping[str, Schema] = {schema.name: schema for schema in domain.schemas}
-        self.indexes: list[Index] = []
+        self.indexes: list[AtomIndex] = []
         """What the numbers of a game's tables stand for."""
-        self._numbers: dict[Index, int] = {}
+        self._numbers: dict[AtomIndex, int] = {}
         self._conditions: dict[object, ConditionCode] = {}
         self.grammar = parse_grammar(grammar)
         check_grammar(self.grammar, domain)
@@ -87,7 +87,7 @@ class Program:
         self.code = collect_actions(namespace)
         self.texts = collect_texts(namespace)
 
-    def number(self, index: Index) -> int:
+    def number(self, index: AtomIndex) -> int:
         """Return the number of a table."""
         found = self._numbers.get(index)
         if found is None:
@@ -95,7 +95,7 @@ class Program:
             self.indexes.append(index)
         return found
 
-    def masks(self, condition: Condition, tables: Tables, objects: Objects) -> Masks:
+    def masks(self, condition: Condition, tables: AtomTables, objects: Objects) -> Masks:
         """Return the ways in which a condition of one game can hold, such as its goal."""
         if condition == TRUE:
             return ((0, 0),)
@@ -116,7 +116,7 @@ class Program:
         source.line(f"def masks({', '.join(['t', *names])}):", deeper=True)
         source.line("found = []")
         for variables, literals in shape:
-            query = QueryWriter(source, self.number, dict(variables), Mode.MASKS, self._planes)
+            query = QueryWriter(source, self.number, dict(variables), QueryMode.MASKS, self._planes)
             query.bound = dict(zip(constants, names, strict=True))
             query.used.update(names)
             query.masks(literals)

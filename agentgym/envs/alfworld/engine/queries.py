@@ -30,7 +30,7 @@ NOTHING: tuple[int, Mapping[int, Any]] = (0, {})
 """No atoms: their bits together, and what each bit stands for."""
 
 
-class Index(NamedTuple):
+class AtomIndex(NamedTuple):
     """A table of a predicate's atoms by some of their arguments."""
 
     predicate: str
@@ -41,11 +41,11 @@ class Index(NamedTuple):
     plane: Plane
 
 
-Numbering: TypeAlias = "Callable[[Index], int]"
+Numbering: TypeAlias = "Callable[[AtomIndex], int]"
 """Gives the number by which generated code asks for a table."""
 
 
-class Mode(Enum):
+class QueryMode(Enum):
     """What a query is written for."""
 
     STATE = "state"
@@ -100,7 +100,7 @@ class QueryWriter:
         source: SourceWriter,
         indexes: Numbering,
         kinds: Mapping[str, str],
-        mode: Mode,
+        mode: QueryMode,
         planes: Callable[[str], tuple[str, Plane]],
         selector: str = "",
     ):
@@ -178,7 +178,7 @@ class QueryWriter:
         free = [i for i, a in enumerate(literal.arguments, 1) if not self.known(a)]
         if not free:
             self._test(predicate, plane, literal)
-        elif self.mode is Mode.LOOKED and plane != "static" and literal.predicate != self._selector:
+        elif self.mode is QueryMode.LOOKED and plane != "static" and literal.predicate != self._selector:
             self._look(f"{self._rows(predicate, plane, literal, free)}[0]")
         else:
             self._loop(predicate, plane, literal, free)
@@ -218,9 +218,9 @@ class QueryWriter:
             "shown": f"t.shown.get({atom}, 0)",
             "negated": f"t.truth.get({atom}, 0) << t.width",
         }[plane]
-        if self.mode is Mode.STATE:
+        if self.mode is QueryMode.STATE:
             self.source.line(f"if {negation}state & {bit}:", deeper=True)
-        elif self.mode is Mode.LOOKED:
+        elif self.mode is QueryMode.LOOKED:
             self._look(bit)
         else:
             self._masks = number = self._masks + 1
@@ -247,7 +247,7 @@ class QueryWriter:
         target = ", ".join(names)
         if plane == "static":
             self.source.line(f"for {target} in {rows}:", deeper=True)
-        elif self.mode is Mode.MASKS:
+        elif self.mode is QueryMode.MASKS:
             self._masks = number = self._masks + 1
             row = target if len(names) == 1 else f"({target})"
             self.source.line(f"for bit_{number}, {row} in {rows}[1].items():", deeper=True)
@@ -266,7 +266,7 @@ class QueryWriter:
     def _rows(self, predicate: str, plane: Plane, literal: AtomCondition, free: Sequence[int]) -> str:
         where = tuple(i for i in range(1, len(literal.arguments) + 1) if i not in free)
         kinds = tuple(self.kinds[literal.arguments[i - 1]] for i in free)
-        number = self._index(Index(predicate, where, kinds, plane))
+        number = self._index(AtomIndex(predicate, where, kinds, plane))
         keys = [self.value(literal.arguments[i - 1]) for i in where]
         key = keys[0] if len(keys) == 1 else f"({', '.join(keys)})" if keys else "()"
         return f"t[{number}].get({key}, {'()' if plane == 'static' else 'NOTHING'})"

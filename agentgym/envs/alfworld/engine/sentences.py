@@ -25,8 +25,8 @@ from agentgym.envs.alfworld.engine.grammar import (
     parse_text,
 )
 from agentgym.envs.alfworld.engine.pddl import AtomCondition, Domain
-from agentgym.envs.alfworld.engine.queries import ROOT, Mode, Numbering, Plane, QueryWriter, SourceWriter
-from agentgym.envs.alfworld.engine.tables import Tables
+from agentgym.envs.alfworld.engine.queries import ROOT, Numbering, Plane, QueryMode, QueryWriter, SourceWriter
+from agentgym.envs.alfworld.engine.tables import AtomTables
 from agentgym.errors import UsageError
 
 Scope: TypeAlias = tuple[str, ...]
@@ -69,7 +69,7 @@ class Sentence:
 
     __slots__ = ("_code", "_looked", "_objects", "_said", "_seen", "_selector", "_tables")
 
-    def __init__(self, code: TextCode, tables: Tables, objects: tuple[str, ...], selector: int):
+    def __init__(self, code: TextCode, tables: AtomTables, objects: tuple[str, ...], selector: int):
         """Hold what the text is about; ``selector``: the bits that say which place it is said in."""
         self._code, self._tables, self._objects, self._selector = code, tables, objects, selector
         self._looked = 0 if code.look is None else selector
@@ -281,7 +281,7 @@ class _TextWriter:
         for production in self.grammar.rules[rule]:
             source.depth = 0
             if production.condition:
-                self.query(source, production.condition, names, Mode.STATE)
+                self.query(source, production.condition, names, QueryMode.STATE)
             source.line(f"return {self.said(parse_text(production.text), names)}")
             if not production.condition:
                 break
@@ -295,7 +295,7 @@ class _TextWriter:
         names = dict(zip(scope, _locals(scope), strict=True))
         source = SourceWriter()
         source.line("found = []")
-        wider = self.query(source, listing.query, names, Mode.STATE).bound if listing.query else names
+        wider = self.query(source, listing.query, names, QueryMode.STATE).bound if listing.query else names
         source.line(f"found.append({self.part(listing.part, wider)})")
         source.depth = 0
         if not listing.is_list:
@@ -307,13 +307,15 @@ class _TextWriter:
         source.line(f"return ({between}).join(found[:-1]) + {last} + found[-1]")
         return source.lines
 
-    def query(self, source: SourceWriter, query: str, names: Mapping[str, str], mode: Mode) -> QueryWriter:
+    def query(
+        self, source: SourceWriter, query: str, names: Mapping[str, str], mode: QueryMode
+    ) -> QueryWriter:
         """Write a query's loops, in the order of its atoms: lists are in the order of the answers."""
         literals, kinds = _literals(parse_query(query), names)
         writer = QueryWriter(source, self.indexes, kinds, mode, self.planes, self.selector)
         writer.bound, writer.distinct = dict(names), True
         writer.used.update(names.values())
-        if mode is Mode.STATE:
+        if mode is QueryMode.STATE:
             for literal in literals:
                 writer.literal(literal)
         return writer
@@ -369,7 +371,7 @@ class _TextWriter:
         """Write the bits that a query and the parts written for its answers look at."""
         inside = SourceWriter()
         literals, _ = _literals(parse_query(query), names)
-        trial = self.query(inside, query, names, Mode.LOOKED)
+        trial = self.query(inside, query, names, QueryMode.LOOKED)
         trial.looked_at(literals, lambda: self.look_at(inside, parts, trial.bound))
         if not any("looked |=" in line for line in inside.lines):
             return

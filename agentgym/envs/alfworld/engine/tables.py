@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from agentgym.envs.alfworld.engine.grounding import Objects
 from agentgym.envs.alfworld.engine.pddl import Fact
 from agentgym.envs.alfworld.engine.planes import Planes
-from agentgym.envs.alfworld.engine.queries import ROOT, Index, Plane
+from agentgym.envs.alfworld.engine.queries import ROOT, AtomIndex, Plane
 from agentgym.errors import UsageError
 
 Table: TypeAlias = Mapping[Any, Any]
@@ -28,7 +28,7 @@ class Names(dict[str, str]):
         raise UsageError(f"unknown construct in a PDDL problem: no fact mentions {name}, so it has no name")
 
 
-class Tables(dict[int, Table]):
+class AtomTables(dict[int, Table]):
     """The tables of one game, each made when it is first read: ``tables[number]``."""
 
     __slots__ = (
@@ -48,7 +48,12 @@ class Tables(dict[int, Table]):
     )  # fmt: skip
 
     def __init__(
-        self, planes: Planes, objects: Objects, names: Mapping[str, str], task: str, indexes: Sequence[Index]
+        self,
+        planes: Planes,
+        objects: Objects,
+        names: Mapping[str, str],
+        task: str,
+        indexes: Sequence[AtomIndex],
     ):
         """Hold what tables are made of.
 
@@ -79,13 +84,13 @@ class Tables(dict[int, Table]):
         self[number] = found
         return found
 
-    def _static(self, index: Index) -> Table:
+    def _static(self, index: AtomIndex) -> Table:
         table: dict[Any, list[Any]] = defaultdict(list)
         for key, row, _ in self._split(index):
             table[key].append(row)
         return dict(table)
 
-    def _changing(self, index: Index) -> Table:
+    def _changing(self, index: AtomIndex) -> Table:
         masks: dict[Any, int] = defaultdict(int)
         rows: dict[Any, dict[int, Any]] = defaultdict(dict)
         for key, row, bit in self._split(index):
@@ -93,7 +98,7 @@ class Tables(dict[int, Table]):
             rows[key][bit] = row
         return {key: (mask, rows[key]) for key, mask in masks.items()}
 
-    def _split(self, index: Index) -> Iterator[tuple[Any, Any, int]]:
+    def _split(self, index: AtomIndex) -> Iterator[tuple[Any, Any, int]]:
         """Yield each atom as (what it is looked up by, the other arguments, its bit)."""
         atoms = self._atoms(index.predicate, index.plane)
         if not atoms:
