@@ -54,7 +54,7 @@ TEXTS = Texts(
     "Speed of ALFWorld",
     "New games: every episode of agentgym's is in a game of the train split that was never played before,\n"
     "TextWorld plays one of them a round. A group of attempts is extrapolated for TextWorld from one game's\n"
-    "load, reset and 50 steps.\n"
+    "load, reset and 50 steps. Here the processor's time is counted, elsewhere the clock's.\n"
     f"All else: {KITCHENS} kitchens, random admissible commands. Before the clock starts the native engine\n"
     f"has walked {WARM:,} times through them.",
     "agentgym's engine computes the next state, its sentence, the admissible commands and the state hash;\n"

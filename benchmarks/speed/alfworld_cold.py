@@ -2,7 +2,7 @@
 
 Every episode of ours is in another game of the train split; none comes twice. TextWorld plays one new game a
 round: what a group of attempts takes it is that game's load, and a reset and 50 steps as often as there are
-attempts.
+attempts. Time is the processor's: games are loaded too seldom for a busy machine to hit all contestants alike.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class Given:
         return self.text
 
 
-def new_tasks(dataset: str, seed: int) -> Iterator[Task]:
-    """Yield the tasks of the train split in an order of its own; none comes twice."""
+def new_tasks(dataset: str, part: int) -> Iterator[Task]:
+    """Yield the tasks of one of three parts of the train split, shuffled."""
     tasks = ALFWorldEnv(dataset=dataset, split="train").tasks
-    for number in np.random.default_rng(seed).permutation(len(tasks)).tolist():
+    for number in np.random.default_rng(0).permutation(len(tasks))[part::3].tolist():
         yield tasks[number]
 
 
@@ -81,10 +81,10 @@ def counted(once: Callable[[], int]) -> Run:
     """Make a run of ``once``: steps a second, at least one call."""
 
     def run(seconds: float) -> float:
-        steps, began = 0, time.perf_counter()
+        steps, began = 0, time.process_time()
         while True:
             steps += once()
-            if (took := time.perf_counter() - began) >= seconds:
+            if (took := time.process_time() - began) >= seconds:
                 return steps / took
 
     return run
@@ -93,7 +93,7 @@ def counted(once: Callable[[], int]) -> Run:
 def ours(dataset: str, games: int, attempts: int) -> Run:
     """Play batches of new games from the imported store."""
     env = ALFWorldEnv(dataset=dataset, split="train", max_steps=1 << 30)
-    tasks, rng = new_tasks(dataset, seed=games), np.random.default_rng(0)
+    tasks, rng = new_tasks(dataset, part=int(attempts > 1)), np.random.default_rng(0)
 
     def once() -> int:
         batch = [next(tasks) for _ in range(games)]
@@ -118,7 +118,7 @@ def ours_archived(dataset: str) -> Run:
 def stock(dataset: str, memory: Memory, attempts: int) -> Run:
     """Play one new game in TextWorld; return the steps a second of so many attempts in it."""
     engine, rng = TextWorldEngine(), np.random.default_rng(0)
-    tasks = new_tasks(dataset, seed=9)
+    tasks = new_tasks(dataset, part=2)
 
     def run(seconds: float) -> float:
         del seconds  # a game takes longer
@@ -140,10 +140,10 @@ def walk(engine: TextWorldEngine, rng: np.random.Generator) -> None:
 
 
 def clock(act: Callable[[], object]) -> float:
-    """Return the seconds of one call."""
-    began = time.perf_counter()
+    """Return the processor's seconds of one call."""
+    began = time.process_time()
     act()
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 def cold_disciplines(dataset: str) -> Iterator[Discipline]:
@@ -171,9 +171,9 @@ def store_facts(dataset: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["AGENTGYM_CACHE"] = folder
         try:
-            began = time.perf_counter()
+            began = time.process_time()
             built = open_games(dataset, "valid_train")
-            took = time.perf_counter() - began
+            took = time.process_time() - began
         finally:
             os.environ.pop("AGENTGYM_CACHE")
             if before is not None:
