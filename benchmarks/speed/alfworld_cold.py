@@ -2,7 +2,7 @@
 
 Every episode of ours is in another game of the train split; none comes twice. TextWorld plays one new game a
 round: what a group of attempts takes it is that game's load, and a reset and 50 steps as often as there are
-attempts. Time is the processor's: games are loaded too seldom for a busy machine to hit all contestants alike.
+attempts. Time is the processor's: a busy machine would not hit such long and such short turns alike.
 """
 
 from __future__ import annotations
