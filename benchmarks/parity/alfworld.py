@@ -27,8 +27,8 @@ import numpy as np
 
 import agentgym.envs.alfworld
 from agentgym.data.directory import cache_directory
-from agentgym.envs.alfworld.data.gametext import GameText
 from agentgym.envs.alfworld.engine.dialects import in_dialect
+from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.envs.alfworld.engine.textworld import TextWorldEngine
 from agentgym.envs.alfworld.env import ALFWorldEnv
 from agentgym.envs.alfworld.source import load_game

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from agentgym.envs.alfworld.data.gametext import GameText
 from agentgym.envs.alfworld.engine.game import Game
+from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.envs.alfworld.engine.pddl import Fact, parse_domain, parse_problem
 from agentgym.envs.alfworld.planner.planner import Planner
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from agentgym.envs.alfworld.data.gametext import GameText
 from agentgym.envs.alfworld.engine.dialects import FILES, in_dialect, with_task_of
 from agentgym.envs.alfworld.engine.game import Game
+from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.envs.alfworld.env import ALFWorldEnv
 from agentgym.errors import MissingDataError, UsageError
 from tests.alfworld.cottage import DOMAIN, GRAMMAR, PROBLEM

@@ -11,7 +11,7 @@ from tests.alfworld.cottage import DOMAIN, PROBLEM
 def grounded(domain, problem):
     domain = parse_domain(domain)
     problem = parse_problem(problem, domain)
-    return ground(domain, problem, Objects(domain, problem))
+    return ground(domain, problem, Objects.of(domain, problem))
 
 
 def tiny(actions, init="(at spot)", objects="spot other - place rock - thing"):
@@ -58,7 +58,7 @@ def test_an_undeclared_type_has_no_objects():
 def test_the_root_type_has_every_object():
     domain = parse_domain("(define (domain d) (:types place) (:constants home - place))")
     problem = parse_problem("(define (problem p) (:objects rock) (:init) (:goal ()))", domain)
-    objects = Objects(domain, problem)
+    objects = Objects.of(domain, problem)
     assert objects.members == {"place": ("home",), "object": ("home", "rock")}
     assert objects.type_of == {"home": "place", "rock": "object"}
 
@@ -86,7 +86,7 @@ def test_exists_and_or_give_one_conjunction_each():
 def test_forall_goes_over_the_objects_there_are():
     domain = parse_domain("(define (domain d) (:types place) (:predicates (at ?p - place)))")
     text = "(define (problem p) (:objects a b - place) (:init) (:goal ()))"
-    objects = Objects(domain, parse_problem(text, domain))
+    objects = Objects.of(domain, parse_problem(text, domain))
     ((variables, literals),) = disjuncts(Forall((("?p", "place"),), AtomCondition("at", ("?p",))), objects)
     assert variables == {}
     assert literals == (AtomCondition("at", ("a",)), AtomCondition("at", ("b",)))

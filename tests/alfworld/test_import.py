@@ -9,11 +9,16 @@ import zipfile
 import pytest
 
 from agentgym.data.importing import find_damage, import_data, read_manifest
+from agentgym.data.recordfile import RecordWriter
+from agentgym.envs.alfworld.builtin.tasks import builtin_tasks
 from agentgym.envs.alfworld.data import importer
 from agentgym.envs.alfworld.data.gamestore import GameStoreWriter, game_id, open_store
-from agentgym.envs.alfworld.data.gametext import GameText
 from agentgym.envs.alfworld.data.importer import open_games
 from agentgym.envs.alfworld.data.trials import TYPES, Harvest, Trial, read_trials
+from agentgym.envs.alfworld.engine.gametext import GameText
+from agentgym.envs.alfworld.engine.grounding import ground_problem
+from agentgym.envs.alfworld.engine.packing import domain_digest, unpack
+from agentgym.envs.alfworld.engine.pddl import parse_domain
 from agentgym.errors import MissingDataError, UsageError
 from agentgym.registration import data_source
 
@@ -245,12 +250,62 @@ def test_a_damaged_store_is_named(home):
     whole = path.read_bytes()
     for damaged in (b"", b"x" + whole[1:], whole[:-1], whole[:-40] + b"x" * 10 + whole[-30:]):
         path.write_bytes(damaged)
-        with pytest.raises(UsageError, match=r"train\.games is no whole store of games"):
+        with pytest.raises(UsageError, match=r"train\.games is no whole file of records"):
             open_store(path)
     path.write_bytes(whole[:20] + b"xxxx" + whole[24:])
-    with pytest.raises(UsageError, match=f"no whole store of games .{TRAIN}"):
-        open_store(path).read(0)
+    with pytest.raises(UsageError, match=r"train\.games is no whole store of games"):
+        open_store(path)
     assert list(find_damage(data_source("alfworld"), progress=quiet)) == [f"{path} is not what was imported"]
+
+
+def test_a_game_damaged_in_a_store_is_named(home):
+    origin = folder(home / "copy", {f"{SEEN}{k}": game(k) for k in range(2)})
+    import_data(data_source("alfworld"), origin, progress=quiet)
+    path = home / "data" / "alfworld" / "valid_seen.games"
+    store = open_store(path)
+    start = store._starts[store.entries[1].problem]
+    whole = path.read_bytes()
+    path.write_bytes(whole[:start] + b"xxxx" + whole[start + 4 :])
+    damaged = open_store(path)
+    assert damaged.read(0) == GameText.parse(game(0), "x")
+    with pytest.raises(UsageError, match=f"no whole store of games .{SEEN}1"):
+        damaged.read(1)
+
+
+def test_a_store_of_an_older_version_is_imported_again(home, monkeypatch):
+    origin = tar(home / "valid_seen.tar.xz", {f"{SEEN}1": game(1)})
+    monkeypatch.setattr(importer, "FORMAT", "games 1")
+    old = open_games(str(origin), "valid_seen").path
+    monkeypatch.undo()
+    monkeypatch.setenv("AGENTGYM_CACHE", str(home / "cache"))
+    old.write_bytes(b"agentgym games 1\n and what an older version wrote")
+    store = open_games(str(origin), "valid_seen")
+    assert store.path != old
+    assert names(store) == [f"{SEEN}1"]
+    with pytest.raises(UsageError, match=r"does not begin as one of this version.*import the data again"):
+        open_store(old)
+
+
+def test_records_of_another_kind_are_no_store(home):
+    path = home / "x.games"
+    with RecordWriter(path) as writer:
+        writer.finish({}, {"about": "something else"})
+    with pytest.raises(
+        UsageError, match=r"x\.games is no store of games of this version.*import the data again"
+    ):
+        open_store(path)
+
+
+def test_a_store_keeps_what_its_problems_come_to(home):
+    text = builtin_tasks("train")[0].content.read()
+    import_data(data_source("alfworld"), folder(home / "copy", {TRAIN: text.to_json()}), progress=quiet)
+    read = open_games("official", "train").read(0)
+    assert read == text
+    known = unpack(read.grounded[domain_digest(text.domain)])
+    found = ground_problem(parse_domain(text.domain), text.problem)
+    assert (known.fluents, known.static, known.goal) == (found.fluents, found.static, found.goal)
+    assert set(known.start) == set(found.start)
+    assert (known.objects.type_of, known.objects.members) == (found.objects.type_of, found.objects.members)
 
 
 @pytest.mark.assets

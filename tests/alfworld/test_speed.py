@@ -17,6 +17,8 @@ def test_the_speed_benchmark_holds_its_floors(tmp_path):
     assert ratios["step, admissible commands, state hash", "TextWorld"] >= 5_000
     assert ratios["reset to a loaded game", "TextWorld"] >= 5_000
     assert ratios["load a game", "TextWorld"] >= 10
+    assert ratios["new games: load and 50 steps", "TextWorld"] >= 400
+    assert ratios["16 new games, 8 attempts each", "TextWorld"] >= 1_500
     ours, *_ = record["memory_bytes"].values()
     assert ours <= 600e6
     table = (tmp_path / "alfworld.md").read_text()

@@ -36,7 +36,7 @@ def test_every_construct_plays_as_in_the_real_engine(engine):
             ours = game.feedback(operation, state)
             said.add((operation.schema, game.won(state)))
         theirs = engine.restart()
-    assert {name for name, _ in said} == set(game.grammar.actions)
+    assert {name for name, _ in said} == set(game.schemas)
 
 
 @pytest.mark.peer

@@ -6,9 +6,10 @@ from collections import OrderedDict
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from agentgym.envs.alfworld.data.gametext import GameText
 from agentgym.envs.alfworld.engine.dialects import Dialect, in_dialect
 from agentgym.envs.alfworld.engine.game import Game
+from agentgym.envs.alfworld.engine.gametext import GameText
+from agentgym.envs.alfworld.engine.packing import domain_digest, unpack
 from agentgym.envs.alfworld.engine.scene import Scene
 from agentgym.errors import UsageError
 
@@ -69,7 +70,9 @@ def load_scene(source: GameSource, dialect: Dialect = "game") -> Scene:
     if scene is None:
         text = read_game(source, dialect)
         try:
-            scene = Scene(Game(text.domain, text.grammar, text.problem))
+            packed = text.grounded.get(domain_digest(text.domain))
+            grounded = None if packed is None else unpack(packed)
+            scene = Scene(Game(text.domain, text.grammar, text.problem, grounded))
         except UsageError as error:
             raise type(error)(f"{source.name}: {error}") from error
         _live[key] = scene

@@ -10,10 +10,10 @@ from typing import Literal, TypeAlias
 
 from agentgym.data.progress import progress_bar
 from agentgym.envs.alfworld.data.gamestore import GameStore, game_id, open_store
-from agentgym.envs.alfworld.data.gametext import GameText
 from agentgym.envs.alfworld.data.importer import OFFICIAL, official_or_path, open_games
 from agentgym.envs.alfworld.data.trials import GAME, SPLITS, TYPES, Failure
 from agentgym.envs.alfworld.engine.dialects import Dialect
+from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.envs.alfworld.source import GameSource, load_game
 from agentgym.envs.alfworld.suite import SUITE
 from agentgym.errors import UsageError, nearest

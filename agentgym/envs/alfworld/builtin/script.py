@@ -10,7 +10,7 @@ from agentgym.envs.alfworld.builtin.catalogue import ROOMS
 from agentgym.envs.alfworld.builtin.generator import Household
 from agentgym.envs.alfworld.builtin.problem import problem
 from agentgym.envs.alfworld.builtin.walkthrough import walkthrough
-from agentgym.envs.alfworld.data.gametext import GameText
+from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.hashing import content_id
 
 _SENTENCES = {

@@ -18,7 +18,7 @@ from agentgym.envs.alfworld.builtin.generator import (
 from agentgym.envs.alfworld.builtin.layouts import VERSION
 from agentgym.envs.alfworld.builtin.script import Script, language
 from agentgym.envs.alfworld.builtin.walkthrough import walkthrough
-from agentgym.envs.alfworld.data.gametext import GameText
+from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.errors import UsageError, nearest
 from agentgym.hashing import sha256_json
 from agentgym.tasks import Task, TaskSet, check_split, split_of

@@ -1,35 +1,41 @@
-"""Thousands of games in one file: compressed one by one, equal texts once, with an index at the end.
+"""Thousands of games in one file of records: compressed one by one, equal texts once, with an index.
 
-The published games are 1.2 GB of files, 95 % of which a game does not need or shares with others. A
-store is a few MB, is opened by reading its index, and gives any game by one read.
-
-The file is a mark, compressed texts one after another, the compressed index, and the index's place.
+The published games are 1.2 GB of files, 95 % of which a game does not need or shares with others. A store
+is a few MB, is opened by reading its index, and gives any game by a few reads. Beside a game's texts it
+keeps what its problem comes to (`agentgym.envs.alfworld.engine.packing`), so that a game is loaded without
+being parsed and grounded.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Literal, TypeAlias
 
-from agentgym.envs.alfworld.data.gametext import GameText
+import numpy as np
+
+from agentgym.data.recordfile import RecordFile, RecordWriter
 from agentgym.envs.alfworld.data.trials import Failure, Trial
+from agentgym.envs.alfworld.engine.gametext import GameText
+from agentgym.envs.alfworld.engine.packing import VERSION
 from agentgym.errors import UsageError
 from agentgym.hashing import content_id
 
 SUFFIX = ".games"
 
-_MARK = b"agentgym games 1\n"
-_PLACE = struct.Struct("<QQ16s")
-"""Where the index begins, its compressed size, and the blake2b-128 of its compressed bytes."""
+FORMAT = f"games 2, grounded {VERSION}"
+"""Which stores can be read; an older one is imported anew."""
+
+TextKind: TypeAlias = Literal["domain", "grammar", "problem", "grounded"]
+
+_WINDOW = 1 << 15
+"""How far back the compression looks: the most that a dictionary can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +49,11 @@ class GameEntry:
     facts: Mapping[str, str]
     walkthrough: Sequence[str] | None
     domain: int
-    """Number of a text, as `grammar` and `problem`."""
+    """Number of a record, as `grammar` and `problem`."""
     grammar: int
     problem: int
+    grounded: Mapping[str, int]
+    """By the digest of a domain: the number of what the problem comes to in it."""
 
 
 def game_id(text: GameText) -> str:
@@ -59,7 +67,7 @@ class GameStoreWriter:
     Example:
         >>> import tempfile
         >>> text = GameText("(d)", "g", "(p)", None, True)
-        >>> path = Path(tempfile.mkdtemp()) / "train.games"
+        >>> path = Path(tempfile.mkdtemp()) / "one.games"
         >>> with GameStoreWriter(path) as writer:
         ...     writer.add(Trial("train/a/b", "train", "pick", text, {}))
         ...     writer.finish()
@@ -69,14 +77,12 @@ class GameStoreWriter:
 
     def __init__(self, path: Path):
         """Begin a store that will be at ``path``."""
-        self.path = path
-        self._draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: BinaryIO = self._draft.open("wb")
-        self._file.write(_MARK)
-        self._numbers: dict[bytes, int] = {}
-        self._places: list[tuple[int, int]] = []
+        self._file = RecordWriter(path)
         self._entries: list[GameEntry] = []
+        self._starts: list[int] = []
+        self._sizes: list[int] = []
+        self._numbers: dict[tuple[TextKind, bytes], int] = {}
+        self._dictionaries: dict[TextKind, tuple[int, bytes]] = {}
 
     def __enter__(self) -> GameStoreWriter:
         """Return the writer."""
@@ -86,16 +92,18 @@ class GameStoreWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Remove what was not finished."""
-        self._file.close()
-        self._draft.unlink(missing_ok=True)
+        self._file.__exit__(kind, error, trace)
 
     def add(self, trial: Trial) -> None:
-        """Append a game."""
+        """Add a game."""
         text = trial.text
-        numbers = [self._text(part) for part in (text.domain, text.grammar, text.problem)]
-        self._entries.append(
-            GameEntry(game_id(text), trial.name, trial.type, trial.facts, text.walkthrough, *numbers)
-        )
+        grounded = {digest: self._record("grounded", data) for digest, data in text.grounded.items()}
+        domain = self._record("domain", _encode(text.domain))
+        grammar = self._record("grammar", _encode(text.grammar))
+        problem = self._record("problem", _encode(text.problem))
+        walkthrough = None if text.walkthrough is None else list(text.walkthrough)
+        about = (game_id(text), trial.name, trial.type, trial.facts, walkthrough)
+        self._entries.append(GameEntry(*about, domain, grammar, problem, grounded))
 
     def finish(self, failures: Iterable[Failure] = (), left_out: Mapping[str, int] | None = None) -> None:
         """Write the index, games sorted by name, and put the file in its place.
@@ -105,65 +113,109 @@ class GameStoreWriter:
             left_out: how many games do not belong to the published splits, by reason.
         """
         entries = sorted(self._entries, key=lambda entry: entry.name)
-        table = {
-            "texts": self._places,
-            "games": [list(asdict(entry).values()) for entry in entries],
+        index = json.dumps([list(asdict(entry).values()) for entry in entries], ensure_ascii=False)
+        number = self._append(zlib.compress(_encode(index)))
+        columns = {"starts": np.array(self._starts), "sizes": np.array(self._sizes)}
+        about = {
+            "format": FORMAT,
+            "index": number,
+            "dictionaries": {kind: number for kind, (number, _) in self._dictionaries.items()},
             "failures": list(failures),
             "left_out": dict(left_out or {}),
         }
-        index = zlib.compress(json.dumps(table, ensure_ascii=False).encode())
-        place = _PLACE.pack(self._file.tell(), len(index), _digest(index))
-        self._file.write(index + place)
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._draft.replace(self.path)
+        self._file.finish(columns, about)
 
-    def _text(self, text: str) -> int:
-        """Return the number of a text, which is written where it is new."""
-        raw = text.encode("utf-8", "surrogatepass")
-        key = _digest(raw)
+    def _record(self, kind: TextKind, raw: bytes) -> int:
+        """Return the number of a record, which is written where it is new.
+
+        The first of a kind is the dictionary of the others: most of what they say, it says.
+        """
+        key = (kind, hashlib.blake2b(raw, digest_size=16).digest())
         number = self._numbers.get(key)
-        if number is None:
-            number = self._numbers[key] = len(self._places)
-            packed = zlib.compress(raw)
-            self._places.append((self._file.tell(), len(packed)))
-            self._file.write(packed)
+        if number is not None:
+            return number
+        if kind in self._dictionaries:
+            packer = zlib.compressobj(zlib.Z_BEST_COMPRESSION, zdict=self._dictionaries[kind][1])
+            number = self._append(packer.compress(raw) + packer.flush())
+        else:
+            number = self._append(zlib.compress(raw, zlib.Z_BEST_COMPRESSION))
+            self._dictionaries[kind] = (number, raw[-_WINDOW:])
+        self._numbers[key] = number
         return number
+
+    def _append(self, record: bytes) -> int:
+        self._starts.append(self._file.add(record))
+        self._sizes.append(len(record))
+        return len(self._starts) - 1
 
 
 class GameStore:
     """The games of a finished store, read one by one."""
 
     def __init__(self, path: Path):
-        """Read the index; as `open_store`, which keeps it."""
+        """Read the index; as `open_store`, which keeps it.
+
+        Raises:
+            UsageError: no whole store of this version.
+        """
         self.path = path
-        table = _read_index(path)
-        self._places: list[tuple[int, int]] = table["texts"]
-        self.entries = tuple(GameEntry(*row) for row in table["games"])
-        self.failures = tuple(Failure(*row) for row in table["failures"])
-        self.left_out: Mapping[str, int] = table["left_out"]
+        self._file = RecordFile(path)
+        about = self._file.about
+        if about.get("format") != FORMAT:
+            raise UsageError(
+                f"{path} is no store of games of this version: delete it and import the data again"
+            )
+        self._starts = self._file.columns["starts"].tolist()
+        self._sizes = self._file.columns["sizes"].tolist()
+        self.failures = tuple(Failure(*row) for row in about["failures"])
+        self.left_out: Mapping[str, int] = about["left_out"]
+        self._first: Mapping[TextKind, int] = about["dictionaries"]
+        try:
+            self._dictionaries = {
+                kind: zlib.decompress(self._packed(number))[-_WINDOW:] for kind, number in self._first.items()
+            }
+            index = json.loads(zlib.decompress(self._packed(about["index"])))
+        except (zlib.error, ValueError) as error:
+            raise self._damaged(str(error)) from error
+        self.entries = tuple(GameEntry(*row) for row in index)
+        self._shared = lru_cache(maxsize=8)(self._text)
 
     def read(self, number: int) -> GameText:
-        """Return the text of the game ``entries[number]``.
+        """Return the game ``entries[number]``.
 
         Raises:
             UsageError: the store is damaged.
         """
         entry = self.entries[number]
         try:
-            with self.path.open("rb") as file:
-                domain = self._text(file, entry.domain)
-                grammar = self._text(file, entry.grammar)
-                problem = self._text(file, entry.problem)
-        except (OSError, zlib.error, UnicodeDecodeError) as error:
-            raise _damaged(self.path, f"{entry.name}: {error}") from error
+            domain = self._shared("domain", entry.domain)
+            grammar = self._text("grammar", entry.grammar)
+            problem = self._text("problem", entry.problem)
+            grounded = {digest: self._raw("grounded", where) for digest, where in entry.grounded.items()}
+        except (zlib.error, UnicodeDecodeError) as error:
+            raise self._damaged(f"{entry.name}: {error}") from error
         walkthrough = None if entry.walkthrough is None else tuple(entry.walkthrough)
-        return GameText(domain, grammar, problem, walkthrough, solvable=True)
+        return GameText(domain, grammar, problem, walkthrough, solvable=True, grounded=grounded)
 
-    def _text(self, file: BinaryIO, number: int) -> str:
-        offset, size = self._places[number]
-        file.seek(offset)
-        return zlib.decompress(file.read(size)).decode("utf-8", "surrogatepass")
+    def _text(self, kind: TextKind, number: int) -> str:
+        return self._raw(kind, number).decode("utf-8", "surrogatepass")
+
+    def _raw(self, kind: TextKind, number: int) -> bytes:
+        if number == self._first[kind]:
+            return zlib.decompress(self._packed(number))
+        opener = zlib.decompressobj(zdict=self._dictionaries[kind])
+        raw = opener.decompress(self._packed(number)) + opener.flush()
+        if not opener.eof:
+            raise zlib.error("a record is cut short")
+        return raw
+
+    def _packed(self, number: int) -> bytes:
+        return self._file.read(self._starts[number], self._sizes[number])
+
+    def _damaged(self, reason: str) -> UsageError:
+        return UsageError(
+            f"{self.path} is no whole store of games ({reason}): delete it and import the data again"
+        )
 
 
 def open_store(path: Path) -> GameStore:
@@ -184,23 +236,5 @@ def _open_store(path: Path, size: int, changed: int) -> GameStore:
     return GameStore(path)
 
 
-def _read_index(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        if file.read(len(_MARK)) != _MARK:
-            raise _damaged(path, "it does not begin as one of this version")
-        file.seek(-_PLACE.size, os.SEEK_END)
-        offset, size, digest = _PLACE.unpack(file.read())
-        file.seek(offset)
-        packed = file.read(size)
-    if _digest(packed) != digest:
-        raise _damaged(path, "its index is not what was written")
-    table: dict[str, Any] = json.loads(zlib.decompress(packed))
-    return table
-
-
-def _damaged(path: Path, reason: str) -> UsageError:
-    return UsageError(f"{path} is no whole store of games ({reason}): delete it and import the games again")
-
-
-def _digest(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=16).digest()
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

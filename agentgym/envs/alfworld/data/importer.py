@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from agentgym.data.archives import Progress, find_members, is_archive
 from agentgym.data.directory import cache_directory, data_directory, find
 from agentgym.data.importing import Importer
 from agentgym.data.progress import progress_bar
-from agentgym.envs.alfworld.data.gamestore import SUFFIX, GameStore, GameStoreWriter, game_id, open_store
+from agentgym.envs.alfworld.data.gamestore import (
+    FORMAT,
+    SUFFIX,
+    GameStore,
+    GameStoreWriter,
+    game_id,
+    open_store,
+)
 from agentgym.envs.alfworld.data.trials import (
     GAME,
     RECORDING,
     SPLITS,
     Harvest,
+    Trial,
     read_trials,
     split_of,
     split_of_archive,
 )
+from agentgym.envs.alfworld.engine.dialects import current_logic
+from agentgym.envs.alfworld.engine.packing import domain_digest, pack_problem
 from agentgym.envs.alfworld.suite import ALFWORLD
 from agentgym.errors import MissingDataError, UsageError
 from agentgym.hashing import content_id
@@ -88,7 +99,7 @@ def convert(files: Sequence[Path], folder: Path, *, progress: Progress) -> dict[
             name = f"{trial.split}{SUFFIX}"
             if name not in writers:
                 writers[name] = stack.enter_context(GameStoreWriter(folder / name))
-            writers[name].add(trial)
+            writers[name].add(with_grounded(trial))
             counts[name] = counts.get(name, 0) + 1
         _refuse_failures(harvest)
         for writer in writers.values():
@@ -161,9 +172,24 @@ def _files_of(root: Path, split: str) -> list[Path]:
 
 
 def _fingerprint(files: Sequence[Path]) -> str:
-    """Return a name for files as they are now: it changes when one of them does."""
+    """Return a name for files as they are now: it changes when one of them, or the store's format, does."""
     state = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    return content_id(state)[:16]
+    return content_id((FORMAT, state))[:16]
+
+
+def with_grounded(trial: Trial) -> Trial:
+    """Return a trial with what its problem comes to, in its own domain and in the newest published one.
+
+    A game that cannot be grounded is left as it is: whoever plays it is told why.
+    """
+    domains = dict.fromkeys([trial.text.domain])
+    with suppress(MissingDataError):
+        domains[current_logic().domain] = None
+    grounded: dict[str, bytes] = {}
+    for domain in domains:
+        with suppress(UsageError):
+            grounded[domain_digest(domain)] = pack_problem(domain, trial.text.problem)
+    return replace(trial, text=replace(trial.text, grounded=grounded))
 
 
 def _import(files: Sequence[Path], split: str, path: Path) -> None:
@@ -174,7 +200,7 @@ def _import(files: Sequence[Path], split: str, path: Path) -> None:
     with GameStoreWriter(path) as writer, progress_bar(f"importing ALFWorld {split}") as progress:
         for trial in read_trials(files, harvest, progress=progress):
             if trial.split in ("", split):
-                writer.add(trial)
+                writer.add(with_grounded(trial))
                 count += 1
             else:
                 others.add(trial.split)

@@ -11,7 +11,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import NamedTuple
 
 from agentgym.data.archives import Member, Progress, read_members, stem_of
-from agentgym.envs.alfworld.data.gametext import GameText
+from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.errors import UsageError
 
 SPLITS = ("train", "valid_seen", "valid_unseen", "valid_train")

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 
 from agentgym.data.directory import data_directory
-from agentgym.envs.alfworld.data.gametext import GameText
+from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.envs.alfworld.engine.grammar import parse_grammar
 from agentgym.envs.alfworld.engine.textworld import installed_logic
 from agentgym.errors import MissingDataError, UsageError

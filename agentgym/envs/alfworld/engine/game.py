@@ -1,30 +1,31 @@
-"""One ALFWorld game, compiled: states are integers, actions are a few operations on their bits."""
+"""One ALFWorld game: states are integers, and generated code reads and changes their bits."""
 
 from __future__ import annotations
 
 import gc
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from functools import lru_cache
 from sys import intern
 from typing import NamedTuple, TypeAlias
 
-from agentgym.envs.alfworld.engine.conditions import ConditionCompiler
-from agentgym.envs.alfworld.engine.grammar import parse_grammar
-from agentgym.envs.alfworld.engine.grammar_check import check_grammar
-from agentgym.envs.alfworld.engine.grounding import Grounding, Objects, Test, ground
-from agentgym.envs.alfworld.engine.operations import Operation, OperationCompiler, selector
-from agentgym.envs.alfworld.engine.pddl import Domain, Fact, Schema, parse_domain, parse_problem, predicates
+from agentgym.envs.alfworld.engine.actions import Found
+from agentgym.envs.alfworld.engine.grounding import GroundProblem, Test, ground, ground_problem
+from agentgym.envs.alfworld.engine.operations import Operation, selectors
+from agentgym.envs.alfworld.engine.pddl import Domain, Fact, Schema, parse_domain, predicates
 from agentgym.envs.alfworld.engine.planes import Planes, union
-from agentgym.envs.alfworld.engine.sentences import MEMO_LIMIT, Bindings, Sentence, TextCompiler, write
-from agentgym.envs.alfworld.engine.vocabulary import Vocabulary
-from agentgym.errors import UsageError
+from agentgym.envs.alfworld.engine.program import Program, program, split_grammar
+from agentgym.envs.alfworld.engine.sentences import Sentence
+from agentgym.envs.alfworld.engine.tables import AtomTables
+from agentgym.envs.alfworld.engine.vocabulary import display_names
 
 HISTORY = frozenset({"checked", "examined", "wasinreceptacle"})
 """Predicates that record what an agent has done: no part of the physical state, unless a domain's actions
 or a goal depend on them."""
+
+MEMO_LIMIT = 512
+"""States of a place whose choices are remembered; then the memory starts afresh."""
 
 
 class Choices(NamedTuple):
@@ -38,11 +39,14 @@ class Choices(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The operations of one value of the selector, and what is remembered of them."""
+    """What is known of one value of the selector."""
 
-    operations: tuple[Operation, ...]
-    relevant: int
-    """Bits any of their tests looks at, but for the selector's."""
+    arguments: tuple[str, ...]
+    """Of the selector's atom."""
+    fixed: dict[str, Operation]
+    """What can be done there in any state, by command."""
+    looked: int
+    """Bits on which the rest depends."""
     memo: dict[int, Choices]
 
 
@@ -51,16 +55,32 @@ Operator: TypeAlias = tuple[str, tuple[str, ...], list[Test]]
 
 
 class Game:
-    """A compiled game; shared by all its episodes and never changed by them."""
+    """A game that can be played; shared by all its episodes and never changed by them."""
 
-    def __init__(self, domain_text: str, grammar_text: str, problem_text: str):
-        """Compile a game.
+    def __init__(
+        self, domain_text: str, grammar_text: str, problem_text: str, grounded: GroundProblem | None = None
+    ):
+        """Make the game's tables for the code of its domain and grammar.
+
+        Args:
+            domain_text: PDDL.
+            grammar_text: TextWorld's twl2.
+            problem_text: PDDL.
+            grounded: what the problem comes to in the domain, where that is known.
 
         Raises:
             UsageError: a construct outside the language, named.
         """
         with _collector_paused():
-            self._compile(domain_text, grammar_text, problem_text)
+            split = split_grammar(grammar_text)
+            domain = parse_domain(domain_text)
+            self._ground = grounded or ground_problem(domain, problem_text)
+            self.planes = Planes(domain, self._ground.fluents, self._ground.static)
+            self.initial = self.planes.start(self._ground.start)
+            selector = self._find_selector(domain)
+            own_task = split.task is not None
+            self.program: Program = program(domain_text, split.grammar, selector, own_task=own_task)
+            self._make_tables(split.task or "")
 
     # ---- play ------------------------------------------------------------------------------
 
@@ -69,13 +89,13 @@ class Game:
         at = state & self._selector
         place = self._places.get(at)
         if place is None:
-            place = self._places[at] = self._compile_place(at)
-        key = state & place.relevant
+            place = self._places[at] = self._visit(at, state)
+        key = state & place.looked
         found = place.memo.get(key)
         if found is None:
             if len(place.memo) >= MEMO_LIMIT:
                 place.memo.clear()
-            found = place.memo[key] = _choose(place.operations, state)
+            found = place.memo[key] = self._choose(place, state)
         return found
 
     def apply(self, state: int, operation: Operation) -> int:
@@ -89,17 +109,18 @@ class Game:
 
     def feedback(self, operation: Operation, state: int) -> str:
         """Return the sentence that answers an operation, in the state after it."""
-        key = (operation.schema, operation.objects)
-        sentence = self._feedbacks.get(key)
+        sentence = operation.sentence
         if sentence is None:
-            feedback = self.grammar.actions[operation.schema].feedback
-            sentence = self._feedbacks[key] = self._compiler.sentence(feedback, self._bind(*key))
+            sentence = operation.sentence = self._sentence(operation)
         return sentence.write(state)
 
     def intro(self) -> str:
         """Return the first observation."""
-        compiler = TextCompiler(self.grammar, self.vocabulary, within=self.initial)
-        return write(compiler.compile("#intro#", {}), self.initial)
+        return self.program.texts.intro(self._tables, self.initial)
+
+    def task(self) -> str:
+        """Return the sentence that says what to do."""
+        return self.program.texts.task(self._tables, self.initial)
 
     def won(self, state: int) -> bool:
         """Return whether the goal holds."""
@@ -123,12 +144,17 @@ class Game:
     @property
     def names(self) -> Mapping[str, str]:
         """Object id -> the name that sentences use."""
-        return self.vocabulary.names
+        return self._tables.names
 
     @property
     def goal(self) -> tuple[tuple[int, int], ...]:
         """Alternatives of (bits that must be set, bits that must not); empty when none is reachable."""
         return self._goal
+
+    @property
+    def schemas(self) -> Mapping[str, Schema]:
+        """The domain's actions."""
+        return self.program.schemas
 
     def facts(self, state: int) -> set[Fact]:
         """Return every fact of a state as the real engine lists them."""
@@ -136,70 +162,83 @@ class Game:
 
     def operators(self) -> Iterator[Operator]:
         """Yield everything that can ever be done."""
-        return chain.from_iterable(self._operators.values())
+        found = ground(self.program.domain, self._ground.problem(), self._ground.objects)
+        for (schema, objects), tests in found.operators.items():
+            yield schema, objects, tests
 
-    def operation(self, schema: str, objects: tuple[str, ...], tests: Sequence[Test]) -> Operation | None:
-        """Compile an operator; None where it can never apply, or changes nothing."""
-        text = self._compiler.compile(self.grammar.actions[schema].template, self._bind(schema, objects))
+    def operation(self, schema: str, objects: tuple[str, ...]) -> Operation | None:
+        """Return an action done with certain objects; None where that changes nothing."""
+        key = (schema, objects)
+        if key in self._operations:
+            return self._operations[key]
+        command = self.program.texts.commands[schema](self._tables, 0, *objects)
         # rooms have much the same commands: one string does for all games
-        return self._operations.compile(intern(write(text, self.initial)), schema, objects, tests)
+        code = self.program.code.actions[schema]
+        operation = Operation(intern(command), schema, objects, code, self._tables, self.planes)
+        found = self._operations[key] = operation if operation.is_news() else None
+        return found
 
-    # ---- compilation -------------------------------------------------------------------------
+    # ---- tables and memories -----------------------------------------------------------------
 
-    def _compile(self, domain_text: str, grammar_text: str, problem_text: str) -> None:
-        domain = parse_domain(domain_text)
-        problem = parse_problem(problem_text, domain)
-        self.objects = Objects(domain, problem)
-        self.grammar = parse_grammar(grammar_text)
-        check_grammar(self.grammar, domain)
-        grounding = ground(domain, problem, self.objects)
-        self.planes = Planes(domain, grounding)
-        self.initial = self.planes.start(problem.init)
-        self.vocabulary = Vocabulary(self.planes, self.objects, problem.init)
-        conditions = ConditionCompiler(self.planes, self.vocabulary, self.objects)
-        self._goal = conditions.compile(problem.goal)
-        history = HISTORY - domain.tested - set(predicates(problem.goal))
-        self._physical = self.planes.mask(f for f in self.planes.fluents if f[0] not in history)
-        self._physical_bytes = (self.planes.width + 7) // 8
-        self._compiler = TextCompiler(self.grammar, self.vocabulary)
-        self._operations = OperationCompiler(domain, self.planes, self.objects, conditions)
-        self._feedbacks: dict[tuple[str, tuple[str, ...]], Sentence] = {}
-        self.schemas: Mapping[str, Schema] = {schema.name: schema for schema in domain.schemas}
-        self._sort_operators(grounding, domain)
+    def _find_selector(self, domain: Domain) -> str:
+        """Return a predicate exactly one of whose atoms holds at any time; empty where there is none."""
+        held: dict[str, int] = {}
+        for fact in self._ground.start:
+            held[fact[0]] = held.get(fact[0], 0) + 1
+        return next((name for name in _selectors(domain) if held.get(name) == 1), "")
 
-    def _bind(self, schema: str, objects: tuple[str, ...]) -> Bindings:
-        variables = ((name.lstrip("?"), kind) for name, kind in self.schemas[schema].parameters)
-        return dict(zip(variables, objects, strict=True))
-
-    def _sort_operators(self, grounding: Grounding, domain: Domain) -> None:
-        """Sort operators by the atom of the selector that they need: most apply in one place only."""
-        predicate = selector(domain, self.initial, self.planes.truth)
-        bits = {fact: bit for fact, bit in self.planes.truth.items() if fact[0] == predicate}
-        self._selector = union(bits.values())
-        self._operators: dict[int, list[Operator]] = defaultdict(list)
-        used: set[str] = set()
-        for (schema, objects), tests in grounding.operators.items():
-            places = set()
-            for needs, _ in tests:
-                found = [fact for fact in needs if fact[0] == predicate]
-                places.add(bits[found[0]] if len(found) == 1 else 0)
-            at = places.pop() if len(places) == 1 else 0  # 0: more than one place will do
-            self._operators[at].append((schema, objects, tests))
-            used.update(objects)
-        for name in sorted(used - self.names.keys()):
-            raise UsageError(
-                f"unknown construct in a PDDL problem: no fact mentions {name}, so it has no name"
-            )
+    def _make_tables(self, task: str) -> None:
+        shared, planes, grounded = self.program, self.planes, self._ground
+        names = display_names(grounded.mentioned())
+        self._tables = AtomTables(planes, grounded.objects, names, task, shared.indexes)
+        self._goal = tuple(shared.masks(grounded.goal, self._tables, grounded.objects))
+        history = HISTORY - shared.domain.tested - set(predicates(grounded.goal))
+        self._physical = planes.mask(f for f in planes.fluents if f[0] not in history)
+        self._physical_bytes = (planes.width + 7) // 8
+        self._atoms_at = {bit: f[1:] for f, bit in planes.truth.items() if f[0] == shared.selector}
+        self._selector = union(self._atoms_at)
         self._places: dict[int, _Place] = {}
+        self._operations: dict[tuple[str, tuple[str, ...]], Operation | None] = {}
+        self._sentences: dict[tuple[str, tuple[str, ...]], Sentence] = {}
 
-    def _compile_place(self, at: int) -> _Place:
-        operators = [*self._operators.get(at, ()), *(self._operators.get(0, ()) if at else ())]
-        operations = tuple(o for operator in operators if (o := self.operation(*operator)) is not None)
-        same: dict[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]] = {}
-        for operation in operations:  # many have the same tests, and a large room has thousands
-            operation.tests = same.setdefault(operation.tests, operation.tests)
-        looked_at = union(bits for operation in operations for bits, _ in operation.tests)
-        return _Place(operations, looked_at & ~self._selector, {})
+    def _visit(self, at: int, state: int) -> _Place:
+        """Find what can always be done in a place, and what the rest depends on."""
+        code, arguments = self.program.code, self._atoms_at.get(at, ())
+        found: Found = []
+        for find in code.fixed:
+            find(self._tables, state, found, *arguments)
+        looked = code.looked(self._tables, state, *arguments) & ~self._selector
+        return _Place(arguments, self._by_command(found), looked, {})
+
+    def _choose(self, place: _Place, state: int) -> Choices:
+        found: Found = []
+        for find in self.program.code.varying:
+            find(self._tables, state, found, *place.arguments)
+        operations = place.fixed | self._by_command(found)
+        return Choices(tuple(sorted(operations)), operations)
+
+    def _by_command(self, found: Found) -> dict[str, Operation]:
+        operations: dict[str, Operation] = {}
+        for schema, objects in found:
+            operation = self.operation(schema, objects)
+            if operation is not None:
+                operations.setdefault(operation.command, operation)
+        return operations
+
+    def _sentence(self, operation: Operation) -> Sentence:
+        """Return the sentence of an operation; operations that cannot differ in it share one."""
+        code = self.program.texts.feedbacks[operation.schema]
+        objects = tuple([operation.objects[k] for k in code.chosen])
+        key = (operation.schema, objects)
+        sentence = self._sentences.get(key)
+        if sentence is None:
+            sentence = self._sentences[key] = Sentence(code, self._tables, objects, self._selector)
+        return sentence
+
+
+@lru_cache(maxsize=64)
+def _selectors(domain: Domain) -> list[str]:
+    return selectors(domain)
 
 
 @contextmanager
@@ -212,13 +251,3 @@ def _collector_paused() -> Iterator[None]:
     finally:
         if running:
             gc.enable()
-
-
-def _choose(operations: Sequence[Operation], state: int) -> Choices:
-    found: dict[str, Operation] = {}
-    for operation in operations:
-        for looked_at, wanted in operation.tests:
-            if state & looked_at == wanted:
-                found.setdefault(operation.command, operation)
-                break
-    return Choices(tuple(sorted(found)), found)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from agentgym.envs.alfworld.engine.pddl import (
     And,
@@ -35,7 +35,9 @@ from agentgym.envs.alfworld.engine.pddl import (
     Or,
     PddlProblem,
     Schema,
+    parse_problem,
 )
+from agentgym.envs.alfworld.engine.queries import compile_source
 from agentgym.errors import UsageError
 
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
@@ -64,9 +66,14 @@ class Grounding:
 class Objects:
     """The objects of each type; an undeclared type has none, and ``object`` has all."""
 
-    def __init__(self, domain: Domain, problem: PddlProblem):
-        """Sort constants and objects by type."""
-        self.type_of = dict((*domain.constants, *problem.objects))
+    @classmethod
+    def of(cls, domain: Domain, problem: PddlProblem) -> Self:
+        """Return a domain's constants and a problem's objects."""
+        return cls(dict((*domain.constants, *problem.objects)))
+
+    def __init__(self, types: Mapping[str, str]):
+        """Sort objects by type, given the type of each."""
+        self.type_of = types
         members: dict[str, list[str]] = defaultdict(list)
         for name, kind in self.type_of.items():
             for known in dict.fromkeys((kind, "object")):
@@ -121,6 +128,41 @@ def disjuncts(
                 for chosen, _ in choice:
                     variables |= chosen
                 yield variables, tuple(literal for _, literals in choice for literal in literals)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroundProblem:
+    """What a problem comes to in a domain: all that a game is made of, and nothing to be found out."""
+
+    objects: Objects
+    static: frozenset[Fact]
+    """Atoms that hold throughout."""
+    fluents: Atoms
+    """Atoms that can change, sorted."""
+    start: Atoms
+    """Those of them that hold at first."""
+    goal: Condition
+
+    def mentioned(self) -> set[str]:
+        """Return the objects that first facts are about."""
+        return {name for facts in (self.static, self.start) for fact in facts for name in fact[1:]}
+
+    def problem(self) -> PddlProblem:
+        """Return the problem."""
+        return PddlProblem(tuple(self.objects.type_of.items()), self.static.union(self.start), self.goal)
+
+
+def ground_problem(domain: Domain, problem_text: str) -> GroundProblem:
+    """Parse a problem and ground it.
+
+    Raises:
+        UsageError: a construct outside the language, named.
+    """
+    problem = parse_problem(problem_text, domain)
+    objects = Objects.of(domain, problem)
+    found = ground(domain, problem, objects, operators_wanted=False)
+    start = tuple(fact for fact in problem.init if fact not in found.static)
+    return GroundProblem(objects, found.static, found.fluents, start, problem.goal)
 
 
 class Relations:
@@ -185,9 +227,11 @@ class _Joins:
     """For each changing predicate, what a new atom may complete."""
 
 
-def ground(domain: Domain, problem: PddlProblem, objects: Objects) -> Grounding:
-    """Ground ``problem``."""
-    joins = _compile_joins(domain)
+def ground(
+    domain: Domain, problem: PddlProblem, objects: Objects, *, operators_wanted: bool = True
+) -> Grounding:
+    """Ground ``problem``; without operators where only its atoms are wanted, which is much sooner done."""
+    joins = _compile_joins(domain, operators_wanted)
     static = [fact for fact in problem.init if fact[0] not in joins.changing]
     relations = Relations(static)
     reached: list[Fact] = sorted(fact for fact in problem.init if fact[0] in joins.changing)
@@ -207,7 +251,7 @@ def ground(domain: Domain, problem: PddlProblem, objects: Objects) -> Grounding:
 
 
 @lru_cache(maxsize=64)
-def _compile_joins(domain: Domain) -> _Joins:
+def _compile_joins(domain: Domain, operators: bool) -> _Joins:
     changing = domain.fluents
     start: list[Binder] = []
     triggers: dict[str, list[Binder]] = defaultdict(list)
@@ -215,9 +259,9 @@ def _compile_joins(domain: Domain) -> _Joins:
         for extra, literals in disjuncts(schema.precondition, None):
             rule = _rule(schema, extra, literals, changing)
             if not rule.fluent:
-                start.append(_compile_join(rule, -1, changing))
+                start.append(_compile_join(rule, -1, changing, operators))
             for k, literal in enumerate(rule.fluent):
-                triggers[literal.predicate].append(_compile_join(rule, k, changing))
+                triggers[literal.predicate].append(_compile_join(rule, k, changing, operators))
     return _Joins(changing, tuple(start), {name: tuple(joins) for name, joins in triggers.items()})
 
 
@@ -236,15 +280,19 @@ def _rule(
     )
 
 
-def _compile_join(rule: _Rule, trigger: int, changing: frozenset[str]) -> Binder:
+def _compile_join(rule: _Rule, trigger: int, changing: frozenset[str], operators: bool) -> Binder:
     """Write the nested loops that complete a precondition from one new atom, and compile them."""
     names = {variable: f"v{i}" for i, variable in enumerate(rule.variables)}
     code = _JoinWriter(rule, names)
     if trigger >= 0:
         code.match("fact", rule.fluent[trigger])
+        if not operators:
+            code.skip_repeated(rule.fluent[trigger])
     rest = [*rule.static, *(x for i, x in enumerate(rule.fluent) if i != trigger)]
     while rest:
         best = max(rest, key=lambda x: sum(code.known(a) for a in x.arguments) - len(x.arguments))
+        if not operators:
+            code.skip_known()
         rest.remove(best)
         code.loop(best)
     for variable, kind in rule.variables.items():
@@ -253,10 +301,11 @@ def _compile_join(rule: _Rule, trigger: int, changing: frozenset[str]) -> Binder
             code.bound.add(variable)
     for literal in rule.negative:
         code.refuse(literal, changing)
-    code.emit(changing)
-    namespace: dict[str, Any] = {}
-    exec(code.source(), namespace)  # our own text: variables are numbered, words are repr'd
-    return namespace["bind"]  # type: ignore[no-any-return]
+    if operators:
+        code.emit(changing)
+    code.reach_all()
+    binder: Binder = compile_source(code.source(), {})["bind"]
+    return binder
 
 
 class _JoinWriter:
@@ -271,6 +320,7 @@ class _JoinWriter:
         self.body: list[str] = []
         self.found: dict[AtomCondition, str] = {}
         self.bound: set[str] = set()
+        self.asked = False
         self.depth = self.top
 
     def source(self) -> str:
@@ -364,7 +414,32 @@ class _JoinWriter:
         self.line("if key in operators: operators[key].append(test)")
         self.line("else:", deeper=True)
         self.line("operators[key] = [test]")
-        for effect in schema.effects:
+
+    def skip_repeated(self, trigger: AtomCondition) -> None:
+        """Skip an atom that differs from an earlier one only in what matters to nothing else."""
+        others = [x for x in (*self.rule.static, *self.rule.fluent, *self.rule.negative) if x is not trigger]
+        others += [effect.literal for effect in self.rule.schema.effects if effect.literal.positive]
+        needed = {argument for literal in others for argument in literal.arguments}
+        matter = [a for a in dict.fromkeys(trigger.arguments) if a[0] == "?" and a in needed]
+        if len(matter) < len(set(trigger.arguments)):
+            self.setup.append("    repeated = set()")
+            key = f"({''.join(self.names[a] + ', ' for a in matter)})"
+            self.line(f"if {key} in repeated: {self.skip}")
+            self.line(f"repeated.add({key})")
+
+    def skip_known(self) -> None:
+        """Skip what could only add atoms that are known, once all objects of these atoms are bound."""
+        effects = [effect for effect in self.rule.schema.effects if effect.literal.positive]
+        arguments = {a for effect in effects for a in effect.literal.arguments}
+        if self.asked or any(e.variables for e in effects) or not all(map(self.known, arguments)):
+            return
+        self.asked = True
+        known = " and ".join(f"{self.atom(effect.literal)} in has" for effect in effects)
+        self.line(f"if {known or True}: {self.skip}")
+
+    def reach_all(self) -> None:
+        """Record every atom that is added."""
+        for effect in self.rule.schema.effects:
             if effect.literal.positive:
                 self.reach(effect)
 

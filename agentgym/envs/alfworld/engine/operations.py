@@ -1,15 +1,16 @@
-"""Compile ground actions to operations on the bits of a state."""
+"""Ground actions: commands that apply in some states, and what they do to a state's bits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from agentgym.envs.alfworld.engine.conditions import ALWAYS, ConditionCompiler
-from agentgym.envs.alfworld.engine.grounding import Objects, Test, disjuncts
-from agentgym.envs.alfworld.engine.pddl import TRUE, AtomCondition, Domain, Effect, Fact, Schema
-from agentgym.envs.alfworld.engine.planes import Planes, union
+from agentgym.envs.alfworld.engine.actions import ActionCode, ConditionalEffect
+from agentgym.envs.alfworld.engine.grounding import disjuncts
+from agentgym.envs.alfworld.engine.pddl import TRUE, AtomCondition, Domain, Effect, Schema
+from agentgym.envs.alfworld.engine.planes import Planes
+from agentgym.envs.alfworld.engine.sentences import Sentence
+from agentgym.envs.alfworld.engine.tables import AtomTables
 
 
 class Change(NamedTuple):
@@ -24,123 +25,91 @@ class Change(NamedTuple):
 
 
 class Operation:
-    """A command that applies in some states, and what it does to them."""
+    """An action done with certain objects. What it does and says is compiled when it is first done."""
 
-    __slots__ = ("_change", "_compiler", "command", "objects", "schema", "tests")
+    change: Change
+    """What it does to a state in which it applies."""
+
+    __slots__ = ("_code", "_planes", "_tables", "change", "command", "objects", "schema", "sentence")
 
     def __init__(
         self,
         command: str,
         schema: str,
         objects: tuple[str, ...],
-        tests: tuple[tuple[int, int], ...],
-        compiler: OperationCompiler,
+        code: ActionCode,
+        tables: AtomTables,
+        planes: Planes,
     ):
-        """Hold the command of a ground action.
+        """Hold the parts.
 
         Args:
             command: its words.
-            schema: its name.
+            schema: the action's name.
             objects: its arguments.
-            tests: (bits looked at, bits that must be set of these): any pair suffices.
-            compiler: compiles what it does.
+            code: the action's code.
+            tables: the game's tables.
+            planes: the game's bits.
         """
-        self.command, self.schema, self.objects, self.tests = command, schema, objects, tests
-        self._compiler = compiler
-        self._change: Change | None = None
+        self.command, self.schema, self.objects = command, schema, objects
+        self._code, self._tables, self._planes = code, tables, planes
+        self.sentence: Sentence | None = None
+        """What answers it."""
 
     @property
-    def change(self) -> Change:
-        """What it does, compiled when it is first done: of a large room's commands few ever are."""
-        if self._change is None:
-            self._change = self._compiler.change(self.schema, self.objects, self.tests)
-        return self._change
+    def tests(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of (bits looked at, bits that must be set of these): any pair suffices."""
+        masks = self._code.tests(self._tables, *self.objects)
+        return tuple(dict.fromkeys((needs | forbids, needs) for needs, forbids in masks))
 
+    def is_news(self) -> bool:
+        """Return whether it does anything that its precondition does not grant.
 
-class _GroundEffect(NamedTuple):
-    """An effect on one fluent atom."""
-
-    bit: int
-    positive: bool
-    tests: tuple[tuple[int, int], ...]
-    """Alternatives of (bits that must be set, bits that must not)."""
-
-
-class OperationCompiler:
-    """Compiles the ground actions of one game."""
-
-    def __init__(self, domain: Domain, planes: Planes, objects: Objects, conditions: ConditionCompiler):
-        """Keep what actions are compiled against."""
-        self._schemas = {schema.name: schema for schema in domain.schemas}
-        self._planes, self._objects, self._conditions = planes, objects, conditions
-
-    def compile(
-        self, command: str, schema: str, objects: tuple[str, ...], tests: Sequence[Test]
-    ) -> Operation | None:
-        """Compile one action.
-
-        Returns:
-            None when the action can never apply, or when nothing it does is news: an effect that the
-            precondition already grants is dropped, and an action left without effects with it.
+        The real engine's translator drops effects that are granted, and actions left without effects.
         """
-        masks = self._planes.tests(tests)
-        if not masks:
-            return None
-        adds, deletes, maybe = self._news(schema, objects, masks)
-        if not (adds & ~_known(masks)[0] or deletes or maybe):
-            return None
-        return Operation(command, schema, objects, masks, self)
+        if self._code.is_news(*self.objects):
+            return True
+        tests = self.tests
+        adds, deletes, maybe = self._effects(tests)
+        return bool(tests and (adds & ~_known(tests)[0] or deletes or maybe))
 
-    def change(self, schema: str, objects: tuple[str, ...], masks: Sequence[tuple[int, int]]) -> Change:
-        """Compile what an action does where one of the tests ``masks`` holds."""
-        adds, deletes, maybe = self._news(schema, objects, masks)
+    def __getattr__(self, name: str) -> Change:
+        """Compile what is not there yet."""
+        if name != "change":
+            raise AttributeError(name)
+        self.change = self._compile_change()
+        return self.change
+
+    def _compile_change(self) -> Change:
+        adds, deletes, maybe = self._effects(self.tests)
         keep, became = self._planes.change(adds, deletes)
         if maybe:
             appear, vanish = self._planes.record((effect.bit, effect.positive) for effect in maybe)
             keep, became = keep & ~(appear | vanish), became & ~vanish | appear
-        return Change(keep, became, tuple(test for effect in maybe for test in self._conditional(effect)))
+        conditional = (self._condition(effect, masks) for effect in maybe for masks in effect.tests)
+        return Change(keep, became, tuple(conditional))
 
-    def _news(
-        self, schema: str, objects: tuple[str, ...], masks: Sequence[tuple[int, int]]
-    ) -> tuple[int, int, list[_GroundEffect]]:
-        """Return the bits added, the bits deleted that may be set, and the conditional effects."""
-        effects = list(self._effects(self._schemas[schema], objects))
-        sure = [effect for effect in effects if ALWAYS in effect.tests]
-        adds = union(effect.bit for effect in sure if effect.positive)
-        denied = _known(masks)[1]
-        deletes = union(effect.bit for effect in sure if not effect.positive) & ~adds & ~denied
-        return adds, deletes, [effect for effect in effects if ALWAYS not in effect.tests]
+    def _effects(self, tests: Sequence[tuple[int, int]]) -> tuple[int, int, list[ConditionalEffect]]:
+        """Return the bits added, the bits deleted that may be set, and what depends on the state."""
+        adds, deletes, maybe = self._code.effects(self._tables, *self.objects)
+        return adds, deletes & ~adds & ~_known(tests)[1], maybe
 
-    def _effects(self, schema: Schema, objects: tuple[str, ...]) -> Iterator[_GroundEffect]:
-        """Yield the effects on fluent atoms that any state can bring about."""
-        binding = dict(zip((name for name, _ in schema.parameters), objects, strict=True))
-        for effect in schema.effects:
-            names = [name for name, _ in effect.variables]
-            for values in product(*(self._objects.members.get(kind, ()) for _, kind in effect.variables)):
-                full = {**binding, **dict(zip(names, values, strict=True))}
-                bit = self._planes.truth.get(_atom(effect.literal, full))
-                tests = self._conditions.compile(effect.condition, full) if bit else ()
-                if bit and tests:
-                    yield _GroundEffect(bit, effect.literal.positive, tests)
-
-    def _conditional(self, effect: _GroundEffect) -> Iterator[tuple[int, int, int, int]]:
-        """Yield (bits looked at, bits set of these, keep, set) on the plane of truth."""
+    def _condition(self, effect: ConditionalEffect, masks: tuple[int, int]) -> tuple[int, int, int, int]:
+        """Return (bits looked at, bits set of these, keep, set) on the plane of truth."""
+        needs, forbids = masks
         every = self._planes.every
         keep, became = (every, effect.bit) if effect.positive else (every & ~effect.bit, 0)
-        for needs, forbids in effect.tests:
-            yield needs | forbids, needs, keep, became
+        return needs | forbids, needs, keep, became
 
 
-def selector(domain: Domain, initial: int, bits: Mapping[Fact, int]) -> str:
-    """Return a predicate exactly one of whose atoms holds at any time: where the agent is.
+def selectors(domain: Domain) -> list[str]:
+    """Return the predicates one of whose atoms is exchanged for another: where the agent is.
 
-    Every action that adds one of its atoms deletes one that it needs. Empty when there is none.
+    Every action that adds one of its atoms deletes one that it needs, so that as many hold as at first.
     """
-    for predicate in sorted(domain.fluents):
-        held = sum(1 for fact, bit in bits.items() if fact[0] == predicate and initial & bit)
-        if held == 1 and all(_exchanges(schema, predicate) for schema in domain.schemas):
-            return predicate
-    return ""
+    return [
+        name for name in sorted(domain.fluents) if all(_exchanges(schema, name) for schema in domain.schemas)
+    ]
 
 
 def _exchanges(schema: Schema, predicate: str) -> bool:
@@ -161,7 +130,3 @@ def _known(masks: Sequence[tuple[int, int]]) -> tuple[int, int]:
         granted &= wanted
         denied &= looked_at & ~wanted
     return granted, denied
-
-
-def _atom(literal: AtomCondition, binding: Mapping[str, str]) -> Fact:
-    return (literal.predicate, *(binding.get(a, a) for a in literal.arguments))

@@ -182,7 +182,7 @@ def parse_problem(text: str, domain: Domain) -> PddlProblem:
     Raises:
         UsageError: an unknown construct, or a name that nothing declares.
     """
-    sections = _sections(text, "problem")
+    sections = _problem_sections(text)
     forms = [form for form in sections.get(":init", []) if form[:1] != ["="]]  # distances and costs
     init = frozenset(_words(form, "PDDL :init") for form in forms)
     objects = _typed(sections.get(":objects", []))
@@ -196,6 +196,23 @@ def parse_problem(text: str, domain: Domain) -> PddlProblem:
     condition = _condition(goal[0])
     _check(condition, domain.arities, frozenset(), "PDDL :goal", known)
     return PddlProblem(objects, init, condition)
+
+
+def goal_form(problem_text: str) -> str:
+    """Return the goal of a problem as `parse_goal` reads it: lower-case, on one line."""
+    return _write(_problem_sections(problem_text).get(":goal", [[]])[0])
+
+
+@lru_cache(maxsize=1)
+def _problem_sections(text: str) -> dict[str, list[Any]]:
+    """Return the sections of a problem; an import asks for those of one several times."""
+    return _sections(text, "problem")
+
+
+@lru_cache(maxsize=1024)
+def parse_goal(form: str) -> Condition:
+    """Parse a goal; equal ones share one result."""
+    return _condition(read(form))
 
 
 _SECTIONS = (
@@ -379,6 +396,11 @@ def _check(
                 _check(part, arities, variables, where, objects)
         case Exists(own, body) | Forall(own, body):
             _check(body, arities, variables | dict(own).keys(), where, objects)
+
+
+def _write(form: Any) -> str:
+    """Write what was read."""
+    return form if isinstance(form, str) else f"({' '.join(map(_write, form))})"
 
 
 def _show(form: Any) -> str:

@@ -10,10 +10,9 @@ atom is not the truth.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
-from agentgym.envs.alfworld.engine.grounding import Grounding, Test
-from agentgym.envs.alfworld.engine.pddl import TRUE, AtomCondition, Domain, Fact
+from agentgym.envs.alfworld.engine.pddl import TRUE, Domain, Fact
 
 
 class Planes:
@@ -32,9 +31,9 @@ class Planes:
     every: int
     """All bits of all planes."""
 
-    def __init__(self, domain: Domain, grounding: Grounding):
-        """Give every fluent atom its bits."""
-        self.fluents, self.static = grounding.fluents, grounding.static
+    def __init__(self, domain: Domain, fluents: tuple[Fact, ...], static: frozenset[Fact]):
+        """Give every fluent atom its bits; ``fluents`` are sorted."""
+        self.fluents, self.static = fluents, static
         self.width = width = len(self.fluents)
         self.truth = {fact: 1 << i for i, fact in enumerate(self.fluents)}
         unsure = {e.literal.predicate for s in domain.schemas for e in s.effects if e.condition != TRUE}
@@ -56,36 +55,6 @@ class Planes:
         recorded = {fact for fact, bit in self.shown.items() if state & bit}
         negated = {(f"not_{f[0]}", *f[1:]) for f, bit in self.truth.items() if state & bit << self.width}
         return set(self.static) | recorded | negated
-
-    def tests(self, tests: Sequence[Test]) -> tuple[tuple[int, int], ...]:
-        """Return pairs of (bits looked at, bits of these that must be set), any of which suffices."""
-        masks = []
-        for needs, forbids in tests:
-            wanted = self.mask(needs)
-            unwanted = self.mask(fact for fact in forbids if fact in self.truth)
-            if not wanted & unwanted:
-                # one object for both where nothing is forbidden: there are thousands of these
-                masks.append((wanted | unwanted, wanted) if unwanted else (wanted, wanted))
-        return tuple(dict.fromkeys(masks))
-
-    def conjunction(self, literals: Iterable[AtomCondition]) -> tuple[int, int] | None:
-        """Return (bits that must be set, bits that must not) for ground literals.
-
-        None stands for a conjunction that static facts forbid.
-        """
-        needs = forbids = 0
-        for literal in literals:
-            fact = (literal.predicate, *literal.arguments)
-            if fact in self.truth:
-                if literal.positive:
-                    needs |= self.truth[fact]
-                else:
-                    forbids |= self.truth[fact]
-                continue
-            holds = fact[1] == fact[2] if fact[0] == "=" else fact in self.static
-            if holds != literal.positive:
-                return None
-        return None if needs & forbids else (needs, forbids)
 
     def change(self, adds: int, deletes: int) -> tuple[int, int]:
         """Return (bits that survive, bits that become set): an atom that changes loses its opposite."""

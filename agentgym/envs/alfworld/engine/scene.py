@@ -8,7 +8,6 @@ from typing import NamedTuple
 from agentgym.env import Status
 from agentgym.envs.alfworld.engine.game import Game
 from agentgym.envs.alfworld.engine.planes import union
-from agentgym.envs.alfworld.engine.sentences import TextCompiler, write
 
 START = "middle of a room"
 """Where an agent is before it has gone anywhere."""
@@ -45,7 +44,7 @@ class Scene:
         """Make the tables."""
         self.game = game
         self.intro = game.intro()
-        sentence = write(TextCompiler(game.grammar, game.vocabulary).compile("#task#", {}), game.initial)
+        sentence = game.task()
         self.goal = sentence.partition(": ")[2] or sentence
         self._goal_bits = union(bits for pair in game.goal for bits in pair)
         self._standing: dict[int, Status] = {}

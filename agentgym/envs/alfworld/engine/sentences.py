@@ -1,20 +1,20 @@
-"""Compile a grammar's texts against one game.
+"""Write a grammar's texts as Python functions, once for all games that speak by it.
 
-Queries are the only thing in a text that looks at the state, and for one game the atoms that could
-ever answer them are known. So a text is compiled once into alternatives guarded by bit masks: writing
-it in a given state is a few tests, and no fact is searched for.
+A rule becomes a function of the state and of the objects that its variables stand for; a query in a text
+becomes loops over a game's tables. Beside it stands the function of the bits that the text looks at, by
+which a `Sentence` remembers what it said.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from sys import intern
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NoReturn, TypeAlias
 
 from agentgym.envs.alfworld.engine.grammar import (
     LIST_RULES,
+    Atom,
     Call,
     Grammar,
     Listing,
@@ -24,305 +24,396 @@ from agentgym.envs.alfworld.engine.grammar import (
     parse_query,
     parse_text,
 )
-from agentgym.envs.alfworld.engine.pddl import Fact
-from agentgym.envs.alfworld.engine.planes import union
-from agentgym.envs.alfworld.engine.vocabulary import Vocabulary
+from agentgym.envs.alfworld.engine.pddl import AtomCondition, Domain
+from agentgym.envs.alfworld.engine.queries import ROOT, Numbering, Plane, QueryMode, QueryWriter, SourceWriter
+from agentgym.envs.alfworld.engine.tables import AtomTables
 from agentgym.errors import UsageError
 
-Bindings: TypeAlias = Mapping[tuple[str, str], str]
-"""(variable, type) -> object."""
+Scope: TypeAlias = tuple[str, ...]
+"""Variables that stand for objects, in the order in which they were bound: ``?name:type``."""
 
-Text: TypeAlias = "str | Joined | TextChoice | Enumeration"
+Verb: TypeAlias = Literal["say", "look"]
+"""What a function does: write a text, or return the bits that it looks at."""
 
+TASK = "task"
+"""The rule that says what to do; a game may have its own sentence for it."""
 
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """Texts one after the other."""
+INTRO = "intro"
+"""The rule of the first observation."""
 
-    parts: tuple[Text, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TextChoice:
-    """The first text one of whose masks is contained in the state; an empty mask always is."""
-
-    options: tuple[tuple[tuple[int, ...], Text], ...]
-    rule: str
-
-
-@dataclass(frozen=True, slots=True)
-class Enumeration:
-    """The texts whose masks are contained in the state, in order."""
-
-    rows: tuple[tuple[int, Text], ...]
-    separators: tuple[Text, Text, Text] | None
-    """For none, between, and before the last; None for plain repetition."""
-
-
-def write(text: Text, state: int) -> str:
-    """Write a compiled text in a state.
-
-    Args:
-        text: the compiled text.
-        state: bit mask of the atoms that hold.
-    """
-    match text:
-        case str():
-            return text
-        case Joined(parts):
-            return "".join([write(part, state) for part in parts])
-        case TextChoice(options, rule):
-            for masks, option in options:
-                for mask in masks:
-                    if state & mask == mask:
-                        return write(option, state)
-            raise UsageError(f"no production of the grammar's rule {rule!r} applies")
-        case Enumeration(rows, separators):
-            found = [write(row, state) for mask, row in rows if state & mask == mask]
-            if separators is None:
-                return "".join(found)
-            none, between, last = separators
-            if not found:
-                return write(none, state)
-            if len(found) == 1:
-                return found[0]
-            return write(between, state).join(found[:-1]) + write(last, state) + found[-1]
-
-
-def support(text: Text) -> int:
-    """Return the mask of all atoms a compiled text looks at."""
-    match text:
-        case str():
-            return 0
-        case Joined(parts):
-            return union(support(part) for part in parts)
-        case TextChoice(options, _):
-            return union(union(masks) | support(option) for masks, option in options)
-        case Enumeration(rows, separators):
-            own = union(mask | support(row) for mask, row in rows)
-            return own | union(support(part) for part in separators or ())
-
+NEGATED = "not_"
+"""Before a predicate: its recorded negation."""
 
 MEMO_LIMIT = 512
-"""Entries kept in a memory of what was computed before; then it starts afresh."""
+"""Entries kept in a memory of what was said before; then it starts afresh."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextCode:
+    """The generated functions of one text."""
+
+    say: Callable[..., str]
+    """(tables, state, *objects): write it."""
+    look: Callable[..., int] | None
+    """(tables, state, *objects): the bits it looks at; None where it looks at none."""
+    chosen: tuple[int, ...]
+    """Which of an action's objects it depends on."""
 
 
 class Sentence:
-    """A compiled text that remembers what it said."""
+    """A text about certain objects of one game, which remembers what it said.
 
-    __slots__ = ("_looked_at", "_said", "text")
+    What it looks at depends on the place. Its memory goes by all bits looked at in any place so far: two
+    states that are equal in these, the place among them, are described alike.
+    """
 
-    def __init__(self, text: Text):
-        """Find what the text looks at."""
-        self.text = text
-        self._looked_at = support(text)
+    __slots__ = ("_code", "_looked", "_objects", "_said", "_seen", "_selector", "_tables")
+
+    def __init__(self, code: TextCode, tables: AtomTables, objects: tuple[str, ...], selector: int):
+        """Hold what the text is about; ``selector``: the bits that say which place it is said in."""
+        self._code, self._tables, self._objects, self._selector = code, tables, objects, selector
+        self._looked = 0 if code.look is None else selector
+        self._seen: set[int] = set()
         self._said: dict[int, str] = {}
 
     def write(self, state: int) -> str:
         """Write the text in a state."""
-        seen = state & self._looked_at
-        said = self._said.get(seen)
-        if said is None:
-            if len(self._said) >= MEMO_LIMIT:
-                self._said.clear()
-            said = self._said[seen] = write(self.text, state)
-        return said
+        return self._said.get(state & self._looked) or self._write(state)
+
+    def _write(self, state: int) -> str:
+        look = self._code.look
+        if look is not None and state & self._selector not in self._seen:
+            self._seen.add(state & self._selector)
+            self._looked |= look(self._tables, state, *self._objects)
+        if len(self._said) >= MEMO_LIMIT:
+            self._said.clear()
+        text = self._said[state & self._looked] = self._code.say(self._tables, state, *self._objects)
+        return text
 
 
 @dataclass(frozen=True, slots=True)
-class _Scope:
-    """What the objects bound to variables can change in a text."""
+class SentencesCode:
+    """The generated functions of a grammar."""
 
-    names: frozenset[str]
-    """Variables that the text, or a rule it leads to, mentions."""
-    objects: frozenset[str]
-    """Objects that could answer its queries: one that is bound is no answer for another variable."""
+    intro: Callable[..., str]
+    task: Callable[..., str]
+    commands: Mapping[str, Callable[..., str]]
+    """By action; (tables, state, *objects)."""
+    feedbacks: Mapping[str, TextCode]
+    """By action."""
 
 
-class TextCompiler:
-    """Compiles texts against one game. Texts that cannot differ are compiled once."""
+def write_sentences(
+    grammar: Grammar, domain: Domain, selector: str, indexes: Numbering, *, own_task: bool
+) -> tuple[str, Callable[[Mapping[str, Any]], SentencesCode]]:
+    """Write the functions of a grammar's texts.
 
-    def __init__(self, grammar: Grammar, vocabulary: Vocabulary, within: int = -1):
-        """Keep the grammar and the game's vocabulary.
+    Args:
+        grammar: one that `agentgym.envs.alfworld.engine.grammar_check.check_grammar` has passed.
+        domain: whose actions are commanded and answered.
+        selector: a predicate exactly one of whose atoms holds in any state, or nothing.
+        indexes: gives the number of a table.
+        own_task: whether each game has its own sentence for the task.
 
-        Args:
-            grammar: its rules.
-            vocabulary: its atoms and names.
-            within: bits that states may have; a text for one state alone is compiled much sooner.
+    Returns:
+        The source, and what takes the functions out of the namespace it has been run in.
+    """
+    writer = _TextWriter(grammar, domain, selector, indexes, own_task)
+    writer.write_text(INTRO, f"#{INTRO}#", ())
+    writer.write_text(TASK, f"#{TASK}#", ())
+    looks: dict[str, tuple[bool, tuple[int, ...]]] = {}
+    for k, schema in enumerate(domain.schemas):
+        scope = tuple(f"?{name.lstrip('?')}:{kind}" for name, kind in schema.parameters)
+        words = grammar.actions[schema.name]
+        writer.write_text(f"command_{k}", words.template, scope)
+        needed = writer.needed(words.feedback, scope)
+        writer.write_text(f"say_{k}", words.feedback, needed)
+        chosen = tuple(scope.index(variable) for variable in needed)
+        looks[schema.name] = (writer.write_look(f"look_{k}", words.feedback, needed), chosen)
+
+    def collect(names: Mapping[str, Any]) -> SentencesCode:
+        commands, feedbacks = {}, {}
+        for k, schema in enumerate(domain.schemas):
+            commands[schema.name] = names[f"command_{k}"]
+            looked, chosen = looks[schema.name]
+            feedbacks[schema.name] = TextCode(
+                names[f"say_{k}"], names[f"look_{k}"] if looked else None, chosen
+            )
+        return SentencesCode(names[INTRO], names[TASK], commands, feedbacks)
+
+    return writer.source.text(), collect
+
+
+def no_production(rule: str) -> NoReturn:
+    """Refuse to write a rule none of whose conditions holds."""
+    raise UsageError(f"no production of the grammar's rule {rule!r} applies")
+
+
+@dataclass(slots=True)
+class _Mentions:
+    """What a text and the rules it leads to are about."""
+
+    names: set[str] = field(default_factory=set)
+    kinds: set[str] = field(default_factory=set)
+    """Types of objects that queries look for."""
+
+
+class _TextWriter:
+    """Source of the functions of a grammar."""
+
+    def __init__(self, grammar: Grammar, domain: Domain, selector: str, indexes: Numbering, own_task: bool):
+        self.grammar, self.domain, self.selector, self.indexes = grammar, domain, selector, indexes
+        self.own_task = own_task
+        self.source = SourceWriter()
+        self.functions: dict[tuple[Verb, str | Listing, Scope], str | None] = {}
+        """(what it does, rule or listing, variables) -> the function's name; None where it does nothing."""
+        self.doubtful = {e.literal.predicate for s in domain.schemas for e in s.effects}
+        self.mentioned: dict[str, _Mentions] = {}
+
+    # ---- what texts depend on ----------------------------------------------------------------
+
+    def needed(self, text: str, scope: Scope) -> Scope:
+        """Return the variables that can change a text.
+
+        One does that the text names, or whose object a query could otherwise find for another variable.
         """
-        self._grammar, self._vocabulary, self._never = grammar, vocabulary, ~within
-        self._scopes: dict[str, _Scope] = {}
-        self._called: dict[tuple[str, tuple[tuple[tuple[str, str], str], ...]], Text] = {}
-        self._sentences: dict[tuple[str, tuple[tuple[tuple[str, str], str], ...]], Sentence] = {}
+        found = self.mentioned.get(text)
+        if found is None:
+            found = self.mentioned[text] = _Mentions()
+            self.mention(text, found, set())
+        kinds = found.kinds
 
-    def sentence(self, text: str, bindings: Bindings) -> Sentence:
-        """Return the sentence of a text whose variables are bound to objects; as `compile`."""
-        own = self._within_scope(text, bindings)
-        key = (text, tuple(own.items()))
-        sentence = self._sentences.get(key)
-        if sentence is None:
-            sentence = self._sentences[key] = Sentence(self.compile(text, own))
-        return sentence
+        def matters(variable: str) -> bool:
+            name, kind = _split(variable)
+            return name in found.names or kind in kinds or ROOT in kinds or (kind == ROOT and bool(kinds))
 
-    def compile(self, text: str, bindings: Bindings) -> Text:
-        """Compile a text whose variables are bound to objects.
+        return tuple(variable for variable in scope if matters(variable))
 
-        Text and rules have passed `agentgym.envs.alfworld.engine.grammar_check.check_grammar`.
-        """
-        return _sequence([self._part(part, bindings) for part in parse_text(text)])
-
-    def _within_scope(self, text: str, bindings: Bindings) -> Bindings:
-        """Return the bindings that can change a text."""
-        if not bindings:
-            return bindings
-        scope = self._scopes.get(text)
-        if scope is None:
-            names, predicates = self._mentions(text)
-            facts = (fact for name in predicates for fact, _ in self._vocabulary.candidates(name, ()))
-            scope = _Scope(names, frozenset(value for fact in facts for value in fact[1:]))
-            self._scopes[text] = scope
-        return {
-            variable: value
-            for variable, value in bindings.items()
-            if variable[0] in scope.names or value in scope.objects
-        }
-
-    def _mentions(self, text: str) -> tuple[frozenset[str], frozenset[str]]:
-        """Return the names of variables and predicates in a text and in the rules it leads to."""
-        names: set[str] = set()
-        predicates: set[str] = set()
-        queue, seen = [text], {text}
-        while queue:
-            for part in parse_text(queue.pop()):
-                inner = part.part if isinstance(part, Listing) else part
-                queries = [part.query] if isinstance(part, Listing) else []
-                rules = list(LIST_RULES) if isinstance(part, Listing) and part.is_list else []
-                if isinstance(inner, Call):
-                    rules.append(inner.rule)
-                elif isinstance(inner, Value):
-                    names.update(node.id for node in ast.walk(inner.code) if isinstance(node, ast.Name))
-                for production in (p for rule in rules for p in self._grammar.rules[rule]):
+    def mention(self, text: str, found: _Mentions, seen: set[str]) -> None:
+        for part in parse_text(text):
+            inner = part.part if isinstance(part, Listing) else part
+            queries = [part.query] if isinstance(part, Listing) else []
+            rules = list(LIST_RULES) if isinstance(part, Listing) and part.is_list else []
+            if isinstance(inner, Call):
+                rules.append(inner.rule)
+            elif isinstance(inner, Value):
+                found.names.update(node.id for node in ast.walk(inner.code) if isinstance(node, ast.Name))
+            for rule in set(rules) - seen:
+                seen.add(rule)
+                for production in self.grammar.rules[rule]:
                     queries.append(production.condition)
-                    if production.text not in seen:
-                        seen.add(production.text)
-                        queue.append(production.text)
-                for predicate, variables in (atom for q in queries if q for atom in parse_query(q)):
-                    predicates.add(predicate)
-                    names.update(name for name, _ in variables)
-        return frozenset(names), frozenset(predicates)
+                    self.mention(production.text, found, seen)
+            for _, variables in (atom for query in queries if query for atom in parse_query(query)):
+                found.names.update(name for name, _ in variables)
+                found.kinds.update(kind for _, kind in variables)
 
-    def _part(self, part: Part, bindings: Bindings) -> Text:
+    # ---- what is said ------------------------------------------------------------------------
+
+    def write_text(self, name: str, text: str, scope: Scope) -> None:
+        """Write the function ``name`` of a text."""
+        body = self.said(parse_text(text), dict(zip(scope, _locals(scope), strict=True)))
+        self.function(name, scope, text, [f"return {body}"])
+
+    def function(self, name: str, scope: Scope, about: str, lines: Sequence[str]) -> None:
+        head = ["t", "state", *_locals(scope)]
+        self.source.depth = 0
+        self.source.line("")
+        self.source.line(f"def {name}({', '.join(head)}):  # {about[:70]!r}")
+        self.source.lines += [f" {line}" for line in lines]
+
+    def said(self, parts: Sequence[Part], names: Mapping[str, str]) -> str:
+        """Return the expression of a text."""
+        pieces: list[str] = []
+        words = ""
+        for part in parts:
+            if isinstance(part, TextPart):
+                words += part.text
+                continue
+            if words:
+                pieces.append(repr(words))
+                words = ""
+            pieces.append(self.part(part, names))
+        if words or not pieces:
+            pieces.append(repr(words))
+        return " + ".join(pieces)
+
+    def part(self, part: Part, names: Mapping[str, str]) -> str:
         match part:
             case TextPart(words):
-                return words
+                return repr(words)
             case Value(code):
-                return self._evaluate(code, bindings)
+                return _expression(code, names)
             case Call(rule):
-                return self._call(rule, bindings)
-            case Listing(inner, query, is_list):
-                answers = self._answers(query, bindings) if query else [(0, bindings)]
-                rows = tuple((mask, self._part(inner, wider)) for mask, wider in answers)
-                if not is_list:
-                    return Enumeration(rows, None)
-                none, between, last = (self._call(name, bindings) for name in LIST_RULES)
-                return Enumeration(rows, (none, between, last))
+                return self.call("say", rule, names) or "''"
+            case Listing():
+                return self.call("say", part, names) or "''"
 
-    def _call(self, rule: str, bindings: Bindings) -> Text:
-        own = self._within_scope(f"#{rule}#", bindings)
-        key = (rule, tuple(own.items()))
-        text = self._called.get(key)
-        if text is None:
-            text = self._called[key] = self._choose(rule, own)
-        return text
+    def call(self, verb: Verb, what: str | Listing, names: Mapping[str, str]) -> str | None:
+        """Return the call of the function of a rule or a listing, which is written where it is new.
 
-    def _choose(self, rule: str, bindings: Bindings) -> Text:
-        options: list[tuple[tuple[int, ...], Text]] = []
-        for production in self._grammar.rules[rule]:
-            masks = self._masks(production.condition, bindings)
-            if masks:
-                options.append((masks, self.compile(production.text, bindings)))
-            if masks == (0,):
-                break
-        if len(options) == 1 and options[0][0] == (0,):
-            return options[0][1]
-        return TextChoice(tuple(options), rule)
-
-    def _masks(self, condition: str, bindings: Bindings) -> tuple[int, ...]:
-        """Return the bits of each answer to a condition; only (0,) when it always holds."""
-        if not condition:
-            return (0,)
-        masks = tuple(dict.fromkeys(mask for mask, _ in self._answers(condition, bindings)))
-        return (0,) if 0 in masks else masks
-
-    def _answers(self, query: str, bindings: Bindings) -> Iterator[tuple[int, Bindings]]:
-        """Yield (mask, wider bindings) for every answer the query could ever have, in order.
-
-        Different variables never stand for one object.
+        None where that would look at nothing.
         """
-        atoms = parse_query(query)
-
-        def extend(k: int, mask: int, known: dict[tuple[str, str], str]) -> Iterator[tuple[int, Bindings]]:
-            if k == len(atoms):
-                yield mask, known
-                return
-            predicate, variables = atoms[k]
-            bound = tuple(known.get(p) for p in variables)
-            for fact, bit in self._vocabulary.candidates(predicate, bound):
-                wider = None if bit & self._never else self._bind(variables, fact, known)
-                if wider is not None:
-                    yield from extend(k + 1, mask | bit, wider)
-
-        yield from extend(0, 0, dict(bindings))
-
-    def _bind(
-        self, variables: tuple[tuple[str, str], ...], fact: Fact, known: dict[tuple[str, str], str]
-    ) -> dict[tuple[str, str], str] | None:
-        wider = dict(known)
-        for variable, value in zip(variables, fact[1:], strict=True):
-            existing = wider.get(variable)
-            if not self._vocabulary.is_a(value, variable[1]):
-                return None
-            if existing is None:
-                if value in wider.values():
-                    return None
-                wider[variable] = value
-            elif existing != value:
-                return None
-        return wider
-
-    def _evaluate(self, code: ast.expr, bindings: Bindings) -> str:
-        match code:
-            case ast.Constant(value=str(text)):
-                return text
-            case ast.Name(id=name):
-                return self._vocabulary.attribute(_object(name, bindings), "name")
-            case ast.Attribute(value=ast.Name(id=name), attr=attribute):
-                return self._vocabulary.attribute(_object(name, bindings), attribute)
-            case ast.BinOp(left=left, op=ast.Add(), right=right):
-                return self._evaluate(left, bindings) + self._evaluate(right, bindings)
-            case ast.BoolOp(op=ast.Or(), values=values):
-                return next(filter(None, (self._evaluate(value, bindings) for value in values)), "")
-        raise AssertionError(f"{ast.unparse(code)} has not been checked")
-
-
-def _object(name: str, bindings: Bindings) -> str:
-    """Return what a name stands for: of variables that differ in type, the one bound last."""
-    return next(value for (variable, _), value in reversed(list(bindings.items())) if variable == name)
-
-
-def _sequence(parts: list[Text]) -> Text:
-    """Join what is constant."""
-    if len(parts) == 1:
-        return parts[0]
-    merged: list[Text] = []
-    for part in parts:
-        for piece in part.parts if isinstance(part, Joined) else (part,):
-            if isinstance(piece, str) and merged and isinstance(merged[-1], str):
-                merged[-1] += piece
+        scope = tuple(names)
+        if isinstance(what, str):
+            if verb == "say" and what == TASK and self.own_task:
+                return "t.task"
+            scope = self.needed(f"#{what}#", scope)
+        key = (verb, what, scope)
+        if key not in self.functions:
+            name = self.functions[key] = f"{verb}_rule_{len(self.functions)}"
+            if verb == "look":
+                lines = self.look(what, scope)
             else:
-                merged.append(piece)
-    if not merged:
-        return ""
-    # names come again in every game: one string does for all
-    merged = [intern(piece) if isinstance(piece, str) else piece for piece in merged]
-    return merged[0] if len(merged) == 1 else Joined(tuple(merged))
+                lines = self.rule(what, scope) if isinstance(what, str) else self.listing(what, scope)
+            if lines:
+                self.function(name, scope, what if isinstance(what, str) else what.query, lines)
+            else:
+                self.functions[key] = None
+        called = self.functions[key]
+        if called is None:
+            return None
+        return f"{called}({', '.join(['t', 'state', *(names[variable] for variable in scope)])})"
+
+    def rule(self, rule: str, scope: Scope) -> list[str]:
+        """Write a rule: the first production whose condition has an answer."""
+        names = dict(zip(scope, _locals(scope), strict=True))
+        source = SourceWriter()
+        for production in self.grammar.rules[rule]:
+            source.depth = 0
+            if production.condition:
+                self.query(source, production.condition, names, QueryMode.STATE)
+            source.line(f"return {self.said(parse_text(production.text), names)}")
+            if not production.condition:
+                break
+        else:
+            source.depth = 0
+            source.line(f"no_production({rule!r})")
+        return source.lines
+
+    def listing(self, listing: Listing, scope: Scope) -> list[str]:
+        """Write a list of a text for every answer to a query."""
+        names = dict(zip(scope, _locals(scope), strict=True))
+        source = SourceWriter()
+        source.line("found = []")
+        wider = self.query(source, listing.query, names, QueryMode.STATE).bound if listing.query else names
+        source.line(f"found.append({self.part(listing.part, wider)})")
+        source.depth = 0
+        if not listing.is_list:
+            source.line("return ''.join(found)")
+            return source.lines
+        none, between, last = (self.call("say", name, names) for name in LIST_RULES)
+        source.line(f"if not found: return {none}")
+        source.line("if len(found) == 1: return found[0]")
+        source.line(f"return ({between}).join(found[:-1]) + {last} + found[-1]")
+        return source.lines
+
+    def query(
+        self, source: SourceWriter, query: str, names: Mapping[str, str], mode: QueryMode
+    ) -> QueryWriter:
+        """Write a query's loops, in the order of its atoms: lists are in the order of the answers."""
+        literals, kinds = _literals(parse_query(query), names)
+        writer = QueryWriter(source, self.indexes, kinds, mode, self.planes, self.selector)
+        writer.bound, writer.distinct = dict(names), True
+        writer.used.update(names.values())
+        if mode is QueryMode.STATE:
+            for literal in literals:
+                writer.literal(literal)
+        return writer
+
+    def planes(self, predicate: str) -> tuple[str, Plane]:
+        """Return what a query's predicate stands for: bits as the grammar reads them, or atoms that stay."""
+        if predicate in self.doubtful:
+            return predicate, "shown"
+        if predicate.startswith(NEGATED) and predicate not in self.domain.arities:
+            return predicate.removeprefix(NEGATED), "negated"
+        return predicate, "static"
+
+    # ---- what is looked at -------------------------------------------------------------------
+
+    def write_look(self, name: str, text: str, scope: Scope) -> bool:
+        """Write the function of the bits that a text looks at; return whether there are any."""
+        names = dict(zip(scope, _locals(scope), strict=True))
+        source = SourceWriter()
+        self.look_at(source, parse_text(text), names)
+        if source.lines:
+            self.function(name, scope, text, ["looked = 0", *source.lines, "return looked"])
+        return bool(source.lines)
+
+    def look(self, what: str | Listing, scope: Scope) -> list[str]:
+        names = dict(zip(scope, _locals(scope), strict=True))
+        source = SourceWriter()
+        if isinstance(what, Listing):
+            if what.query:
+                self.look_through(source, what.query, names, (what.part,))
+            else:
+                self.look_at(source, (what.part,), names)
+            self.look_at(source, [Call(rule) for rule in LIST_RULES] if what.is_list else (), names)
+        else:
+            for production in self.grammar.rules[what]:
+                if production.condition:
+                    self.look_through(source, production.condition, names, ())
+                self.look_at(source, parse_text(production.text), names)
+        return ["looked = 0", *source.lines, "return looked"] if source.lines else []
+
+    def look_at(self, source: SourceWriter, parts: Sequence[Part], names: Mapping[str, str]) -> None:
+        """Write the bits that parts look at."""
+        for part in parts:
+            if isinstance(part, Call | Listing):
+                if isinstance(part, Call) and part.rule == TASK and self.own_task:
+                    continue
+                call = self.call("look", part.rule if isinstance(part, Call) else part, names)
+                if call:
+                    source.line(f"looked |= {call}")
+
+    def look_through(
+        self, source: SourceWriter, query: str, names: Mapping[str, str], parts: Sequence[Part]
+    ) -> None:
+        """Write the bits that a query and the parts written for its answers look at."""
+        inside = SourceWriter()
+        literals, _ = _literals(parse_query(query), names)
+        trial = self.query(inside, query, names, QueryMode.LOOKED)
+        trial.looked_at(literals, lambda: self.look_at(inside, parts, trial.bound))
+        if not any("looked |=" in line for line in inside.lines):
+            return
+        source.lines += [" " * source.depth + line for line in inside.lines]
+
+
+def _literals(atoms: Sequence[Atom], names: Mapping[str, str]) -> tuple[list[AtomCondition], dict[str, str]]:
+    """Return a query's atoms as literals, and the types of its variables and of those in scope."""
+    literals = [
+        AtomCondition(predicate, tuple(f"?{name}:{kind}" for name, kind in arguments))
+        for predicate, arguments in atoms
+    ]
+    variables = {argument for literal in literals for argument in literal.arguments} | set(names)
+    return literals, {variable: _split(variable)[1] for variable in variables}
+
+
+def _split(variable: str) -> tuple[str, str]:
+    name, _, kind = variable[1:].partition(":")
+    return name, kind
+
+
+def _locals(scope: Scope) -> list[str]:
+    return [f"x{k}" for k in range(len(scope))]
+
+
+def _expression(code: ast.expr, names: Mapping[str, str]) -> str:
+    match code:
+        case ast.Constant(value=str(text)):
+            return repr(text)
+        case ast.Name(id=name):
+            return f"t.names[{_object(name, names)}]"
+        case ast.Attribute(value=ast.Name(id=name), attr=attribute):
+            value = _object(name, names)
+            known = {"id": value, "indefinite": "'a'", "definite": "'the'", "type": f"t.types[{value}]"}
+            return known.get(attribute, f"t.names[{value}]")
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return f"({_expression(left, names)} + {_expression(right, names)})"
+        case ast.BoolOp(op=ast.Or(), values=values):
+            return f"({' or '.join(_expression(value, names) for value in values)})"
+    raise AssertionError(f"{ast.unparse(code)} has not been checked")
+
+
+def _object(name: str, names: Mapping[str, str]) -> str:
+    """Return what a name stands for: of variables that differ in type, the one bound last."""
+    return next(value for variable, value in reversed([*names.items()]) if _split(variable)[0] == name)

@@ -76,7 +76,7 @@ def planning_task(game: Game) -> PlanningTask:
                     (*[numbers[fact] for fact in need], *[~numbers[f] for f in forbidden if f in numbers])
                 )
                 found.setdefault((needs, gives), PlanningAction(schema, objects, needs, gives - needs))
-        elif schema in other and (operation := game.operation(schema, objects, sorted(tests))) is not None:
+        elif schema in other and (operation := game.operation(schema, objects)) is not None:
             for action in _conditional(operation, game.planes.width):
                 found[action.operation, action.needs] = action
     return PlanningTask(tuple(found.values()), goals)

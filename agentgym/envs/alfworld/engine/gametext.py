@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from agentgym.errors import UsageError
@@ -25,6 +26,9 @@ class GameText:
     """Commands that win, where the file has some."""
     solvable: bool
     """Whether the file says that the goal can be reached."""
+    grounded: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
+    """What the problem comes to, by the digest of a domain (`agentgym.envs.alfworld.engine.packing`): a
+    store's games have it, files do not."""
 
     @classmethod
     def parse(cls, text: str | bytes, name: str) -> GameText:
@@ -48,7 +52,10 @@ class GameText:
         if not isinstance(table, dict):
             raise UsageError(f"{name}: a game is a JSON object, got {type(table).__name__}")
         texts = {field: _text(table, key, name) for field, key in _TEXTS.items()}
-        return cls(**texts, walkthrough=_walkthrough(table, name), solvable=table.get("solvable") is True)
+        solvable = table.get("solvable") is True
+        return cls(
+            texts["domain"], texts["grammar"], texts["problem"], _walkthrough(table, name), solvable=solvable
+        )
 
     def to_json(self) -> str:
         """Inverse of `parse`."""
