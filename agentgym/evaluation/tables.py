@@ -17,7 +17,7 @@ from agentgym.evaluation.scoring import EnvResult
 from agentgym.evaluation.statistics import Estimate
 from agentgym.records import json_schema
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the leaderboard's ``.json`` and ``.csv``; ``docs/schemas`` holds the JSON Schema of each."""
 
 CSV_HEAD = (
