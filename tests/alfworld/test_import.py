@@ -17,7 +17,7 @@ from agentgym.envs.alfworld.data.importer import open_games
 from agentgym.envs.alfworld.data.trials import TYPES, Harvest, Trial, read_trials
 from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.envs.alfworld.engine.grounding import ground_problem
-from agentgym.envs.alfworld.engine.packing import domain_digest, unpack
+from agentgym.envs.alfworld.engine.packing import problem_digest, unpack
 from agentgym.envs.alfworld.engine.pddl import parse_domain
 from agentgym.errors import MissingDataError, UsageError
 from agentgym.registration import data_source
@@ -301,7 +301,7 @@ def test_a_store_keeps_what_its_problems_come_to(home):
     import_data(data_source("alfworld"), folder(home / "copy", {TRAIN: text.to_json()}), progress=quiet)
     read = open_games("official", "train").read(0)
     assert read == text
-    known = unpack(read.grounded[domain_digest(text.domain)])
+    known = unpack(read.grounded[problem_digest(text.domain, text.problem)])
     found = ground_problem(parse_domain(text.domain), text.problem)
     assert (known.fluents, known.static, known.goal) == (found.fluents, found.static, found.goal)
     assert set(known.start) == set(found.start)

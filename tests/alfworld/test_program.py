@@ -4,7 +4,7 @@ import pytest
 
 from agentgym.envs.alfworld.engine.game import Game
 from agentgym.envs.alfworld.engine.grounding import ground, ground_problem
-from agentgym.envs.alfworld.engine.packing import domain_digest, pack, pack_problem, unpack
+from agentgym.envs.alfworld.engine.packing import pack, pack_problem, problem_digest, unpack
 from agentgym.envs.alfworld.engine.pddl import goal_form, parse_domain, parse_goal
 from agentgym.envs.alfworld.engine.program import SplitGrammar, split_grammar
 from agentgym.errors import UsageError
@@ -96,7 +96,7 @@ def test_a_problem_survives_its_bytes():
     assert (
         game.choices(game.initial).commands == Game(DOMAIN, GRAMMAR, PROBLEM).choices(game.initial).commands
     )
-    assert domain_digest(DOMAIN) != domain_digest(DOMAIN + " ")
+    assert problem_digest(DOMAIN, PROBLEM) != problem_digest(DOMAIN, PROBLEM + " ")
 
 
 def test_a_problem_too_large_for_its_bytes_is_refused():

@@ -2,12 +2,13 @@
 
 import gc
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from agentgym.envs.alfworld import source
 from agentgym.envs.alfworld.builtin.tasks import builtin_tasks
+from agentgym.envs.alfworld.engine.packing import pack_problem, problem_digest
 from agentgym.envs.alfworld.source import GameText, load_game, load_scene, read_game
 from agentgym.errors import UsageError
 
@@ -77,3 +78,12 @@ def test_a_game_outside_the_language_is_named(text, part, old, new):
 
 def test_a_games_own_words_are_its_own(text):
     assert read_game(Given("one", text), "game") == text
+
+
+def test_a_changed_problem_is_not_taken_for_what_is_known_of_another(text):
+    known = {problem_digest(text.domain, text.problem): pack_problem(text.domain, text.problem)}
+    given = replace(text, grounded=known)
+    fact = next(line for line in text.problem.splitlines() if "(inReceptacle " in line)
+    changed = replace(given, problem=text.problem.replace(fact, "", 1))
+    one, other = load_game(Given("given", given)), load_game(Given("changed", changed))
+    assert one.initial.bit_count() == other.initial.bit_count() + 1

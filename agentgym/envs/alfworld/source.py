@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 from agentgym.envs.alfworld.engine.dialects import Dialect, in_dialect
 from agentgym.envs.alfworld.engine.game import Game
 from agentgym.envs.alfworld.engine.gametext import GameText
-from agentgym.envs.alfworld.engine.packing import domain_digest, unpack
+from agentgym.envs.alfworld.engine.packing import problem_digest, unpack
 from agentgym.envs.alfworld.engine.scene import Scene
 from agentgym.errors import UsageError
 
@@ -70,7 +70,7 @@ def load_scene(source: GameSource, dialect: Dialect = "game") -> Scene:
     if scene is None:
         text = read_game(source, dialect)
         try:
-            packed = text.grounded.get(domain_digest(text.domain))
+            packed = text.grounded.get(problem_digest(text.domain, text.problem))
             grounded = None if packed is None else unpack(packed)
             scene = Scene(Game(text.domain, text.grammar, text.problem, grounded))
         except UsageError as error:

@@ -29,7 +29,7 @@ from agentgym.hashing import content_id
 
 SUFFIX = ".games"
 
-FORMAT = f"games 2, grounded {VERSION}"
+FORMAT = f"games 3, grounded {VERSION}"
 """Which stores can be read; an older one is imported anew."""
 
 TextKind: TypeAlias = Literal["domain", "grammar", "problem", "grounded"]
@@ -53,7 +53,7 @@ class GameEntry:
     grammar: int
     problem: int
     grounded: Mapping[str, int]
-    """By the digest of a domain: the number of what the problem comes to in it."""
+    """By the digest of a domain and the problem: the number of what the problem comes to."""
 
 
 def game_id(text: GameText) -> str:

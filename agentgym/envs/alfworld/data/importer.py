@@ -30,7 +30,7 @@ from agentgym.envs.alfworld.data.trials import (
     split_of_archive,
 )
 from agentgym.envs.alfworld.engine.dialects import current_logic
-from agentgym.envs.alfworld.engine.packing import domain_digest, pack_problem
+from agentgym.envs.alfworld.engine.packing import pack_problem, problem_digest
 from agentgym.envs.alfworld.suite import ALFWORLD
 from agentgym.errors import MissingDataError, UsageError
 from agentgym.hashing import content_id
@@ -188,7 +188,7 @@ def with_grounded(trial: Trial) -> Trial:
     grounded: dict[str, bytes] = {}
     for domain in domains:
         with suppress(UsageError):
-            grounded[domain_digest(domain)] = pack_problem(domain, trial.text.problem)
+            grounded[problem_digest(domain, trial.text.problem)] = pack_problem(domain, trial.text.problem)
     return replace(trial, text=replace(trial.text, grounded=grounded))
 
 

@@ -27,7 +27,7 @@ class GameText:
     solvable: bool
     """Whether the file says that the goal can be reached."""
     grounded: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
-    """What the problem comes to, by the digest of a domain (`agentgym.envs.alfworld.engine.packing`): a
+    """What the problem comes to (`agentgym.envs.alfworld.engine.packing`), by a digest of it and a domain: a
     store's games have it, files do not."""
 
     @classmethod

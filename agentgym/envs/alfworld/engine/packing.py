@@ -11,7 +11,6 @@ import json
 import struct
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from itertools import chain, repeat
 
 import numpy as np
@@ -28,10 +27,13 @@ _SIZE = struct.Struct("<I")
 _NUMBER = np.dtype("<u2")
 
 
-@lru_cache(maxsize=64)
-def domain_digest(domain: str) -> str:
-    """Return what names a domain: 32 hex digits of its text."""
-    return hashlib.blake2b(domain.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+def problem_digest(domain: str, problem: str) -> str:
+    """Return what names a problem in a domain: 32 hex digits of both texts."""
+    texts = hashlib.blake2b(digest_size=16)
+    for text in (domain, problem):
+        raw = text.encode("utf-8", "surrogatepass")
+        texts.update(_SIZE.pack(len(raw)) + raw)
+    return texts.hexdigest()
 
 
 def pack_problem(domain: str, problem: str) -> bytes:
