@@ -37,6 +37,10 @@ LINE = """    "agentgym/NumberLine-v0": EnvEntry(
 """
 
 
+FIRST = '    "agentgym/Sokoban-v0": EnvEntry(\n'
+"""The line of `ENVIRONMENTS` that the new one goes before."""
+
+
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
     """Return a copy of the checkout, with the environment of the examples as one of the package's own."""
@@ -54,7 +58,7 @@ def checkout(tmp_path_factory):
     (folder / "env.py").write_text(_moved((ROOT / "examples" / "own_env.py").read_text()))
     registration = copy / "agentgym" / "registration.py"
     registration.write_text(
-        _replaced(registration.read_text(), "    ),\n}\n", f"    ),\n{LINE}}}\n"),
+        _replaced(registration.read_text(), FIRST, LINE + FIRST),
     )
     return copy
 

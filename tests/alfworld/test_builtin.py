@@ -371,6 +371,7 @@ def test_commands_are_those_of_published_games_and_looking_changes_nothing(split
 # ---- the real engine ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.peer
 def test_games_play_alike_in_textworld():
     from agentgym.envs.alfworld.engine.textworld import TextWorldEngine
@@ -399,6 +400,7 @@ def test_games_play_alike_in_textworld():
             assert engine.step(command) == game.feedback(operation, state)
 
 
+@pytest.mark.slow
 @pytest.mark.peer
 def test_no_sentence_is_taken_from_the_published_grammar():
     from agentgym.envs.alfworld.engine.textworld import installed_logic

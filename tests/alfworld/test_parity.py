@@ -36,6 +36,7 @@ def compare(tmp_path, seconds, games):
     return report
 
 
+@pytest.mark.slow
 @pytest.mark.peer
 @pytest.mark.assets
 def test_nothing_differs_from_textworld(tmp_path):
@@ -49,6 +50,7 @@ def test_nothing_differs_from_textworld(tmp_path):
     assert "published" in (tmp_path / "report.md").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.peer
 def test_a_run_is_taken_up_where_it_stopped(tmp_path, monkeypatch):
     monkeypatch.delenv("AGENTGYM_DATA", raising=False)
@@ -61,6 +63,7 @@ def test_a_run_is_taken_up_where_it_stopped(tmp_path, monkeypatch):
     assert len(list(read(tmp_path / "done.jsonl"))) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.peer
 def test_a_mismatch_counts(tmp_path):
     path = tmp_path / "done.jsonl"

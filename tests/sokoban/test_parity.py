@@ -3,6 +3,7 @@ import pytest
 from benchmarks.parity.sokoban import ROOMS, compare
 
 
+@pytest.mark.slow
 @pytest.mark.peer
 def test_nothing_differs_from_gym_sokoban():
     report = compare(4_000, seed=1)

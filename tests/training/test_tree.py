@@ -231,8 +231,8 @@ def test_padded_rows_and_trees_agree_on_values(language_model, budget):
     weights = [torch.randn(len(column), generator=draws) for column in expected]
     of_weights = gradients(critic, expected, weights)
     for packing, pack in PACKINGS.items():
-        for valued, column in zip(("step", "token"), expected, strict=True):
-            values = critic.values(rows, token_budget=budget, valued=valued, packing=packing)
+        for unit, column in zip(("step", "token"), expected, strict=True):
+            values = critic.values(rows, token_budget=budget, unit=unit, packing=packing)
             assert np.abs(values - column.detach().numpy()).max() < 1e-5
         packs = pack(rows, token_budget=budget)
         steps, tokens = (torch.zeros(len(column)) for column in expected)

@@ -7,7 +7,7 @@ import pytest
 from agentgym.envs.webshop.data.products import Product
 from agentgym.envs.webshop.engine.colours import COLOURS
 from agentgym.envs.webshop.engine.goals import Goal
-from agentgym.envs.webshop.engine.reward import Score, Scorer, colour_of
+from agentgym.envs.webshop.engine.reward import PurchaseScorer, Score, colour_of
 from tests.webshop.corner import LAMPS, RUG, play, visit_shop
 
 LAMP = replace(LAMPS[1], attributes=("energy efficient", "easy to clean"))
@@ -15,7 +15,7 @@ WISH = Goal(LAMP.asin, "a lamp", ("energy efficient", "bright led", "wood"), ("d
 
 
 def score(bought=LAMP, goal=WISH, wished=LAMP, price=11.0, chosen=("dark red",)):
-    return Scorer(lambda product: tuple(product.title.lower().split())).score(
+    return PurchaseScorer(lambda product: tuple(product.title.lower().split())).score(
         bought, goal, wished=wished, price=price, chosen=chosen
     )
 

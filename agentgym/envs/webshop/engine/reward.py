@@ -52,13 +52,13 @@ class Score:
     """Share of the nouns wished for that the product's title has."""
 
 
-class Scorer:
+class PurchaseScorer:
     """Scores purchases.
 
     Example:
         >>> lamp = Product("B000000001", "Desk Lamp", options=(("color", ("red",)),), attributes=("led",))
         >>> wish = Goal(lamp.asin, "a red lamp", ("led",), ("red",), price_upper=50.0)
-        >>> scorer = Scorer(nouns=lambda item: ("lamp",))
+        >>> scorer = PurchaseScorer(nouns=lambda item: ("lamp",))
         >>> scorer.score(lamp, wish, wished=lamp, price=20.0, chosen=()).total
         0.6666666666666666
         >>> scorer.score(lamp, wish, wished=lamp, price=20.0, chosen=("dark red",)).total

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from agentgym.envs.webshop.data.products import Catalogue, Product
 from agentgym.envs.webshop.engine.goals import Goal, Prices
-from agentgym.envs.webshop.engine.reward import Score, Scorer
+from agentgym.envs.webshop.engine.reward import PurchaseScorer, Score
 from agentgym.envs.webshop.engine.session import Visit
 from agentgym.envs.webshop.engine.taggers import DEFAULT, make_tagger, stored_nouns
 from agentgym.hashing import sha256_json
@@ -69,7 +69,7 @@ class ShopWorld:
         self.item = lru_cache(PRODUCTS_KEPT)(self._item)
         self.found = lru_cache(QUERIES_KEPT)(self._found)
         self._nouns = lru_cache(NOUNS_KEPT)(stored_nouns(self.tagger))
-        self._scorer = Scorer(lambda product: self._nouns(product.title))
+        self._scorer = PurchaseScorer(lambda product: self._nouns(product.title))
         self._scores = lru_cache(SCORES_KEPT)(self._score)
 
     @property
