@@ -12,12 +12,12 @@ import numpy.typing as npt
 from agentgym.retrieval.postings import Postings
 
 Documents: TypeAlias = npt.NDArray[np.int32]
-DocumentScores: TypeAlias = npt.NDArray[np.float64]
+ScoreColumn: TypeAlias = npt.NDArray[np.float64]
 """Sums of single-precision numbers, in double precision, where they are exact: the order of the terms does
 not matter, here as in Lucene."""
 
 LANES = 64
-"""DocumentScores are padded to a multiple of this."""
+"""ScoreColumn are padded to a multiple of this."""
 
 MANY = 50_000
 """Pairs of terms and documents from which on it pays to leave some out."""
@@ -35,7 +35,7 @@ SPREAD_BYTES = 96 << 20
 """Memory for the parts of frequent terms as arrays over all documents."""
 
 _SLACK = 1 - 1e-6
-"""DocumentScores that differ by less may be equal in single precision."""
+"""ScoreColumn that differ by less may be equal in single precision."""
 
 
 class Term(NamedTuple):
@@ -58,7 +58,7 @@ class Ranker:
         self._count = len(postings.ranks)
         self._spread = lru_cache(SPREAD_BYTES // (4 * self._count + 1) + 1)(self._make_spread)
 
-    def best(self, terms: Sequence[Term], k: int) -> tuple[Documents, DocumentScores]:
+    def best(self, terms: Sequence[Term], k: int) -> tuple[Documents, ScoreColumn]:
         """Return all documents that may be among the best ``k``, with their scores."""
         terms = sorted(terms, key=lambda term: -term.bound)
         totals = np.zeros(-(-self._count // LANES) * LANES)
@@ -75,8 +75,8 @@ class Ranker:
         return documents, totals[documents]
 
     def _decide(
-        self, totals: DocumentScores, others: Sequence[Term], k: int
-    ) -> tuple[Documents, DocumentScores] | None:
+        self, totals: ScoreColumn, others: Sequence[Term], k: int
+    ) -> tuple[Documents, ScoreColumn] | None:
         """Finish only the scores that can still be among the best; None if there are too many.
 
         The k-th best of any finished scores is no larger than the k-th best of all. A document can reach it
@@ -103,7 +103,7 @@ class Ranker:
             documents, scores = documents[kept], scores[kept]
         return documents, scores
 
-    def _add(self, totals: DocumentScores, terms: Sequence[Term]) -> None:
+    def _add(self, totals: ScoreColumn, terms: Sequence[Term]) -> None:
         """Add to the score of every document what terms say of it."""
         postings = self._postings
         for start, stop, weight, _ in terms:
@@ -139,7 +139,7 @@ def _first_share(terms: Sequence[Term], pairs: float) -> int:
     return len(terms)
 
 
-def _contenders(totals: DocumentScores, k: int) -> Documents:
+def _contenders(totals: ScoreColumn, k: int) -> Documents:
     """Return the documents that may have one of the ``k`` largest of some scores, zero aside.
 
     The k-th largest of the maxima of disjoint sets of scores is no larger than the k-th largest score.
@@ -155,5 +155,5 @@ def _contenders(totals: DocumentScores, k: int) -> Documents:
     return (rows * len(lanes) + columns[places]).astype(np.int32)
 
 
-def _at_least(totals: DocumentScores, floor: float) -> Documents:
+def _at_least(totals: ScoreColumn, floor: float) -> Documents:
     return np.flatnonzero(totals >= floor).astype(np.int32)

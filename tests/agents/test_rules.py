@@ -7,7 +7,7 @@ import pytest
 from agentgym.agents import make_agent
 from agentgym.agents.rules import RULES_VERSION
 from agentgym.errors import UnsupportedEnvError, UsageError
-from agentgym.registration import ENVIRONMENTS, open_vector
+from agentgym.registration import ENVIRONMENTS, open_vector, suite_spec
 from agentgym.rollout import RolloutWorker
 from tests.corridor import CorridorVectorEnv
 
@@ -36,7 +36,7 @@ def episodes(env_id, num_envs, wrap=Fair, **options):
     ]
 
 
-@pytest.mark.parametrize("env_id", ENVIRONMENTS)
+@pytest.mark.parametrize("env_id", [env_id for env_id in ENVIRONMENTS if suite_spec(env_id).rules])
 def test_rules_see_no_snapshot_and_do_not_depend_on_the_batch(env_id):
     alone, together = episodes(env_id, 1), episodes(env_id, 5)
     assert alone == together == episodes(env_id, 5, wrap=lambda policy: policy)
