@@ -69,7 +69,7 @@ def run_bench(
     num_envs: int = DEFAULT_NUM_ENVS,
     console: Console | None = None,
 ) -> list[Path]:
-    """Run a suite, or go on with it: only episodes that are missing or failed by error are played.
+    """Run a suite, or resume it: only episodes that are missing or failed by error are played.
 
     Results do not depend on ``num_envs`` or on how often the run was interrupted.
 
@@ -199,7 +199,7 @@ def _run(folder: Path, entry: _Entry, bars: Progress) -> None:
 
 
 def _adopt(folder: Path, fresh: RunRecord) -> RunRecord:
-    """Return the record to go on with: the folder's own where it holds this very request."""
+    """Return the record to resume: the folder's own where it holds this very request."""
     if not (folder / RUN_FILE).exists():
         write_run(folder, fresh)
         return fresh

@@ -123,7 +123,7 @@ class WandbLog:
     """
 
     def __init__(self, folder: Path, *, start: int = 0):
-        """Begin the run, or go on with it where ``start`` is not 0.
+        """Begin the run, or resume it where ``start`` is not 0.
 
         Raises:
             UsageError: wandb is not installed.

@@ -71,7 +71,7 @@ def read_trials(files: Collection[Path], harvest: Harvest, *, progress: Progress
 
     Args:
         files: archives, games and recordings.
-        harvest: takes up unreadable files and counts of games left out.
+        harvest: collects unreadable files and counts of games left out.
         progress: called with bytes read and in all.
 
     Yields:

@@ -90,7 +90,7 @@ class Shop:
         """Look through the catalogue of this size and seed."""
         self.catalogue = builtin_catalogue(size, seed)
         self.seed = seed
-        self.shelf = ProductIndex(self.catalogue)
+        self.index = ProductIndex(self.catalogue)
         self._targets = {
             (difficulty, held_out): [
                 product
@@ -138,13 +138,13 @@ class Shop:
         limit = tight_limit(price) if difficulty == "hard" else _limit(price, difficulty, draws)
         text = _text(KINDS[product.query], attributes, chosen, limit, draws)
         goal = Goal(product.asin, text, attributes, values, limit)
-        requirements = self.shelf.requirements(attributes, values, limit)
-        of_kind = self.shelf.of_kind(product.query)
+        requirements = self.index.requirements(attributes, values, limit)
+        of_kind = self.index.of_kind(product.query)
         return GeneratedGoal(
             goal,
             identity,
-            alternatives=(self.shelf.meeting(requirements) & of_kind).bit_count() - 1,
-            near_misses=(self.shelf.missing_one(requirements) & of_kind).bit_count(),
+            alternatives=(self.index.meeting(requirements) & of_kind).bit_count() - 1,
+            near_misses=(self.index.missing_one(requirements) & of_kind).bit_count(),
         )
 
     def _is_hard(self, product: Product, attributes: Sequence[str], values: Sequence[str]) -> bool:
@@ -155,10 +155,10 @@ class Shop:
         if len(unindexed(product, attributes)) < UNINDEXED:
             return False
         limit = tight_limit(max(product.pricing))
-        requirements = self.shelf.requirements(attributes, values, limit)
-        if self.shelf.meeting(requirements).bit_count() > 1:
+        requirements = self.index.requirements(attributes, values, limit)
+        if self.index.meeting(requirements).bit_count() > 1:
             return False
-        missing = self.shelf.missing_one(requirements) & self.shelf.of_kind(product.query)
+        missing = self.index.missing_one(requirements) & self.index.of_kind(product.query)
         return missing.bit_count() >= NEAR_MISSES
 
 

@@ -18,8 +18,8 @@ class ProductIndex:
         >>> from agentgym.envs.webshop.data.products import ListCatalogue, Product
         >>> lamp = Product("B000000001", "Lamp", pricing=(9.0,), attributes=("brass",))
         >>> dear = Product("B000000002", "Lamp", pricing=(90.0,), attributes=("brass",))
-        >>> shelf = ProductIndex(ListCatalogue([lamp, dear]))
-        >>> [bin(bits) for bits in shelf.requirements(["brass"], [], limit=50.0)]
+        >>> index = ProductIndex(ListCatalogue([lamp, dear]))
+        >>> [bin(bits) for bits in index.requirements(["brass"], [], limit=50.0)]
         ['0b11', '0b1']
     """
 

@@ -107,16 +107,18 @@ class Pages:
     A page does not depend on the instruction, which has its place in it as a node of its own.
     """
 
-    def __init__(self, shelf: ResultPage, *, show_attributes: bool, hide_score: bool, chosen: ShownAsChosen):
+    def __init__(
+        self, products: ResultPage, *, show_attributes: bool, hide_score: bool, chosen: ShownAsChosen
+    ):
         """Say what pages show.
 
         Args:
-            shelf: where products come from.
+            products: where products come from.
             show_attributes: whether a product's attributes have a page.
             hide_score: whether the last page keeps the score to itself.
             chosen: which option values are shown as chosen.
         """
-        self._shelf = shelf
+        self._products = products
         self._tabs = SUB_PAGES if show_attributes else SUB_PAGES[:-1]
         self._hide_score = hide_score
         self._chosen = chosen
@@ -135,14 +137,14 @@ class Pages:
         if visit.page == RESULTS:
             return self._results(visit)
         if visit.page == ITEM:
-            return self._item(visit, self._shelf.item(visit.asin))
+            return self._item(visit, self._products.item(visit.asin))
         if visit.page == DONE:
             return Page(tuple(self._thanks(visit)), {})
-        facts = _facts(visit.page, self._shelf.item(visit.asin))
+        facts = _facts(visit.page, self._products.item(visit.asin))
         return Page((*_HEAD, _PREVIOUS, *facts), {BACK: Click(), PREVIOUS: Click()})
 
     def _results(self, visit: Visit) -> Page:
-        found = self._shelf.found(visit.query)
+        found = self._products.found(visit.query)
         first = PER_PAGE * (visit.number - 1)
         nodes = [*_HEAD, Node("text", f"Page {visit.number} (Total results: {len(found)})")]
         clicks = {BACK: Click()}
@@ -158,7 +160,7 @@ class Pages:
         return Page(tuple(nodes), clicks)
 
     def _make_card(self, index: int) -> _Card:
-        item = self._shelf.at(index)
+        item = self._products.at(index)
         return _Card(
             Node("link", item.asin),
             Node("link", item.asin, True),
