@@ -93,7 +93,7 @@ speed: $(VENV)/.installed-bench $(VENV)/.installed-train ## measure speed side b
 	@$(RUN) -m benchmarks.speed.iteration
 	@$(RUN) -m benchmarks.speed.packing
 
-train-demo: $(VENV)/.installed-plot,train ## train a tiny model in a few minutes, bench it, rank it, draw its curve
+train-demo: $(VENV)/.installed-plot,train ## train a tiny model in a few minutes, bench, rank and draw it under runs/demo
 	@$(RUN) -m benchmarks.demo
 
 learning-report: $(VENV)/.installed-plot,train ## train tiny models by every algorithm, three seeds each, and a control
@@ -110,7 +110,9 @@ bank: $(VENV)/.installed-core ## generate Sokoban's level bank anew
 prior: $(VENV)/.installed-core ## count anew where things are in ALFWorld's train games, which AGENTGYM_DATA holds
 	@$(RUN) -m agentgym.envs.alfworld.prior
 
-leaderboard: $(VENV)/.installed-core ## build the committed boards from the runs under benchmarks/results
+leaderboard: $(VENV)/.installed-core ## build the committed boards from the runs under benchmarks/results, and the demo's
+	@if [ -d runs/demo/results/demo ]; then mkdir -p benchmarks/results && rm -rf benchmarks/results/demo && \
+		cp -R runs/demo/results/demo benchmarks/results/demo; fi
 	@$(VENV)/bin/agentgym leaderboard build benchmarks/results --out benchmarks/LEADERBOARD.md
 
 golden: $(VENV)/.installed-dev ## record a suite's golden episodes anew: make golden SUITE=sokoban
@@ -119,7 +121,7 @@ golden: $(VENV)/.installed-dev ## record a suite's golden episodes anew: make go
 docs: $(VENV)/.installed-dev ## run the examples in README.md, docs/ and the docstrings
 	@$(RUN) -m pytest README.md docs agentgym
 
-pictures: $(VENV)/.installed-core ## draw the pictures of README.md and the pages anew
+pictures: $(VENV)/.installed-core ## draw the pictures of README.md and the pages anew; take over the demo's
 	@$(RUN) docs/pictures.py
 
 # vLLM bounds transformers, so it has an environment of its own, without constraints.txt. Its build for processors

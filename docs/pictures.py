@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 import zlib
 from pathlib import Path
@@ -14,6 +15,9 @@ import numpy.typing as npt
 import agentgym
 
 HERE = Path(__file__).parent / "images"
+ROOT = Path(__file__).parents[1]
+DEMO, CURVES = ROOT / "runs" / "demo" / "curves", ROOT / "benchmarks" / "curves"
+"""Where `benchmarks.demo` draws learning curves, and where the leaderboard shows them."""
 Image = npt.NDArray[np.uint8]
 
 
@@ -69,8 +73,19 @@ def frames(env_id: str, count: int, every: int, **options: Any) -> list[Image]:
     return images
 
 
+def take_curves(drawn: Path, shown: Path) -> None:
+    """Replace the committed learning curves by the demo's, where one has been run here."""
+    pictures = sorted(drawn.glob("*.png"))
+    if pictures:
+        for old in shown.glob("*.png"):
+            old.unlink()
+    for picture in pictures:
+        shutil.copyfile(picture, shown / picture.name)
+
+
 def main() -> None:
     """Write every picture."""
+    take_curves(DEMO, CURVES)
     HERE.mkdir(exist_ok=True)
     sokoban = frames("agentgym/VisualSokoban-v0", 5, 3, split="test", dim_room=(7, 7), num_boxes=2)
     (HERE / "visual-sokoban.png").write_bytes(encode_png(strip(sokoban)))
