@@ -22,6 +22,10 @@ class UnsupportedEnvError(UsageError):
     """An agent does not play an environment. A benchmark leaves its column empty."""
 
 
+class UntrustedReferenceError(UsageError):
+    """A file of somebody else names code that would have to be imported. The message says how to allow it."""
+
+
 def nearest(word: object, known: Iterable[str]) -> str:
     """Return ``" (did you mean 'x'?)"`` for the closest of ``known``, or nothing."""
     close = difflib.get_close_matches(str(word), list(known), n=1)

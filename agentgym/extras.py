@@ -4,16 +4,45 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module, metadata
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from agentgym.errors import MissingPackageError, UsageError, nearest
+from agentgym.errors import MissingPackageError, UntrustedReferenceError, UsageError, nearest
 
 DISTRIBUTION = "agentgym-suite"
 """Name of the distribution that holds this package."""
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+class _Trust:
+    """Which modules may be imported because some text names them; None for all."""
+
+    modules: frozenset[str] | None = None
+
+
+@contextmanager
+def only_trusted(allowed: Iterable[str] = ()) -> Iterator[None]:
+    """Import nothing, for the time being, that only a text names, such as the file of a run by somebody else.
+
+    What ships with this package and what installed packages declare as entry points is imported; so are
+    modules that are registered with Gymnasium already. The current directory is not searched. The whole
+    process is bound by it, threads included.
+
+    Args:
+        allowed: references ``module:name`` whose modules may be imported all the same.
+    """
+    before = _Trust.modules
+    _Trust.modules = frozenset(reference.partition(":")[0] for reference in allowed)
+    try:
+        yield
+    finally:
+        _Trust.modules = before
 
 
 def load(module: str, extra: str, purpose: str, package: str = "") -> Any:
@@ -59,11 +88,16 @@ def install_command(extra: str) -> str:
     return " ".join(["pip install", *commands, *(f"'{name}'" for name in packages)])
 
 
-def load_reference(reference: str) -> Any:
+def load_reference(reference: str, *, trusted: bool = False) -> Any:
     """Return what ``module:attribute`` names; the module is found as `import_named` finds it.
+
+    Args:
+        reference: ``module:attribute``.
+        trusted: as `import_named`.
 
     Raises:
         UsageError: not of that form, no such module, or nothing of that name in it.
+        UntrustedReferenceError: as `import_named`.
 
     Example:
         >>> load_reference("agentgym.extras:load").__name__
@@ -75,24 +109,37 @@ def load_reference(reference: str) -> Any:
     module, colon, name = reference.partition(":")
     if not (module and colon and name):
         raise UsageError(f"{reference!r} names nothing: write module:attribute")
-    loaded = import_named(module)
+    loaded = import_named(module, trusted=trusted)
     try:
         return getattr(loaded, name)
     except AttributeError as error:
         raise UsageError(f"module {module} has no {name!r}{nearest(name, dir(loaded))}") from error
 
 
-def import_named(module: str) -> ModuleType:
+def import_named(module: str, *, trusted: bool = False) -> ModuleType:
     """Import a module that a user names, from the current directory first, as ``python -m`` does.
 
     The current directory stays on ``sys.path``, since such a module may import its neighbours at any time.
     It is not put there for modules of this package, nor before a module outside it is asked for.
 
+    Args:
+        module: its full name.
+        trusted: whether code names it that has been installed or run already, and no mere text: then it is
+            imported within `only_trusted` too, but not from the current directory.
+
     Raises:
         UsageError: there is no such module, or one that it imports is not installed.
+        UntrustedReferenceError: `only_trusted` forbids it.
     """
     here = str(Path.cwd())
-    if module.partition(".")[0] != "agentgym" and not {here, ""} & set(sys.path):
+    own = module.partition(".")[0] == _PACKAGE
+    named = _Trust.modules is None or module in _Trust.modules
+    if not (own or named or trusted):
+        raise UntrustedReferenceError(
+            f"module {module!r} is named by a file that may not be yours, and is not imported: "
+            f"give --allow {module}:NAME if you trust it"
+        )
+    if named and not own and not {here, ""} & set(sys.path):
         sys.path.insert(0, here)
     try:
         return import_module(module)
@@ -127,7 +174,7 @@ def load_plugin(entry: EntryPoint) -> Any:
         UsageError: its package is broken: it has no such module, or nothing of that name in it.
     """
     try:
-        return load_reference(entry.value)
+        return load_reference(entry.value, trusted=True)
     except UsageError as error:
         package = entry.dist.name if entry.dist is not None else "a package"
         raise UsageError(f"entry point {entry.name!r} of {package}: {error}") from error

@@ -20,7 +20,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
 from agentgym.env import AgentEnv
-from agentgym.errors import UsageError, nearest
+from agentgym.errors import UntrustedReferenceError, UsageError, nearest
 from agentgym.extras import import_named, load_reference, plugins
 from agentgym.options import check_options, options_of
 from agentgym.suites import DataSource, SuiteSpec
@@ -276,7 +276,7 @@ def _step_limit(spec: EnvSpec, chosen: Mapping[str, Any]) -> dict[str, int]:
 
 def _load(spec: EnvSpec, entry_point: object, where: str) -> Any:
     try:
-        return load_reference(entry_point) if isinstance(entry_point, str) else entry_point
+        return load_reference(entry_point, trusted=True) if isinstance(entry_point, str) else entry_point
     except UsageError as error:
         raise UsageError(f"{where}{spec.id}: {error}") from error
 
@@ -284,5 +284,7 @@ def _load(spec: EnvSpec, entry_point: object, where: str) -> Any:
 def _import(module: str, where: str) -> None:
     try:
         import_named(module)
+    except UntrustedReferenceError:
+        raise
     except UsageError as error:
         raise UsageError(f"{where}{error}") from error

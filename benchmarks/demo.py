@@ -15,8 +15,9 @@ from pathlib import Path
 from time import perf_counter
 
 from agentgym.cli import main as agentgym
-from agentgym.evaluation.boards import load_boards
+from agentgym.evaluation.boards import make_boards
 from agentgym.evaluation.statistics import Estimate
+from agentgym.evaluation.submissions import verify_below
 
 FOLDER = Path("runs/demo")
 RUN = FOLDER / "sokoban-graphgpo"
@@ -99,7 +100,7 @@ STAGES = (
 
 def learned() -> str:
     """Return what was learned, from the board."""
-    (board,) = load_boards(RESULTS)
+    (board,), _ = make_boards(verify_below(RESULTS))
     success = {row.name: next(iter(row.envs.values())).success for row in board.rows}
     before, chance, after = (success[name] for name in (UNTRAINED.name, "random", RUN.name))
     return (

@@ -35,20 +35,36 @@ class AgentEntry:
     version: int = 0
     """Recorded as the option ``version`` of its runs, so that those of another version are told apart; 0 for
     an agent that has none."""
+    repeatable: bool = False
+    """Whether what it does follows from the environment, the task and the episode's seed alone: verification
+    lets it play again, and nothing else can pass for it."""
 
 
 AGENTS: Mapping[str, AgentEntry] = {
-    "random": AgentEntry("agentgym.agents.random:make_random", "uniform over the admissible actions"),
-    "random-strings": AgentEntry("agentgym.agents.random:make_random_strings", "any Unicode; a fuzz test"),
-    "oracle": AgentEntry("agentgym.agents.oracle:make_oracle", "the environment's solver or gold policy"),
+    "random": AgentEntry(
+        "agentgym.agents.random:make_random", "uniform over the admissible actions", repeatable=True
+    ),
+    "random-strings": AgentEntry(
+        "agentgym.agents.random:make_random_strings", "any Unicode; a fuzz test", repeatable=True
+    ),
+    "oracle": AgentEntry(
+        "agentgym.agents.oracle:make_oracle", "the environment's solver or gold policy", repeatable=True
+    ),
     "shopper": AgentEntry(
-        "agentgym.envs.webshop.rules:make_shopper", "shops by rule: search, open the first hit, choose, buy"
+        "agentgym.envs.webshop.rules:make_shopper",
+        "shops by rule: search, open the first hit, choose, buy",
+        repeatable=True,
     ),
     "rules": AgentEntry(
-        "agentgym.agents.rules:make_rules", "the environment's rule-based baseline", version=RULES_VERSION
+        "agentgym.agents.rules:make_rules",
+        "the environment's rule-based baseline",
+        version=RULES_VERSION,
+        repeatable=True,
     ),
     "walkthrough": AgentEntry(
-        "agentgym.agents.walkthrough:make_walkthrough", "plays what was recorded with each task"
+        "agentgym.agents.walkthrough:make_walkthrough",
+        "plays what was recorded with each task",
+        repeatable=True,
     ),
     "scripted": AgentEntry(
         "agentgym.agents.scripted:make_scripted", "plays the actions of a file (path=FILE)"

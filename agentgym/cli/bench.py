@@ -78,11 +78,13 @@ def _model_agent(text: str) -> SuiteAgent:
 def run(arguments: argparse.Namespace) -> int:
     """Run, then verify and rank as asked; 1 when a run does not verify."""
     from agentgym.evaluation.bench import run_bench
+    from agentgym.evaluation.suite import load_suite
     from agentgym.evaluation.suites import suite_file
     from agentgym.evaluation.verify import verify_run
 
     console, progress = open_console(), open_progress_console()
     suite = suite_file(arguments.suite)
+    known = load_suite(suite)
     folders = run_bench(
         suite,
         arguments.out,
@@ -94,11 +96,18 @@ def run(arguments: argparse.Namespace) -> int:
     sound = True
     for folder in folders:
         if arguments.verify:
-            sound &= report(folder, verify_run(folder, suite=suite, console=progress), console)
+            verdict = verify_run(folder, suite=suite, allow=known.references, console=progress)
+            sound &= report(folder, verdict, console)
         else:
             console.print(str(folder), markup=False, soft_wrap=True)
     if arguments.leaderboard is not None:
         from agentgym.cli.leaderboard import build
 
-        build(arguments.out, arguments.leaderboard, console)
+        build(
+            arguments.out,
+            arguments.leaderboard,
+            console,
+            suites={known.name: suite},
+            allow=known.references,
+        )
     return 0 if sound else 1

@@ -1,38 +1,44 @@
-"""``agentgym leaderboard build``: rank runs."""
+"""``agentgym leaderboard build`` and ``pack``: verify and rank runs, and pack them to be published."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.agents.screen import printable
-from agentgym.cli.parser import Commands, Parser, add_command, add_groups
-from agentgym.cli.terminal import open_console
+from agentgym.cli.parser import Commands, Parser, add_allow, add_command, add_groups
+from agentgym.cli.terminal import open_console, open_progress_console
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-ABOUT = "Build the leaderboard of a folder of runs."
+ABOUT = "Build the leaderboard of a folder of runs, or pack runs."
 
 
 def add_to(commands: Commands[Parser]) -> None:
     """Declare the commands."""
-    group = add_command(
-        commands,
-        "leaderboard",
-        None,
-        about=ABOUT,
-        example="agentgym leaderboard build benchmarks/results --out benchmarks/LEADERBOARD.md",
+    group = add_groups(
+        add_command(
+            commands,
+            "leaderboard",
+            None,
+            about=ABOUT,
+            example="agentgym leaderboard build benchmarks/runs --out benchmarks/LEADERBOARD.md",
+        )
     )
     parser = add_command(
-        add_groups(group),
+        group,
         "build",
         run,
-        about="Write the leaderboard of a folder of runs, as Markdown and beside it JSON, CSV and LaTeX.",
-        example="agentgym leaderboard build benchmarks/results --out benchmarks/LEADERBOARD.md",
+        about="Verify every run of a folder and write their leaderboard, as Markdown and beside it JSON, CSV "
+        "and LaTeX. Verdicts of this machine are kept in the cache; those that come with runs are not read.",
+        example="agentgym leaderboard build benchmarks/runs --out benchmarks/LEADERBOARD.md",
     )
-    parser.add_argument("results", type=Path, metavar="RESULTS", help="folder with runs anywhere below it")
+    parser.add_argument(
+        "results", type=Path, metavar="RESULTS", help="folder with runs anywhere below it, packed or not"
+    )
     parser.add_argument(
         "--out",
         type=Path,
@@ -40,25 +46,82 @@ def add_to(commands: Commands[Parser]) -> None:
         metavar="FILE.md",
         help="the page; FILE.json, FILE.csv and FILE.tex go beside it",
     )
+    parser.add_argument(
+        "--suite",
+        action="append",
+        default=[],
+        metavar="SUITE",
+        help="a suite file that runs are of, where none ships with its name; repeat for several "
+        "(default: suites/NAME.toml in a folder above the run)",
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="write nothing unless every run can be verified and is good"
+    )
+    add_allow(parser)
+    pack = add_command(
+        group,
+        "pack",
+        run_pack,
+        about="Pack runs into one small file each, without the text of their data: to publish them.",
+        example="agentgym leaderboard pack results/quick/oracle-1a2b3c4d5e6f --out runs",
+    )
+    pack.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a complete run")
+    pack.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="files go to FOLDER/SUITE/")
+    add_allow(pack)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Build."""
-    build(arguments.results, arguments.out, open_console())
+    from agentgym.evaluation.suite import load_suite
+    from agentgym.evaluation.suites import suite_file
+
+    files = [suite_file(name) for name in arguments.suite]
+    build(
+        arguments.results,
+        arguments.out,
+        open_console(),
+        suites={load_suite(path).name: path for path in files},
+        allow=arguments.allow,
+        strict=arguments.strict,
+    )
     return 0
 
 
-def build(results: Path, out: Path, console: Console) -> None:
-    """Write the leaderboard and print its main tables."""
+def run_pack(arguments: argparse.Namespace) -> int:
+    """Pack."""
+    from agentgym.evaluation.packed import pack_run
+
+    console = open_console()
+    for folder in arguments.runs:
+        path = pack_run(folder, arguments.out, allow=arguments.allow)
+        console.print(
+            f"{path} ({path.stat().st_size:,} bytes)", markup=False, highlight=False, soft_wrap=True
+        )
+    return 0
+
+
+def build(
+    results: Path,
+    out: Path,
+    console: Console,
+    *,
+    suites: Mapping[str, Path],
+    allow: Collection[str] = (),
+    strict: bool = False,
+) -> None:
+    """Write the leaderboard; print its main tables and why runs are not on them."""
     from rich.table import Table
     from rich.text import Text
 
     from agentgym.evaluation.leaderboard import build_leaderboard
-    from agentgym.evaluation.tables import main_cells
+    from agentgym.evaluation.tables import main_cells, titles
 
-    for board in build_leaderboard(results, out):
+    built = build_leaderboard(
+        results, out, suites=suites, allow=allow, strict=strict, console=open_progress_console()
+    )
+    for board, title in zip(built.boards, titles(built.boards), strict=True):
         head, lines = main_cells(board)
-        table = Table(title=f"{board.suite.name}, version {board.suite.version}", title_justify="left")
+        table = Table(title=Text(printable(title)), title_justify="left")
         # turned, an agent a column: terminals are narrow, and agents fewer than environments
         for cell in (head[1], *(line[1] for line in lines)):
             table.add_column(Text(printable(cell.strip("*"))))
@@ -66,7 +129,8 @@ def build(results: Path, out: Path, console: Console) -> None:
             if name != head[1]:
                 table.add_row(*(Text(printable(cell)) for cell in (name, *(line[number] for line in lines))))
         console.print(table)
-        for run in board.unranked:
-            remark = f"not ranked: {run.name} ({run.run[:12]}): {run.reason}"
-            console.print(printable(remark), style="yellow", markup=False, soft_wrap=True)
+    for run in (*(run for board in built.boards for run in board.unranked), *built.unranked):
+        which = f"{run.name} ({run.run[:12]})" if run.run else run.name
+        remark = printable(f"not ranked: {which}: {run.reason}")
+        console.print(remark, style="yellow", markup=False, soft_wrap=True)
     console.print(f"written to {out}", markup=False, soft_wrap=True)

@@ -137,3 +137,15 @@ def _parse_value(key: str, text: str) -> Any:
 def add_debug(parser: Parser, *, default: Any) -> None:
     """Add ``--debug``, which every command understands in any place."""
     parser.add_argument("--debug", action="store_true", default=default, help="show tracebacks of errors")
+
+
+def add_allow(parser: Parser) -> None:
+    """Declare ``--allow``, for commands that read files of other people."""
+    parser.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="MODULE:NAME",
+        help="code that a run or its suite may name, beyond what is installed; repeat for several "
+        "(default: none is imported)",
+    )

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.agents.screen import printable
-from agentgym.cli.parser import Commands, Parser, add_command
+from agentgym.cli.parser import Commands, Parser, add_allow, add_command
 from agentgym.cli.terminal import open_console, open_progress_console
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agentgym.evaluation.verify import Verdict
+    from agentgym.evaluation.verdicts import Verdict
 
 ABOUT = "Verify runs by playing every recorded action again."
 PROBLEMS_SHOWN = 20
@@ -28,27 +28,49 @@ def add_to(commands: Commands[Parser]) -> None:
         about=ABOUT,
         example="agentgym verify results/quick/random-1a2b3c4d5e6f",
     )
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a run")
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a run, or a packed run")
     parser.add_argument(
         "--suite",
         metavar="SUITE",
         help="the suite the runs claim to be of: a shipped one's name, or a TOML file (default: by its name)",
     )
-    parser.add_argument("--rerun", action="store_true", help="also let the agent play everything again")
+    parser.add_argument(
+        "--rerun",
+        action="store_true",
+        default=None,
+        help="let the agent play everything again (default: for random, oracle, rules and their like)",
+    )
+    add_allow(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Verify each run; 1 when one does not verify."""
-    from agentgym.evaluation.suites import suite_file
+    from agentgym.evaluation.packed import run_folder
+    from agentgym.evaluation.suite import load_suite
+    from agentgym.evaluation.suites import suite_file, suite_file_of_run
     from agentgym.evaluation.verify import verify_run
 
-    suite = None if arguments.suite is None else suite_file(arguments.suite)
+    chosen = None if arguments.suite is None else suite_file(arguments.suite)
+    suites = {} if chosen is None else {load_suite(chosen).name: chosen}
     console, progress = open_console(), open_progress_console()
     sound = True
-    for folder in arguments.runs:
-        verdict = verify_run(folder, suite=suite, rerun=arguments.rerun, console=progress)
-        sound &= report(folder, verdict, console)
+    for path in arguments.runs:
+        folder = run_folder(path, suites, allow=arguments.allow, console=progress)
+        suite = chosen
+        if suite is None and folder != path:  # the suite lies above the packed file
+            suite = suite_file_of_run(path, folder_suite(folder))
+        verdict = verify_run(
+            folder, suite=suite, rerun=arguments.rerun, allow=arguments.allow, console=progress
+        )
+        sound &= report(path, verdict, console)
     return 0 if sound else 1
+
+
+def folder_suite(folder: Path) -> str:
+    """Return the name of the suite that a run says it is of."""
+    from agentgym.evaluation.runfiles import read_run
+
+    return read_run(folder).suite.name
 
 
 def report(folder: Path, verdict: Verdict, console: Console) -> bool:

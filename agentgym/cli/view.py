@@ -10,7 +10,7 @@ from time import sleep
 from typing import TYPE_CHECKING
 
 from agentgym.agents.screen import printable, show_state, show_step
-from agentgym.cli.parser import Commands, Parser, add_command, seconds
+from agentgym.cli.parser import Commands, Parser, add_allow, add_command, seconds
 from agentgym.cli.terminal import is_interactive, open_console
 from agentgym.errors import UsageError
 from agentgym.suites import ScreenHints
@@ -34,7 +34,7 @@ def add_to(commands: Commands[Parser]) -> None:
         about=ABOUT,
         example="agentgym view results/quick/oracle-1a2b3c4d5e6f --episode Sokoban/00c4 --delay 0.2",
     )
-    parser.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a run")
+    parser.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a run, or a packed run")
     parser.add_argument(
         "--episode", required=True, metavar="ID", help="LABEL/TASK/ROLLOUT, or a part only one episode has"
     )
@@ -42,14 +42,24 @@ def add_to(commands: Commands[Parser]) -> None:
         "--delay", type=seconds, metavar="SECONDS", help="time between steps, instead of waiting for Enter"
     )
     parser.add_argument("--step", type=int, metavar="N", help="show only the state after step N and stop")
+    add_allow(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay; 1 when the replay differs from the record."""
-    from agentgym.evaluation.results import load_episode
+    from agentgym.extras import only_trusted
+
+    with only_trusted(arguments.allow):
+        return _view(arguments)
+
+
+def _view(arguments: argparse.Namespace) -> int:
+    from agentgym.evaluation.packed import run_folder
+    from agentgym.evaluation.runfiles import load_episode
     from agentgym.registration import suite_spec
 
-    record, env, episode = load_episode(arguments.run_folder, arguments.episode)
+    folder = run_folder(arguments.run_folder, allow=arguments.allow)
+    record, env, episode = load_episode(folder, arguments.episode)
     if arguments.step is not None and not 0 <= arguments.step <= episode.length:
         raise UsageError(f"the episode has steps 0 to {episode.length}, asked for {arguments.step}")
     console = open_console()

@@ -23,6 +23,9 @@ from agentgym.evaluation.statistics import (
 PROFILE_AT = tuple(round(0.05 * i, 2) for i in range(21))
 """Normalised scores at which performance profiles are read."""
 
+IQM_SEEDS = 3
+"""Training seeds from which on an interquartile mean is shown; over fewer it cuts environments, not seeds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scale:
@@ -54,37 +57,41 @@ class Aggregate:
     """An agent's normalised scores over all usable environments."""
 
     mean: Estimate
-    iqm: Estimate
-    """Interquartile mean: the mean without the lowest and highest quarter of the values."""
+    iqm: Estimate | None
+    """Interquartile mean: the mean without the lowest and highest quarter of the values; None below
+    `IQM_SEEDS` training seeds."""
     optimality_gap: Estimate
     """Mean shortfall below the oracle; scores above the oracle count as none."""
     profile: tuple[Estimate, ...]
     """Share of seed x environment means above each score of `PROFILE_AT`."""
 
 
-def iqm_weights(values: Floats) -> Floats:
-    """Weights that make the interquartile mean of float64[n] a weighted sum; they add up to 1."""
-    cut = values.size // 4
-    weights = np.zeros(values.size)
-    weights[np.argsort(values, kind="stable")[cut : values.size - cut]] = 1.0 / (values.size - 2 * cut)
-    return weights
+def interquartile_mean(values: Floats, weights: Floats) -> Floats:
+    """Return the weighted interquartile mean over the last axis.
+
+    A quarter of the weight is cut at either end; a value that lies across a cut counts in part. With equal
+    weights and a multiple of four values that is the mean of the middle half.
+
+    Args:
+        values: float64[..., n].
+        weights: float64[n], adding up to 1.
+    """
+    order = np.argsort(values, axis=-1, kind="stable")
+    upper = np.cumsum(weights[order], axis=-1)
+    lower = upper - weights[order]
+    kept = np.clip(upper, 0.25, 0.75) - np.clip(lower, 0.25, 0.75)
+    middle = (np.take_along_axis(values, order, axis=-1) * kept).sum(axis=-1) / kept.sum(axis=-1)
+    return np.asarray(middle, dtype=np.float64)
 
 
-def interquartile_mean(values: Floats) -> Floats:
-    """Return the interquartile mean over the last axis: ``floor(n / 4)`` values cut at either end."""
-    cut = values.shape[-1] // 4
-    kept = np.sort(values, axis=-1)[..., cut : values.shape[-1] - cut]
-    return np.asarray(kept.mean(axis=-1), dtype=np.float64)
+def optimality_gap(values: Floats, weights: Floats) -> Floats:
+    """Return the weighted mean of ``max(0, 1 - x)`` over the last axis."""
+    return np.asarray(np.maximum(0.0, 1.0 - values) @ weights)
 
 
-def optimality_gap(values: Floats) -> Floats:
-    """Return the mean of ``max(0, 1 - x)`` over the last axis."""
-    return np.asarray(np.maximum(0.0, 1.0 - values).mean(axis=-1))
-
-
-def share_above(values: Floats, at: float) -> float:
-    """Return the share of float64[n] above a score: one point of a performance profile."""
-    return float((values > at).mean())
+def share_above(values: Floats, at: float, weights: Floats) -> float:
+    """Return the weighted share of float64[n] above a score: one point of a performance profile."""
+    return float((values > at) @ weights)
 
 
 def hierarchical_bootstrap(
@@ -115,55 +122,65 @@ def hierarchical_bootstrap(
     return means
 
 
-def aggregate_one_seed(normalised: Sequence[Estimate]) -> Aggregate:
+def aggregate_one_seed(normalised: Sequence[Estimate], weights: Floats) -> Aggregate:
     """Aggregate an agent with one set of weights (or none): environments are independent.
 
     Intervals come from those of the environments, so that an environment solved every time still
-    contributes its Wilson width. The order of environments within the IQM is taken as it is.
+    contributes its Wilson width.
 
     Args:
-        normalised: one normalised score per environment, at least one.
+        normalised: one normalised score per environment, E of them, at least one.
+        weights: float64[E], how much each counts; adding up to 1.
     """
-    n = len(normalised)
     values = np.array([part.value for part in normalised])
     gaps = [
         Estimate(max(0.0, 1.0 - x.value), max(0.0, 1.0 - x.high), max(0.0, 1.0 - x.low), x.method)
         for x in normalised
     ]
-    gap = combine(gaps, [1.0 / n] * n)
+    gap = combine(gaps, weights.tolist())
     lows, highs = np.array([x.low for x in normalised]), np.array([x.high for x in normalised])
     profile = tuple(
-        Estimate(share_above(values, at), share_above(lows, at), share_above(highs, at), "combined")
+        Estimate(
+            share_above(values, at, weights),
+            share_above(lows, at, weights),
+            share_above(highs, at, weights),
+            "combined",
+        )
         for at in PROFILE_AT
     )
     return Aggregate(
-        mean=combine(normalised, [1.0 / n] * n),
-        iqm=combine(normalised, iqm_weights(values).tolist()),
+        mean=combine(normalised, weights.tolist()),
+        iqm=None,
         optimality_gap=Estimate(gap.value, max(0.0, gap.low), gap.high, "combined"),
         profile=profile,
     )
 
 
-def aggregate_seeds(scores: Sequence[Floats], scales: Sequence[Scale], rng: np.random.Generator) -> Aggregate:
+def aggregate_seeds(
+    scores: Sequence[Floats], scales: Sequence[Scale], weights: Floats, rng: np.random.Generator
+) -> Aggregate:
     """Aggregate an agent trained with several seeds, by hierarchical bootstrap.
 
     Args:
         scores: one float64[S, T_e] of task means per environment.
         scales: one usable scale per environment.
+        weights: float64[E], how much each environment counts; adding up to 1.
         rng: draws the resamples.
     """
+    seeds = len(scores[0])
+    each = np.tile(weights / seeds, seeds)  # float64[S * E], seed by seed
     observed = _normalise(np.stack([s.mean(axis=1) for s in scores], axis=-1), scales).ravel()
     resampled = _normalise(hierarchical_bootstrap(scores, rng), scales).reshape(RESAMPLES, -1)
 
-    def estimate(statistic: Callable[[Floats], Floats]) -> Estimate:
-        return percentile_interval(float(statistic(observed)), statistic(resampled))
+    def estimate(statistic: Callable[[Floats, Floats], Floats]) -> Estimate:
+        return percentile_interval(float(statistic(observed, each)), statistic(resampled, each))
 
     def profile_point(at: float) -> Estimate:
-        return percentile_interval(share_above(observed, at), (resampled > at).mean(axis=-1))
+        return percentile_interval(share_above(observed, at, each), (resampled > at) @ each)
 
     return Aggregate(
-        mean=estimate(lambda x: np.asarray(x.mean(axis=-1))),
-        iqm=estimate(interquartile_mean),
+        mean=estimate(lambda values, by: np.asarray(values @ by)),
+        iqm=estimate(interquartile_mean) if seeds >= IQM_SEEDS else None,
         optimality_gap=estimate(optimality_gap),
         profile=tuple(profile_point(at) for at in PROFILE_AT),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -16,19 +17,20 @@ from agentgym.evaluation.results import (
     EPISODES_FILE,
     RETRIED,
     RUN_FILE,
+    SCHEMA,
+    EpisodeKey,
     EpisodeRecord,
     Excluded,
     RunRecord,
-    file_sha256,
+    closed,
+    latest,
     new_run,
-    read_episodes,
-    read_run,
     record_of,
-    result_id,
-    write_run,
+    reopened,
 )
+from agentgym.evaluation.runfiles import check_chain, file_sha256, read_episodes, read_run, write_run
 from agentgym.evaluation.suite import Suite, SuiteAgent, SuiteEnv, check_distinct, load_suite, with_agents
-from agentgym.files import Journal, make_folder, replace_file, sole_writer
+from agentgym.files import Journal, make_folder, sole_writer
 from agentgym.hashing import sha256_json
 from agentgym.provenance import here_and_now
 from agentgym.rollout import EpisodeSpec, RolloutWorker
@@ -174,12 +176,23 @@ def _run(folder: Path, entry: _Entry, bars: Progress) -> None:
     make_folder(folder)
     with sole_writer(folder):
         run = _adopt(folder, entry.run)
+        if run.episodes_sha256 is not None and run.episodes_sha256 != file_sha256(folder / EPISODES_FILE):
+            raise UsageError(
+                f"{folder / EPISODES_FILE} was changed after the run was complete; put it back, or remove "
+                "the folder and run again"
+            )
         with Journal(folder / EPISODES_FILE):
             pass  # opening it cut off half a line
-        done = _keep_results(folder, run, suite_tasks)
+        lines = _Lines(run.request_id, read_episodes(folder))
+        done = _results(folder, run, lines.episodes, suite_tasks)
         if run.result_id is not None and len(done) == sum(len(suite_task.plan) for suite_task in suite_tasks):
             return
-        run = replace(run, result_id=None, episodes_sha256=None)
+        if run.schema != SCHEMA:
+            raise UsageError(
+                f"{folder} holds an unfinished run of schema {run.schema}, which only earlier versions "
+                "resume; remove the folder and run again"
+            )
+        run = reopened(run)
         write_run(folder, run)
         with Journal(folder / EPISODES_FILE) as journal:
             for suite_task, policy in entry.parts:
@@ -188,14 +201,25 @@ def _run(folder: Path, entry: _Entry, bars: Progress) -> None:
                     for episode in suite_task.plan
                     if (suite_task.env.label, episode.task.id, episode.rollout) not in done
                 ]
-                _play_into(journal, suite_task, policy, missing, bars, run.agent.display_name)
-        episodes = read_episodes(folder)
-        closed = replace(
-            run,
-            result_id=result_id(run.request_id, episodes),
-            episodes_sha256=file_sha256(folder / EPISODES_FILE),
-        )
-        write_run(folder, closed)
+                _play_into(journal, lines, suite_task, policy, missing, bars, run.agent.display_name)
+        write_run(folder, closed(run, lines.episodes, transcripts_sha256=None))
+
+
+class _Lines:
+    """The lines of ``episodes.jsonl``, and how the next one follows on them."""
+
+    def __init__(self, request_id: str, episodes: list[EpisodeRecord]):
+        self.episodes = episodes
+        self._previous = episodes[-1].line_sha256 if episodes else request_id
+        self._attempts = Counter(episode.key for episode in episodes)
+
+    def append(self, played: EpisodeRecord) -> EpisodeRecord:
+        """Return an episode as the next line."""
+        self._attempts[played.key] += 1
+        line = replace(played, attempt=self._attempts[played.key], previous=self._previous)
+        self._previous = line.line_sha256
+        self.episodes.append(line)
+        return line
 
 
 def _adopt(folder: Path, fresh: RunRecord) -> RunRecord:
@@ -215,28 +239,30 @@ def _adopt(folder: Path, fresh: RunRecord) -> RunRecord:
     return replace(stored, provenance=provenance, left_out=fresh.left_out)
 
 
-def _keep_results(folder: Path, run: RunRecord, suite_tasks: list[SuiteTask]) -> set[tuple[str, str, int]]:
-    """Drop episodes that a machine's fault ended; return the keys of the others."""
-    episodes = read_episodes(folder)
-    kept = [episode for episode in episodes if episode.end_reason not in RETRIED]
-    if len(kept) < len(episodes):
-        replace_file(folder / EPISODES_FILE, "".join(f"{episode.line}\n" for episode in kept))
-    done = {episode.key for episode in kept}
+def _results(
+    folder: Path, run: RunRecord, episodes: Sequence[EpisodeRecord], suite_tasks: list[SuiteTask]
+) -> set[EpisodeKey]:
+    """Return the keys of the episodes that have a result; those that a machine's fault ended have none."""
+    path = folder / EPISODES_FILE
+    if run.schema == SCHEMA:
+        for problem in check_chain(run, episodes):
+            raise UsageError(f"{path}, {problem}; remove the folder and run again")
     planned = {
         (suite_task.env.label, episode.task.id, episode.rollout)
         for suite_task in suite_tasks
         for episode in suite_task.plan
     }
-    if len(done) < len(kept) or not done <= planned:
+    if not {episode.key for episode in episodes} <= planned:
         raise UsageError(
-            f"{folder / EPISODES_FILE} holds episodes that request {run.request_id[:12]} does not ask for, "
-            "or holds some twice; remove the folder and run again"
+            f"{path} holds episodes that request {run.request_id[:12]} does not ask for; "
+            "remove the folder and run again"
         )
-    return done
+    return {episode.key for episode in latest(episodes) if episode.end_reason not in RETRIED}
 
 
 def _play_into(
     journal: Journal,
+    lines: _Lines,
     suite_task: SuiteTask,
     policy: Policy,
     missing: Sequence[PlannedEpisode],
@@ -249,7 +275,7 @@ def _play_into(
     )
     won = 0
     for count, record in enumerate(play(suite_task, policy, missing), start=1):
-        journal.append(record.line)
+        journal.append(lines.append(record).line)
         won += record.won
         bars.update(bar, advance=1, note=f"{100 * won / count:.0f} % won")
 

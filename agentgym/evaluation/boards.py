@@ -6,37 +6,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from agentgym.arrays import Floats
-from agentgym.errors import UsageError
 from agentgym.evaluation.aggregates import Aggregate, Scale, aggregate_one_seed, aggregate_seeds
-from agentgym.evaluation.results import (
-    EPISODES_FILE,
-    RUN_FILE,
-    EpisodeRecord,
-    Excluded,
-    RunEnv,
-    RunHeader,
-    RunRecord,
-    file_sha256,
-    read_episodes,
-    read_run,
-    result_id,
-)
+from agentgym.evaluation.results import Excluded, RunEnv, RunHeader
 from agentgym.evaluation.scoring import EnvEpisodes, EnvResult
 from agentgym.evaluation.statistics import CONFIDENCE, holm, minimum_detectable_difference, ranks, sign_flip_p
+from agentgym.evaluation.submissions import Submission, Unranked
 from agentgym.evaluation.suite import SuiteAgent
-from agentgym.evaluation.verify import Badge, read_verdict
+from agentgym.evaluation.verdicts import BADGES, Badge, Role
 from agentgym.hashing import sha256_json
 
 RESAMPLING_SEED = 0
 """Seeds every bootstrap and permutation test, so that a page follows from the results alone."""
-
-Role = Literal["floor", "oracle", "agent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,22 +68,18 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Unranked:
-    """A run that is on no line of a table, and why."""
-
-    name: str
-    run: str
-    """Request id."""
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Board:
     """One table."""
 
     suite: RunHeader
+    suite_sha256: str
+    """`agentgym.evaluation.suite.Suite.sha256` of the suite that the runs were verified against."""
     envs: tuple[RunEnv, ...]
-    left_out: tuple[Excluded, ...]
+    left_out: tuple[str, ...]
+    """Environments of the suite, by label, whose data neither the submitters nor the verifier have: then
+    nothing is ranked."""
+    families: Mapping[str, str]
+    """Suite of environments of each environment, by label; each weighs the same in means."""
     scales: Mapping[str, Scale]
     """Floor and oracle of each environment, by label; empty where either row is missing."""
     detectable: Mapping[str, float | None]
@@ -110,66 +90,37 @@ class Board:
     unranked: tuple[Unranked, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    """A run that is complete and undamaged."""
-
-    run: RunRecord
-    episodes: list[EpisodeRecord]
-    badge: Badge
-
-
 _SPENT_ON_TRAINING = ("training_episodes", "training_tokens", "training_gpu_seconds")
 
 
-def load_boards(results: Path) -> list[Board]:
-    """Read every run below a folder and make one board for each set of comparable runs.
+def make_boards(found: Iterable[Submission | Unranked]) -> tuple[list[Board], list[Unranked]]:
+    """Make one board for each set of comparable runs.
 
-    Raises:
-        UsageError: there is no run, or a run's files cannot be read.
+    Args:
+        found: runs as `agentgym.evaluation.submissions.verify_below` yields them.
+
+    Returns:
+        The boards by suite, version and number of environments, and the unranked runs that belong to none.
     """
-    folders = sorted(path.parent for path in results.rglob(RUN_FILE))
-    if not folders:
-        raise UsageError(f"no run below {results}; run `agentgym bench SUITE.toml` first")
-    arenas: dict[str, list[_Loaded | Unranked]] = {}
-    records: dict[str, RunRecord] = {}
-    for folder in folders:
-        run = read_run(folder)
-        arena = sha256_json(run.arena)
-        records[arena] = run
-        arenas.setdefault(arena, []).append(_load(folder, run))
-    boards = [_board(records[arena], loaded) for arena, loaded in arenas.items()]
-    return sorted(boards, key=lambda board: (board.suite.name, board.suite.version, -len(board.envs)))
+    arenas: dict[str, list[Submission]] = {}
+    unranked: list[Unranked] = []
+    for entry in found:
+        if isinstance(entry, Unranked):
+            unranked.append(entry)
+        else:
+            arenas.setdefault(sha256_json(entry.run.arena), []).append(entry)
+    # runs without a board of their own stand below the first of their suite
+    homes: dict[str, list[Unranked]] = {}
+    for run in unranked:
+        homes.setdefault(run.suite, []).append(run)
+    ordered = sorted(arenas.values(), key=_board_order)
+    boards = [_board(entries, homes.pop(entries[0].run.suite.name, [])) for entries in ordered]
+    return boards, [run for runs in homes.values() for run in runs]
 
 
-def _load(folder: Path, run: RunRecord) -> _Loaded | Unranked:
-    """Read a run if its files are whole; a run that fails verification is shown without numbers."""
-    name = run.agent.display_name
-
-    def unranked(reason: str) -> Unranked:
-        return Unranked(name, run.request_id, reason)
-
-    asked = sum(found.env.count for found in run.played) * run.suite.attempts
-    if not (folder / EPISODES_FILE).exists():
-        return unranked(f"partial: 0 of {asked} episodes")
-    if run.result_id is None:
-        lines = (folder / EPISODES_FILE).read_bytes().count(b"\n")
-        return unranked(f"partial: {lines} of {asked} episodes")
-    if run.episodes_sha256 != file_sha256(folder / EPISODES_FILE):
-        return unranked(f"{EPISODES_FILE} is not the file that {RUN_FILE} names")
-    verdict = read_verdict(folder)
-    if verdict is not None and not verdict.ok:
-        return unranked(f"rejected by verification: {len(verdict.problems)} problems")
-    episodes = read_episodes(folder)
-    if run.result_id != result_id(run.request_id, episodes):
-        return unranked("result_id does not follow from the episodes")
-    keys = {episode.key for episode in episodes}
-    if len(keys) < asked:
-        return unranked(f"partial: {len(keys)} of {asked} episodes")
-    per_env = Counter(episode.env for episode in episodes)
-    if per_env != {found.env.label: found.env.count * run.suite.attempts for found in run.played}:
-        return unranked("holds episodes that were not asked for, or some twice")
-    return _Loaded(run, episodes, "self-reported" if verdict is None else verdict.badge)
+def _board_order(entries: Sequence[Submission]) -> tuple[str, str, int, str]:
+    run = entries[0].run
+    return run.suite.name, run.suite.version, -len(run.envs), run.suite_sha256
 
 
 # --- one board --------------------------------------------------------------------------------------
@@ -183,24 +134,30 @@ class _Entry:
     episodes: Mapping[str, EnvEpisodes]
 
 
-def _board(run: RunRecord, loaded: Sequence[_Loaded | Unranked]) -> Board:
-    unranked = [entry for entry in loaded if isinstance(entry, Unranked)]
-    groups = _by_agent([entry for entry in loaded if isinstance(entry, _Loaded)], unranked)
+def _board(submissions: Sequence[Submission], unranked: list[Unranked]) -> Board:
+    first = submissions[0]
+    run, families = first.run, first.families
+    left_out = tuple(gap.label for gap in first.verdict.missing)
+    unranked = list(unranked)
+    groups = _by_agent(submissions, unranked)
     entries = [_entry(runs, name) for runs, name in zip(groups, _names(groups), strict=True)]
-    scales = _scales(run, entries)
+    scales = {} if left_out else _scales(run.envs, entries)
     usable = [found.env.label for found in run.envs if found.env.label in scales]
     usable = [label for label in usable if scales[label].usable]
+    columns = Normalisable(tuple(usable), _weights([families[label] for label in usable]), scales)
     complete = [entry for entry in entries if not entry.row.left_out]
-    rows = [_with_aggregate(entry, scales, usable) for entry in complete]
+    rows = [_with_aggregate(entry, columns) for entry in complete]
     comparisons: list[Comparison] = []
     if usable:
-        comparisons = _compare(complete, scales, usable)
+        comparisons = _compare(complete, columns)
         rows = ranked(rows, comparisons)
     rows += [entry.row for entry in entries if entry.row.left_out]
     return Board(
         suite=run.suite,
+        suite_sha256=first.verdict.suite_sha256,
         envs=run.envs,
-        left_out=run.missing,
+        left_out=left_out,
+        families=families,
         scales=scales,
         detectable={found.env.label: _detectable(found) for found in run.envs},
         rows=tuple(sorted(rows, key=_order)),
@@ -209,10 +166,25 @@ def _board(run: RunRecord, loaded: Sequence[_Loaded | Unranked]) -> Board:
     )
 
 
-def _by_agent(loaded: Iterable[_Loaded], unranked: list[Unranked]) -> list[list[_Loaded]]:
+@dataclass(frozen=True, slots=True)
+class Normalisable:
+    """The environments that can be normalised."""
+
+    labels: tuple[str, ...]
+    weights: Floats
+    """float64[E], adding up to 1: suites of environments weigh the same, and so do the columns of each."""
+    scales: Mapping[str, Scale]
+
+
+def _weights(families: Sequence[str]) -> Floats:
+    sizes = Counter(families)
+    return np.array([1.0 / (len(sizes) * sizes[family]) for family in families])
+
+
+def _by_agent(submissions: Iterable[Submission], unranked: list[Unranked]) -> list[list[Submission]]:
     """Group the runs of one agent's training seeds; a second run of a seed is set aside."""
-    groups: dict[str, dict[int | None, _Loaded]] = {}
-    for entry in loaded:
+    groups: dict[str, dict[int | None, Submission]] = {}
+    for entry in submissions:
         identity = entry.run.agent.identity
         model = dict(identity["model"])
         seed = model.pop("training_seed")
@@ -221,14 +193,15 @@ def _by_agent(loaded: Iterable[_Loaded], unranked: list[Unranked]) -> list[list[
         group = groups.setdefault(sha256_json({**identity, "model": model}), {})
         if seed in group:
             reason = "a second run of the same agent and training seed; only the first counts"
-            unranked.append(Unranked(entry.run.agent.display_name, entry.run.request_id, reason))
+            run = entry.run
+            unranked.append(Unranked(run.agent.display_name, run.request_id, run.suite.name, reason))
         else:
             group[seed] = entry
     return [list(group.values()) for group in groups.values()]
 
 
-def _names(groups: Sequence[Sequence[_Loaded]]) -> list[str]:
-    """Name each group; agents that share a name get their request's digits, and no role."""
+def _names(groups: Sequence[Sequence[Submission]]) -> list[str]:
+    """Name each group; agents that share a name get their request's digits."""
     names = [group[0].run.agent.name for group in groups]
     return [
         name if names.count(name) == 1 else f"{name}#{group[0].run.request_id[:6]}"
@@ -236,10 +209,10 @@ def _names(groups: Sequence[Sequence[_Loaded]]) -> list[str]:
     ]
 
 
-def _entry(runs: Sequence[_Loaded], name: str) -> _Entry:
+def _entry(runs: Sequence[Submission], name: str) -> _Entry:
     first = runs[0].run
     episodes = {}
-    gaps = {gap.label: gap for entry in runs for gap in entry.run.unsupported}
+    gaps = {gap.label: gap for entry in runs for gap in entry.verdict.unsupported}
     for found in first.envs:
         label = found.env.label
         if label in gaps:
@@ -247,15 +220,13 @@ def _entry(runs: Sequence[_Loaded], name: str) -> _Entry:
         per_run = [[e for e in entry.episodes if e.env == label] for entry in runs]
         episodes[label] = EnvEpisodes(found.env, first.suite.attempts, per_run)
     stretches = [stretch for entry in runs for stretch in entry.run.provenance]
-    badges: tuple[Badge, ...] = ("self-reported", "replayed", "re-run")
-    roles: dict[str, Role] = {first.suite.floor: "floor", first.suite.oracle: "oracle"}
     row = Row(
         name=name,
-        role=roles.get(name, "agent"),
-        agent=first.agent,
+        role=runs[0].verdict.role,
+        agent=_without_paths(first.agent),
         runs=tuple(entry.run.request_id for entry in runs),
         seeds=sum(entry.run.agent.model.training_seed is not None for entry in runs),
-        badge=min((entry.badge for entry in runs), key=badges.index),
+        badge=min((entry.verdict.badge for entry in runs), key=BADGES.index),
         date=max(stretch.date for stretch in stretches)[:10],
         versions=tuple(sorted({stretch.agentgym for stretch in stretches})),
         envs={label: table.result(_rng()) for label, table in episodes.items()},
@@ -266,40 +237,43 @@ def _entry(runs: Sequence[_Loaded], name: str) -> _Entry:
     return _Entry(row, episodes)
 
 
-def _scales(run: RunRecord, entries: Iterable[_Entry]) -> dict[str, Scale]:
+def _without_paths(agent: SuiteAgent) -> SuiteAgent:
+    """Drop where an agent's files lie: a page has no place for paths of somebody's machine."""
+    return replace(agent, options={key: value for key, value in agent.options.items() if key != "path"})
+
+
+def _scales(envs: Iterable[RunEnv], entries: Iterable[_Entry]) -> dict[str, Scale]:
     by_role = {entry.row.role: entry.row for entry in entries}
     if "floor" not in by_role or "oracle" not in by_role:
         return {}
     floor, oracle = by_role["floor"].envs, by_role["oracle"].envs
-    labels = [found.env.label for found in run.envs if found.env.label in floor.keys() & oracle.keys()]
+    labels = [found.env.label for found in envs if found.env.label in floor.keys() & oracle.keys()]
     return {label: Scale(floor[label].score.value, oracle[label].score.value) for label in labels}
 
 
-def _with_aggregate(entry: _Entry, scales: Mapping[str, Scale], usable: Sequence[str]) -> Row:
-    if not usable:
+def _with_aggregate(entry: _Entry, columns: Normalisable) -> Row:
+    if not columns.labels:
         return entry.row
-    chosen = [scales[label] for label in usable]
+    chosen = [columns.scales[label] for label in columns.labels]
     if len(entry.row.runs) == 1:
-        results = [entry.row.envs[label].score for label in usable]
+        results = [entry.row.envs[label].score for label in columns.labels]
         normalised = [scale.normalise_estimate(x) for scale, x in zip(chosen, results, strict=True)]
-        return replace(entry.row, aggregate=aggregate_one_seed(normalised))
-    means = [entry.episodes[label].scores.mean(axis=2) for label in usable]
-    return replace(entry.row, aggregate=aggregate_seeds(means, chosen, _rng()))
+        return replace(entry.row, aggregate=aggregate_one_seed(normalised, columns.weights))
+    means = [entry.episodes[label].scores.mean(axis=2) for label in columns.labels]
+    return replace(entry.row, aggregate=aggregate_seeds(means, chosen, columns.weights, _rng()))
 
 
-def _compare(
-    entries: Sequence[_Entry], scales: Mapping[str, Scale], usable: Sequence[str]
-) -> list[Comparison]:
-    """Compare all pairs on the normalised mean: every environment weighs the same, every task pairs."""
+def _compare(entries: Sequence[_Entry], columns: Normalisable) -> list[Comparison]:
+    """Compare all pairs on the normalised mean: environments weigh as in it, every task pairs."""
     pairs = list(combinations(range(len(entries)), 2))
     if not pairs:
         return []
     blocks, variances = [], np.zeros(len(pairs))
-    for label in usable:
-        scale = scales[label]
+    for label, share in zip(columns.labels, columns.weights, strict=True):
+        scale = columns.scales[label]
         means = np.stack([e.episodes[label].scores.mean(axis=(0, 2)) for e in entries], axis=1)  # [T, R]
         tasks = len(means)
-        weight = 1.0 / (len(usable) * tasks * (scale.oracle - scale.floor))
+        weight = share / (tasks * (scale.oracle - scale.floor))
         terms: Floats = weight * (means[:, [i for i, _ in pairs]] - means[:, [j for _, j in pairs]])
         blocks.append(terms)
         if tasks > 1:
@@ -307,10 +281,10 @@ def _compare(
     terms = np.concatenate(blocks)
     p = sign_flip_p(terms, _rng())
     names = [entry.row.name for entry in entries]
-    columns = zip(pairs, terms.sum(axis=0), np.sqrt(variances), p, holm(p), strict=True)
+    stacked = zip(pairs, terms.sum(axis=0), np.sqrt(variances), p, holm(p), strict=True)
     return [
         Comparison(names[i], names[j], float(d), float(se), float(raw), float(adjusted))
-        for (i, j), d, se, raw, adjusted in columns
+        for (i, j), d, se, raw, adjusted in stacked
     ]
 
 

@@ -2,46 +2,82 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from agentgym.errors import UsageError
-from agentgym.evaluation.boards import Board, load_boards
+from agentgym.evaluation.boards import Board, make_boards
+from agentgym.evaluation.exports import as_csv, as_json, latex
 from agentgym.evaluation.published import Published
-from agentgym.evaluation.tables import as_csv, as_json, latex, markdown
+from agentgym.evaluation.submissions import Unranked, verify_below
+from agentgym.evaluation.tables import markdown
 from agentgym.files import make_folder, replace_file
 from agentgym.records import read_toml
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 CURVES = "curves"
 """Folder of pictures beside the page."""
 
 
-def build_leaderboard(results_dir: Path, out_path: Path) -> list[Board]:
-    """Score all runs and write the tables.
+@dataclass(frozen=True, slots=True)
+class Leaderboard:
+    """What the files were made of."""
+
+    boards: list[Board]
+    unranked: list[Unranked]
+    """Runs that belong to no board."""
+
+
+def build_leaderboard(
+    results_dir: Path,
+    out_path: Path,
+    *,
+    suites: Mapping[str, Path] | None = None,
+    allow: Collection[str] = (),
+    strict: bool = False,
+    console: Console | None = None,
+) -> Leaderboard:
+    """Verify and score all runs and write the tables.
 
     Args:
         results_dir: a folder with runs anywhere below it.
         out_path: the Markdown page; the same with ``.json``, ``.csv`` and ``.tex`` go beside it. A
             ``published.toml`` beside it, results of papers, gets a section of its own; a picture
             ``curves/RUN.png`` beside it is shown with the policy of that training run.
+        suites: suite files by the suite's name; other names are looked up as
+            `agentgym.evaluation.suites.suite_file_of_run` does.
+        allow: references ``module:name`` in runs and suites that may be imported.
+        strict: write nothing unless every run can be verified and is good.
+        console: where progress is shown; None for nowhere.
 
     Returns:
-        The boards written.
+        What was written.
 
     Raises:
-        UsageError: the page does not end in ``.md``, there is no run, a file cannot be read, or a table
-            cannot be written.
+        UsageError: the page does not end in ``.md``, there is no run, a file cannot be read, a table
+            cannot be written, or, if ``strict``, a run is refused, incomplete or cannot be verified here.
     """
     if out_path.suffix != ".md":
         raise UsageError(f"the leaderboard is a Markdown page: name a file that ends in .md, not {out_path}")
-    boards = load_boards(results_dir)
+    found = list(verify_below(results_dir, suites=suites, allow=allow, console=console))
+    if strict:
+        for run in found:
+            if isinstance(run, Unranked):
+                of = f" of suite {run.suite}" if run.suite else ""
+                raise UsageError(f"nothing is written: run {run.name}{of}: {run.reason}")
+    boards, unranked = make_boards(found)
     papers = out_path.with_name("published.toml")
     published = read_toml(Published, papers) if papers.exists() else Published()
     make_folder(out_path.parent)
     pictures = sorted(out_path.with_name(CURVES).glob("*.png"))
     curves = {picture.stem: f"{CURVES}/{quote(picture.name)}" for picture in pictures}
-    replace_file(out_path, markdown(boards, published, curves))
-    replace_file(out_path.with_suffix(".json"), as_json(boards, published))
+    replace_file(out_path, markdown(boards, published, curves, unranked))
+    replace_file(out_path.with_suffix(".json"), as_json(boards, published, unranked))
     replace_file(out_path.with_suffix(".csv"), as_csv(boards))
     replace_file(out_path.with_suffix(".tex"), latex(boards))
-    return boards
+    return Leaderboard(boards, unranked)

@@ -15,12 +15,13 @@ from typing import Any
 from agentgym.evaluation.results import (
     EPISODES_FILE,
     EpisodeRecord,
-    file_sha256,
+    chained,
+    closed,
+    episode_lines,
     new_run,
     record_of,
-    result_id,
-    write_run,
 )
+from agentgym.evaluation.runfiles import write_run
 from agentgym.evaluation.suite import Suite, SuiteAgent, SuiteEnv
 from agentgym.files import make_folder, replace_file
 from agentgym.hashing import canonical_json
@@ -91,12 +92,10 @@ class Recording:
         for folder in (self._suite_file.parent, self.run_folder):
             make_folder(folder)
         replace_file(self._suite_file, suite_text(self._suite))
-        path = self.run_folder / EPISODES_FILE
-        replace_file(path, "".join(f"{episode.line}\n" for episode in self._episodes))
-        done = replace(
-            run, result_id=result_id(run.request_id, self._episodes), episodes_sha256=file_sha256(path)
-        )
-        write_run(self.run_folder, done)
+        # the request grows with its tasks, and the chain begins with the request
+        lines = chained(run.request_id, self._episodes)
+        replace_file(self.run_folder / EPISODES_FILE, episode_lines(lines).decode())
+        write_run(self.run_folder, closed(run, lines, transcripts_sha256=None))
 
 
 def suite_text(suite: Suite) -> str:

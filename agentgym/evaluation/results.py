@@ -1,24 +1,34 @@
-"""The files of a run: ``run.json`` says what was asked, ``episodes.jsonl`` what happened."""
+"""The records of a run: ``run.json`` says what was asked, ``episodes.jsonl`` what happened.
+
+Lines of ``episodes.jsonl`` are chained: each holds the sha256 of the line before it, the first one the
+request's. An episode that is played again after an error keeps its earlier line; the last one counts.
+
+Fields whose metadata say ``stated`` are the submitter's word: neither a replay nor a digest proves them. They
+are shown as such, and no rank depends on them.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, TypeAlias
 
-from agentgym.errors import UsageError, nearest
 from agentgym.evaluation.suite import Suite, SuiteAgent, SuiteEnv
-from agentgym.files import replace_file
 from agentgym.hashing import HashChain, canonical_json, sha256_json
 from agentgym.provenance import Provenance
-from agentgym.records import parse
 from agentgym.types import EndReason, Trajectory
 
-SCHEMA = 1
-"""Version of the two files' format."""
+SCHEMA = 2
+"""Version of the two files' format; 2 brought chained lines, attempts, transcripts and `record_id`."""
+
+READABLE = (1, SCHEMA)
+"""Versions that can be read and verified; runs of the latest only are resumed."""
+
+REQUEST_SCHEMA = 1
+"""Version of the JSON that request ids are digests of, the same for all `READABLE` runs: they compare."""
 
 RUN_FILE = "run.json"
 EPISODES_FILE = "episodes.jsonl"
@@ -30,14 +40,18 @@ ABORTED: tuple[EndReason, ...] = ("context_limit", "parse_error", "agent_error",
 RETRIED: tuple[EndReason, ...] = ("agent_error", "env_error")
 """Ends that are a machine's fault: a resumed run plays these episodes again."""
 
-_UNREPEATABLE = ("env_seconds", "model_seconds")
-"""Keys of an episode that differ between equal runs."""
+_SINCE_2 = ("attempt", "previous", "format_errors", "transcript")
+"""Keys of an episode that schema 1 lacks."""
 
-_SPENT = ("prompt_tokens", "completion_tokens", "env_seconds", "model_seconds", "cost")
-"""Keys of an episode that no replay can check, so that at least they must be possible."""
+_UNREPEATABLE = ("env_seconds", "model_seconds", *_SINCE_2)
+"""Keys of an episode that differ between equal runs, or tell how it was recorded."""
 
-_MOST_SPENT = 1e15
-"""No episode spends more of anything; sums of such numbers stay exact."""
+STATED = {"stated": True}
+"""Metadata of fields that are the submitter's word."""
+
+
+EpisodeKey: TypeAlias = tuple[str, str, int]
+"""Environment's label, task id and rollout: unique within a run but for attempts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +78,24 @@ class EpisodeRecord:
     """T."""
     invalid_count: int
     end_reason: EndReason
-    prompt_tokens: int
-    completion_tokens: int
-    env_seconds: float
-    model_seconds: float
-    cost: float
+    """Which of `ABORTED` it is, is the submitter's word."""
+    prompt_tokens: int = field(metadata=STATED)
+    completion_tokens: int = field(metadata=STATED)
+    env_seconds: float = field(metadata=STATED)
+    model_seconds: float = field(metadata=STATED)
+    cost: float = field(metadata=STATED)
     """US dollars."""
+    attempt: int = 1
+    """1 for the first line of this episode; earlier ones ended for a reason of `RETRIED`."""
+    previous: str = ""
+    """sha256 of the line before, of the first line the request id; empty in schema 1."""
+    format_errors: int = field(default=0, metadata=STATED)
+    """Responses that the parser could not read."""
+    transcript: str = ""
+    """sha256 of the episode's line in ``transcripts.jsonl``; empty without one."""
 
     @property
-    def key(self) -> tuple[str, str, int]:
+    def key(self) -> EpisodeKey:
         """Environment, task and rollout: unique within a run."""
         return self.env, self.task_id, self.rollout
 
@@ -91,8 +114,17 @@ class EpisodeRecord:
 
     @property
     def line(self) -> str:
-        """JSON on one line."""
-        return canonical_json(asdict(self))
+        """JSON on one line; without what schema 1 lacks where the episode is in no chain."""
+        table = asdict(self)
+        if not self.previous:
+            for key in _SINCE_2:
+                del table[key]
+        return canonical_json(table)
+
+    @property
+    def line_sha256(self) -> str:
+        """What the next line holds as `previous`."""
+        return hashlib.sha256(self.line.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +166,7 @@ class RunRecord:
     request_id: str
     """sha256 of the request: suite, environments, manifests, agent. Names the folder."""
     result_id: str | None
-    """sha256 of the request id and all episodes without timings; None until the run is complete."""
+    """sha256 of the request id and each episode's result without timings; None until the run is complete."""
     episodes_sha256: str | None
     """sha256 of the complete ``episodes.jsonl``."""
     suite: RunHeader
@@ -143,9 +175,15 @@ class RunRecord:
     left_out: tuple[Excluded, ...]
     """Environments without episodes: of those that are not in `envs` the data was missing, those that are the
     agent does not play."""
-    agent: SuiteAgent
-    provenance: tuple[Provenance, ...]
+    agent: SuiteAgent = field(metadata=STATED)
+    """Who played: proven only where verification lets the agent play again."""
+    provenance: tuple[Provenance, ...] = field(metadata=STATED)
     """Every machine and version that played a part of it, in order."""
+    transcripts_sha256: str | None = None
+    """sha256 of the complete ``transcripts.jsonl``; None without one."""
+    record_id: str | None = None
+    """sha256 of all else in this file, so of every line, attempt, date and version; None until the run is
+    complete."""
 
     @property
     def request(self) -> dict[str, Any]:
@@ -156,7 +194,7 @@ class RunRecord:
     def arena(self) -> dict[str, Any]:
         """JSON of what runs must share to be compared: suite, environments, tasks and seeds."""
         return {
-            "schema": self.schema,
+            "schema": REQUEST_SCHEMA,
             "suite": asdict(self.suite),
             "suite_sha256": self.suite_sha256,
             "envs": [asdict(env) for env in self.envs],
@@ -188,7 +226,19 @@ class RunRecord:
     @property
     def text(self) -> str:
         """The file's content."""
-        return json.dumps(asdict(self), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return json.dumps(self._table, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    @property
+    def _table(self) -> dict[str, Any]:
+        table = asdict(self)
+        if self.schema == 1:
+            del table["transcripts_sha256"], table["record_id"]
+        return table
+
+    @property
+    def record_digest(self) -> str:
+        """What `record_id` must be."""
+        return sha256_json({**self._table, "record_id": None})
 
 
 def new_run(
@@ -256,153 +306,51 @@ def record_of(trajectory: Trajectory, env: SuiteEnv) -> EpisodeRecord:
     )
 
 
-def result_id(request_id: str, episodes: Iterable[EpisodeRecord]) -> str:
-    """Return the sha256 of a request and its episodes in order of their keys, without timings."""
-    ordered = sorted(episodes, key=lambda episode: episode.key)
-    return sha256_json([request_id, [episode.repeatable for episode in ordered]])
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        UsageError: it is missing or malformed.
-    """
-    try:
-        return _loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}; name the folder of a run") from error
-    except ValueError as error:
-        raise UsageError(f"{path} is damaged: {error}") from error
-
-
-def read_run(folder: Path) -> RunRecord:
-    """Read a run's ``run.json``.
-
-    Raises:
-        UsageError: it is missing, malformed or of another schema.
-    """
-    table = read_json(folder / RUN_FILE)
-    if isinstance(table, dict) and table.get("schema") != SCHEMA:
-        raise UsageError(f"{folder / RUN_FILE}: schema {table.get('schema')!r} is not {SCHEMA}; run it anew")
-    run = parse(RunRecord, table, str(folder / RUN_FILE))
-    try:
-        run.text.encode()
-    except ValueError as error:  # an infinite number, or half a surrogate pair
-        raise UsageError(f"{folder / RUN_FILE} is damaged: {error}") from error
-    if not run.provenance:
-        raise UsageError(f"{folder / RUN_FILE} is damaged: provenance names no machine")
-    return run
-
-
-def write_run(folder: Path, run: RunRecord) -> None:
-    """Write a run's ``run.json`` at once."""
-    replace_file(folder / RUN_FILE, run.text)
-
-
-def read_episodes(folder: Path) -> list[EpisodeRecord]:
-    """Read a run's episodes in the order in which they ended.
-
-    Raises:
-        UsageError: the file is missing, or a line is malformed or cut off; the message has its number.
-    """
-    episodes = []
-    for number, outcome in parse_episodes(read_bytes(folder / EPISODES_FILE)):
-        if isinstance(outcome, str):
-            raise UsageError(f"{folder / EPISODES_FILE}, line {number}: {outcome}")
-        episodes.append(outcome)
-    return episodes
-
-
-def read_bytes(path: Path) -> bytes:
-    """Read a file whole.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}; name the folder of a run") from error
-
-
-def parse_episodes(data: bytes) -> Iterator[tuple[int, EpisodeRecord | str]]:
-    """Yield for each line of ``episodes.jsonl`` its number and its record, or what is wrong with it."""
-    lines = data.split(b"\n")
-    for number, line in enumerate(lines, start=1):
-        last = number == len(lines)
-        if last and not line:
-            return
-        if last:
-            yield number, "the line is cut off"
-            return
-        try:
-            yield number, _parse_line(line)
-        except ValueError as error:
-            yield number, f"malformed: {error}"
-
-
-def _parse_line(line: bytes) -> EpisodeRecord:
-    record = parse(EpisodeRecord, _loads(line.decode("utf-8")), "episode")
-    for key in _SPENT:
-        if not 0 <= getattr(record, key) <= _MOST_SPENT:
-            raise ValueError(f"{key} must be from 0 to {_MOST_SPENT:g}")
-    # keys that come twice, infinite numbers, half surrogate pairs: two readers could see two things
-    if record.line.encode() != line:
-        raise ValueError("the line is not written as records are")
-    return record
-
-
-def file_sha256(path: Path) -> str:
-    """Return the sha256 of a file's bytes."""
-    return hashlib.sha256(read_bytes(path)).hexdigest()
-
-
-def find_episode(episodes: Sequence[EpisodeRecord], key: str) -> EpisodeRecord:
-    """Return the episode that a person names.
+def closed(run: RunRecord, episodes: Sequence[EpisodeRecord], transcripts_sha256: str | None) -> RunRecord:
+    """Return the record of a run that is complete, with every digest.
 
     Args:
-        episodes: where to look, in the order of the file.
-        key: ``LABEL/TASK/ROLLOUT``, the number of its line (from 1), or any part of the id that only
-            one episode has.
-
-    Raises:
-        UsageError: no episode matches, or several do.
+        run: the record.
+        episodes: every line of ``episodes.jsonl``, in order.
+        transcripts_sha256: of ``transcripts.jsonl``; None without one.
     """
-    by_id: Mapping[str, EpisodeRecord] = {episode.id: episode for episode in episodes}
-    if key in by_id:
-        return by_id[key]
-    if key.isascii() and key.isdigit() and 1 <= int(key) <= len(episodes):
-        return episodes[int(key) - 1]
-    matches = [name for name in by_id if key in name]
-    if len(matches) == 1:
-        return by_id[matches[0]]
-    if matches:
-        raise UsageError(f"{len(matches)} episodes match {key!r}; name one, for example {matches[0]!r}")
-    example = nearest(key, by_id) or f"; for example {next(iter(by_id), 'none has been played')!r}"
-    raise UsageError(f"no episode {key!r}{example}")
+    complete = replace(
+        run,
+        result_id=result_id(run.request_id, episodes),
+        episodes_sha256=hashlib.sha256(episode_lines(episodes)).hexdigest(),
+        transcripts_sha256=transcripts_sha256,
+    )
+    return replace(complete, record_id=None if run.schema == 1 else complete.record_digest)
 
 
-def load_episode(folder: Path, key: str) -> tuple[RunRecord, SuiteEnv, EpisodeRecord]:
-    """Return a run, one of its episodes, and the environment it was played in.
-
-    Raises:
-        UsageError: the run is unreadable, or has no such episode.
-    """
-    run = read_run(folder)
-    episode = find_episode(read_episodes(folder), key)
-    for found in run.envs:
-        if found.env.label == episode.env:
-            return run, found.env, episode
-    raise UsageError(f"episode {episode.id} is of an environment that {folder / RUN_FILE} does not name")
+def reopened(run: RunRecord) -> RunRecord:
+    """Return the record of a run that is played further."""
+    return replace(run, result_id=None, episodes_sha256=None, transcripts_sha256=None, record_id=None)
 
 
-def _loads(text: str) -> Any:
-    try:
-        return json.loads(text, parse_constant=_refuse_constant)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+def episode_lines(episodes: Iterable[EpisodeRecord]) -> bytes:
+    """Return the content of ``episodes.jsonl``."""
+    return "".join(f"{episode.line}\n" for episode in episodes).encode()
 
 
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number")
+def chained(request_id: str, episodes: Iterable[EpisodeRecord]) -> list[EpisodeRecord]:
+    """Number the attempts of episodes and chain their lines, in the order given."""
+    linked: list[EpisodeRecord] = []
+    attempts: Counter[EpisodeKey] = Counter()
+    previous = request_id
+    for episode in episodes:
+        attempts[episode.key] += 1
+        linked.append(replace(episode, attempt=attempts[episode.key], previous=previous))
+        previous = linked[-1].line_sha256
+    return linked
+
+
+def latest(episodes: Iterable[EpisodeRecord]) -> list[EpisodeRecord]:
+    """Return what counts: of every episode its last attempt."""
+    return list({episode.key: episode for episode in episodes}.values())
+
+
+def result_id(request_id: str, episodes: Iterable[EpisodeRecord]) -> str:
+    """Return the sha256 of a request and what counts of its episodes, by their keys, without timings."""
+    ordered = sorted(latest(episodes), key=lambda episode: episode.key)
+    return sha256_json([request_id, [episode.repeatable for episode in ordered]])

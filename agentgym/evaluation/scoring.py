@@ -10,7 +10,7 @@ import numpy as np
 
 from agentgym.arrays import Floats
 from agentgym.evaluation.aggregates import hierarchical_bootstrap
-from agentgym.evaluation.results import EpisodeRecord
+from agentgym.evaluation.results import RETRIED, EpisodeRecord
 from agentgym.evaluation.statistics import (
     Estimate,
     mean_score,
@@ -42,6 +42,12 @@ class EnvResult:
     """US dollars of all episodes over episodes won; None without cost or success."""
     ends: Mapping[str, int]
     """How many episodes ended for each reason."""
+    format_errors: Estimate
+    """Share of an episode's responses that the parser could not read."""
+    errors: int
+    """Episodes whose last attempt a machine's fault ended; they count with score 0."""
+    retries: int | None
+    """Earlier attempts of all episodes, which a machine's fault ended; None where runs do not say."""
     by_type: Mapping[str, Estimate]
     """The score by task type; empty unless the suite asks for it."""
 
@@ -98,8 +104,11 @@ class EnvEpisodes:
         tokens = self.values(lambda episode: float(episode.prompt_tokens + episode.completion_tokens))
         cost = self.values(lambda episode: episode.cost)
         rejected = self.values(lambda episode: episode.invalid_count / max(1, episode.length))
+        unread = self.values(lambda episode: min(1.0, episode.format_errors / max(1, episode.length)))
+        episodes = [episode for run in self._ordered for episode in run]
         steps = self.values(lambda episode: float(episode.length))
-        ends = Counter(episode.end_reason for episodes in self._ordered for episode in episodes)
+        ends = Counter(episode.end_reason for episode in episodes)
+        counted = all(episode.previous for episode in episodes)
         return EnvResult(
             score=mean_over_seeds(scores, self.bounds, rng),
             success=mean_over_seeds(won, (0.0, 1.0), rng),
@@ -108,6 +117,9 @@ class EnvEpisodes:
             tokens_per_success=_per_success(tokens, won, rng),
             cost_per_success=_per_success(cost, won, rng),
             ends=dict(sorted(ends.items())),
+            format_errors=mean_over_seeds(unread, (0.0, 1.0), rng),
+            errors=sum(ends[reason] for reason in RETRIED),
+            retries=sum(episode.attempt - 1 for episode in episodes) if counted else None,
             by_type=self._by_type(scores, rng) if self.env.by_type else {},
         )
 

@@ -131,6 +131,12 @@ class Suite:
         """64 hex digits over what is played; agents come and go without changing it."""
         return sha256_json({**self.header, "env": [asdict(env) for env in self.env]})
 
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Every ``module:name`` in it: code that has to be imported to play it."""
+        named = (*(env.id for env in self.env), *(agent.kind for agent in self.agent))
+        return tuple(name for name in named if ":" in name)
+
     def episode_seed(self, label: str, task_index: int, rollout: int) -> int:
         """Return an episode's seed, from the suite's and the episode's place in it.
 
@@ -164,7 +170,7 @@ def with_agents(suite: Suite, agents: Iterable[SuiteAgent]) -> Suite:
         UsageError: a name has characters that names of folders should not have.
     """
     further = tuple(agents)
-    _check_names(("agent", agent.name) for agent in further)
+    check_names(("agent", agent.name) for agent in further)
     return replace(suite, agent=(*suite.agent, *further))
 
 
@@ -195,7 +201,7 @@ def _check(suite: Suite, where: str) -> None:
         raise UsageError(
             f"{where}: {error}; use texts, finite numbers, true, false, lists and tables"
         ) from error
-    _check_names((("suite", suite.name), *(("agent", agent.name) for agent in suite.agent)), f"{where}: ")
+    check_names((("suite", suite.name), *(("agent", agent.name) for agent in suite.agent)), f"{where}: ")
     if suite.seed < 0 or suite.attempts < 1:
         raise UsageError(f"{where}: seed must be at least 0 and attempts at least 1")
     if not suite.env:
@@ -209,7 +215,16 @@ def _check(suite: Suite, where: str) -> None:
         _check_env(env, f"{where}: environment {env.label!r}")
 
 
-def _check_names(names: Iterable[tuple[str, str]], where: str = "") -> None:
+def check_names(names: Iterable[tuple[str, str]], where: str = "") -> None:
+    """Refuse names that folders and pages should not have.
+
+    Args:
+        names: what each names, and the name.
+        where: begins the message.
+
+    Raises:
+        UsageError: names the first.
+    """
     for kind, name in names:
         if not _NAME.fullmatch(name):
             raise UsageError(f"{where}{kind} name {name!r} must be letters, digits, '.', '_' and '-'")

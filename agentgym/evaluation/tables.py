@@ -1,30 +1,17 @@
-"""Boards as Markdown, LaTeX, CSV and JSON. Nothing is computed here but roundings."""
+"""Boards as Markdown. Nothing is computed here but roundings."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
 
 from agentgym.evaluation.boards import Board, Row
 from agentgym.evaluation.published import Paper, Published, PublishedResult
 from agentgym.evaluation.results import RunEnv
 from agentgym.evaluation.scoring import EnvResult
 from agentgym.evaluation.statistics import Estimate
-from agentgym.records import json_schema
-
-SCHEMA = 2
-"""Version of the leaderboard's ``.json`` and ``.csv``; ``docs/schemas`` holds the JSON Schema of each."""
-
-CSV_HEAD = (
-    "suite", "version", "agent", "role", "rank", "badge", "date", "environment", "type", "measure", "value",
-    "low", "high", "method",
-)  # fmt: skip
-"""Columns of the ``.csv``."""
+from agentgym.evaluation.submissions import Unranked
 
 MOST_PAIRS = 15
 """Boards with more pairs of rows list them in the ``.json`` only."""
@@ -35,16 +22,20 @@ _INTRODUCTION = """\
 Every number follows from the result files of the runs, and brackets hold its 95 % interval: Wilson's over
 tasks for one attempt per task or no variance, else Student's t over task means; a bootstrap over seeds and
 tasks for several training seeds. *Normalised* is 0 for the floor and 1 for the oracle of the same suite (in
-italics), both taken as exact; *mean*, *IQM* (interquartile mean) and *gap* (shortfall below the oracle) are
-normalised and over environments. *Rank* is 1 + the number of rows that are significantly better on the mean
-(paired by task, sign-flip permutation test, Holm over all pairs, 5 % level); rows of a tied set share it
-(`=`). Episodes that end in an error count with score 0.
+italics), both taken as exact; *mean*, *IQM* (interquartile mean, from three training seeds on) and *gap*
+(shortfall below the oracle) are normalised and over environments, where suites of environments (Sokoban,
+WebShop and so on) weigh the same and so do the columns of each. *Rank* is 1 + the number of rows that are
+significantly better on the mean (paired by task, sign-flip permutation test, Holm over all pairs, 5 %
+level); rows of a tied set share it (`=`). Episodes that end in an error count with score 0.
 
-*replayed*: every action was played again, and states, rewards and scores came out the same bit for bit; so
-the score belongs to the actions, which does not show which model made them. *re-run*: the agent itself
-played again and did the same. *self-reported*: neither.
+Whoever builds this page verifies every run on it. *replayed*: every action was played again, and states,
+rewards and scores came out the same bit for bit; so the score belongs to the actions, which does not show
+which model made them. *model-checked*: its model also gives a random sample of its responses their recorded
+probabilities. *re-run*: the agent itself played again and did the same. What could not be verified is
+*claimed*, and not ranked. **Stated by the submitter**, proven by nothing and part of no rank: names and
+descriptions of agents that were not re-run, dates and versions, tokens and costs, format errors, and which
+error ended an episode.
 """
-
 
 _PUBLISHED = (
     "Numbers as papers print them, ± what they print there; other prompts, budgets, tasks and seeds than "
@@ -52,24 +43,48 @@ _PUBLISHED = (
 )
 
 
-def markdown(boards: Iterable[Board], published: Published, curves: Mapping[str, str] | None = None) -> str:
+def markdown(
+    boards: Iterable[Board],
+    published: Published,
+    curves: Mapping[str, str] | None = None,
+    unranked: Iterable[Unranked] = (),
+) -> str:
     """Return the page.
 
     Args:
         boards: what is ranked.
         published: results of papers.
         curves: paths of pictures, from the page, of how training runs went, by the run's name.
+        unranked: runs that belong to no board.
     """
     boards = list(boards)
-    parts = [_INTRODUCTION, *(_board_markdown(board, published, curves or {}) for board in boards)]
+    parts = [_INTRODUCTION]
+    for board, title in zip(boards, titles(boards), strict=True):
+        parts.append(_board_markdown(board, title, published, curves or {}))
+    refused = [f"- {unranked_line(run)}\n" for run in unranked]
+    if refused:
+        parts.append(f"## Not ranked\n\n{''.join(refused)}")
     apart = published.apart({board.suite.name for board in boards})
     if apart:
         parts.append(f"## Published, not ranked\n\n{_published_table(apart)}")
     return "\n".join(parts)
 
 
-def _board_markdown(board: Board, published: Published, curves: Mapping[str, str]) -> str:
-    parts = [f"## {board.suite.name}, version {board.suite.version}\n", _table(*main_cells(board), left=2)]
+def titles(boards: Sequence[Board]) -> list[str]:
+    """Return what each board is called; suites that share name and version are told apart by their sha256."""
+    names = [f"{board.suite.name}, version {_text(board.suite.version)}" for board in boards]
+    digests = {
+        name: {board.suite_sha256 for board, n in zip(boards, names, strict=True) if n == name}
+        for name in names
+    }
+    return [
+        name if len(digests[name]) == 1 else f"{name} (suite {board.suite_sha256[:12]})"
+        for board, name in zip(boards, names, strict=True)
+    ]
+
+
+def _board_markdown(board: Board, title: str, published: Published, curves: Mapping[str, str]) -> str:
+    parts = [f"## {title}\n", f"Suite sha256 `{board.suite_sha256}`.\n", _table(*main_cells(board), left=2)]
     notes = _notes(board)
     if notes:
         parts.append("\n".join(f"- {note}" for note in notes) + "\n")
@@ -92,36 +107,54 @@ def _board_markdown(board: Board, published: Published, curves: Mapping[str, str
 
 def main_cells(board: Board) -> tuple[list[str], list[list[str]]]:
     """Return the head and the lines of a board's main table as text, best row first."""
+    iqm = has_iqm(board)
     head = ["Rank", "Agent", *(f"{env.env.label} ({_unit(env)})" for env in board.envs)]
-    head += ["Mean", "IQM", "Gap", "Badge"]
+    head += ["Mean", *["IQM"] * iqm, "Gap", "Badge"]
     lines = []
     for row in board.rows:
-        cells = [_rank(row, board.rows), _agent(row)]
-        cells += [_cell(row, env) for env in board.envs]
-        aggregate = row.aggregate
-        numbers = (aggregate.mean, aggregate.iqm, aggregate.optimality_gap) if aggregate else (None,) * 3
-        lines.append([*cells, *map(_plain, numbers), row.badge])
+        cells = [rank_cell(row, board.rows), _agent(row)]
+        cells += [score_cell(row, env) for env in board.envs]
+        mean, middle, gap = (
+            aggregate_cell(getattr(row.aggregate, name, None)) for name in ("mean", "iqm", "optimality_gap")
+        )
+        lines.append([*cells, mean, *[middle] * iqm, gap, row.badge])
     return head, lines
 
 
+def has_iqm(board: Board) -> bool:
+    """Return whether any row of a board has an interquartile mean."""
+    return any(row.aggregate is not None and row.aggregate.iqm is not None for row in board.rows)
+
+
+def unranked_line(run: Unranked) -> str:
+    """Return why a run is on no line of a table, as Markdown on one line."""
+    request = f" (run `{_text(run.run[:12])}`)" if run.run else ""
+    return f"Not ranked: `{_code(run.name)}`{request}: {_text(run.reason)}."
+
+
 def _notes(board: Board) -> list[str]:
-    notes = [f"Left out: **{gap.label}**: {gap.reason}" for gap in board.left_out]
-    if not board.scales:
+    notes = [
+        f"**{label}** is left out, since neither submitters nor verifier have its data: nothing is ranked."
+        for label in board.left_out
+    ]
+    if not board.scales and not board.left_out:
         notes.append(
             f"Nothing is normalised or ranked: that takes one complete run each of the agents "
-            f"`{board.suite.floor}` and `{board.suite.oracle}`."
+            f"`{board.suite.floor}` and `{board.suite.oracle}`, re-run."
         )
     for label, scale in board.scales.items():
         if not scale.usable:
             notes.append(f"**{label}** is not normalised (n/a): the oracle is no better than the floor.")
     for row in board.rows:
         for gap in row.left_out:
-            notes.append(f"`{row.name}` is not ranked: it does not play **{gap.label}**: {gap.reason}.")
+            notes.append(
+                f"`{row.name}` is not ranked: it does not play **{gap.label}**: {_text(gap.reason)}."
+            )
         if row.seeds == 1:
             notes.append(f"`{row.name}`: one training seed, so no training variance in its intervals.")
         if row.seeds > 1:
             notes.append(f"`{row.name}`: {row.seeds} training seeds; ranked on their mean, paired by task.")
-    notes += [f"Not ranked: `{run.name}` (run `{run.run[:12]}`): {run.reason}." for run in board.unranked]
+    notes += [unranked_line(run) for run in board.unranked]
     return notes
 
 
@@ -153,18 +186,22 @@ def _environment_table(board: Board) -> str:
 def _result_table(board: Board) -> str:
     tokens = any(result.tokens_per_success for row in board.rows for result in row.envs.values())
     cost = any(result.cost_per_success for row in board.rows for result in row.envs.values())
-    head = ["Environment", "Agent", "Success %", "Score", "Invalid actions %", "Steps"]
-    head += ["Tokens / success"] * tokens + ["US$ / success"] * cost + ["Ends"]
+    unread = any(result.format_errors.value for row in board.rows for result in row.envs.values())
+    head = ["Environment", "Agent", "Success %", "Score", "Invalid actions %"]
+    head += ["Format errors %"] * unread + ["Steps"]
+    head += ["Tokens / success"] * tokens + ["US$ / success"] * cost + ["Errors", "Retries", "Ends"]
     lines = []
     for env in board.envs:
         for row in _players(board, env):
             result = row.envs[env.env.label]
             cells = [env.env.label, _agent(row), _percent(result.success)]
             cells += ["-" if env.env.metric == "success" else _score(result.score, env)]
-            cells += [_percent(result.invalid), _one_decimal(result.steps)]
+            cells += [_percent(result.invalid), *[_percent(result.format_errors)] * unread]
+            cells += [_one_decimal(result.steps)]
             cells += [_one_decimal(result.tokens_per_success)] * tokens
             cells += [_dollars(result.cost_per_success)] * cost
-            lines.append([*cells, _ends(result)])
+            retries = "-" if result.retries is None else str(result.retries)
+            lines.append([*cells, str(result.errors), retries, _ends(result)])
     if all(env.env.metric == "success" for env in board.envs):
         head.remove("Score")
         lines = [[*line[:3], *line[4:]] for line in lines]
@@ -210,12 +247,12 @@ def _run_table(board: Board) -> str:
     lines = [
         [
             _agent(row),
-            row.agent.kind,
-            row.agent.model.algorithm or "-",
-            row.agent.model.base_model or "-",
+            _text(row.agent.kind),
+            _text(row.agent.model.algorithm or "-"),
+            _text(row.agent.model.base_model or "-"),
             str(row.seeds or "-"),
-            row.date,
-            ", ".join(row.versions),
+            _text(row.date),
+            _text(", ".join(row.versions)),
             " ".join(f"`{run[:12]}`" for run in row.runs),
         ]
         for row in board.rows
@@ -257,7 +294,25 @@ def _table(head: Sequence[str], lines: Iterable[Sequence[str]], left: int) -> st
 
 def _escape(cell: str) -> str:
     """Keep a cell in its place, whatever an agent is called or an option holds."""
-    return cell.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|").replace("\n", " ")
+    return one_line(cell).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
+
+
+_MARKUP = re.compile(r"[\\`*\[\]!~#]")
+
+
+def _text(text: str) -> str:
+    """Return what a submitter wrote as text that no Markdown is read in, outside tables and in them."""
+    return _MARKUP.sub(r"\\\g<0>", one_line(text)).replace("&", "&amp;").replace("<", "&lt;")
+
+
+def _code(text: str) -> str:
+    """Return what a submitter wrote for a place between backticks."""
+    return one_line(text).replace("`", "'")
+
+
+def one_line(text: str) -> str:
+    """Return a text without line breaks, control characters and runs of spaces."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split(" ")).strip()
 
 
 def _unit(env: RunEnv) -> str:
@@ -281,7 +336,7 @@ def _score(estimate: Estimate, env: RunEnv) -> str:
     return _interval(estimate, _scaled(env), 1)
 
 
-def _cell(row: Row, env: RunEnv) -> str:
+def score_cell(row: Row, env: RunEnv) -> str:
     """Return a row's score in an environment; a dash where it does not play it."""
     result = row.envs.get(env.env.label)
     return "-" if result is None else _score(result.score, env)
@@ -299,7 +354,8 @@ def _dollars(estimate: Estimate | None) -> str:
     return "-" if estimate is None else _interval(estimate, 1.0, 4)
 
 
-def _plain(estimate: Estimate | None) -> str:
+def aggregate_cell(estimate: Estimate | None) -> str:
+    """Return a normalised number."""
     return "n/a" if estimate is None else _interval(estimate, 1.0, 2)
 
 
@@ -311,7 +367,8 @@ def _interval(estimate: Estimate, scale: float, digits: int) -> str:
     return f"{value} [{low}, {high}]"
 
 
-def _rank(row: Row, rows: Iterable[Row]) -> str:
+def rank_cell(row: Row, rows: Iterable[Row]) -> str:
+    """Return a row's rank, marked where others share it."""
     if row.rank is None:
         return "-"
     return f"{row.rank}=" if sum(other.rank == row.rank for other in rows) > 1 else str(row.rank)
@@ -323,104 +380,3 @@ def _agent(row: Row) -> str:
 
 def _ends(result: EnvResult) -> str:
     return ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in result.ends.items())
-
-
-# --- other formats ----------------------------------------------------------------------------------
-
-
-def latex(boards: Iterable[Board]) -> str:
-    """Return booktabs tables; they need the packages booktabs and xcolor with option ``table``."""
-    return "\n".join(["% \\usepackage{booktabs}\n% \\usepackage[table]{xcolor}", *map(_board_latex, boards)])
-
-
-def _board_latex(board: Board) -> str:
-    head = ["", "Agent", *(_tex(env.env.label) for env in board.envs), "Mean", "IQM"]
-    lines = [
-        f"% {_tex(board.suite.name)}, version {_tex(board.suite.version)}",
-        f"\\begin{{tabular}}{{rl{'r' * (len(head) - 2)}}}",
-        "\\toprule",
-        " & ".join(head) + " \\\\",
-        "\\midrule",
-    ]
-    for row in board.rows:
-        cells = [_rank(row, board.rows), _tex(row.name)]
-        cells += [_tex_interval(_cell(row, env)) for env in board.envs]
-        numbers = (row.aggregate.mean, row.aggregate.iqm) if row.aggregate else (None, None)
-        cells += [_tex_interval(_plain(number)) for number in numbers]
-        shade = "" if row.role == "agent" else "\\rowcolor{gray!15} "
-        lines.append(shade + " & ".join(cells) + " \\\\")
-    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
-
-
-def _tex(text: str) -> str:
-    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    special.update({character: f"\\{character}" for character in "&%$#_{}"})
-    return "".join(special.get(character, character) for character in text)
-
-
-def _tex_interval(cell: str) -> str:
-    value, bracket, interval = cell.partition(" [")
-    if not bracket:
-        return _tex(value)
-    return f"{value} {{\\scriptsize [{interval}}}".replace("∞", "$\\infty$")
-
-
-def as_csv(boards: Iterable[Board]) -> str:
-    """Return one line per number: board, row, environment, measure, value, interval and method."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(CSV_HEAD)
-    for board in boards:
-        for row in board.rows:
-            about = [board.suite.name, board.suite.version, row.name, row.role]
-            about += ["" if row.rank is None else str(row.rank), row.badge, row.date]
-            for environment, kind, measure, estimate in _measures(row):
-                values = [repr(x) for x in (estimate.value, estimate.low, estimate.high)]
-                writer.writerow([*about, environment, kind, measure, *values, estimate.method])
-    return text.getvalue()
-
-
-def _measures(row: Row) -> Iterable[tuple[str, str, str, Estimate]]:
-    """Yield environment, task type, measure and estimate of every number of a row."""
-    for label, result in row.envs.items():
-        for measure in ("score", "success", "invalid", "steps", "tokens_per_success", "cost_per_success"):
-            estimate = getattr(result, measure)
-            if estimate is not None:
-                yield label, "", measure, estimate
-        for kind, estimate in result.by_type.items():
-            yield label, kind, "score", estimate
-    if row.aggregate is not None:
-        for measure in ("mean", "iqm", "optimality_gap"):
-            yield "", "", f"normalised_{measure}", getattr(row.aggregate, measure)
-
-
-def as_json(boards: Iterable[Board], published: Published) -> str:
-    """Return everything as JSON; infinite ends of intervals are null."""
-    table = {"schema": SCHEMA, "boards": [asdict(board) for board in boards], "published": asdict(published)}
-    return json.dumps(_finite(table), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(member) for key, member in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(member) for member in value]
-    return None if isinstance(value, float) and math.isinf(value) else value
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of ``leaderboard.json``."""
-    board, papers = json_schema(Board), json_schema(Published)
-    properties = {
-        "schema": {"const": SCHEMA},
-        "boards": {"type": "array", "items": board},
-        "published": papers,
-    }
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"leaderboard.json of agentgym, schema {SCHEMA}",
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }

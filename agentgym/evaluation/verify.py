@@ -1,131 +1,85 @@
 """Verification: play every recorded action again and compare everything that follows from it.
 
 Seeds, task ids and manifests are recomputed from the suite; what the run says about them is only
-compared. Episodes are replayed in single environments, while runs are played in vector ones, so a
-replay also checks one against the other. What a replay shows is that the score belongs to the
-actions; it does not show which agent chose them.
+compared. Agents that play the same again from the request alone, such as ``random``, ``oracle`` and
+``rules``, do so here, and nothing else can pass for them. Of all others the actions are replayed, in single
+environments, while runs are played in vector ones, so a replay also checks one against the other. What a
+replay shows is that the score belongs to the actions; it does not show which agent chose them.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
-from agentgym.agents import make_agent
-from agentgym.env import AgentEnv
-from agentgym.errors import UnsupportedEnvError, UsageError
+from agentgym.agents import AGENTS, make_agent
+from agentgym.errors import (
+    MissingDataError,
+    MissingPackageError,
+    UnsupportedEnvError,
+    UntrustedReferenceError,
+    UsageError,
+)
 from agentgym.evaluation.agent_metadata import complete, contradictions, has_metadata
 from agentgym.evaluation.bench import open_suite_task, play
-from agentgym.evaluation.plan import PlannedEpisode, open_single, planned_episodes
+from agentgym.evaluation.plan import open_single
+from agentgym.evaluation.replay import World, open_worlds, replayed
 from agentgym.evaluation.results import (
-    ABORTED,
     EPISODES_FILE,
+    RETRIED,
     RUN_FILE,
-    SCHEMA,
-    VERIFY_FILE,
+    EpisodeKey,
     EpisodeRecord,
+    Excluded,
     RunRecord,
-    file_sha256,
+    latest,
     new_run,
-    parse_episodes,
-    read_bytes,
-    read_json,
-    read_run,
     result_id,
 )
-from agentgym.evaluation.suite import Suite, SuiteAgent, SuiteEnv, load_suite
+from agentgym.evaluation.runfiles import check_chain, file_sha256, parse_episodes, read_bytes, read_run
+from agentgym.evaluation.suite import Suite, SuiteAgent, load_suite
 from agentgym.evaluation.suites import suite_file_of_run
-from agentgym.files import replace_file
-from agentgym.hashing import HashChain, sha256_json
-from agentgym.provenance import Provenance, here_and_now
-from agentgym.records import parse
-from agentgym.types import EndReason
+from agentgym.evaluation.verdicts import (
+    VERDICT_SCHEMA,
+    Badge,
+    Mismatch,
+    Role,
+    Verdict,
+    code_sha256,
+    save_verdict,
+)
+from agentgym.extras import only_trusted
+from agentgym.hashing import canonical_json, sha256_json
+from agentgym.provenance import here_and_now
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-Key = tuple[str, str, int]
-"""Environment label, task id, rollout: `EpisodeRecord.key`."""
-
-Badge = Literal["self-reported", "replayed", "re-run"]
-"""How far a run has been checked: not at all, its actions, or the agent itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """One thing that is wrong with a run."""
-
-    kind: Literal[
-        "run",
-        "request",
-        "suite",
-        "environment",
-        "manifest",
-        "agent",
-        "unfinished",
-        "file",
-        "result",
-        "malformed",
-        "missing",
-        "duplicate",
-        "unknown",
-        "seed",
-        "replay",
-        "re-run",
-    ]
-    where: str
-    detail: str
-
-    def __str__(self) -> str:
-        """One line."""
-        return f"{self.kind}: {self.where}: {self.detail}"
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What verification found; the content of ``verify.json``."""
-
-    schema: int
-    ok: bool
-    badge: Badge
-    """What the run has earned."""
-    problems: tuple[Mismatch, ...]
-    episodes: int
-    """Episodes replayed."""
-    steps: int
-    """Steps replayed."""
-    run_sha256: str
-    """sha256 of ``run.json`` as it was verified."""
-    episodes_sha256: str
-    """sha256 of ``episodes.jsonl`` as it was verified."""
-    provenance: Provenance
-    """Where it was verified."""
-
-
-@dataclass(frozen=True, slots=True)
-class _World:
-    """An environment opened for replay, and the episodes that the suite asks for."""
-
-    env: SuiteEnv
-    game: AgentEnv[Any]
-    plan: Mapping[Key, PlannedEpisode]
+SAMPLE = 16
+"""Of the episodes of an agent that plays again, every so manieth is replayed in a single environment too."""
 
 
 def verify_run(
-    folder: Path, *, suite: Path | None = None, rerun: bool = False, console: Console | None = None
+    folder: Path,
+    *,
+    suite: Path | None = None,
+    rerun: bool | None = None,
+    allow: Collection[str] = (),
+    console: Console | None = None,
 ) -> Verdict:
-    """Verify a run and write ``verify.json`` into its folder.
+    """Verify a run, write ``verify.json`` into its folder, and keep the verdict in the cache.
 
     Args:
         folder: the run's folder.
         suite: the suite file to verify against; None for the shipped suite of the
             run's name, else ``suites/NAME.toml`` in a folder above.
-        rerun: also let the agent play again, which succeeds for deterministic agents only.
+        rerun: whether the agent plays again, which succeeds for deterministic agents only; None for those
+            that are `agentgym.agents.table.AgentEntry.repeatable`.
+        allow: references ``module:name`` in the run or its suite that may be imported.
         console: where progress is shown; None for nowhere.
 
     Returns:
@@ -134,59 +88,145 @@ def verify_run(
     Raises:
         UsageError: there is no run in the folder, or no suite to verify it against.
         MissingDataError: the data of an environment is not on this machine.
+        UntrustedReferenceError: the run names code that is not installed and not allowed.
     """
-    data = read_bytes(folder / EPISODES_FILE)
+    read_bytes(folder / EPISODES_FILE)
     read_bytes(folder / RUN_FILE)
-    try:
-        run = read_run(folder)
-    except UsageError as error:
-        return _conclude(folder, [Mismatch("run", RUN_FILE, str(error))], [], rerun=False)
-    known = load_suite(suite or suite_file_of_run(folder, run.suite.name))
+    with only_trusted(allow):
+        try:
+            run = read_run(folder)
+        except UsageError as error:
+            return _unreadable(folder, str(error))
+        known = load_suite(suite or suite_file_of_run(folder, run.suite.name))
+        verdict = _verify(folder, run, known, rerun, console)
+    save_verdict(folder, known, verdict)
+    return verdict
+
+
+def _verify(
+    folder: Path, run: RunRecord, suite: Suite, rerun: bool | None, console: Console | None
+) -> Verdict:
+    role = _role(run.agent, suite)
+    if rerun is None:
+        rerun = _repeatable(run.agent) or role != "agent"
+    title = f"verifying {run.agent.display_name}"
     with ExitStack() as stack:
-        worlds = _open_worlds(known, run, stack)
-        problems = list(_check_request(run, known, worlds))
-        problems += _check_unsupported(run, known)
-        worlds = {
-            found.env.label: worlds[found.env.label] for found in run.played if found.env.label in worlds
-        }
-        episodes, malformed = _read(data)
+        worlds = open_worlds(suite, run, stack)
+        problems = list(_check_request(run, suite, worlds))
+        missing = _missing(run, suite)
+        problems += (gap for gap in missing if isinstance(gap, Mismatch))
+        unsupported = _check_unsupported(run, suite)
+        problems += (gap for gap in unsupported if isinstance(gap, Mismatch))
+        played = {found.env.label for found in run.played}
+        worlds = {label: world for label, world in worlds.items() if label in played}
+        episodes, malformed = _read(read_bytes(folder / EPISODES_FILE))
         problems += malformed
         problems += _check_files(folder, run, episodes)
         problems += _check_keys(episodes, worlds)
-        problems += _replay_all(episodes, worlds, f"replaying {run.agent.display_name}", console)
-    if rerun and not problems:
-        problems += _rerun(run, known, episodes)
-    return _conclude(folder, problems, episodes, rerun=rerun)
+        again = rerun and not problems
+        sample = [e for i, e in enumerate(episodes) if i % SAMPLE == 0 or e.end_reason in RETRIED]
+        problems += _replay_all(sample if again else episodes, worlds, title, console)
+        if again and not problems:
+            problems += _rerun(run, suite, episodes)
+    return Verdict(
+        schema=VERDICT_SCHEMA,
+        ok=not problems,
+        badge=_badge(bool(problems), rerun),
+        role=role if again and not problems else "agent",
+        problems=tuple(problems),
+        episodes=len(episodes),
+        steps=sum(episode.length for episode in episodes),
+        suite_sha256=suite.sha256,
+        unsupported=tuple(gap for gap in unsupported if isinstance(gap, Excluded)),
+        missing=tuple(gap for gap in missing if isinstance(gap, Excluded)),
+        run_sha256=file_sha256(folder / RUN_FILE),
+        episodes_sha256=file_sha256(folder / EPISODES_FILE),
+        code_sha256=code_sha256(),
+        provenance=here_and_now(),
+    )
 
 
-def read_verdict(folder: Path) -> Verdict | None:
-    """Return the verdict in a run's folder if it is about the files that are there now."""
-    path = folder / VERIFY_FILE
-    if not path.exists():
-        return None
-    verdict = parse(Verdict, read_json(path), str(path))
-    about = (verdict.schema, verdict.run_sha256, verdict.episodes_sha256)
-    now = (SCHEMA, file_sha256(folder / RUN_FILE), file_sha256(folder / EPISODES_FILE))
-    return verdict if about == now else None
+def _badge(refused: bool, rerun: bool) -> Badge:
+    if refused:
+        return "claimed"
+    return "re-run" if rerun else "replayed"
+
+
+def _unreadable(folder: Path, problem: str) -> Verdict:
+    return Verdict(
+        schema=VERDICT_SCHEMA,
+        ok=False,
+        badge="claimed",
+        role="agent",
+        problems=(Mismatch("run", RUN_FILE, problem),),
+        episodes=0,
+        steps=0,
+        suite_sha256="",
+        unsupported=(),
+        missing=(),
+        run_sha256=file_sha256(folder / RUN_FILE),
+        episodes_sha256=file_sha256(folder / EPISODES_FILE),
+        code_sha256=code_sha256(),
+        provenance=here_and_now(),
+    )
+
+
+# --- the agent --------------------------------------------------------------------------------------
+
+
+def _repeatable(agent: SuiteAgent) -> bool:
+    return agent.kind in AGENTS and AGENTS[agent.kind].repeatable
+
+
+def _role(agent: SuiteAgent, suite: Suite) -> Role:
+    """Return the role that an agent's whole identity gives it, which it has to play again for."""
+    roles: dict[str, Role] = {suite.floor: "floor", suite.oracle: "oracle"}
+    for said in suite.agent:
+        if said.name in roles and said.name == agent.name and not list(_check_agent(agent, suite)):
+            return roles[said.name]
+    return "agent"
+
+
+def _check_agent(agent: SuiteAgent, suite: Suite) -> Iterator[Mismatch]:
+    """Compare the agent that played with the suite's agent of that name, and with what its kind can be."""
+    for said in suite.agent:
+        if has_metadata(said.kind):  # the run says more than the suite
+            seeds = (None, agent.model.training_seed)
+            if said.name == agent.name and said.model.training_seed in seeds:
+                for name, ours, theirs in contradictions(said, agent):
+                    yield Mismatch("agent", agent.name, f"{name} is {theirs!r}, in the suite {ours!r}")
+            continue
+        ours = complete(said)
+        if ours.name == agent.name and ours.identity != agent.identity:
+            yield Mismatch("agent", agent.name, "differs from the suite's agent of that name")
+        elif ours.name != agent.name and replace(ours, name=agent.name).identity == agent.identity:
+            yield Mismatch("agent", agent.name, f"is the suite's agent {ours.name!r} under another name")
+    if _repeatable(agent):
+        plain = SuiteAgent(agent.name, agent.kind, agent.options)
+        if plain.identity != agent.identity:
+            yield Mismatch(
+                "agent", agent.name, f"an agent {agent.kind!r} has no model, prompt, parser or sampling"
+            )
+
+
+def _rerun(run: RunRecord, suite: Suite, episodes: Sequence[EpisodeRecord]) -> Iterator[Mismatch]:
+    """Let the agent play everything again."""
+    complete(run.agent)  # refuses other weights in the same place
+    recorded = {episode.key: canonical_json(episode.repeatable) for episode in latest(episodes)}
+    for found in run.played:
+        arena = open_suite_task(suite, found.env, num_envs=64)
+        with ExitStack() as stack:
+            stack.callback(arena.slots.close)
+            policy = make_agent(run.agent.kind, arena.slots, **run.agent.options)
+            for again in play(arena, policy, arena.plan):
+                if canonical_json(again.repeatable) != recorded[again.key]:
+                    yield Mismatch("re-run", again.id, "the agent plays otherwise")
 
 
 # --- the request ------------------------------------------------------------------------------------
 
 
-def _open_worlds(suite: Suite, run: RunRecord, stack: ExitStack) -> dict[str, _World]:
-    played = {found.env.label for found in run.envs}
-    worlds = {}
-    for env in suite.env:
-        if env.label in played:
-            game = open_single(env)
-            stack.callback(game.close)
-            plan = planned_episodes(suite, env, game.tasks)
-            by_key = {(env.label, episode.task.id, episode.rollout): episode for episode in plan}
-            worlds[env.label] = _World(env, game, by_key)
-    return worlds
-
-
-def _check_request(run: RunRecord, suite: Suite, worlds: Mapping[str, _World]) -> Iterator[Mismatch]:
+def _check_request(run: RunRecord, suite: Suite, worlds: Mapping[str, World]) -> Iterator[Mismatch]:
     """Compare what the run says it was asked with what the suite asks."""
     found = [(world.env, world.game.tasks.manifest_sha256) for world in worlds.values()]
     expected = new_run(suite, run.agent, found)
@@ -201,7 +241,7 @@ def _check_request(run: RunRecord, suite: Suite, worlds: Mapping[str, _World]) -
             yield Mismatch("environment", label, "the suite has no such environment")
         elif theirs.manifest_sha256 != ours[label].manifest_sha256:
             yield Mismatch("manifest", label, "the split's tasks are not those recomputed from the suite")
-        elif theirs != ours[label]:
+        elif canonical_json(asdict(theirs)) != canonical_json(asdict(ours[label])):  # 0.0 equals -0.0
             yield Mismatch("environment", label, "specification differs from the suite's")
     if [env.env.label for env in run.envs] != list(ours):
         yield Mismatch("environment", RUN_FILE, "environments are not in the suite's order, each once")
@@ -210,36 +250,44 @@ def _check_request(run: RunRecord, suite: Suite, worlds: Mapping[str, _World]) -
     yield from _check_agent(run.agent, suite)
 
 
-def _check_unsupported(run: RunRecord, suite: Suite) -> Iterator[Mismatch]:
+def _missing(run: RunRecord, suite: Suite) -> list[Mismatch | Excluded]:
+    """Look for the data that the run is said to lack: "left out" counts only where it is missing here too."""
+    found: list[Mismatch | Excluded] = []
+    said = {gap.label for gap in run.missing}
+    for env in suite.env:
+        if env.label not in said:
+            continue
+        try:
+            open_single(env).close()
+        except (MissingDataError, MissingPackageError) as error:
+            found.append(Excluded(env.label, str(error)))
+        else:
+            found.append(Mismatch("environment", env.label, "left out, though its data are here"))
+    return found
+
+
+def _check_unsupported(run: RunRecord, suite: Suite) -> list[Mismatch | Excluded]:
     """Make the agent anew for each environment that it is said not to play: that must fail."""
+    found: list[Mismatch | Excluded] = []
     said = {gap.label for gap in run.unsupported}
     for env in suite.env:
-        if env.label in said:
-            arena = open_suite_task(suite, env, num_envs=1)
-            with ExitStack() as stack:
-                stack.callback(arena.slots.close)
-                try:
-                    make_agent(run.agent.kind, arena.slots, **run.agent.options)
-                except UnsupportedEnvError:
-                    continue
-                except UsageError as error:
-                    yield Mismatch(
-                        "environment", env.label, f"left out, and the agent cannot be made: {error}"
-                    )
-                else:
-                    yield Mismatch("environment", env.label, "left out, though the agent plays it")
-
-
-def _check_agent(agent: SuiteAgent, suite: Suite) -> Iterator[Mismatch]:
-    """Compare the agent that played with the suite's agent of that name."""
-    for said in suite.agent:
-        if has_metadata(said.kind):  # the run says more than the suite
-            seeds = (None, agent.model.training_seed)
-            if said.name == agent.name and said.model.training_seed in seeds:
-                for name, ours, theirs in contradictions(said, agent):
-                    yield Mismatch("agent", agent.name, f"{name} is {theirs!r}, in the suite {ours!r}")
-        elif said.display_name == agent.display_name and complete(said).identity != agent.identity:
-            yield Mismatch("agent", agent.name, "differs from the suite's agent of that name")
+        if env.label not in said:
+            continue
+        arena = open_suite_task(suite, env, num_envs=1)
+        with ExitStack() as stack:
+            stack.callback(arena.slots.close)
+            try:
+                make_agent(run.agent.kind, arena.slots, **run.agent.options)
+            except UnsupportedEnvError as error:
+                found.append(Excluded(env.label, str(error)))
+            except UntrustedReferenceError:
+                raise
+            except UsageError as error:
+                problem = f"left out, and the agent cannot be made: {error}"
+                found.append(Mismatch("environment", env.label, problem))
+            else:
+                found.append(Mismatch("environment", env.label, "left out, though the agent plays it"))
+    return found
 
 
 # --- the files --------------------------------------------------------------------------------------
@@ -256,26 +304,28 @@ def _read(data: bytes) -> tuple[list[EpisodeRecord], list[Mismatch]]:
 
 
 def _check_files(folder: Path, run: RunRecord, episodes: Sequence[EpisodeRecord]) -> Iterator[Mismatch]:
-    if run.result_id is None or run.episodes_sha256 is None:
+    for problem in check_chain(run, episodes):
+        yield Mismatch("chain", EPISODES_FILE, problem)
+    if run.result_id is None or run.episodes_sha256 is None or (run.schema > 1 and run.record_id is None):
         yield Mismatch("unfinished", RUN_FILE, "the run is not complete; run the same bench command again")
         return
     if run.episodes_sha256 != file_sha256(folder / EPISODES_FILE):
         yield Mismatch("file", EPISODES_FILE, "its sha256 is not the one in run.json")
     if run.result_id != result_id(run.request_id, episodes):
         yield Mismatch("result", RUN_FILE, "result_id does not follow from the episodes")
+    if run.schema > 1 and run.record_id != run.record_digest:
+        yield Mismatch("record", RUN_FILE, "record_id does not follow from the rest of the file")
 
 
-def _check_keys(episodes: Sequence[EpisodeRecord], worlds: Mapping[str, _World]) -> Iterator[Mismatch]:
-    """Every episode the suite asks for, once, with the suite's seed, and nothing else."""
+def _check_keys(episodes: Sequence[EpisodeRecord], worlds: Mapping[str, World]) -> Iterator[Mismatch]:
+    """Every episode the suite asks for, with the suite's seed, and nothing else."""
     planned = {key: episode for world in worlds.values() for key, episode in world.plan.items()}
     counts = Counter(episode.key for episode in episodes)
     for key in planned.keys() - counts.keys():
         yield Mismatch("missing", _name(key), "not in the file")
-    for key, count in counts.items():
+    for key in counts:
         if key not in planned:
             yield Mismatch("unknown", _name(key), "the suite does not ask for it")
-        if count > 1:
-            yield Mismatch("duplicate", _name(key), f"{count} times in the file")
     for episode in episodes:
         if episode.key in planned and episode.seed != planned[episode.key].seed:
             yield Mismatch(
@@ -283,7 +333,7 @@ def _check_keys(episodes: Sequence[EpisodeRecord], worlds: Mapping[str, _World])
             )
 
 
-def _name(key: Key) -> str:
+def _name(key: EpisodeKey) -> str:
     return "/".join(map(str, key))
 
 
@@ -291,7 +341,7 @@ def _name(key: Key) -> str:
 
 
 def _replay_all(
-    episodes: Sequence[EpisodeRecord], worlds: Mapping[str, _World], title: str, console: Console | None
+    episodes: Sequence[EpisodeRecord], worlds: Mapping[str, World], title: str, console: Console | None
 ) -> Iterator[Mismatch]:
     from rich.progress import track
 
@@ -299,94 +349,10 @@ def _replay_all(
         world = worlds.get(episode.env)
         if world is None or episode.key not in world.plan:
             continue  # reported as unknown
-        replayed = _replay(episode, world, world.plan[episode.key].seed)
-        if isinstance(replayed, str):
-            yield Mismatch("replay", episode.id, replayed)
-        elif replayed.line != episode.line:  # as text: 0.0 equals -0.0, and is not the same
+        again = replayed(episode, world, world.plan[episode.key].seed)
+        if isinstance(again, str):
+            yield Mismatch("replay", episode.id, again)
+        elif again.line != episode.line:  # as text: 0.0 equals -0.0, and is not the same
             theirs = asdict(episode)
-            differing = [key for key, value in asdict(replayed).items() if repr(value) != repr(theirs[key])]
+            differing = [key for key, value in asdict(again).items() if repr(value) != repr(theirs[key])]
             yield Mismatch("replay", episode.id, f"comes out otherwise: {', '.join(differing)}")
-
-
-def _replay(episode: EpisodeRecord, world: _World, seed: int) -> EpisodeRecord | str:
-    """Play an episode's actions from the suite's seed; return what they make, or why they cannot."""
-    game = world.game
-    _, info = game.reset(seed=seed, options={"task": episode.task_id})
-    chain = HashChain(world.env.spec, episode.task_id, seed, episode.rollout, info["state_hash"])
-    rewards: list[float] = []
-    invalid = 0
-    terminated = truncated = False
-    for action in episode.actions:
-        if terminated or truncated:
-            return f"goes on after its end at step {len(rewards)}"
-        _, reward, terminated, truncated, info = game.step(action)
-        chain.extend(info["state_hash"], action, reward, terminated, truncated)
-        rewards.append(float(reward))
-        invalid += not info["action_is_valid"]
-    reason: EndReason = "step_limit"
-    if terminated:
-        reason = "success" if info["won"] else "failure"
-    elif not truncated:
-        if episode.end_reason not in ABORTED:
-            return f"is not over after its {len(rewards)} actions, but ended as {episode.end_reason}"
-        reason = episode.end_reason
-    aborted = reason in ABORTED
-    episode_return = 0.0
-    for reward in rewards:
-        episode_return += reward
-    return EpisodeRecord(
-        env=episode.env,
-        task_id=info["task_id"],
-        task_type=info["task_type"],
-        seed=seed,
-        rollout=episode.rollout,
-        actions=episode.actions,
-        rewards=tuple(rewards),
-        hash_chain=tuple(chain.links),
-        episode_return=episode_return,
-        score=0.0 if aborted else float(info["score"]),
-        won=not aborted and bool(info["won"]),
-        progress=0.0 if aborted else float(info["progress"]),
-        length=len(rewards),
-        invalid_count=invalid,
-        end_reason=reason,
-        # only the agent knows these
-        prompt_tokens=episode.prompt_tokens,
-        completion_tokens=episode.completion_tokens,
-        env_seconds=episode.env_seconds,
-        model_seconds=episode.model_seconds,
-        cost=episode.cost,
-    )
-
-
-def _rerun(run: RunRecord, suite: Suite, episodes: Sequence[EpisodeRecord]) -> Iterator[Mismatch]:
-    """Let the agent play everything again."""
-    complete(run.agent)  # refuses other weights in the same place
-    recorded = {episode.key: episode.repeatable for episode in episodes}
-    for found in run.played:
-        arena = open_suite_task(suite, found.env, num_envs=64)
-        with ExitStack() as stack:
-            stack.callback(arena.slots.close)
-            policy = make_agent(run.agent.kind, arena.slots, **run.agent.options)
-            for again in play(arena, policy, arena.plan):
-                if again.repeatable != recorded[again.key]:
-                    yield Mismatch("re-run", again.id, "the agent plays otherwise")
-
-
-def _conclude(
-    folder: Path, problems: Sequence[Mismatch], episodes: Sequence[EpisodeRecord], *, rerun: bool
-) -> Verdict:
-    earned: Badge = "re-run" if rerun else "replayed"
-    verdict = Verdict(
-        schema=SCHEMA,
-        ok=not problems,
-        badge="self-reported" if problems else earned,
-        problems=tuple(problems),
-        episodes=len(episodes),
-        steps=sum(episode.length for episode in episodes),
-        run_sha256=file_sha256(folder / RUN_FILE),
-        episodes_sha256=file_sha256(folder / EPISODES_FILE),
-        provenance=here_and_now(),
-    )
-    replace_file(folder / VERIFY_FILE, json.dumps(asdict(verdict), indent=2, ensure_ascii=False) + "\n")
-    return verdict

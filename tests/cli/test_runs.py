@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agentgym.evaluation.results import read_episodes, read_run
+from agentgym.evaluation.runfiles import read_episodes, read_run
 from agentgym.hashing import canonical_json
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
 from agentgym.training.policy.prompting import Prompting
@@ -55,7 +55,7 @@ def test_bench_verifies_and_ranks(cli, suite, tmp_path):
     words = ("bench", suite, "--out", tmp_path / "runs", "--num-envs", 3, "--verify", "--leaderboard", page)
     code, out, _ = cli(*words)
     assert code == 0
-    assert out.count("replayed: ") == 2
+    assert out.count("re-run: ") == 2
     assert "14 episodes" in out
     assert f"written to {page}\n" in out
     assert "oracle" in page.read_text()
@@ -64,7 +64,7 @@ def test_bench_verifies_and_ranks(cli, suite, tmp_path):
     ]
     rows = {name: cells for name, *cells in table}
     assert rows["Rank"] == ["1", "2"]
-    assert rows["Badge"] == ["replayed", "replayed"]
+    assert rows["Badge"] == ["re-run", "re-run"]
     assert rows["Corridor (success %)"][0].startswith("100.0 [")
     again, _, _ = cli(*words)
     assert again == 0
@@ -84,17 +84,44 @@ def test_a_wrong_run_is_not_verified(cli, suite, run_folder):
 
 def test_verify(cli, suite, run_folder):
     code, out, _ = cli("verify", run_folder, "--suite", suite)
-    assert (code, out.split(":")[0]) == (0, "replayed")
+    assert (code, out.split(":")[0]) == (0, "re-run")
     code, out, _ = cli("verify", run_folder, "--suite", suite, "--rerun")
     assert (code, out.split(":")[0]) == (0, "re-run")
 
 
-def test_leaderboard_build(cli, run_folder, tmp_path):
+def test_leaderboard_build(cli, suite, run_folder, tmp_path):
     page = tmp_path / "page.md"
-    code, out, _ = cli("leaderboard", "build", run_folder.parent, "--out", page)
+    code, out, _ = cli("leaderboard", "build", run_folder.parent, "--out", page, "--suite", suite)
     assert code == 0
     assert f"written to {page}\n" in out
-    assert "self-reported" in out
+    assert "re-run" in out
+    code, out, _ = cli("leaderboard", "build", run_folder.parent, "--out", page)
+    assert code == 0
+    assert f"not ranked: random ({read_run(run_folder).request_id[:12]}): claimed: no suites/toys.toml" in out
+    page.unlink()
+    code, out, err = cli("leaderboard", "build", run_folder.parent, "--out", page, "--strict")
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "nothing is written: run random of suite toys: claimed: no suites/toys.toml" in err
+    assert not page.exists()
+
+
+def test_a_packed_run_is_verified_viewed_and_ranked(cli, suite, run_folder, tmp_path):
+    code, out, _ = cli("leaderboard", "pack", run_folder, "--out", tmp_path / "packed")
+    assert code == 0
+    (path,) = (tmp_path / "packed" / "toys").iterdir()
+    assert out == f"{path} ({path.stat().st_size:,} bytes)\n"
+    code, out, _ = cli("verify", path, "--suite", suite)
+    assert (code, out.split(":")[0]) == (0, "re-run")
+    code, out, _ = cli(
+        "leaderboard", "build", tmp_path / "packed", "--out", tmp_path / "p.md", "--suite", suite
+    )
+    assert code == 0
+    (path.parents[2] / "suites").mkdir()
+    (path.parents[2] / "suites" / "toys.toml").write_text(suite.read_text())
+    assert cli("verify", path)[0] == 0
+    code, out, _ = cli("view", path, "--episode", "1")
+    assert code == 0
+    assert "score" in out
 
 
 def test_view_replays_an_episode(cli, run_folder):

@@ -11,8 +11,8 @@ from agentgym.agents.metadata import Model
 from agentgym.errors import UsageError
 from agentgym.evaluation.agent_metadata import complete, contradictions
 from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.boards import load_boards
-from agentgym.evaluation.results import RUN_FILE, read_episodes, read_run
+from agentgym.evaluation.results import RUN_FILE
+from agentgym.evaluation.runfiles import read_episodes, read_run
 from agentgym.evaluation.suite import SuiteAgent, load_suite
 from agentgym.evaluation.verify import verify_run
 from agentgym.training.models.models import save_model
@@ -20,6 +20,7 @@ from agentgym.training.models.tiny import tiny_model, word_tokenizer
 from agentgym.training.policy.prompting import Prompting
 from agentgym.training.policy.saved import SavedAgent, Training, save_agent, weights_sha256
 from tests.evaluation.corridor import ENV_ID
+from tests.evaluation.making import board_below, write_complete
 
 TOKENIZER = word_tokenizer(["left right", "You are at cell"])
 PROMPTING = Prompting(wording="terse", answer="bare", history=1, choice="constrained")
@@ -159,10 +160,12 @@ def test_the_place_of_the_weights_is_no_part_of_a_run(bench: Path, tmp_path: Pat
     table = json.loads((folder / RUN_FILE).read_text())
     table["agent"]["options"]["path"] = "/any/where"
     (folder / RUN_FILE).write_text(json.dumps(table))
+    assert {problem.kind for problem in verify_run(folder).problems} == {"record"}
+    write_complete(folder, read_run(folder), read_episodes(folder))
     assert verify_run(folder).ok
     table["agent"]["options"]["temperature"] = 0.5
     (folder / RUN_FILE).write_text(json.dumps(table))
-    assert {problem.kind for problem in verify_run(folder).problems} == {"agent", "request"}
+    assert {problem.kind for problem in verify_run(folder).problems} == {"agent", "request", "record"}
 
 
 def test_a_record_that_says_otherwise_than_the_suite_is_a_problem(bench: Path, tmp_path: Path) -> None:
@@ -183,7 +186,7 @@ def test_models_the_suite_does_not_name_may_play_too(bench: Path, tmp_path: Path
     folders = run_bench(bench, tmp_path / "results", agents=["mine", "random", "oracle"], further=further)
     names = sorted(folder.name.rpartition("-")[0] for folder in folders)
     assert names == ["mine-seed1", "mine-seed2", "oracle", "random"]
-    (board,) = load_boards(tmp_path / "results")
+    board = board_below(tmp_path / "results")
     assert {row.name: row.seeds for row in board.rows} == {"mine": 2, "oracle": 0, "random": 0}
     with pytest.raises(UsageError, match="two agents are named 'mine-seed1'"):
         run_bench(bench, tmp_path / "results", agents=["mine"], further=[further[0], further[0]])

@@ -20,12 +20,13 @@ from agentgym.evaluation.results import (
     ABORTED,
     EPISODES_FILE,
     RUN_FILE,
-    load_episode,
-    read_episodes,
-    read_run,
+    chained,
+    episode_lines,
+    latest,
     record_of,
-    write_run,
+    reopened,
 )
+from agentgym.evaluation.runfiles import load_episode, read_episodes, read_run, write_run
 from agentgym.evaluation.suite import load_suite
 from agentgym.evaluation.verify import verify_run
 from agentgym.files import Journal, sole_writer
@@ -83,6 +84,7 @@ def test_a_finished_run_is_left_alone(finished: Path, run_folder: Path) -> None:
 def test_resume_plays_only_what_is_missing(finished: Path, run_folder: Path) -> None:
     lines = (run_folder / EPISODES_FILE).read_bytes().splitlines(keepends=True)
     (run_folder / EPISODES_FILE).write_bytes(b"".join(lines[:30]) + lines[30][:50])
+    write_run(run_folder, reopened(read_run(run_folder)))
     suite = run_folder.parents[2] / "suites" / "small.toml"
     run_bench(suite, run_folder.parents[1], agents=["oracle"])
     again = (run_folder / EPISODES_FILE).read_bytes().splitlines(keepends=True)
@@ -94,7 +96,7 @@ def test_resume_plays_only_what_is_missing(finished: Path, run_folder: Path) -> 
 
 def test_resume_from_another_place_adds_to_the_provenance(run_folder: Path) -> None:
     run = read_run(run_folder)
-    write_run(run_folder, replace(run, provenance=(replace(run.provenance[0], commit="0" * 40),)))
+    write_run(run_folder, reopened(replace(run, provenance=(replace(run.provenance[0], commit="0" * 40),))))
     data = (run_folder / EPISODES_FILE).read_bytes()
     (run_folder / EPISODES_FILE).write_bytes(data[:-10])
     suite = run_folder.parents[2] / "suites" / "small.toml"
@@ -120,9 +122,14 @@ def test_resume_refuses_another_request(run_folder: Path) -> None:
 def test_resume_refuses_episodes_that_nobody_asked_for(run_folder: Path) -> None:
     suite = run_folder.parents[2] / "suites" / "small.toml"
     episodes = read_episodes(run_folder)
-    for extra in (episodes[0], replace(episodes[0], rollout=9)):
-        (run_folder / EPISODES_FILE).write_text("".join(f"{e.line}\n" for e in [*episodes, extra]))
-        with pytest.raises(UsageError, match="does not ask for"):
+    for extra, message in (
+        (episodes[0], "played again, though it ended"),
+        (replace(episodes[0], rollout=9), "does not ask for"),
+    ):
+        lines = chained(read_run(run_folder).request_id, [*episodes, extra])
+        (run_folder / EPISODES_FILE).write_bytes(episode_lines(lines))
+        write_run(run_folder, reopened(read_run(run_folder)))
+        with pytest.raises(UsageError, match=message):
             run_bench(suite, run_folder.parents[1], agents=["oracle"])
 
 
@@ -171,14 +178,30 @@ def test_errors_count_as_zero_and_are_retried(
     assert len(failed) == 16
     assert len(first) == 44
     assert all((episode.score, episode.won, episode.progress) == (0.0, False, 0.0) for episode in failed)
-    assert verify_run(folder).ok
+    assert verify_run(folder, rerun=False).ok
     flaky[0] = Flaky(False)
     run_bench(suite_file, tmp_path / "out", agents=["oracle"])
     second = read_episodes(folder)
-    assert len(second) == 44
-    assert not any(episode.end_reason == "agent_error" for episode in second)
-    assert [e for e in first if e not in failed] == second[:28]
-    assert verify_run(folder).ok
+    assert second[:44] == first, "earlier attempts stay"
+    assert {e.key for e in second[44:]} == {e.key for e in failed}
+    assert {e.attempt for e in second[44:]} == {2}
+    assert len(latest(second)) == 44
+    assert not any(episode.end_reason == "agent_error" for episode in latest(second))
+    assert verify_run(folder, rerun=False).ok
+    lost, kept = second[: first.index(failed[0])], second[first.index(failed[0]) + 1 :]
+    (folder / EPISODES_FILE).write_bytes(episode_lines([*lost, *kept]))
+    assert "chain" in {problem.kind for problem in verify_run(folder, rerun=False).problems}
+    with pytest.raises(UsageError, match=r"episodes\.jsonl was changed after the run was complete"):
+        run_bench(suite_file, tmp_path / "out", agents=["oracle"])
+
+
+def test_a_line_that_was_removed_from_an_unfinished_run_is_missed(run_folder: Path) -> None:
+    write_run(run_folder, reopened(read_run(run_folder)))
+    episodes = read_episodes(run_folder)
+    (run_folder / EPISODES_FILE).write_bytes(episode_lines([*episodes[:3], *episodes[4:]]))
+    suite = run_folder.parents[2] / "suites" / "small.toml"
+    with pytest.raises(UsageError, match=r"line 4: does not follow on the line before, .* remove the folder"):
+        run_bench(suite, run_folder.parents[1], agents=["oracle"])
 
 
 @pytest.mark.parametrize("reason", ABORTED)

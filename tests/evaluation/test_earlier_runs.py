@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.evaluation.results import read_episodes
+from agentgym.evaluation.runfiles import read_episodes
 from agentgym.evaluation.verify import verify_run
 
 RUNS = Path(__file__).with_name("runs")
@@ -23,7 +23,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def test_a_run_made_before_the_redesign_verifies(runs: list[Path]) -> None:
     assert [run.name.rpartition("-")[0] for run in runs] == ["oracle", "random", "random-strings"]
     for run in runs:
-        verdict = verify_run(run)
-        assert verdict.problems == ()
-        assert verdict.badge == "replayed"
+        for rerun, badge in ((False, "replayed"), (None, "re-run")):
+            verdict = verify_run(run, rerun=rerun)
+            assert verdict.problems == ()
+            assert verdict.badge == badge
         assert verdict.episodes == len(read_episodes(run)) > 50

@@ -7,16 +7,9 @@ from pathlib import Path
 import pytest
 
 from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.boards import load_boards
-from agentgym.evaluation.results import (
-    EPISODES_FILE,
-    file_sha256,
-    read_episodes,
-    read_run,
-    result_id,
-    write_run,
-)
+from agentgym.evaluation.runfiles import read_episodes, read_run
 from agentgym.evaluation.verify import verify_run
+from tests.evaluation.making import board_below, write_complete
 
 SUITES = Path(__file__).parents[2] / "agentgym" / "evaluation" / "suites"
 
@@ -34,7 +27,7 @@ def test_the_quick_suite_is_run_replayed_and_ranked(tmp_path: Path) -> None:
     suite = shortened("quick", 6, tmp_path)
     for folder in run_bench(suite, tmp_path / "results", num_envs=7):
         assert verify_run(folder, rerun=True).problems == ()
-    (board,) = load_boards(tmp_path / "results")
+    board = board_below(tmp_path / "results")
     assert [(row.name, row.rank, row.badge) for row in board.rows] == [
         ("oracle", 1, "re-run"),
         ("rules", 2, "re-run"),
@@ -55,17 +48,8 @@ def test_a_sokoban_episode_cannot_be_edited(tmp_path: Path) -> None:
     index, lost = next((i, e) for i, e in enumerate(episodes) if e.env == "Sokoban 1 box" and not e.won)
     winner = replace(lost, won=True, score=1.0, progress=1.0, end_reason="success")
     episodes[index] = winner
-    (folder / EPISODES_FILE).write_text("".join(f"{episode.line}\n" for episode in episodes))
-    run = read_run(folder)
-    write_run(
-        folder,
-        replace(
-            run,
-            result_id=result_id(run.request_id, episodes),
-            episodes_sha256=file_sha256(folder / EPISODES_FILE),
-        ),
-    )
-    problems = verify_run(folder).problems
+    write_complete(folder, read_run(folder), episodes)
+    problems = verify_run(folder, rerun=False).problems
     assert [(problem.kind, problem.where) for problem in problems] == [("replay", winner.id)]
     assert "score" in problems[0].detail
 
@@ -86,6 +70,6 @@ def test_the_official_suites_are_run_replayed_and_ranked(tmp_path: Path, name: s
     for folder in run_bench(suite, tmp_path / "results"):
         assert read_run(folder).left_out == ()
         assert verify_run(folder).problems == ()
-    (board,) = load_boards(tmp_path / "results")
+    board = board_below(tmp_path / "results")
     scores = {row.name: row.aggregate.mean.value for row in board.rows if row.aggregate}
     assert scores["random"] < scores["rules"] <= scores["oracle"]

@@ -14,27 +14,21 @@ import pytest
 from agentgym.agents.metadata import Model
 from agentgym.errors import UsageError
 from agentgym.evaluation.aggregates import Scale
-from agentgym.evaluation.boards import Comparison, load_boards, ranked
+from agentgym.evaluation.boards import Comparison, make_boards, ranked
+from agentgym.evaluation.exports import latex
 from agentgym.evaluation.leaderboard import build_leaderboard
 from agentgym.evaluation.published import Paper, Published, PublishedResult
-from agentgym.evaluation.results import (
-    EPISODES_FILE,
-    EpisodeRecord,
-    RunRecord,
-    file_sha256,
-    read_episodes,
-    read_run,
-    result_id,
-    write_run,
-)
+from agentgym.evaluation.results import EPISODES_FILE, EpisodeRecord, Excluded, RunRecord, reopened
+from agentgym.evaluation.runfiles import read_episodes, read_run, write_run
 from agentgym.evaluation.scoring import EnvEpisodes, mean_over_seeds
 from agentgym.evaluation.statistics import mean_score, wilson
-from agentgym.evaluation.suite import SuiteEnv, load_suite
+from agentgym.evaluation.submissions import verify_below
+from agentgym.evaluation.suite import SuiteAgent, SuiteEnv, load_suite
 from agentgym.evaluation.suites import suite_file
-from agentgym.evaluation.tables import latex, markdown
-from agentgym.evaluation.verify import verify_run
+from agentgym.evaluation.tables import markdown
 from agentgym.hashing import sha256_json
 from agentgym.records import read_toml
+from tests.evaluation.making import believed, believed_board, board_below, write_complete
 
 
 @pytest.fixture
@@ -54,20 +48,13 @@ def folder_of(results: Path, name: str) -> Path:
 
 
 def add_run(results: Path, source: str, name: str, model: Model, episodes: list[EpisodeRecord]) -> RunRecord:
-    """Add a finished run of another agent with the given episodes."""
+    """Add a finished run of another agent, which does not play again, with the given episodes."""
     run = read_run(folder_of(results, source))
-    run = replace(run, agent=replace(run.agent, name=name, model=model))
+    run = replace(run, agent=SuiteAgent(name, "scripted", {"path": "actions.jsonl"}, model=model))
     run = replace(run, request_id=sha256_json(run.request))
     folder = results / "small" / run.folder_name
     folder.mkdir()
-    (folder / EPISODES_FILE).write_text("".join(f"{episode.line}\n" for episode in episodes))
-    run = replace(
-        run,
-        result_id=result_id(run.request_id, episodes),
-        episodes_sha256=file_sha256(folder / EPISODES_FILE),
-    )
-    write_run(folder, run)
-    return run
+    return write_complete(folder, run, episodes)
 
 
 def mixed(results: Path, share: float, seed: int = 0) -> list[EpisodeRecord]:
@@ -80,7 +67,7 @@ def mixed(results: Path, share: float, seed: int = 0) -> list[EpisodeRecord]:
 
 
 def test_floor_and_oracle_define_the_scale(results: Path) -> None:
-    (board,) = load_boards(results)
+    board = believed_board(results)
     assert [(row.name, row.role, row.rank) for row in board.rows] == [
         ("oracle", "oracle", 1),
         ("random", "floor", 2),
@@ -91,11 +78,11 @@ def test_floor_and_oracle_define_the_scale(results: Path) -> None:
     assert oracle.aggregate.mean.value == pytest.approx(1.0)
     assert random.aggregate.mean.value == pytest.approx(0.0)
     assert board.scales["Corridor"] == Scale(random.envs["Corridor"].score.value, 1.0)
-    assert [row.badge for row in board.rows] == ["self-reported", "self-reported"]
+    assert [row.badge for row in board.rows] == ["replayed", "replayed"]
 
 
 def test_numbers_are_those_of_the_episodes(results: Path) -> None:
-    (board,) = load_boards(results)
+    board = believed_board(results)
     episodes = [e for e in read_episodes(folder_of(results, "random")) if e.env == "Corridor"]
     result = next(row for row in board.rows if row.name == "random").envs["Corridor"]
     won = np.array([[e.won for e in episodes if e.task_id == f"{t:032x}"] for t in range(12)], float)
@@ -114,7 +101,7 @@ def test_numbers_are_those_of_the_episodes(results: Path) -> None:
 
 
 def test_task_types_are_columns(results: Path) -> None:
-    (board,) = load_boards(results)
+    board = believed_board(results)
     lines = markdown([board], Published()).partition("### By task type\n\n")[2].splitlines()[:4]
     head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
     assert head == ["Environment", "Agent", "long", "short", "All"]
@@ -129,7 +116,7 @@ def test_task_types_are_columns(results: Path) -> None:
 def test_rows_that_cannot_be_told_apart_share_a_rank(results: Path) -> None:
     add_run(results, "oracle", "half", Model(), mixed(results, 0.5, seed=1))
     add_run(results, "oracle", "halves", Model(), mixed(results, 0.5, seed=2))
-    (board,) = load_boards(results)
+    board = believed_board(results)
     by_name = {row.name: row for row in board.rows}
     assert by_name["half"].rank == by_name["halves"].rank
     assert by_name["oracle"].rank == 1
@@ -141,7 +128,7 @@ def test_rows_that_cannot_be_told_apart_share_a_rank(results: Path) -> None:
 
 
 def test_ranks_need_significance_after_adjustment(results: Path) -> None:
-    (board,) = load_boards(results)
+    board = believed_board(results)
     rows = [replace(row, rank=None) for row in board.rows]
     for p_holm, expected in ((0.04, [1, 2]), (0.06, [1, 1])):
         pair = Comparison("oracle", "random", 1.0, 0.1, p=0.01, p_holm=p_holm)
@@ -149,49 +136,40 @@ def test_ranks_need_significance_after_adjustment(results: Path) -> None:
 
 
 def test_badges_follow_verification(results: Path) -> None:
-    for name in ("oracle", "random"):
-        assert verify_run(folder_of(results, name), rerun=name == "oracle").ok
-    (board,) = load_boards(results)
-    assert [(row.name, row.badge) for row in board.rows] == [("oracle", "re-run"), ("random", "replayed")]
-    # new files, old verdict
-    run = read_run(folder_of(results, "random"))
-    write_run(folder_of(results, "random"), replace(run, left_out=()))
-    run_text = (folder_of(results, "random") / "run.json").read_text()
-    (folder_of(results, "random") / "run.json").write_text(run_text + "\n")
-    (board,) = load_boards(results)
-    assert {row.name: row.badge for row in board.rows}["random"] == "self-reported"
+    board = board_below(results)
+    assert [(row.name, row.badge) for row in board.rows] == [("oracle", "re-run"), ("random", "re-run")]
 
 
 def test_rejected_and_partial_runs_have_no_numbers(results: Path) -> None:
-    episodes = mixed(results, 0.5)
+    episodes = read_episodes(folder_of(results, "oracle"))
     forged = [replace(e, won=True, score=1.0, progress=1.0, end_reason="success") for e in episodes]
-    run = add_run(results, "oracle", "liar", Model(), forged)
-    assert not verify_run(results / "small" / run.folder_name).ok
+    add_run(results, "oracle", "liar", Model(), forged)
     add_run(results, "oracle", "lazy", Model(), episodes[:-1])
     unfinished = add_run(results, "oracle", "slow", Model(), episodes[:10])
-    write_run(results / "small" / unfinished.folder_name, replace(unfinished, result_id=None))
+    write_run(results / "small" / unfinished.folder_name, reopened(unfinished))
     add_run(results, "oracle", "twice", Model(), [*episodes, episodes[0]])
     add_run(results, "oracle", "elsewhere", Model(), [replace(episodes[0], env="Elsewhere"), *episodes[1:]])
     edited = add_run(results, "oracle", "editor", Model(), episodes)
     with (results / "small" / edited.folder_name / EPISODES_FILE).open("a") as file:
         file.write("x")
-    (board,) = load_boards(results)
+    damaged = results / "small" / "damaged"
+    damaged.mkdir()
+    (damaged / "run.json").write_text('{"schema": 2}')
+    boards, unranked = make_boards(verify_below(results))
+    (board,) = boards
     assert {row.name for row in board.rows} == {"oracle", "random"}
-    reasons = {run.name: run.reason for run in board.unranked}
-    assert reasons["lazy"] == "partial: 43 of 44 episodes"
+    reasons = {run.name: run.reason for run in (*board.unranked, *unranked)}
     assert reasons["slow"] == "partial: 10 of 44 episodes"
-    assert reasons["twice"] == "holds episodes that were not asked for, or some twice"
-    assert reasons["elsewhere"] == reasons["twice"]
-    assert reasons["liar"].startswith("rejected by verification: ")
-    assert reasons["editor"].startswith("episodes.jsonl is not the file")
-    page = markdown([board], Published())
+    for name in ("liar", "lazy", "twice", "elsewhere", "editor", "damaged"):
+        assert reasons[name].startswith("refused: "), name
+    page = markdown([board], Published(), unranked=unranked)
     for name in reasons:
         assert f"Not ranked: `{name}`" in page
 
 
 def test_without_floor_or_oracle_nothing_is_ranked(results: Path) -> None:
     shutil.rmtree(folder_of(results, "random"))
-    (board,) = load_boards(results)
+    board = believed_board(results)
     assert board.scales == {}
     assert [(row.rank, row.aggregate) for row in board.rows] == [(None, None)]
     assert "Nothing is normalised or ranked" in markdown([board], Published())
@@ -203,7 +181,7 @@ def test_an_oracle_no_better_than_chance_is_not_a_scale(results: Path) -> None:
     ]
     shutil.rmtree(folder_of(results, "oracle"))
     add_run(results, "random", "oracle", Model(), episodes)
-    (board,) = load_boards(results)
+    board = believed_board(results)
     assert not board.scales["Ice"].usable
     assert board.rows[0].aggregate is not None
     assert board.rows[0].aggregate.mean.value == pytest.approx(1.0)
@@ -215,7 +193,7 @@ def test_training_seeds_make_one_row(results: Path) -> None:
         model = Model(algorithm="GRPO", base_model="tiny", training_seed=seed, weights_sha256=f"{seed:064}")
         add_run(results, "oracle", "trained", model, mixed(results, 0.6, seed=seed))
     add_run(results, "oracle", "once", Model(training_seed=4), mixed(results, 0.6, seed=9))
-    (board,) = load_boards(results)
+    board = believed_board(results)
     row = next(row for row in board.rows if row.name == "trained")
     assert (row.seeds, len(row.runs)) == (3, 3)
     assert row.envs["Corridor"].score.method == "bootstrap"
@@ -231,17 +209,17 @@ def test_a_second_run_of_one_agent_does_not_count(results: Path) -> None:
     for weights in ("a" * 64, "b" * 64):
         model = Model(training_seed=0, weights_sha256=weights)
         add_run(results, "oracle", "lucky", model, mixed(results, 0.6, seed=len(weights)))
-    (board,) = load_boards(results)
+    board = believed_board(results)
     assert sum(row.name == "lucky" for row in board.rows) == 1
     assert [run.reason[:12] for run in board.unranked] == ["a second run"]
 
 
 def test_agents_that_share_a_name_are_told_apart(results: Path) -> None:
-    add_run(results, "oracle", "random", Model(algorithm="other"), mixed(results, 0.9))
-    (board,) = load_boards(results)
-    assert sorted(row.name.partition("#")[0] for row in board.rows) == ["oracle", "random", "random"]
-    assert len({row.name for row in board.rows}) == 3
-    assert board.scales == {}, "nobody may pass for the floor"
+    add_run(results, "oracle", "twin", Model(algorithm="one"), mixed(results, 0.9))
+    add_run(results, "oracle", "twin", Model(algorithm="other"), mixed(results, 0.8))
+    board = believed_board(results)
+    assert sorted(row.name.partition("#")[0] for row in board.rows) == ["oracle", "random", "twin", "twin"]
+    assert len({row.name for row in board.rows}) == 4
 
 
 def test_runs_over_other_episodes_are_never_compared(results: Path) -> None:
@@ -249,10 +227,7 @@ def test_runs_over_other_episodes_are_never_compared(results: Path) -> None:
     run = read_run(folder)
     first = replace(run.envs[0], manifest_sha256="0" * 64)
     write_run(folder, replace(run, envs=(first, run.envs[1])))
-    boards = load_boards(results)
-    assert [[row.name for row in board.rows] for board in boards] == [["oracle"], ["random"]] or [
-        [row.name for row in board.rows] for board in boards
-    ] == [["random"], ["oracle"]]
+    assert sorted([row.name for row in board.rows] for board in believed(results)) == [["oracle"], ["random"]]
 
 
 def test_files_are_a_function_of_the_results(results: Path, tmp_path: Path) -> None:
@@ -289,27 +264,29 @@ def test_every_number_has_its_interval(results: Path, tmp_path: Path) -> None:
 
 def test_latex_escapes_and_shades(results: Path) -> None:
     add_run(results, "oracle", "a_b", Model(), mixed(results, 0.5))
-    text = latex(load_boards(results))
+    text = latex(believed(results))
     assert r"a\_b" in text
     assert text.count(r"\rowcolor{gray!15}") == 2
     assert text.count(r"\toprule") == text.count(r"\bottomrule") == 1
 
 
 def test_no_name_breaks_a_table(results: Path) -> None:
-    board = load_boards(results)[0]
+    board = believed(results)[0]
     row = replace(board.rows[0], name="a|b\n<script>", role="agent")
     page = markdown([replace(board, rows=(row, board.rows[1]))], Published())
     assert "a\\|b &lt;script>" in page
     assert "<script>" not in page
 
 
-def test_left_out_environments_are_on_the_page(results: Path) -> None:
-    from agentgym.evaluation.results import Excluded
-
+def test_left_out_environments_are_on_the_page_and_nothing_is_ranked(results: Path) -> None:
     for name in ("oracle", "random"):
         run = read_run(folder_of(results, name))
-        write_run(folder_of(results, name), replace(run, left_out=(Excluded("Swamp", "no data: run x"),)))
-    assert "Left out: **Swamp**: no data: run x" in markdown(load_boards(results), Published())
+        write_run(folder_of(results, name), replace(run, left_out=(Excluded("Swamp", "no data: /home/x"),)))
+    board = believed_board(results)
+    assert {row.rank for row in board.rows} == {None}
+    page = markdown([board], Published())
+    assert "**Swamp** is left out" in page
+    assert "/home/x" not in page
 
 
 def test_published_results_are_shown_apart(results: Path, tmp_path: Path) -> None:

@@ -10,19 +10,14 @@ from agentgym.agents.rules import RULES_VERSION
 from agentgym.cli import main
 from agentgym.errors import UsageError
 from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.boards import Board, load_boards
+from agentgym.evaluation.boards import Board
 from agentgym.evaluation.leaderboard import build_leaderboard
-from agentgym.evaluation.results import (
-    Excluded,
-    file_sha256,
-    read_episodes,
-    read_run,
-    result_id,
-    write_run,
-)
+from agentgym.evaluation.results import Excluded
+from agentgym.evaluation.runfiles import read_episodes, read_run, write_run
 from agentgym.evaluation.suite import SuiteAgent
 from agentgym.evaluation.verify import verify_run
 from agentgym.hashing import sha256_json
+from tests.evaluation.making import board_below, write_complete
 
 SUITE = """\
 name = "mixed"
@@ -74,8 +69,7 @@ def rules_run(mixed: Path, tmp_path: Path) -> Path:
 
 def board_of(mixed: Path, results: Path) -> Board:
     run_bench(mixed, results)
-    (board,) = load_boards(results)
-    return board
+    return board_below(results)
 
 
 def test_the_run_says_what_is_left_out_and_plays_the_rest(rules_run: Path, mixed: Path) -> None:
@@ -107,7 +101,7 @@ def test_the_page_says_why(mixed: Path, tmp_path: Path) -> None:
     board_of(mixed, tmp_path / "results")
     build_leaderboard(tmp_path / "results", tmp_path / "LEADERBOARD.md")
     page = " ".join((tmp_path / "LEADERBOARD.md").read_text().split())
-    assert "| - | rules | 100.0 [70.1, 100.0] | - | n/a | n/a | n/a | self-reported |" in page
+    assert "| - | rules | 100.0 [70.1, 100.0] | - | n/a | n/a | re-run |" in page
     assert f"- `rules` is not ranked: it does not play **Corridor**: {REASON}." in page
     assert "- & rules & 100.0" in (tmp_path / "LEADERBOARD.tex").read_text()
     rows = json.loads((tmp_path / "LEADERBOARD.json").read_text())["boards"][0]["rows"]
@@ -127,17 +121,7 @@ def test_an_agent_that_plays_an_environment_cannot_leave_it_out(mixed: Path, tmp
     (folder,) = run_bench(mixed, tmp_path / "results", agents=["random"])
     run = read_run(folder)
     kept = [episode for episode in read_episodes(folder) if episode.env == "EZPoints"]
-    (folder / "episodes.jsonl").write_text("".join(f"{episode.line}\n" for episode in kept))
-
-    write_run(
-        folder,
-        replace(
-            run,
-            left_out=(Excluded("Corridor", REASON),),
-            result_id=result_id(run.request_id, kept),
-            episodes_sha256=file_sha256(folder / "episodes.jsonl"),
-        ),
-    )
+    write_complete(folder, replace(run, left_out=(Excluded("Corridor", REASON),)), kept)
     verdict = verify_run(folder)
     assert [str(problem) for problem in verdict.problems] == [
         "environment: Corridor: left out, though the agent plays it"
@@ -179,15 +163,12 @@ def test_a_run_of_the_rules_that_played_at_random_is_told_apart(mixed: Path, tmp
     run = read_run(random)
     old = replace(run, agent=SuiteAgent("rules", "rules"))
     old = replace(old, request_id=sha256_json(old.request))
-    episodes = read_episodes(random)
-    old = replace(old, result_id=result_id(old.request_id, episodes))
     folder = results / "mixed" / old.folder_name
     folder.mkdir()
-    (folder / "episodes.jsonl").write_bytes((random / "episodes.jsonl").read_bytes())
-    write_run(folder, old)
+    write_complete(folder, old, read_episodes(random))
     assert [str(problem) for problem in verify_run(folder).problems] == [
         "agent: rules: differs from the suite's agent of that name"
     ]
-    (board,) = load_boards(results)
+    board = board_below(results)
     assert [run.run for run in board.unranked] == [old.request_id]
     assert [row.left_out != () for row in board.rows if row.name == "rules"] == [True]

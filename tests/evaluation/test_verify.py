@@ -1,9 +1,8 @@
 """Verification accepts what was played and rejects every change to it."""
 
-import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,30 +12,22 @@ from agentgym.agents import make_agent
 from agentgym.errors import UsageError
 from agentgym.evaluation.bench import open_suite_task, play
 from agentgym.evaluation.plan import PlannedEpisode
-from agentgym.evaluation.results import (
-    EPISODES_FILE,
-    RUN_FILE,
-    EpisodeRecord,
-    read_episodes,
-    read_run,
-    result_id,
-    write_run,
-)
+from agentgym.evaluation.results import EPISODES_FILE, RUN_FILE, EpisodeRecord, episode_lines
+from agentgym.evaluation.runfiles import read_episodes, read_run
 from agentgym.evaluation.suite import load_suite
 from agentgym.evaluation.suites import suite_file_of_run
-from agentgym.evaluation.verify import read_verdict, verify_run
-from agentgym.hashing import sha256_json
+from agentgym.evaluation.verify import verify_run
+from tests.evaluation.making import write_complete
 
 Table = dict[str, Any]
 
 
 def rewrite(folder: Path, episodes: list[EpisodeRecord], *, consistent: bool) -> None:
     """Write other episodes; consistently means with the ids and digests that go with them."""
-    (folder / EPISODES_FILE).write_text("".join(f"{episode.line}\n" for episode in episodes))
     if consistent:
-        run = read_run(folder)
-        digest = hashlib.sha256((folder / EPISODES_FILE).read_bytes()).hexdigest()
-        write_run(folder, replace(run, result_id=result_id(run.request_id, episodes), episodes_sha256=digest))
+        write_complete(folder, read_run(folder), episodes)
+    else:
+        (folder / EPISODES_FILE).write_bytes(episode_lines(episodes))
 
 
 def rewrite_run(folder: Path, edit: Callable[[Table], None], *, consistent: bool) -> None:
@@ -44,44 +35,38 @@ def rewrite_run(folder: Path, edit: Callable[[Table], None], *, consistent: bool
     edit(table)
     (folder / RUN_FILE).write_text(json.dumps(table))
     if consistent:
-        run = read_run(folder)
-        run = replace(run, request_id=sha256_json(run.request))
-        write_run(folder, replace(run, result_id=result_id(run.request_id, read_episodes(folder))))
+        write_complete(folder, read_run(folder), read_episodes(folder))
 
 
 def kinds(folder: Path) -> set[str]:
-    verdict = verify_run(folder)
+    verdict = verify_run(folder, rerun=False)
     assert verdict.ok == (not verdict.problems)
-    assert verdict.badge == ("replayed" if verdict.ok else "self-reported")
+    assert verdict.badge == ("replayed" if verdict.ok else "claimed")
+    assert verdict.role == "agent"
     return {problem.kind for problem in verdict.problems}
 
 
 def test_an_honest_run_is_replayed(run_folder: Path) -> None:
-    assert read_verdict(run_folder) is None
-    verdict = verify_run(run_folder)
+    verdict = verify_run(run_folder, rerun=False)
     assert verdict.problems == ()
     assert (verdict.ok, verdict.badge, verdict.episodes) == (True, "replayed", 44)
     assert verdict.steps == sum(episode.length for episode in read_episodes(run_folder))
-    assert read_verdict(run_folder) == verdict
 
 
-def test_an_agent_that_plays_the_same_again_is_rerun(run_folder: Path) -> None:
-    assert verify_run(run_folder, rerun=True).badge == "re-run"
+def test_an_agent_that_follows_from_the_request_plays_again(run_folder: Path) -> None:
+    verdict = verify_run(run_folder)
+    assert (verdict.badge, verdict.role) == ("re-run", "oracle")
+    random = next(run_folder.parent.glob("random-*"))
+    verdict = verify_run(random)
+    assert (verdict.badge, verdict.role) == ("re-run", "floor")
 
 
 def test_an_agent_that_plays_otherwise_is_not(run_folder: Path) -> None:
     random = next(run_folder.parent.glob("random-*"))
     rewrite_run(random, lambda run: run["agent"].update(kind="random-strings", name="new"), consistent=True)
-    verdict = verify_run(random, rerun=True)
+    verdict = verify_run(random)
     assert {problem.kind for problem in verdict.problems} == {"re-run"}
-    assert verify_run(random).ok
-
-
-def test_a_verdict_ends_with_the_files_it_is_about(run_folder: Path) -> None:
-    verify_run(run_folder)
-    with (run_folder / EPISODES_FILE).open("a") as file:
-        file.write("\n")
-    assert read_verdict(run_folder) is None
+    assert verify_run(random, rerun=False).ok
 
 
 def wrong_action(episode: EpisodeRecord) -> EpisodeRecord:
@@ -146,7 +131,8 @@ def test_a_changed_episode_is_rejected(run_folder: Path, name: str, consistent: 
     index = next(i for i, episode in enumerate(episodes) if episode.end_reason == "step_limit")
     episodes[index] = EDITS[name](episodes[index])
     rewrite(run_folder, episodes, consistent=consistent)
-    assert kinds(run_folder) == {"replay"} | (set() if consistent else {"file", "result"})
+    assert kinds(run_folder) == {"replay"} | (set() if consistent else {"chain", "file", "result"})
+    assert not verify_run(run_folder).ok
 
 
 @pytest.mark.parametrize(
@@ -155,7 +141,7 @@ def test_a_changed_episode_is_rejected(run_folder: Path, name: str, consistent: 
         ({"seed": 1}, {"seed"}),
         ({"rollout": 2}, {"unknown", "missing"}),
         ({"task_id": "f" * 32}, {"unknown", "missing"}),
-        ({"task_id": f"{5:032x}"}, {"duplicate", "missing", "seed", "replay"}),
+        ({"task_id": f"{5:032x}"}, {"chain", "missing", "seed", "replay"}),
         ({"env": "Other"}, {"unknown", "missing"}),
     ],
 )
@@ -177,7 +163,7 @@ def test_a_dropped_episode_is_rejected(run_folder: Path, consistent: bool) -> No
 def test_a_duplicated_episode_is_rejected(run_folder: Path, consistent: bool) -> None:
     episodes = read_episodes(run_folder)
     rewrite(run_folder, [*episodes, episodes[3]], consistent=consistent)
-    assert kinds(run_folder) == {"duplicate"} | (set() if consistent else {"file", "result"})
+    assert kinds(run_folder) == {"chain"} | (set() if consistent else {"file"})
 
 
 @pytest.mark.parametrize("cut", [1, 40])
@@ -215,7 +201,7 @@ def test_a_line_that_two_readers_may_read_otherwise_is_rejected(
     old = json.dumps(json.loads(first)[key], separators=(",", ":"))
     assert tail.startswith(old)
     (run_folder / EPISODES_FILE).write_text(f'{head}"{key}":{value}{tail.removeprefix(old)}\n{rest}')
-    assert kinds(run_folder) == {"malformed", "missing", "file", "result"}
+    assert kinds(run_folder) == {"malformed", "chain", "missing", "file", "result"}
 
 
 @pytest.mark.parametrize("name", [RUN_FILE, EPISODES_FILE])
@@ -302,11 +288,16 @@ def test_a_changed_request_is_rejected(
     assert ("request" in found) != consistent
 
 
-@pytest.mark.parametrize("key", ["request_id", "result_id", "episodes_sha256"])
+@pytest.mark.parametrize("key", ["request_id", "result_id", "episodes_sha256", "record_id"])
 def test_a_changed_digest_is_rejected(run_folder: Path, key: str) -> None:
     rewrite_run(run_folder, lambda run: run.update({key: "0" * 64}), consistent=False)
-    expected = {"request_id": {"request", "result"}, "result_id": {"result"}, "episodes_sha256": {"file"}}
-    assert kinds(run_folder) == expected[key]
+    expected = {
+        "request_id": {"request", "result", "chain"},
+        "result_id": {"result"},
+        "episodes_sha256": {"file"},
+        "record_id": set(),
+    }
+    assert kinds(run_folder) == expected[key] | {"record"}
 
 
 def test_an_unfinished_run_is_rejected(run_folder: Path) -> None:
@@ -378,9 +369,18 @@ def test_no_run_and_no_suite_are_usage_errors(run_folder: Path, tmp_path: Path) 
 def test_the_record_holds_everything_that_is_compared(run_folder: Path) -> None:
     """A key that verification neither recomputes nor leaves to the agent would be free to forge."""
     keys = set(asdict(read_episodes(run_folder)[0]))
-    reported = {"prompt_tokens", "completion_tokens", "cost", "env_seconds", "model_seconds"}
+    stated = {field.name for field in fields(EpisodeRecord) if field.metadata.get("stated")}
+    assert stated == {
+        "prompt_tokens",
+        "completion_tokens",
+        "cost",
+        "env_seconds",
+        "model_seconds",
+        "format_errors",
+    }
     identity = {"env", "task_id", "rollout", "seed", "actions"}
-    assert keys - reported - identity == {
+    chain = {"attempt", "previous", "transcript"}
+    assert keys - stated - identity - chain == {
         "task_type",
         "rewards",
         "hash_chain",

@@ -12,8 +12,10 @@ import pytest
 from agentgym.agents import make_agent
 from agentgym.algos.batch import StepBatch
 from agentgym.checking import check_agent_env, check_agent_vector_env
+from agentgym.errors import UntrustedReferenceError
 from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.results import read_episodes
+from agentgym.evaluation.runfiles import read_episodes
+from agentgym.evaluation.suite import load_suite
 from agentgym.evaluation.verify import verify_run
 from agentgym.registration import open_vector
 from agentgym.rollout import RolloutWorker
@@ -53,7 +55,10 @@ def test_the_suite_ranks_the_agent_above_chance(tmp_path):
     suite.parent.mkdir()
     shutil.copy(ROOT / "examples" / "own_suite.toml", suite)
     folders = run_bench(suite, tmp_path / "results")
-    assert all(verify_run(folder, suite=suite).ok for folder in folders)
+    with pytest.raises(UntrustedReferenceError, match=r"give --allow examples\.own_env:NAME if you trust it"):
+        verify_run(folders[0], suite=suite)
+    allow = load_suite(suite).references
+    assert all(verify_run(folder, suite=suite, allow=allow).ok for folder in folders)
     won = {
         folder.name.rpartition("-")[0]: np.mean([e.won for e in read_episodes(folder)]) for folder in folders
     }

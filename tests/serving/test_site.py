@@ -13,7 +13,7 @@ from agentgym.envs.webshop.engine.world import ShopWorld
 from agentgym.envs.webshop.env import WebShopEnv
 from agentgym.envs.webshop.site.html import CHOICE, QUERY
 from agentgym.errors import UsageError
-from agentgym.evaluation.results import read_episodes, read_run
+from agentgym.evaluation.runfiles import read_episodes, read_run
 from agentgym.evaluation.suite import load_suite
 from agentgym.evaluation.verify import verify_run
 from agentgym.serving import site as serving_site

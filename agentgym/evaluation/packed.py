@@ -1,0 +1,321 @@
+"""Packed runs: a run in one small file without the text of its data.
+
+Actions are written as references: as the place among the actions that were admissible, or, for what was
+typed, as passages of what the agent had been shown. Who has the data plays them again and gets back the
+run's own files, byte for byte; their digests are in the packed file. So a run on data that may not be passed
+on can be published, and verified by whoever has the data.
+
+A packed file is xz over lines of JSON: `PackedHeader`, then a `PackedEpisode` for each line of
+``episodes.jsonl``. Of the hash chain each link but the last is kept to its first `LINK_DIGITS` digits, enough
+to name the step at which a replay departs; the sha256 of the whole file proves the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentgym.data.directory import cache_directory
+from agentgym.env import AgentEnv
+from agentgym.errors import UsageError
+from agentgym.evaluation.plan import open_single
+from agentgym.evaluation.replay import Replay
+from agentgym.evaluation.results import (
+    EPISODES_FILE,
+    RUN_FILE,
+    EpisodeRecord,
+    episode_lines,
+)
+from agentgym.evaluation.runfiles import (
+    file_sha256,
+    parse_run,
+    read_bytes,
+    read_episodes,
+    read_run,
+    write_run,
+)
+from agentgym.evaluation.suite import SuiteEnv, load_suite
+from agentgym.evaluation.suites import suite_file_of_run
+from agentgym.evaluation.verdicts import code_sha256
+from agentgym.extras import only_trusted
+from agentgym.files import make_folder, replace_file
+from agentgym.hashing import canonical_json
+from agentgym.records import parse
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SUFFIX = ".run.xz"
+
+FORMAT = "agentgym packed run"
+
+PACKED_SCHEMA = 1
+
+LINK_DIGITS = 8
+
+SHORTEST_PASSAGE = 6
+"""Characters; shorter pieces of typed text are written out."""
+
+LARGEST = 256 << 20
+"""Bytes of a packed file once decompressed."""
+
+Piece = Any
+"""Of an action: an int, its place among the admissible actions; a str, as it is; or a list of pieces of text,
+each a str or ``[start, length]`` of all text shown so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedHeader:
+    """The first line."""
+
+    format: str
+    schema: int
+    run: Mapping[str, Any]
+    """The content of ``run.json``."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedEpisode:
+    """A line: an `EpisodeRecord` without what a replay gives."""
+
+    said: Mapping[str, Any]
+    """Fields of the record that a replay does not give, or compares."""
+    actions: str
+    """JSON of the list of `Piece`."""
+    links: str
+    """The first digits of each link of the hash chain, and the whole last one."""
+
+
+_REPLAYED = ("actions", "rewards", "hash_chain", "previous", "episode_return", "length")
+"""Fields that are not kept: the replay gives them, and the sha256 of the whole file compares them."""
+
+
+def pack_run(folder: Path, out_dir: Path, *, allow: Collection[str] = ()) -> Path:
+    """Pack a complete run.
+
+    Args:
+        folder: the run's.
+        out_dir: the file goes to ``out_dir/SUITE/``, named as the run's folder.
+        allow: references ``module:name`` in the run that may be imported.
+
+    Returns:
+        The file.
+
+    Raises:
+        UsageError: the run is not complete, or does not replay.
+        MissingDataError: the data of an environment is not on this machine.
+    """
+    with only_trusted(allow), ExitStack() as stack:
+        run, episodes = read_run(folder), read_episodes(folder)
+        if run.episodes_sha256 != file_sha256(folder / EPISODES_FILE):
+            raise UsageError(f"{folder} is not complete, or was changed; run the same bench command again")
+        games = _Games([found.env for found in run.envs], stack)
+        lines = [canonical_json(asdict(PackedHeader(FORMAT, PACKED_SCHEMA, json.loads(run.text))))]
+        lines += [canonical_json(asdict(_pack(episode, *games.of(episode.env)))) for episode in episodes]
+    path = out_dir / run.suite.name / f"{run.folder_name}{SUFFIX}"
+    make_folder(path.parent)
+    replace_file(path, lzma.compress("".join(f"{line}\n" for line in lines).encode(), preset=9))
+    return path
+
+
+def run_folder(
+    path: Path,
+    suites: Mapping[str, Path] | None = None,
+    *,
+    allow: Collection[str] = (),
+    console: Console | None = None,
+) -> Path:
+    """Return the folder of a run; a packed one is unpacked into the cache.
+
+    Args:
+        path: a folder, or a file that `pack_run` wrote.
+        suites: suite files by the suite's name; other names are looked up as `suite_file_of_run` does. The
+            suite's environments are opened, not what the run says they are.
+        allow: references ``module:name`` in the run that may be imported.
+        console: where progress is shown; None for nowhere.
+
+    Raises:
+        UsageError: the file is damaged, or the run does not come out as its digest says.
+        MissingDataError: the data of an environment is not on this machine.
+    """
+    if not path.name.endswith(SUFFIX):
+        return path
+    name = path.name.removesuffix(SUFFIX)
+    folder = cache_directory() / "runs" / f"{file_sha256(path)[:32]}-{code_sha256()[:16]}" / name
+    if (folder / RUN_FILE).exists():
+        return folder
+    header, packed = _read(path)
+    run = parse_run(dict(header.run), str(path))
+    known = load_suite((suites or {}).get(run.suite.name) or suite_file_of_run(path, run.suite.name))
+    with only_trusted(allow), ExitStack() as stack:
+        games = _Games(known.env, stack)
+        episodes, previous = [], run.request_id
+        for number, line in _tracked(packed, f"unpacking {run.agent.display_name}", console):
+            try:
+                episodes.append(_unpack(line, games, "" if run.schema == 1 else previous))
+            except UsageError as error:
+                raise UsageError(f"{path}, episode {number}: {error}") from error
+            previous = episodes[-1].line_sha256
+    make_folder(folder)
+    replace_file(folder / EPISODES_FILE, episode_lines(episodes))
+    if file_sha256(folder / EPISODES_FILE) != run.episodes_sha256:
+        raise UsageError(f"{path}: played again, the episodes are not those that the run's digest is of")
+    write_run(folder, run)  # last: it marks the folder as whole
+    return folder
+
+
+class _Games:
+    """Environments, opened when they are first asked for."""
+
+    def __init__(self, envs: Iterable[SuiteEnv], stack: ExitStack):
+        self._envs = {env.label: env for env in envs}
+        self._games: dict[str, AgentEnv[Any]] = {}
+        self._stack = stack
+
+    def of(self, label: str) -> tuple[AgentEnv[Any], SuiteEnv]:
+        """Return an environment with its place in the suite."""
+        if label not in self._envs:
+            raise UsageError(f"the suite has no environment {label!r}")
+        if label not in self._games:
+            self._games[label] = open_single(self._envs[label])
+            self._stack.callback(self._games[label].close)
+        return self._games[label], self._envs[label]
+
+
+def _read(path: Path) -> tuple[PackedHeader, list[PackedEpisode]]:
+    decompressor = lzma.LZMADecompressor(memlimit=LARGEST)
+    try:
+        data = decompressor.decompress(read_bytes(path), max_length=LARGEST)
+        if not decompressor.eof:
+            raise UsageError(f"{path} is cut off, or holds more than {LARGEST >> 20} MiB; get it again")
+        lines = [json.loads(line) for line in data.decode().splitlines()]
+    except (lzma.LZMAError, ValueError, RecursionError) as error:
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError(f"{path} is no packed run ({error}); get it again") from error
+    if not lines or not isinstance(lines[0], dict) or lines[0].get("format") != FORMAT:
+        raise UsageError(f"{path} is no packed run; name a file that `agentgym leaderboard pack` wrote")
+    header = parse(PackedHeader, lines[0], f"{path}, line 1")
+    if header.schema != PACKED_SCHEMA:
+        raise UsageError(f"{path}: schema {header.schema} is not {PACKED_SCHEMA}; pack the run again")
+    return header, [parse(PackedEpisode, line, f"{path}, line {n}") for n, line in enumerate(lines[1:], 2)]
+
+
+def _tracked(
+    packed: Sequence[PackedEpisode], title: str, console: Console | None
+) -> Iterator[tuple[int, PackedEpisode]]:
+    from rich.progress import track
+
+    lines = list(enumerate(packed, start=1))
+    yield from track(lines, title, console=console, disable=console is None, show_speed=False)
+
+
+# --- one episode ------------------------------------------------------------------------------------
+
+
+def _pack(episode: EpisodeRecord, game: AgentEnv[Any], env: SuiteEnv) -> PackedEpisode:
+    replay = Replay.begin(game, env, episode.task_id, episode.seed, episode.rollout)
+    shown = _Shown()
+    pieces = []
+    for action in episode.actions:
+        admissible = shown.add(replay)
+        pieces.append(admissible.index(action) if action in admissible else shown.pieces(action))
+        replay.step(action)
+    if tuple(replay.links) != episode.hash_chain:
+        raise UsageError(f"episode {episode.id} comes out otherwise: verify the run first")
+    links = "".join(link[:LINK_DIGITS] for link in replay.links[:-1]) + replay.links[-1]
+    said = {key: value for key, value in json.loads(episode.line).items() if key not in _REPLAYED}
+    return PackedEpisode(said, canonical_json(pieces), links)
+
+
+def _unpack(packed: PackedEpisode, games: _Games, previous: str) -> EpisodeRecord:
+    blank = {"actions": [], "rewards": [], "hash_chain": [], "episode_return": 0.0, "length": 0}
+    said = parse(EpisodeRecord, {**packed.said, **blank, "previous": previous}, "said")
+    replay = Replay.begin(*games.of(said.env), said.task_id, said.seed, said.rollout)
+    shown = _Shown()
+    pieces = json.loads(packed.actions)
+    _check_link(replay, packed.links, last=not pieces)
+    for number, piece in enumerate(pieces, start=1):
+        if replay.over:
+            raise UsageError(f"continues after its end at step {number - 1}")
+        replay.step(shown.text(piece, shown.add(replay)))
+        _check_link(replay, packed.links, last=number == len(pieces))
+    record = replay.record(said)
+    if isinstance(record, str):
+        raise UsageError(record)
+    if record.line != replace(record, **{key: getattr(said, key) for key in packed.said}).line:
+        raise UsageError("comes out otherwise than it says")
+    return record
+
+
+def _check_link(replay: Replay, links: str, *, last: bool) -> None:
+    turn = len(replay.rewards)
+    kept = links[turn * LINK_DIGITS :] if last else links[turn * LINK_DIGITS : (turn + 1) * LINK_DIGITS]
+    if kept != (replay.links[-1] if last else replay.links[-1][:LINK_DIGITS]):
+        raise UsageError(f"comes out otherwise at step {turn}")
+
+
+class _Shown:
+    """All text that an agent was shown in an episode."""
+
+    def __init__(self) -> None:
+        self._text = ""
+
+    def add(self, replay: Replay) -> tuple[str, ...]:
+        """Take in what is shown now; return the admissible actions."""
+        observation = replay.observation
+        text = observation["text"] if isinstance(observation, Mapping) else str(observation)
+        self._text += f"{text}\n"
+        admissible: tuple[str, ...] = replay.info["admissible_actions"]
+        return admissible
+
+    def pieces(self, action: str) -> list[Piece]:
+        """Write typed text as passages of what was shown, as long as possible each."""
+        pieces: list[Piece] = []
+        start = 0
+        while start < len(action):
+            length = self._longest(action, start)
+            if length >= SHORTEST_PASSAGE:
+                pieces.append([self._text.index(action[start : start + length]), length])
+                start += length
+            else:
+                if pieces and isinstance(pieces[-1], str):
+                    pieces[-1] += action[start]
+                else:
+                    pieces.append(action[start])
+                start += 1
+        return pieces
+
+    def text(self, piece: Piece, admissible: tuple[str, ...]) -> str:
+        """Return the action that was written; UsageError where it names nothing."""
+        if isinstance(piece, str):
+            return piece
+        if type(piece) is int and 0 <= piece < len(admissible):
+            return admissible[piece]
+        if isinstance(piece, list):
+            return "".join(self._passage(part) for part in piece)
+        raise UsageError(f"action {piece!r:.40} names none that is admissible")
+
+    def _longest(self, action: str, start: int) -> int:
+        low, high = 0, len(action) - start
+        while low < high:  # a prefix of a passage is one
+            middle = (low + high + 1) // 2
+            if action[start : start + middle] in self._text:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _passage(self, part: Piece) -> str:
+        if isinstance(part, str):
+            return part
+        if isinstance(part, list) and len(part) == 2 and all(type(number) is int for number in part):
+            start, length = part
+            if 0 <= start and 0 < length and start + length <= len(self._text):
+                return self._text[start : start + length]
+        raise UsageError(f"action holds {part!r:.40}, which is no passage of what was shown")

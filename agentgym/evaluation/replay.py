@@ -1,0 +1,138 @@
+"""Replaying: an episode's actions, played again in a single environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from agentgym.env import AgentEnv
+from agentgym.evaluation.plan import PlannedEpisode, open_single, planned_episodes
+from agentgym.evaluation.results import ABORTED, EpisodeKey, EpisodeRecord, RunRecord
+from agentgym.evaluation.suite import Suite, SuiteEnv
+from agentgym.hashing import HashChain
+from agentgym.types import EndReason, Observation
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """An environment opened for replay, and the episodes that the suite asks for."""
+
+    env: SuiteEnv
+    game: AgentEnv[Any]
+    plan: Mapping[EpisodeKey, PlannedEpisode]
+
+
+def open_worlds(suite: Suite, run: RunRecord, stack: ExitStack) -> dict[str, World]:
+    """Open the environments of a suite that a run found; return them by label.
+
+    Raises:
+        MissingDataError: the data of one is not on this machine.
+        UsageError: the suite asks for what its environments do not have.
+    """
+    found = {found.env.label for found in run.envs}
+    worlds = {}
+    for env in suite.env:
+        if env.label in found:
+            game = open_single(env)
+            stack.callback(game.close)
+            plan = planned_episodes(suite, env, game.tasks)
+            by_key = {(env.label, episode.task.id, episode.rollout): episode for episode in plan}
+            worlds[env.label] = World(env, game, by_key)
+    return worlds
+
+
+class Replay:
+    """An episode that is being played again."""
+
+    def __init__(
+        self, game: AgentEnv[Any], chain: HashChain, observation: Observation, info: Mapping[str, Any]
+    ):
+        """Take over an environment that has just been reset; `begin` resets it."""
+        self._game = game
+        self._chain = chain
+        self.observation = observation
+        """What the agent saw last."""
+        self.info = info
+        """Its info."""
+        self.rewards: list[float] = []
+        self._actions: list[str] = []
+        self._invalid = 0
+        self._terminated = self._truncated = False
+
+    @classmethod
+    def begin(cls, game: AgentEnv[Any], env: SuiteEnv, task_id: str, seed: int, rollout: int) -> Self:
+        """Reset an environment to an episode's start; errors as `AgentEnv.reset`."""
+        observation, info = game.reset(seed=seed, options={"task": task_id})
+        return cls(game, HashChain(env.spec, task_id, seed, rollout, info["state_hash"]), observation, info)
+
+    @property
+    def over(self) -> bool:
+        """Whether the game or its step limit ended the episode."""
+        return self._terminated or self._truncated
+
+    @property
+    def links(self) -> list[str]:
+        """Of the hash chain, up to now."""
+        return self._chain.links
+
+    def step(self, action: str) -> None:
+        """Play an action."""
+        observation, reward, terminated, truncated, info = self._game.step(action)
+        self._chain.extend(info["state_hash"], action, reward, terminated, truncated)
+        self.observation, self.info = observation, info
+        self._terminated, self._truncated = terminated, truncated
+        self.rewards.append(float(reward))
+        self._actions.append(action)
+        self._invalid += not info["action_is_valid"]
+
+    def record(self, said: EpisodeRecord) -> EpisodeRecord | str:
+        """Return the record of what was played, or why it cannot be that of ``said``.
+
+        Args:
+            said: knows what no replay can: what was spent, which error ended the episode, and its place in
+                the file.
+        """
+        reason: EndReason = "step_limit"
+        if self._terminated:
+            reason = "success" if self.info["won"] else "failure"
+        elif not self._truncated:
+            if said.end_reason not in ABORTED:
+                return f"is not over after its {len(self.rewards)} actions, but ended as {said.end_reason}"
+            reason = said.end_reason
+        aborted = reason in ABORTED
+        episode_return = 0.0
+        for reward in self.rewards:
+            episode_return += reward
+        return replace(
+            said,
+            task_id=self.info["task_id"],
+            task_type=self.info["task_type"],
+            actions=tuple(self._actions),
+            rewards=tuple(self.rewards),
+            hash_chain=tuple(self.links),
+            episode_return=episode_return,
+            score=0.0 if aborted else float(self.info["score"]),
+            won=not aborted and bool(self.info["won"]),
+            progress=0.0 if aborted else float(self.info["progress"]),
+            length=len(self.rewards),
+            invalid_count=self._invalid,
+            end_reason=reason,
+        )
+
+
+def replayed(said: EpisodeRecord, world: World, seed: int) -> EpisodeRecord | str:
+    """Play an episode's actions; return what they make, or why they cannot be played.
+
+    Args:
+        said: the episode as it was recorded.
+        world: its environment.
+        seed: the suite's for this episode.
+    """
+    replay = Replay.begin(world.game, world.env, said.task_id, seed, said.rollout)
+    for action in said.actions:
+        if replay.over:
+            return f"continues after its end at step {len(replay.rewards)}"
+        replay.step(action)
+    return replay.record(replace(said, seed=seed))

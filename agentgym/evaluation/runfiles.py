@@ -1,0 +1,217 @@
+"""Reading and writing the files of a run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import UsageError, nearest
+from agentgym.evaluation.results import (
+    EPISODES_FILE,
+    READABLE,
+    RETRIED,
+    RUN_FILE,
+    EpisodeKey,
+    EpisodeRecord,
+    RunRecord,
+)
+from agentgym.evaluation.suite import SuiteEnv, check_names
+from agentgym.files import replace_file
+from agentgym.records import parse
+from agentgym.types import EndReason
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        UsageError: it is missing or malformed.
+    """
+    try:
+        return _loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}; name the folder of a run") from error
+    except ValueError as error:
+        raise UsageError(f"{path} is damaged: {error}") from error
+
+
+def read_run(folder: Path) -> RunRecord:
+    """Read a run's ``run.json``.
+
+    Raises:
+        UsageError: it is missing, malformed or of another schema.
+    """
+    return parse_run(read_json(folder / RUN_FILE), str(folder / RUN_FILE))
+
+
+def parse_run(table: Any, where: str) -> RunRecord:
+    """Make a run's record from the content of its ``run.json``.
+
+    Args:
+        table: the content.
+        where: names the file in messages.
+
+    Raises:
+        UsageError: malformed, or of a schema that cannot be read.
+    """
+    if isinstance(table, dict) and table.get("schema") not in READABLE:
+        known = " or ".join(map(str, READABLE))
+        raise UsageError(f"{where}: schema {table.get('schema')!r:.20} is not {known}; run it again")
+    run = parse(RunRecord, table, where)
+    try:
+        run.text.encode()
+    except ValueError as error:  # an infinite number, or half a surrogate pair
+        raise UsageError(f"{where} is damaged: {error}") from error
+    check_names((("suite", run.suite.name), ("agent", run.agent.name)), f"{where}: ")
+    if not run.provenance:
+        raise UsageError(f"{where} is damaged: provenance names no machine")
+    return run
+
+
+def write_run(folder: Path, run: RunRecord) -> None:
+    """Write a run's ``run.json`` at once."""
+    replace_file(folder / RUN_FILE, run.text)
+
+
+def read_episodes(folder: Path) -> list[EpisodeRecord]:
+    """Read a run's episodes in the order in which they ended, every attempt.
+
+    Raises:
+        UsageError: the file is missing, or a line is malformed or cut off; the message has its number.
+    """
+    episodes = []
+    for number, outcome in parse_episodes(read_bytes(folder / EPISODES_FILE)):
+        if isinstance(outcome, str):
+            raise UsageError(f"{folder / EPISODES_FILE}, line {number}: {outcome}")
+        episodes.append(outcome)
+    return episodes
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read a file whole.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}; name the folder of a run") from error
+
+
+def parse_episodes(data: bytes) -> Iterator[tuple[int, EpisodeRecord | str]]:
+    """Yield for each line of ``episodes.jsonl`` its number and its record, or what is wrong with it."""
+    lines = data.split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        last = number == len(lines)
+        if last and not line:
+            return
+        if last:
+            yield number, "the line is cut off"
+            return
+        try:
+            yield number, _parse_line(line)
+        except ValueError as error:
+            yield number, f"malformed: {error}"
+
+
+_SPENT = ("prompt_tokens", "completion_tokens", "env_seconds", "model_seconds", "cost", "format_errors")
+"""Keys of an episode that no replay can check, so that at least they must be possible."""
+
+_MOST_SPENT = 1e15
+"""No episode spends more of anything; sums of such numbers stay exact."""
+
+
+def _parse_line(line: bytes) -> EpisodeRecord:
+    record = parse(EpisodeRecord, _loads(line.decode("utf-8")), "episode")
+    for key in _SPENT:
+        if not 0 <= getattr(record, key) <= _MOST_SPENT:
+            raise ValueError(f"{key} must be from 0 to {_MOST_SPENT:g}")
+    # keys that come twice, infinite numbers, half surrogate pairs: two readers could see two things
+    if record.line.encode() != line:
+        raise ValueError("the line is not written as records are")
+    return record
+
+
+def check_chain(run: RunRecord, episodes: Sequence[EpisodeRecord]) -> Iterator[str]:
+    """Yield what is wrong with the chain of a run's lines and with the numbers of its attempts.
+
+    Schema 1 has neither: there, no episode may have two lines.
+    """
+    if run.schema == 1:
+        counts = Counter(episode.key for episode in episodes)
+        yield from (
+            f"line {n}: a second one of {e.id}" for n, e in enumerate(episodes, 1) if counts[e.key] > 1
+        )
+        return
+    ends: dict[EpisodeKey, tuple[int, EndReason | None]] = {}
+    previous = run.request_id
+    for number, episode in enumerate(episodes, start=1):
+        if episode.previous != previous:
+            yield f"line {number}: does not follow on the line before, which was changed, removed or put in"
+        attempt, end = ends.get(episode.key, (0, None))
+        if episode.attempt != attempt + 1:
+            yield f"line {number}: attempt {episode.attempt} at {episode.id} follows on {attempt}"
+        if end is not None and end not in RETRIED:
+            yield f"line {number}: {episode.id} is played again, though it ended as {end}"
+        ends[episode.key] = (episode.attempt, episode.end_reason)
+        previous = episode.line_sha256
+
+
+def file_sha256(path: Path) -> str:
+    """Return the sha256 of a file's bytes."""
+    return hashlib.sha256(read_bytes(path)).hexdigest()
+
+
+def find_episode(episodes: Sequence[EpisodeRecord], key: str) -> EpisodeRecord:
+    """Return the episode that a person names.
+
+    Args:
+        episodes: where to look, in the order of the file.
+        key: ``LABEL/TASK/ROLLOUT``, the number of its line (from 1), or any part of the id that only
+            one episode has.
+
+    Raises:
+        UsageError: no episode matches, or several do.
+    """
+    by_id: Mapping[str, EpisodeRecord] = {episode.id: episode for episode in episodes}
+    if key in by_id:
+        return by_id[key]  # of several attempts the last
+    if key.isascii() and key.isdigit() and 1 <= int(key) <= len(episodes):
+        return episodes[int(key) - 1]
+    matches = [name for name in by_id if key in name]
+    if len(matches) == 1:
+        return by_id[matches[0]]
+    if matches:
+        raise UsageError(f"{len(matches)} episodes match {key!r}; name one, for example {matches[0]!r}")
+    example = nearest(key, by_id) or f"; for example {next(iter(by_id), 'none has been played')!r}"
+    raise UsageError(f"no episode {key!r}{example}")
+
+
+def load_episode(folder: Path, key: str) -> tuple[RunRecord, SuiteEnv, EpisodeRecord]:
+    """Return a run, one of its episodes, and the environment it was played in.
+
+    Raises:
+        UsageError: the run is unreadable, or has no such episode.
+    """
+    run = read_run(folder)
+    episode = find_episode(read_episodes(folder), key)
+    for found in run.envs:
+        if found.env.label == episode.env:
+            return run, found.env, episode
+    raise UsageError(f"episode {episode.id} is of an environment that {folder / RUN_FILE} does not name")
+
+
+def _loads(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number")

@@ -1,0 +1,113 @@
+"""Submissions: the runs below a folder, each verified on this machine before anything is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentgym.errors import MissingDataError, MissingPackageError, UntrustedReferenceError, UsageError
+from agentgym.evaluation.packed import SUFFIX, run_folder
+from agentgym.evaluation.results import EPISODES_FILE, RUN_FILE, EpisodeRecord, RunRecord, latest
+from agentgym.evaluation.runfiles import read_episodes, read_run
+from agentgym.evaluation.suite import load_suite
+from agentgym.evaluation.suites import suite_file_of_run
+from agentgym.evaluation.verdicts import Verdict, cached_verdict
+from agentgym.evaluation.verify import verify_run
+from agentgym.extras import only_trusted
+from agentgym.registration import suite_spec
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A run that was verified here."""
+
+    run: RunRecord
+    episodes: list[EpisodeRecord]
+    """What counts: of every episode the last attempt."""
+    verdict: Verdict
+    """Good."""
+    families: Mapping[str, str]
+    """Suite of environments (`agentgym.suites.SuiteSpec.name`) of each environment, by label."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unranked:
+    """A run that is on no line of a table, and why."""
+
+    name: str
+    """The agent's as the run states it, or the file's where it cannot be read."""
+    run: str
+    """Request id as the run states it; empty where it cannot be read."""
+    suite: str
+    """Name of the suite as the run states it; empty where it cannot be read."""
+    reason: str
+    """Begins with ``refused`` for what is wrong, ``claimed`` for what cannot be verified here, ``partial``
+    for what is not complete."""
+
+
+def verify_below(
+    results: Path,
+    *,
+    suites: Mapping[str, Path] | None = None,
+    allow: Collection[str] = (),
+    console: Console | None = None,
+) -> Iterator[Submission | Unranked]:
+    """Verify every run below a folder, or take this machine's own verdict from the cache.
+
+    Args:
+        results: a folder with runs, packed ones too, anywhere below it.
+        suites: suite files by the suite's name; other names are looked up as `suite_file_of_run` does.
+        allow: references ``module:name`` in runs and suites that may be imported.
+        console: where progress is shown; None for nowhere.
+
+    Yields:
+        The runs in the order of their paths.
+
+    Raises:
+        UsageError: there is no run, or the cache cannot be written.
+    """
+    paths = sorted([path.parent for path in results.rglob(RUN_FILE)] + list(results.rglob(f"*{SUFFIX}")))
+    if not paths:
+        raise UsageError(f"no run below {results}; run `agentgym bench SUITE` first")
+    for path in paths:
+        with only_trusted(allow):
+            yield _submission(path, suites or {}, allow, console)
+
+
+def _submission(
+    path: Path, suites: Mapping[str, Path], allow: Collection[str], console: Console | None
+) -> Submission | Unranked:
+    try:
+        folder = run_folder(path, suites, allow=allow, console=console)
+        run = read_run(folder)
+    except (MissingDataError, MissingPackageError, UntrustedReferenceError) as error:
+        return Unranked(path.name, "", "", f"claimed: {error}")
+    except UsageError as error:
+        return Unranked(path.name, "", "", f"refused: {error}")
+
+    def unranked(reason: str) -> Unranked:
+        return Unranked(run.agent.display_name, run.request_id, run.suite.name, reason)
+
+    asked = sum(found.env.count for found in run.played) * run.suite.attempts
+    if run.result_id is None:
+        file = folder / EPISODES_FILE
+        lines = file.read_bytes().count(b"\n") if file.exists() else 0
+        return unranked(f"partial: {lines} of {asked} episodes")
+    try:
+        suite_file = suites.get(run.suite.name) or suite_file_of_run(path, run.suite.name)
+        verdict = cached_verdict(folder, load_suite(suite_file))
+        if verdict is None:
+            verdict = verify_run(folder, suite=suite_file, allow=allow, console=console)
+        if not verdict.ok:
+            more = len(verdict.problems) - 1
+            further = f" (and {more} more)" if more else ""
+            return unranked(f"refused: {verdict.problems[0]}{further}")
+        families = {found.env.label: suite_spec(found.env.id).name for found in run.envs}
+    except UsageError as error:
+        return unranked(f"claimed: {error}")
+    return Submission(run, latest(read_episodes(folder)), verdict, families)

@@ -1,0 +1,162 @@
+"""Verdicts: what verification found, and the cache of those found on this machine.
+
+A verdict that comes with a run proves nothing, since whoever made the run can write it. Boards read verdicts
+from the user's own cache only, where each is filed under the digests of all it depends on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+
+from agentgym.data.directory import cache_directory
+from agentgym.errors import UsageError
+from agentgym.evaluation.results import EPISODES_FILE, RUN_FILE, Excluded
+from agentgym.evaluation.runfiles import file_sha256, read_json
+from agentgym.evaluation.suite import Suite
+from agentgym.files import make_folder, replace_file
+from agentgym.hashing import sha256_json
+from agentgym.provenance import Provenance
+from agentgym.records import parse
+from agentgym.registration import ENVIRONMENTS
+
+VERDICT_SCHEMA = 2
+"""Version of ``verify.json``."""
+
+VERIFY_FILE = "verify.json"
+
+PACKAGE = Path(__file__).parents[1]
+
+Badge: TypeAlias = Literal["claimed", "replayed", "model-checked", "re-run"]
+"""How far a run has been checked, least first: not at all; its actions; its actions, and that its model gives
+its responses their recorded probabilities; or the agent itself, which played again and did the same."""
+
+BADGES: tuple[Badge, ...] = get_args(Badge)
+
+Role: TypeAlias = Literal["floor", "oracle", "agent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """One thing that is wrong with a run."""
+
+    kind: Literal[
+        "run",
+        "request",
+        "suite",
+        "environment",
+        "manifest",
+        "agent",
+        "unfinished",
+        "file",
+        "result",
+        "record",
+        "chain",
+        "malformed",
+        "missing",
+        "unknown",
+        "seed",
+        "replay",
+        "re-run",
+    ]
+    where: str
+    detail: str
+
+    def __str__(self) -> str:
+        """One line."""
+        return f"{self.kind}: {self.where}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What verification found; the content of ``verify.json``, which nothing reads."""
+
+    schema: int
+    ok: bool
+    badge: Badge
+    """What the run has earned."""
+    role: Role
+    """Floor or oracle only for the agent of the suite that played again and did the same."""
+    problems: tuple[Mismatch, ...]
+    episodes: int
+    """Episodes checked."""
+    steps: int
+    """Steps checked."""
+    suite_sha256: str
+    """`Suite.sha256` of the suite that the run was compared with."""
+    unsupported: tuple[Excluded, ...]
+    """Environments that the agent does not play, with what it said when it was made here."""
+    missing: tuple[Excluded, ...]
+    """Environments of the suite that neither the run nor this machine has the data of."""
+    run_sha256: str
+    """sha256 of ``run.json`` as it was verified."""
+    episodes_sha256: str
+    """sha256 of ``episodes.jsonl`` as it was verified."""
+    code_sha256: str
+    """`code_sha256` of the package that verified."""
+    provenance: Provenance
+    """Where it was verified."""
+
+
+@cache
+def code_sha256() -> str:
+    """Return the sha256 of every file of this package, by path."""
+    digest = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            data = path.read_bytes()
+            digest.update(f"{path.relative_to(PACKAGE).as_posix()} {len(data)}\n".encode())
+            digest.update(data)
+    return digest.hexdigest()
+
+
+def save_verdict(folder: Path, suite: Suite, verdict: Verdict) -> None:
+    """Write ``verify.json`` into a run's folder, for people, and keep the verdict in the cache.
+
+    A verdict in the cache that is good and has a higher badge stays. Of suites with environments of other
+    packages none is kept: their code may change without a trace.
+    """
+    text = json.dumps(asdict(verdict), indent=2, ensure_ascii=False) + "\n"
+    replace_file(folder / VERIFY_FILE, text)
+    if not _own(suite):
+        return
+    kept = cached_verdict(folder, suite)
+    if kept is None or not kept.ok or BADGES.index(verdict.badge) >= BADGES.index(kept.badge):
+        path = _path(folder, suite)
+        make_folder(path.parent)
+        replace_file(path, text)
+
+
+def cached_verdict(folder: Path, suite: Suite) -> Verdict | None:
+    """Return this machine's verdict on a run's files as they are now, by this code; None without one."""
+    path = _path(folder, suite)
+    if not _own(suite) or not path.is_file():
+        return None
+    try:
+        return parse(Verdict, read_json(path), str(path))
+    except UsageError:
+        return None  # a damaged cache is no verdict
+
+
+def _own(suite: Suite) -> bool:
+    return all(env.id in ENVIRONMENTS for env in suite.env)
+
+
+def _path(folder: Path, suite: Suite) -> Path:
+    depends_on = {
+        "schema": VERDICT_SCHEMA,
+        "run": file_sha256(folder / RUN_FILE),
+        "episodes": file_sha256(folder / EPISODES_FILE),
+        "suite": asdict(suite),
+        "code": code_sha256(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+    return cache_directory() / "verdicts" / f"{sha256_json(depends_on)}.json"

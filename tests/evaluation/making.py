@@ -1,0 +1,76 @@
+"""Runs and boards that tests make up."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from agentgym.evaluation.boards import Board, make_boards
+from agentgym.evaluation.results import (
+    EPISODES_FILE,
+    EpisodeRecord,
+    RunRecord,
+    chained,
+    closed,
+    episode_lines,
+    latest,
+)
+from agentgym.evaluation.runfiles import read_episodes, read_run, write_run
+from agentgym.evaluation.submissions import Submission, verify_below
+from agentgym.evaluation.verdicts import VERDICT_SCHEMA, Badge, Role, Verdict
+from agentgym.hashing import sha256_json
+from agentgym.registration import suite_spec
+
+
+def write_complete(folder: Path, run: RunRecord, episodes: Iterable[EpisodeRecord]) -> RunRecord:
+    """Write a complete run with every digest that goes with it; return its record."""
+    run = replace(run, request_id=sha256_json(run.request))
+    lines = chained(run.request_id, episodes)
+    (folder / EPISODES_FILE).write_bytes(episode_lines(lines))
+    complete = closed(run, lines, transcripts_sha256=None)
+    write_run(folder, complete)
+    return complete
+
+
+def board_below(results: Path) -> Board:
+    """Verify the runs below a folder; return their only board."""
+    boards, unranked = make_boards(verify_below(results))
+    assert not unranked
+    (board,) = boards
+    return board
+
+
+def believed(results: Path) -> list[Board]:
+    """Return the boards of the runs below a folder, as if each had been verified."""
+    folders = sorted(path.parent for path in results.rglob("run.json"))
+    boards, _ = make_boards(_believed(folder) for folder in folders)
+    return boards
+
+
+def believed_board(results: Path) -> Board:
+    """Return the only board of `believed`."""
+    (board,) = believed(results)
+    return board
+
+
+def _believed(folder: Path) -> Submission:
+    run, episodes = read_run(folder), latest(read_episodes(folder))
+    roles: dict[str, Role] = {run.suite.floor: "floor", run.suite.oracle: "oracle"}
+    badge: Badge = "replayed"
+    verdict = Verdict(
+        schema=VERDICT_SCHEMA,
+        ok=True,
+        badge=badge,
+        role=roles.get(run.agent.name, "agent"),
+        problems=(),
+        episodes=len(episodes),
+        steps=0,
+        suite_sha256=run.suite_sha256,
+        unsupported=run.unsupported,
+        missing=run.missing,
+        run_sha256="",
+        episodes_sha256="",
+        code_sha256="",
+        provenance=run.provenance[0],
+    )
+    families = {found.env.label: suite_spec(found.env.id).name for found in run.envs}
+    return Submission(run, episodes, verdict, families)

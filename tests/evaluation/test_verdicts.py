@@ -1,0 +1,84 @@
+"""Verdicts are kept on the machine that found them, and end with what they are about."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentgym.evaluation.bench import run_bench
+from agentgym.evaluation.results import EPISODES_FILE
+from agentgym.evaluation.suite import Suite, load_suite
+from agentgym.evaluation.suites import suite_file_of_run
+from agentgym.evaluation.verdicts import VERIFY_FILE, cached_verdict
+from agentgym.evaluation.verify import verify_run
+
+CARDS = """\
+name = "cards"
+version = "1"
+seed = 7
+
+[[env]]
+id = "agentgym/EZPoints-v0"
+label = "EZPoints"
+split = "test"
+tasks = 3
+
+[[agent]]
+name = "random"
+kind = "random"
+
+[[agent]]
+name = "oracle"
+kind = "oracle"
+"""
+
+
+@pytest.fixture
+def cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Suite]:
+    """Return a run and its suite; nothing has been verified on this machine."""
+    monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "suites" / "cards.toml"
+    path.parent.mkdir()
+    path.write_text(CARDS)
+    (folder,) = run_bench(path, tmp_path / "results", agents=["oracle"])
+    return folder, load_suite(path)
+
+
+def test_a_verdict_ends_with_the_files_the_suite_and_the_code(
+    cards: tuple[Path, Suite], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, suite = cards
+    assert cached_verdict(folder, suite) is None
+    verdict = verify_run(folder)
+    assert cached_verdict(folder, suite) == verdict
+    assert cached_verdict(folder, replace(suite, version="2")) is None
+    with monkeypatch.context() as patch:
+        patch.setattr("agentgym.evaluation.verdicts.code_sha256", lambda: "0" * 64)
+        assert cached_verdict(folder, suite) is None
+    with (folder / EPISODES_FILE).open("a") as file:
+        file.write("\n")
+    assert cached_verdict(folder, suite) is None
+
+
+def test_a_verdict_that_comes_with_a_run_is_not_read(cards: tuple[Path, Suite], tmp_path: Path) -> None:
+    folder, suite = cards
+    verify_run(folder)
+    shutil.rmtree(tmp_path / "cache")
+    assert json.loads((folder / VERIFY_FILE).read_text())["ok"]
+    assert cached_verdict(folder, suite) is None
+
+
+def test_a_better_badge_stays(cards: tuple[Path, Suite]) -> None:
+    folder, suite = cards
+    for rerun, badge in ((False, "replayed"), (None, "re-run"), (False, "re-run")):
+        verify_run(folder, rerun=rerun)
+        found = cached_verdict(folder, suite)
+        assert found is not None
+        assert found.badge == badge
+
+
+def test_nothing_is_kept_of_environments_of_others(run_folder: Path) -> None:
+    verify_run(run_folder)
+    assert cached_verdict(run_folder, load_suite(suite_file_of_run(run_folder, "small"))) is None
