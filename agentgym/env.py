@@ -14,8 +14,9 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ResetNeeded
 
 from agentgym.errors import UsageError
+from agentgym.generators import GeneratorState, restored_generator
 from agentgym.hashing import StateHasher, canonical
-from agentgym.options import check_options, options_of
+from agentgym.options import check_options, check_reset_options, check_seed, options_of
 from agentgym.spaces import UnicodeText
 from agentgym.suites import SuiteSpec
 from agentgym.tasks import DEFAULT_SIZES, Task, TaskSet
@@ -48,46 +49,6 @@ class Status(NamedTuple):
     """In [0, 1]."""
 
 
-class GeneratorState(NamedTuple):
-    """Where a generator of Gymnasium's (PCG64) stands, as a value."""
-
-    state: int
-    inc: int
-    has_uint32: int
-    uinteger: int
-
-    @classmethod
-    def of(cls, generator: np.random.Generator | None) -> Self | None:
-        """Return where ``generator`` stands; None for none."""
-        if generator is None:
-            return None
-        parts = generator.bit_generator.state
-        return cls(parts["state"]["state"], parts["state"]["inc"], parts["has_uint32"], parts["uinteger"])
-
-
-def restored_generator(
-    snapshot: Snapshot, generator: np.random.Generator | None
-) -> np.random.Generator | None:
-    """Return a generator that stands where the snapshot's stood; None if it had none.
-
-    Args:
-        snapshot: of any environment.
-        generator: is set and returned where there is one, which is cheaper than a new one.
-    """
-    if snapshot.rng is None:
-        return None
-    if generator is None:
-        generator = np.random.Generator(np.random.PCG64(0))
-    state, inc, has_uint32, uinteger = snapshot.rng
-    generator.bit_generator.state = {
-        "bit_generator": "PCG64",
-        "state": {"state": state, "inc": inc},
-        "has_uint32": has_uint32,
-        "uinteger": uinteger,
-    }
-    return generator
-
-
 class _Held(NamedTuple):
     """What a copy of an environment takes over, beside what its constructor's arguments give."""
 
@@ -98,6 +59,13 @@ class _Held(NamedTuple):
     action_space: gymnasium.Space[Any]
     observation_space: gymnasium.Space[Any]
     spec: EnvSpec | None
+
+
+class _Checkpoint(NamedTuple):
+    """What a reset that fails is undone with."""
+
+    attributes: dict[str, Any]
+    generator: GeneratorState | None
 
 
 def call(creator: Callable[..., T], args: tuple[Any, ...], options: dict[str, Any]) -> T:
@@ -259,19 +227,17 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
             The first observation and info.
 
         Raises:
-            UsageError: unknown option or task.
+            UsageError: unknown option or task, or a seed that is no whole number of at least 0.
         """
-        options = options or {}
-        unknown = set(options) - set(RESET_OPTIONS)
-        if unknown:
-            raise UsageError(
-                f"unknown reset option {sorted(unknown)[0]!r}; known: {', '.join(RESET_OPTIONS)}"
-            )
-        key = options.get("task")
+        key = check_reset_options(options, RESET_OPTIONS).get("task")
+        seed = check_seed(seed)
         named = None if key is None else self.tasks.find(key)
-        super().reset(seed=seed)
-        self._begin(self.tasks.draw(self.np_random) if named is None else named)
-        return self._observe(), self._info()
+        checkpoint = self._checkpoint()
+        try:
+            return self._start(named, seed)
+        except BaseException:
+            self._roll_back(checkpoint)
+            raise
 
     @final
     def step(self, action: str) -> tuple[ObsT, float, bool, bool, dict[str, Any]]:
@@ -335,6 +301,7 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
         """Return every action accepted now, in a fixed order; empty once the episode is over."""
         if self._terminated or self._truncated:
             return ()
+        self.task  # noqa: B018 (raises before the first reset)
         return self._admissible()
 
     def is_admissible(self, action: str) -> bool:
@@ -441,6 +408,22 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
         self._spec = held.spec
 
     # ---- inside ----------------------------------------------------------------------------
+
+    def _start(self, task: Task | None, seed: int | None) -> tuple[ObsT, dict[str, Any]]:
+        """Start an episode of a task, or of one drawn; an error leaves it half begun."""
+        super().reset(seed=seed)
+        self._begin(self.tasks.draw(self.np_random) if task is None else task)
+        return self._observe(), self._info()
+
+    def _checkpoint(self) -> _Checkpoint:
+        return _Checkpoint(vars(self).copy(), GeneratorState.of(self._np_random))
+
+    def _roll_back(self, checkpoint: _Checkpoint) -> None:
+        """Undo a reset: it binds fresh state, so only the generator has changed in place."""
+        vars(self).clear()
+        vars(self).update(checkpoint.attributes)
+        if checkpoint.generator is not None:
+            checkpoint.generator.put_into(self.np_random)
 
     def _put_back(self, snapshot: Snapshot) -> None:
         self._check_snapshot(snapshot)

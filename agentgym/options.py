@@ -1,9 +1,10 @@
-"""Names of constructor options: which a class takes, and a one-line error for one that it does not."""
+"""Options: which a class takes and a one-line error for one that it does not, and checks of their values."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+import numbers
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, cast
 
@@ -50,6 +51,44 @@ def check_options(given: Iterable[str], known: Iterable[str], where: str = "") -
             raise UsageError(
                 f"{where}unknown option {option!r}{nearest(option, names)}; known: {', '.join(names)}"
             )
+
+
+def check_reset_options(options: Any, known: tuple[str, ...]) -> Mapping[str, Any]:
+    """Return the options of a reset, empty for None.
+
+    Raises:
+        UsageError: they are no dict, or one of them is unknown.
+    """
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise UsageError(
+            f"reset options are a dict with keys of {', '.join(known)}, got a {type(options).__name__}"
+        )
+    for option in options:
+        if option not in known:
+            raise UsageError(
+                f"unknown reset option {option!r:.60}{nearest(option, known)}; known: {', '.join(known)}"
+            )
+    return options
+
+
+def check_seed(seed: Any) -> int | None:
+    """Return a random seed as a plain int, None for None.
+
+    Raises:
+        UsageError: it is no whole number of at least 0.
+    """
+    if seed is None:
+        return None
+    if not is_whole(seed) or seed < 0:
+        raise UsageError(f"a seed is a whole number of at least 0, or None, got {seed!r:.60}")
+    return int(seed)
+
+
+def is_whole(value: Any) -> bool:
+    """Return whether a value is a whole number by type: an int or NumPy's, but no bool and no float."""
+    return type(value) is int or (isinstance(value, numbers.Integral) and not isinstance(value, bool))
 
 
 def _constructors(creator: Callable[..., Any]) -> list[Callable[..., Any]]:

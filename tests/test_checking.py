@@ -13,6 +13,7 @@ from agentgym.checking import (
     check_agent_env,
     check_agent_vector_env,
     interface,
+    refusals,
     states,
     steps,
     vector,
@@ -110,7 +111,7 @@ def test_a_defect_is_caught(check, broken, message):
 
 def test_every_check_can_fail():
     refused = {check for check, _, _ in DEFECTS}
-    checks = {*interface.CHECKS, *steps.CHECKS, *states.CHECKS, *vector.CHECKS}
+    checks = {*interface.CHECKS, *steps.CHECKS, *states.CHECKS, *vector.CHECKS, *refusals.CHECKS}
     assert checks - refused == {interface.check_gymnasium}, "the one left out is tested below"
 
 

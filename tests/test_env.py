@@ -121,7 +121,7 @@ def test_before_the_first_reset():
 def test_bad_resets_change_nothing(env):
     before = env.snapshot()
     for options, message in [
-        ({"tasks": [TASK]}, "unknown reset option 'tasks'; known: task"),
+        ({"tasks": [TASK]}, r"unknown reset option 'tasks' \(did you mean 'task'\?\); known: task"),
         ({"task": "corridor9"}, "no task 'corridor9' in split 'train'"),
         ({"task": [TASK]}, "no task"),
     ]:

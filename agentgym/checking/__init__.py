@@ -1,8 +1,9 @@
 """The conformance kit: does an environment keep the contract, and its vector form equal it?
 
 For third parties: derive from `agentgym.AgentEnv`, then let one test call `check_agent_env` and
-`check_agent_vector_env`. Each promise is one small function of `agentgym.checking.single` or
-`agentgym.checking.vector`, so those two files read as the contract's checklist.
+`check_agent_vector_env`. Each promise is one small function of the modules that
+`agentgym.checking.single` lists, of `agentgym.checking.vector` or, for what must be refused as a whole, of
+`agentgym.checking.refusals`: they read as the contract's checklist.
 """
 
 from agentgym.checking.evidence import ContractError

@@ -6,10 +6,11 @@ import itertools
 import pickle
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
+from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
 from agentgym.checking.evidence import (
@@ -130,10 +131,29 @@ def check_bad_options(make: Make) -> None:
         env.reset(seed=1, options={"task": "no such task"})
     with expect(UsageError, "a task that is no string"):
         env.reset(seed=1, options={"task": ["no such task"]})
+    options: Any = ["task"]
+    with expect(UsageError, "reset options that are no dict"):
+        env.reset(seed=1, options=options)
+    for seed in (-1, True, "1", 1.0):
+        with expect(UsageError, f"seed={seed!r}"):
+            env.reset(seed=cast(int, seed))
     require_equal(env.snapshot(), before, "a refused reset changed the episode")
     for option in ("split", "dataset"):
         with expect(UsageError, f"{option}='no such value'"):
             make(**{option: "no such value"})
+
+
+def check_nothing_answers_before_reset(make: Make) -> None:
+    """Before the first reset all that tells of an episode raises ResetNeeded."""
+    env = make()
+    for call in ("admissible_actions", "state_hash", "state_text", "snapshot"):
+        with expect(ResetNeeded, f"{call}() before the first reset"):
+            getattr(env, call)()
+    for call in ("is_admissible", "step"):
+        with expect(ResetNeeded, f"{call}('') before the first reset"):
+            getattr(env, call)("")
+    with expect(ResetNeeded, "task before the first reset"):
+        env.task  # noqa: B018
 
 
 def check_rendering(make: Make) -> None:
@@ -193,6 +213,7 @@ CHECKS: tuple[Callable[[Make], None], ...] = (
     check_splits_are_disjoint,
     check_step_limit_is_an_option,
     check_bad_options,
+    check_nothing_answers_before_reset,
     check_rendering,
     check_oracle_wins,
     check_gymnasium,

@@ -6,13 +6,14 @@ import copy
 import pickle
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from agentgym.checking import refusals
 from agentgym.checking.evidence import (
     ContractError,
     Transition,
@@ -24,16 +25,13 @@ from agentgym.checking.evidence import (
     run,
     untouched_global_generators,
 )
+from agentgym.checking.refusals import SLOTS, MakeVector
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
 from agentgym.types import Snapshot
 from agentgym.vector.batching import info_rows, unbatch_observations
 from agentgym.vector.core import AgentVectorEnv
 
-MakeVector: TypeAlias = Callable[..., AgentVectorEnv]
-"""Makes a vector environment of ``num_envs`` slots; takes the constructor's keyword arguments."""
-
-SLOTS = 4
 STEPS = 30
 SHORT = 5
 """A step limit that makes episodes end often."""
@@ -59,7 +57,7 @@ def check_agent_vector_env(subject: str | Callable[..., Any]) -> None:
             raise ContractError(f"{type(envs).__name__} is not an AgentVectorEnv")
         return envs
 
-    run(CHECKS, make)
+    run((*CHECKS, *refusals.CHECKS), make)
 
 
 # ---- equality with single environments -------------------------------------------------------
@@ -300,6 +298,10 @@ def check_finished_slots_wait(make: MakeVector) -> None:
             envs.step(("",) * SLOTS)
         with expect(ResetNeeded, "snapshot before the first reset"):
             envs.snapshot(0)
+        with expect(ResetNeeded, "copy before the first reset"):
+            envs.copy(0, 1)
+        with expect(ResetNeeded, "reset with a mask before the first reset"):
+            envs.reset(options={"reset_mask": np.arange(SLOTS) == 0})
         envs.reset(seed=0)
         envs.step_at([1], [""])
         with expect(ResetNeeded, "stepping a finished slot under DISABLED"):
@@ -309,37 +311,16 @@ def check_finished_slots_wait(make: MakeVector) -> None:
         envs.step_at([1], [""])
 
 
-def check_bad_use(make: MakeVector) -> None:
-    """Wrong counts, names, masks and slots are UsageErrors, other types TypeErrors; no slot moves."""
-    with closing(make(SLOTS)) as envs:
-        envs.reset(seed=0)
-        before = [envs.snapshot(i) for i in range(SLOTS)]
-        with expect(TypeError, "an action that is not a string"):
-            envs.step(["", "", "", 3])  # type: ignore[list-item]
-        mistakes: dict[str, Callable[[], Any]] = {
-            "too few actions": lambda: envs.step(("",)),
-            "one string for all actions": lambda: envs.step("a" * SLOTS),
-            "no slot": lambda: envs.step_at([], []),
-            "a slot named twice": lambda: envs.step_at([0, 0], ["", ""]),
-            "a slot that does not exist": lambda: envs.step_at([SLOTS], [""]),
-            "an unknown reset option": lambda: envs.reset(options={"no such option": 1}),
-            "too few tasks": lambda: envs.reset(options={"tasks": [envs.tasks[0].id]}),
-            "an unknown task": lambda: envs.reset(options={"tasks": [None, None, None, "no such task"]}),
-            "a reset_mask that is a list": lambda: envs.reset(options={"reset_mask": [True] * SLOTS}),
-            "a reset_mask that is empty": lambda: envs.reset(options={"reset_mask": np.zeros(SLOTS, bool)}),
-        }
-        for occasion, call in mistakes.items():
-            with expect(UsageError, occasion):
-                call()
-            for i in range(SLOTS):
-                require_equal(envs.snapshot(i), before[i], f"{occasion} changed slot {i}")
-    with expect(UsageError, "num_envs=0"):
-        make(0)
+# ---- options ---------------------------------------------------------------------------------
+
+
+def check_constructor(make: MakeVector) -> None:
+    """A number of slots that is not whole, or below 1, and an unknown autoreset mode are UsageErrors."""
+    for count in (0, 1.5, "2"):
+        with expect(UsageError, f"num_envs={count!r}"):
+            make(count)
     with expect(UsageError, "an unknown autoreset_mode"):
         make(1, autoreset_mode="no such mode")
-
-
-# ---- options ---------------------------------------------------------------------------------
 
 
 def check_step_limit_has_two_names(make: MakeVector) -> None:
@@ -379,7 +360,7 @@ CHECKS: tuple[Callable[[MakeVector], None], ...] = (
     check_snapshots_travel,
     check_copies_go_on,
     check_finished_slots_wait,
-    check_bad_use,
+    check_constructor,
     check_step_limit_has_two_names,
     check_metadata,
     check_global_generators,

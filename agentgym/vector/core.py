@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import gymnasium
@@ -22,9 +22,18 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from agentgym.arrays import Bools, Floats
 from agentgym.env import AgentEnv, call
 from agentgym.errors import UsageError
-from agentgym.options import check_options, options_of
+from agentgym.options import check_options, check_reset_options, options_of
 from agentgym.tasks import TaskSet
 from agentgym.types import Policy, Snapshot
+from agentgym.vector.arguments import (
+    as_actions,
+    as_seeds,
+    as_slots,
+    checked_count,
+    checked_mask,
+    checked_seeds,
+    per_slot,
+)
 from agentgym.vector.batching import (
     Moves,
     Starts,
@@ -111,8 +120,7 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
         Raises:
             UsageError: fewer than one slot, an unknown mode or option, or two step limits.
         """
-        if num_envs < 1:
-            raise UsageError(f"num_envs must be at least 1, got {num_envs}")
+        num_envs = checked_count(num_envs)
         self.autoreset_mode = autoreset_mode_of(autoreset_mode)
         single = env_class or self.env_class
         check_options(options, dict.fromkeys((*options_of(single), *options_of(type(self)))))
@@ -158,6 +166,24 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
     def _restore_slot(self, slot: int, snapshot: Snapshot) -> tuple[Any, dict[str, Any]]:
         """As `AgentEnv.restore`."""
 
+    # ---- hooks that a form may do better ----------------------------------------------------
+
+    def _check_tasks(self, slots: Sequence[int], tasks: Sequence[str | None]) -> None:
+        """Raise a UsageError unless every task named can be started in its slot."""
+        known: Container[object] = self.tasks
+        for key in tasks:
+            if key is not None and key not in known:
+                self.tasks.find(key)  # says what is wrong with it
+
+    def _checkpoint(self, slots: Sequence[int]) -> Any:
+        """Return what `_roll_back` needs to undo a reset of slots."""
+        return {slot: self._snapshot_slot(slot) for slot in slots if self._begun[slot]}
+
+    def _roll_back(self, checkpoint: Any) -> None:
+        """Undo a reset that has failed, wherever it got to."""
+        for slot, snapshot in checkpoint.items():
+            self._restore_slot(slot, snapshot)
+
     # ---- Gymnasium -------------------------------------------------------------------------
 
     def reset(
@@ -179,22 +205,14 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
         Raises:
             UsageError: unknown option, wrong length, or members of a group that start differently.
         """
-        options = dict(options or {})
-        unknown = set(options) - set(RESET_OPTIONS)
-        if unknown:
-            raise UsageError(
-                f"unknown reset option {sorted(unknown)[0]!r}; known: {', '.join(RESET_OPTIONS)}"
-            )
-        slots = self._masked_slots(options.get("reset_mask"))
-        tasks = self._per_slot(options.get("tasks"), "tasks")
-        if seed is None or isinstance(seed, int | np.integer):
-            seeds: Sequence[int | None] = [None if seed is None else int(seed) + i for i in self._every_slot]
-        else:
-            seeds = self._per_slot(seed, "seed")
+        given = check_reset_options(options, RESET_OPTIONS)
+        slots = checked_mask(given.get("reset_mask"), self.num_envs)
+        tasks = per_slot(given.get("tasks"), self.num_envs, "tasks")
+        seeds = as_seeds(seed, slots, self.num_envs)
         missing = sorted(set(np.flatnonzero(~self._begun).tolist()) - set(slots))
         if missing:
             raise ResetNeeded(f"slot {missing[0]} has never been reset: reset all slots once, without a mask")
-        starts = self._start(slots, [tasks[i] for i in slots], [seeds[i] for i in slots])
+        starts = self._start(slots, [tasks[i] for i in slots], seeds)
         if len(slots) == self.num_envs:
             return starts.observations, with_masks(starts.infos, self.num_envs)
         infos = {key: spread(column, slots, self.num_envs) for key, column in starts.infos.items()}
@@ -249,7 +267,7 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
             As `step`, with leading dimension n and infos without masks. Under SAME_STEP
             ``final_obs`` and ``final_info`` are object arrays, None where no episode ended.
         """
-        chosen = self._check_slots(slots)
+        chosen = as_slots(slots, self.num_envs)
         moves, ended, finals = self._advance(chosen, actions)
         infos: dict[str, Any] = dict(moves.infos)
         if finals is not None:
@@ -275,14 +293,14 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
         Returns:
             observations and infos with leading dimension n, without masks.
         """
-        chosen = self._check_slots(slots)
+        chosen = as_slots(slots, self.num_envs)
         n = len(chosen)
-        starts = self._start(chosen, _of_length(tasks, n, "tasks"), _of_length(seeds, n, "seeds"))
+        starts = self._start(chosen, per_slot(tasks, n, "tasks"), checked_seeds(per_slot(seeds, n, "seeds")))
         return starts.observations, dict(starts.infos)
 
     def snapshot(self, slot: int) -> Snapshot:
         """Return everything that decides the future of the episode in a slot."""
-        (slot,) = self._check_slots([slot])
+        (slot,) = as_slots([slot], self.num_envs)
         if not self._begun[slot]:
             raise ResetNeeded(f"slot {slot} plays no task yet: call reset() before snapshot()")
         return self._snapshot_slot(slot)
@@ -296,7 +314,7 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
         Raises:
             ValueError: the snapshot belongs to another suite, schema or data set.
         """
-        (slot,) = self._check_slots([slot])
+        (slot,) = as_slots([slot], self.num_envs)
         observation, info = self._restore_slot(slot, snapshot)
         self._over[slot] = snapshot.terminated or snapshot.truncated
         self._begun[slot] = True
@@ -364,29 +382,22 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
     # ---- inside ----------------------------------------------------------------------------
 
     def _start(self, slots: list[int], tasks: Sequence[str | None], seeds: Sequence[int | None]) -> Starts:
-        for key in tasks:
-            if key is not None:
-                self.tasks.find(key)  # raises before any slot has changed
-        starts = self._reset_slots(slots, tasks, seeds)
+        """Start episodes in all of the slots, or in none: an error leaves every slot as it was."""
+        self._check_tasks(slots, tasks)
+        checkpoint = self._checkpoint(slots)
+        try:
+            starts = self._reset_slots(slots, tasks, seeds)
+            _check_groups(tasks, starts)
+        except BaseException:
+            self._roll_back(checkpoint)
+            raise
         self._over[slots] = False
         self._begun[slots] = True
-        first_hash: dict[str, str] = {}
-        for key, state in zip(tasks, starts.infos["state_hash"], strict=True):
-            if key is not None and first_hash.setdefault(key, state) != state:
-                raise UsageError(
-                    f"members of the group of task {key!r} start from different states "
-                    f"({first_hash[key]} and {state}): give them equal seeds"
-                )
         return starts
 
     def _advance(self, slots: list[int], actions: Sequence[str]) -> tuple[Moves, list[int], Starts | None]:
         """Step slots under the autoreset mode; also return the slots that ended, and how, if reset."""
-        if isinstance(actions, str) or len(actions) != len(slots):
-            count = f"the string {actions!r}" if isinstance(actions, str) else f"{len(actions)} actions"
-            raise UsageError(f"expected a sequence of {len(slots)} actions, one per slot, got {count}")
-        for action in actions:
-            if not isinstance(action, str):
-                raise TypeError(f"actions are strings, got {type(action).__name__}: pass admissible actions")
+        actions = as_actions(actions, len(slots))
         whole = slots == self._every_slot  # not merely as many: `step_at` takes them in any order
         if not (self._begun if whole else self._begun[slots]).all():
             raise ResetNeeded("a slot plays no task yet: call reset() before step()")
@@ -445,30 +456,6 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
         self.prototype.restore(self.snapshot(slot))
         return self.prototype.render()
 
-    def _masked_slots(self, mask: Any) -> list[int]:
-        if mask is None:
-            return self._every_slot
-        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
-            raise UsageError(f"reset_mask must be a numpy bool array of shape ({self.num_envs},)")
-        slots = [int(i) for i in np.flatnonzero(mask)]
-        if not slots:
-            raise UsageError("reset_mask selects no slot: set at least one entry to True")
-        return slots
-
-    def _per_slot(self, values: Any, name: str) -> Sequence[Any]:
-        return _of_length(values, self.num_envs, name)
-
-    def _check_slots(self, slots: Sequence[int]) -> list[int]:
-        chosen = [int(i) for i in slots]
-        if not chosen:
-            raise UsageError("no slot is named: give at least one")
-        if len(set(chosen)) != len(chosen):
-            raise UsageError(f"slots must be different, got {chosen}")
-        for i in chosen:
-            if not 0 <= i < self.num_envs:
-                raise UsageError(f"slot {i} is outside 0 to {self.num_envs - 1}")
-        return chosen
-
 
 def autoreset_mode_of(mode: AutoresetMode | str) -> AutoresetMode:
     """Return an autoreset mode by its name; UsageError where there is none."""
@@ -479,16 +466,19 @@ def autoreset_mode_of(mode: AutoresetMode | str) -> AutoresetMode:
         raise UsageError(f"unknown autoreset_mode {mode!r}; choose one of {known}") from None
 
 
+def _check_groups(tasks: Sequence[str | None], starts: Starts) -> None:
+    """Raise a UsageError unless slots that were given one task start from one state."""
+    first_hash: dict[str, str] = {}
+    for key, state in zip(tasks, starts.infos["state_hash"], strict=True):
+        if key is not None and first_hash.setdefault(key, state) != state:
+            raise UsageError(
+                f"members of the group of task {key!r} start from different states "
+                f"({first_hash[key]} and {state}): give them equal seeds"
+            )
+
+
 def one_step_limit(max_steps: int | None, max_episode_steps: int | None) -> int | None:
     """Return the one step limit given under either name; UsageError when they differ."""
     if max_steps is not None and max_episode_steps is not None and max_steps != max_episode_steps:
         raise UsageError(f"max_steps={max_steps} and max_episode_steps={max_episode_steps} differ: give one")
     return max_episode_steps if max_steps is None else max_steps
-
-
-def _of_length(values: Any, n: int, name: str) -> Sequence[Any]:
-    if values is None:
-        return [None] * n
-    if isinstance(values, str) or len(values) != n:
-        raise UsageError(f"{name} must have one entry per slot ({n}), got {values!r:.60}")
-    return list(values)

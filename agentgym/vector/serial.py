@@ -30,10 +30,18 @@ class SerialVectorEnv(AgentVectorEnv):
     ) -> Starts:
         rows = []
         for i, task, seed in zip(slots, tasks, seeds, strict=True):
-            options = None if task is None else {"task": task}
-            self._seen[i], info = self.envs[i].reset(seed=seed, options=options)
+            named = None if task is None else self.tasks.find(task)
+            self._seen[i], info = self.envs[i]._start(named, seed)  # undone here if a later slot's fails
             rows.append(info)
         return Starts(self._observe_slots(slots), info_columns(rows))
+
+    def _checkpoint(self, slots: Sequence[int]) -> list[tuple[int, Any, Any]]:
+        return [(i, self.envs[i]._checkpoint(), self._seen[i]) for i in slots]
+
+    def _roll_back(self, checkpoint: list[tuple[int, Any, Any]]) -> None:
+        for slot, before, seen in checkpoint:
+            self.envs[slot]._roll_back(before)
+            self._seen[slot] = seen
 
     def _step_slots(self, slots: Sequence[int], actions: Sequence[str]) -> Moves:
         n = len(slots)

@@ -142,3 +142,11 @@ class LosingOracle(CorridorEnv):
                 return [Completion("fall") for _ in requests]
 
         return Falls()
+
+
+@breaks(
+    interface.check_nothing_answers_before_reset, r"admissible_actions\(\) before the first reset must raise"
+)
+class AnswersBeforeReset(CorridorEnv):
+    def admissible_actions(self):
+        return super().admissible_actions() if self._task else ()

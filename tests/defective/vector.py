@@ -4,9 +4,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from agentgym import Snapshot
-from agentgym.checking import (
-    vector,
-)
+from agentgym.checking import refusals, vector
 from agentgym.vector.batching import Moves
 from agentgym.vector.serial import SerialVectorEnv
 from tests.corridor import CorridorVectorEnv
@@ -154,19 +152,45 @@ class RevivesFinishedSlots(CorridorVectorEnv):
         return super().step(actions)
 
 
-@breaks(vector.check_bad_use, "a slot named twice must raise UsageError, raised nothing")
+@breaks(refusals.check_refused_steps_change_nothing, "'2' in step_at must raise UsageError, raised nothing")
 class AnySlots(CorridorVectorEnv):
-    def _check_slots(self, slots):
-        chosen = [int(i) for i in slots]
-        return chosen if len(chosen) == 2 else super()._check_slots(slots)
+    def step_at(self, slots, actions):
+        return super().step_at([int(i) for i in slots], actions)
 
 
-@breaks(vector.check_bad_use, "an unknown task changed slot 0")
+@breaks(refusals.check_actions_of_other_types_change_nothing, "action 3 must raise TypeError")
+class AnyActions(CorridorVectorEnv):
+    def _advance(self, slots, actions):
+        return super()._advance(slots, [str(action) for action in actions])
+
+
+@breaks(refusals.check_refused_resets_change_nothing, "an unknown task was refused, yet it changed slot 0")
 class HalfReset(CorridorVectorEnv):
     def _start(self, slots, tasks, seeds):
         for i, task in zip(slots, tasks, strict=True):
             self._reset_slots([i], [task], [None])
         return super()._start(slots, tasks, seeds)
+
+
+@breaks(refusals.check_refused_resets_change_nothing, "after refused calls, a step shows another state")
+class ForgetsWhatItShowed(CorridorVectorEnv):
+    def reset(self, *, seed=None, options=None):
+        try:
+            return super().reset(seed=seed, options=options)
+        except ValueError:
+            self.max_reached = True
+            raise
+
+    def _step_slots(self, slots, actions):
+        moves = super()._step_slots(slots, actions)
+        stale = getattr(self, "max_reached", False)
+        return moves._replace(observations=("stale",) * len(slots)) if stale else moves
+
+
+@breaks(vector.check_constructor, "num_envs=1.5 must raise UsageError")
+class AnyCount(CorridorVectorEnv):
+    def __init__(self, num_envs=1, **options):
+        super().__init__(num_envs if num_envs == 0 else int(num_envs), **options)
 
 
 @breaks(vector.check_step_limit_has_two_names, "max_episode_steps=3 must set max_steps to 3")

@@ -145,8 +145,9 @@ class ALFWorldEnv(AgentEnv[str]):
         self._commands: tuple[str, ...] = ()
         if self.engine == "textworld":
             text = read_game(task.content, self.dialect)
-            self._real = self._real or TextWorldEngine()
-            self._text = self._real.start(text.domain, text.grammar, text.problem)
+            real = TextWorldEngine()  # a new one: where the game is no good, the last one plays on
+            self._text = real.start(text.domain, text.grammar, text.problem)
+            self._real = real
 
     def _stand(self, bits: int) -> None:
         self._bits = bits

@@ -21,15 +21,17 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from agentgym.arrays import Bools, Floats
+from agentgym.env import RESET_OPTIONS as SINGLE_OPTIONS
 from agentgym.envs.sokoban.arrays import BoardBatch
 from agentgym.envs.sokoban.env import SokobanEnv
 from agentgym.envs.sokoban.level import SYMBOLS
 from agentgym.envs.sokoban.tiles import draw
 from agentgym.errors import UsageError
-from agentgym.options import check_options, options_of
-from agentgym.tasks import TaskSet
+from agentgym.options import check_options, check_reset_options, check_seed, options_of
+from agentgym.tasks import Task, TaskSet
+from agentgym.vector.arguments import as_seeds, checked_count, checked_mask, per_slot
 from agentgym.vector.batching import object_array, spread, with_masks
-from agentgym.vector.core import autoreset_mode_of, one_step_limit
+from agentgym.vector.core import RESET_OPTIONS, autoreset_mode_of, one_step_limit
 
 BoardPlanes: TypeAlias = npt.NDArray[np.uint8]
 
@@ -104,7 +106,10 @@ class SokobanArrayEnv(gymnasium.Env[BoardPlanes, np.int64]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[BoardPlanes, dict[str, Any]]:
         """Start an episode; arguments and errors as `agentgym.env.AgentEnv.reset`."""
-        super().reset(seed=seed)
+        key = check_reset_options(options, SINGLE_OPTIONS).get("task")
+        if key is not None:
+            self.tasks.find(key)  # raises before the generator is seeded
+        super().reset(seed=check_seed(seed))
         self.game.np_random = self.np_random
         _, info = self.game.reset(options=options)
         return self._observe(), self._info(info)
@@ -128,7 +133,12 @@ class SokobanArrayEnv(gymnasium.Env[BoardPlanes, np.int64]):
         return self._observe(), reward, terminated, truncated, self._info(info)
 
     def action_masks(self) -> Bools:
-        """Return the mask as sb3-contrib asks for it: bool, True for the actions that change the board."""
+        """Return the mask as sb3-contrib asks for it: bool, True for the actions that change the board.
+
+        Raises:
+            ResetNeeded: no task has been started.
+        """
+        self.game.task  # noqa: B018 (raises before the first reset)
         return np.array(self.game.effective(), dtype=np.bool_)
 
     def render(self) -> Any:
@@ -173,8 +183,7 @@ class SokobanArrayVectorEnv(VectorEnv[Any, Any, Any]):
         Raises:
             UsageError: fewer than one slot, an unknown mode or option, or two step limits.
         """
-        if num_envs < 1:
-            raise UsageError(f"num_envs must be at least 1, got {num_envs}")
+        num_envs = checked_count(num_envs)
         self.autoreset_mode = autoreset_mode_of(autoreset_mode)
         limit = one_step_limit(max_steps, max_episode_steps)
         self.prototype = SokobanArrayEnv(max_steps=limit, **options)
@@ -223,33 +232,18 @@ class SokobanArrayVectorEnv(VectorEnv[Any, Any, Any]):
             ResetNeeded: a slot outside of the mask has never been reset.
         """
         n = self.num_envs
-        options = dict(options or {})
-        check_options(options, ("tasks", "reset_mask"), "reset: ")
-        mask = options.get("reset_mask")
-        mask = np.ones(n, dtype=np.bool_) if mask is None else np.asarray(mask)
-        tasks = [None] * n if options.get("tasks") is None else list(options["tasks"])
-        if seed is None or isinstance(seed, int | np.integer):
-            seeds: list[int | None] = [None if seed is None else int(seed) + i for i in range(n)]
-        else:
-            seeds = list(seed)
-        if (
-            not len(tasks) == len(seeds) == n
-            or mask.shape != (n,)
-            or mask.dtype != np.bool_
-            or not mask.any()
-        ):
-            raise UsageError(
-                f"tasks, seed and reset_mask (bool, not all False) have one entry per slot ({n})"
-            )
-        if any(self._task_ids[i] is None for i in np.flatnonzero(~mask)):
+        given = check_reset_options(options, RESET_OPTIONS)
+        chosen = checked_mask(given.get("reset_mask"), n)
+        named = per_slot(given.get("tasks"), n, "tasks")
+        seeds = as_seeds(seed, chosen, n)
+        if any(self._task_ids[i] is None for i in set(range(n)) - set(chosen)):
             raise ResetNeeded("reset all slots once, without a mask")
-        for key in tasks:
-            if key is not None:
-                self.tasks.find(key)  # raises before any slot has changed
-        slots = np.flatnonzero(mask)
-        self._begin(slots.tolist(), tasks, seeds)
-        if mask.all():
-            return self._observe(), with_masks(self._columns(slots), n)
+        tasks = [None if named[i] is None else self.tasks.find(named[i]) for i in chosen]
+        # nothing has changed so far, and nothing is refused from here on
+        self._begin(chosen, tasks, seeds)
+        if len(chosen) == n:
+            return self._observe(), with_masks(self._columns(np.arange(n)), n)
+        slots = np.array(chosen)
         return self._observe(), _masked(self._columns(slots), slots, n)
 
     def step(self, actions: Any) -> tuple[BoardPlanes, Floats, Bools, Bools, dict[str, Any]]:
@@ -269,8 +263,7 @@ class SokobanArrayVectorEnv(VectorEnv[Any, Any, Any]):
         numbers = np.asarray(actions)
         if numbers.shape != (n,) or numbers.dtype.kind not in "iu" or not self._known(numbers):
             raise UsageError(f"actions are {n} numbers from 0 to {len(self.names) - 1}, got {actions!r:.60}")
-        if self._task_ids[-1] is None:
-            raise ResetNeeded("a slot plays no task yet: call reset() before step()")
+        self._require_tasks("step()")
         over = np.flatnonzero(self._over)
         if over.size and self.autoreset_mode is AutoresetMode.DISABLED:
             raise ResetNeeded(f"the episode in slot {over[0]} is over: reset it first, with reset_mask")
@@ -292,11 +285,18 @@ class SokobanArrayVectorEnv(VectorEnv[Any, Any, Any]):
         return self._observe(), rewards, terminated, truncated, with_masks(self._columns(every), n) | infos
 
     def action_masks(self) -> Bools:
-        """Return bool[N, actions]: True for the actions that change the board."""
+        """Return bool[N, actions]: True for the actions that change the board.
+
+        Raises:
+            ResetNeeded: no slot has begun.
+        """
+        self._require_tasks("action_masks()")
         return self._batch.effective()
 
     def render(self) -> tuple[Any, ...] | None:
         """Return one frame per slot: text (``ansi``) or pictures (``rgb_array``), else None."""
+        if self.render_mode is not None:
+            self._require_tasks("render()")
         if self.render_mode == "ansi":
             return tuple(self._batch.text(i) for i in range(self.num_envs))
         if self.render_mode == "rgb_array":
@@ -306,19 +306,23 @@ class SokobanArrayVectorEnv(VectorEnv[Any, Any, Any]):
 
     # ---- inside ----------------------------------------------------------------------------
 
+    def _require_tasks(self, call: str) -> None:
+        if self._task_ids[-1] is None:
+            raise ResetNeeded(f"a slot plays no task yet: call reset() before {call}")
+
     def _known(self, numbers: npt.NDArray[np.integer]) -> bool:
         return bool(numbers.min() >= 0 and numbers.max() < len(self.names))
 
     def _begin(
-        self, slots: list[int], tasks: Sequence[str | None] = (), seeds: Sequence[int | None] = ()
+        self, slots: list[int], tasks: Sequence[Task | None] = (), seeds: Sequence[int | None] = ()
     ) -> None:
-        """Start episodes; ``tasks`` and ``seeds`` are of all N slots, or empty for none."""
-        for slot in slots:
-            generator, seed = self._generators[slot], seeds[slot] if seeds else None
+        """Start episodes; ``tasks`` and ``seeds`` are as many as ``slots``, or empty for none."""
+        nothing = [None] * len(slots)
+        for slot, named, seed in zip(slots, tasks or nothing, seeds or nothing, strict=True):
+            generator = self._generators[slot]
             if generator is None or seed is not None:
                 generator = self._generators[slot] = seeding.np_random(seed)[0]
-            key = tasks[slot] if tasks else None
-            task = self.tasks.draw(generator) if key is None else self.tasks.find(key)
+            task = self.tasks.draw(generator) if named is None else named
             self._task_ids[slot] = task.id
             self._batch.load(slot, task.content)
             self._over[slot] = False

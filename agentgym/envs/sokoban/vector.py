@@ -10,12 +10,12 @@ import numpy.typing as npt
 from gymnasium.utils import seeding
 
 from agentgym.arrays import Ints
-from agentgym.env import GeneratorState, restored_generator
 from agentgym.envs.sokoban.arrays import BoardBatch
 from agentgym.envs.sokoban.deadlock import is_deadlocked
 from agentgym.envs.sokoban.env import REJECTED, SokobanEnv, SokobanState, VisualSokobanEnv
 from agentgym.envs.sokoban.level import Level
 from agentgym.envs.sokoban.tiles import draw
+from agentgym.generators import GeneratorState, restored_generator
 from agentgym.hashing import StateHasher, canonical
 from agentgym.tasks import Task
 from agentgym.types import Snapshot
@@ -74,6 +74,12 @@ class SokobanVectorEnv(AgentVectorEnv):
         self._valid = np.ones(num_envs, dtype=np.bool_)
         self._truncated = np.zeros(num_envs, dtype=np.bool_)
         self._deadlocks = np.zeros(num_envs, dtype=np.bool_)
+
+    def _checkpoint(self, slots: Sequence[int]) -> None:
+        """Keep nothing: once tasks and seeds are checked, no reset of a level fails."""
+
+    def _roll_back(self, checkpoint: None) -> None:
+        pass
 
     def _reset_slots(
         self, slots: Sequence[int], tasks: Sequence[str | None], seeds: Sequence[int | None]

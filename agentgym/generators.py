@@ -1,0 +1,52 @@
+"""Where a random generator stands, as a value that snapshots hold."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from agentgym.types import Snapshot
+
+
+class GeneratorState(NamedTuple):
+    """Where a generator of Gymnasium's (PCG64) stands, as a value."""
+
+    state: int
+    inc: int
+    has_uint32: int
+    uinteger: int
+
+    @classmethod
+    def of(cls, generator: np.random.Generator | None) -> Self | None:
+        """Return where ``generator`` stands; None for none."""
+        if generator is None:
+            return None
+        parts = generator.bit_generator.state
+        return cls(parts["state"]["state"], parts["state"]["inc"], parts["has_uint32"], parts["uinteger"])
+
+    def put_into(self, generator: np.random.Generator) -> None:
+        """Make ``generator`` stand there."""
+        generator.bit_generator.state = {
+            "bit_generator": "PCG64",
+            "state": {"state": self.state, "inc": self.inc},
+            "has_uint32": self.has_uint32,
+            "uinteger": self.uinteger,
+        }
+
+
+def restored_generator(
+    snapshot: Snapshot, generator: np.random.Generator | None
+) -> np.random.Generator | None:
+    """Return a generator that stands where the snapshot's stood; None if it had none.
+
+    Args:
+        snapshot: of any environment.
+        generator: is set and returned where there is one, which is cheaper than a new one.
+    """
+    if snapshot.rng is None:
+        return None
+    if generator is None:
+        generator = np.random.Generator(np.random.PCG64(0))
+    GeneratorState(*snapshot.rng).put_into(generator)
+    return generator

@@ -1,0 +1,132 @@
+"""Checks of what vector environments are given, made before any slot changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any
+
+import numpy as np
+
+from agentgym.errors import UsageError
+from agentgym.options import check_seed, is_whole
+
+
+def as_slots(slots: Iterable[int], num_envs: int) -> list[int]:
+    """Return slot numbers as a list.
+
+    Raises:
+        UsageError: they are not different whole numbers from 0 to ``num_envs - 1``, or there are none.
+    """
+    chosen = as_sequence(slots, "slots")
+    if not chosen:
+        raise UsageError("no slot is named: give at least one")
+    for slot in chosen:
+        if not is_whole(slot):
+            raise UsageError(f"a slot is a whole number from 0 to {num_envs - 1}, got {_shown(slot)}")
+        if not 0 <= slot < num_envs:
+            raise UsageError(f"slot {_shown(slot)} is outside 0 to {num_envs - 1}")
+    chosen = [int(slot) for slot in chosen]
+    if len(set(chosen)) != len(chosen):
+        raise UsageError(f"slots must be different, got {chosen}")
+    return chosen
+
+
+def per_slot(values: Any, n: int, name: str) -> list[Any]:
+    """Return a list of one value per slot, None for each where ``values`` is None.
+
+    Raises:
+        UsageError: ``values`` is no sequence of that length.
+    """
+    if values is None:
+        return [None] * n
+    row = as_sequence(values, name)
+    if len(row) != n:
+        raise UsageError(f"{name} must have one entry per slot ({n}), got {len(row)}")
+    return row
+
+
+def as_actions(actions: Any, n: int) -> list[str]:
+    """Return one action per slot as a list.
+
+    Raises:
+        UsageError: ``actions`` is no sequence of that length.
+        TypeError: an action is not a string.
+    """
+    row = as_sequence(actions, "actions")
+    if len(row) != n:
+        raise UsageError(f"expected a sequence of {n} actions, one per slot, got {len(row)} actions")
+    for action in row:
+        if not isinstance(action, str):
+            raise TypeError(f"actions are strings, got {type(action).__name__}: pass admissible actions")
+    return row
+
+
+def as_sequence(values: Any, name: str) -> list[Any]:
+    """Return an ordered collection as a list.
+
+    Raises:
+        UsageError: it has no order, or is one string.
+    """
+    if type(values) in (list, tuple):
+        return list(values)
+    ordered = isinstance(values, Sequence) or (isinstance(values, np.ndarray) and values.ndim == 1)
+    if not ordered or isinstance(values, str | bytes | bytearray | memoryview):
+        raise UsageError(f"{name} must be a list with one entry per slot, got {_kind(values)}")
+    return list(values)
+
+
+def as_seeds(seed: Any, slots: Sequence[int], num_envs: int) -> list[int | None]:
+    """Return the seeds of ``slots``: those of a list of N, or ``seed`` + i for slot i.
+
+    Raises:
+        UsageError: a seed of one of the slots is no whole number of at least 0.
+    """
+    if isinstance(seed, Iterable):
+        given = per_slot(seed, num_envs, "seed")
+        return checked_seeds(given[slot] for slot in slots)
+    first = check_seed(seed)
+    return [None if first is None else first + slot for slot in slots]
+
+
+def checked_seeds(seeds: Iterable[Any]) -> list[int | None]:
+    """Return seeds as plain ints.
+
+    Raises:
+        UsageError: one is neither None nor a whole number of at least 0.
+    """
+    return [None if seed is None else check_seed(seed) for seed in seeds]
+
+
+def checked_count(num_envs: Any) -> int:
+    """Return a number of slots as a plain int; UsageError unless it is whole and at least 1."""
+    if not is_whole(num_envs) or num_envs < 1:
+        raise UsageError(f"num_envs must be at least 1 and whole, got {_shown(num_envs)}")
+    return int(num_envs)
+
+
+def checked_mask(mask: Any, num_envs: int) -> list[int]:
+    """Return the slots that a mask selects; all for None.
+
+    Raises:
+        UsageError: it is no array bool[N], or selects nothing.
+    """
+    if mask is None:
+        return list(range(num_envs))
+    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (num_envs,):
+        raise UsageError(f"reset_mask must be a numpy bool array of shape ({num_envs},)")
+    slots: list[int] = np.flatnonzero(mask).tolist()
+    if not slots:
+        raise UsageError("reset_mask selects no slot: set at least one entry to True")
+    return slots
+
+
+def _kind(values: Any) -> str:
+    if isinstance(values, str):
+        return f"the string {values!r:.60}"
+    if isinstance(values, Mapping | Set):
+        return f"a {type(values).__name__}, which has no order of slots"
+    return f"a value of type {type(values).__name__}"
+
+
+def _shown(value: Any) -> str:
+    return f"{value!r:.60}"
