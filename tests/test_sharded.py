@@ -8,13 +8,14 @@ import signal
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode
 
 import agentgym  # noqa: F401 (registers the environments)
 from agentgym import UsageError
 from agentgym.checking import check_agent_vector_env
 from agentgym.checking.evidence import first_difference
-from agentgym.sharded import ShardedVectorEnv
+from agentgym.sharded import ShardedVectorEnv, WorkerError
 
 IDS = ["agentgym/Sokoban-v0", "agentgym/VisualSokoban-v0", "agentgym/EZPoints-v0"]
 
@@ -83,13 +84,105 @@ def gymnasium_snapshot():
     return env.snapshot()
 
 
-def test_a_dead_worker_is_reported():
-    sharded = ShardedVectorEnv(IDS[2], 2, num_workers=2)
+@pytest.fixture
+def sharded():
+    envs = ShardedVectorEnv(IDS[2], 4, num_workers=2, autoreset_mode="Disabled")
+    envs.reset(seed=0)
+    yield envs
+    envs.close()
+
+
+def assert_starts_anew(sharded):
+    """What follows equals the form that nothing happened to."""
+    with pytest.raises(ResetNeeded, match=r"call reset\(\)"):
+        sharded.step(["1"] * 4)
+    with pytest.raises(ResetNeeded):
+        sharded.snapshot(0)
+    local = gymnasium.make_vec(IDS[2], num_envs=4, autoreset_mode="Disabled")
+    assert_same(sharded.reset(seed=5), local.reset(seed=5))
+    assert_same(sharded.step(["1", "2", "x", "*"]), local.step(["1", "2", "x", "*"]))
+    assert_same(sharded.snapshot(3), local.unwrapped.snapshot(3))
+
+
+def test_what_cannot_be_sent_is_refused_before_anything_is(sharded):
+    """Once, the worker asked first answered the next call with this one's answer."""
+
+    class Local(str):
+        """Of a class that pickle cannot find."""
+
+    before = [sharded.snapshot(i) for i in range(4)]
+    with pytest.raises(UsageError, match="must be picklable"):
+        sharded.step(["1", "1", "1", Local("1")])
+    with pytest.raises(UsageError, match="must be picklable"):
+        sharded.restore(1, Local("1"))
+    assert [sharded.snapshot(i) for i in range(4)] == before
+    assert sharded.step(["1"] * 4)[4]["turn"].tolist() == [1] * 4
+
+
+def test_a_dead_worker_is_reported_and_replaced(sharded):
+    for call in (
+        lambda: sharded.step(["1"] * 4),
+        lambda: sharded.snapshot(3),
+        lambda: sharded.reset_at([0, 1]),
+    ):
+        os.kill(sharded._workers[1]._process.pid, signal.SIGKILL)
+        sharded._workers[1]._process.join()
+        with pytest.raises(WorkerError, match="a worker process ended with exit code -9") as caught:
+            call()
+        assert "\n" not in str(caught.value)
+        assert_starts_anew(sharded)
+
+
+def test_a_reset_of_all_slots_replaces_a_worker_that_died_unnoticed(sharded):
+    os.kill(sharded._workers[0]._process.pid, signal.SIGKILL)
+    sharded._workers[0]._process.join()
+    assert sharded.reset(seed=1)[1]["turn"].tolist() == [0] * 4
+
+
+@pytest.mark.parametrize("resumed", [True, False])
+def test_an_interrupt_leaves_no_answer_behind(sharded, resumed):
+    """Ctrl-C while a worker is waited for: whether it answers later or never, nothing gets out of step."""
+    process = sharded._workers[1]._process
+    os.kill(process.pid, signal.SIGSTOP)
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    with pytest.raises(KeyboardInterrupt):
+        sharded.step(["1"] * 4)
+    if resumed:
+        os.kill(process.pid, signal.SIGCONT)
+    assert_starts_anew(sharded)
+    assert (sharded._workers[1]._process is process) == resumed
+
+
+def test_a_worker_that_hangs_is_given_up():
+    sharded = ShardedVectorEnv(IDS[2], 4, num_workers=2, autoreset_mode="Disabled", worker_timeout=20)
     sharded.reset(seed=0)
-    os.kill(sharded._workers[1]._process.pid, signal.SIGKILL)
-    with pytest.raises(RuntimeError, match="a worker process ended with exit code -9"):
-        sharded.step(["1", "1"])
+    for worker in sharded._workers:
+        worker._timeout = 0.3
+    os.kill(sharded._workers[0]._process.pid, signal.SIGSTOP)
+    with pytest.raises(WorkerError, match=r"did not answer within 0.3 seconds: raise worker_timeout"):
+        sharded.step(["1"] * 4)
+    assert_starts_anew(sharded)
     sharded.close()
+
+
+def test_a_message_too_long_for_a_hung_worker_is_given_up():
+    sharded = ShardedVectorEnv(IDS[2], 2, num_workers=1, worker_timeout=3)
+    sharded.reset(seed=0)
+    os.kill(sharded._workers[0]._process.pid, signal.SIGSTOP)
+    with pytest.raises(WorkerError, match="did not answer"):
+        sharded._call("restore", 0, "x" * 10_000_000)
+    assert sharded.reset(seed=0)[1]["turn"].tolist() == [0, 0]
+    sharded.close()
+
+
+def test_one_worker_s_refusal_undoes_the_other_s_reset(sharded, monkeypatch):
+    sharded.step(["1", "2", "x", "*"])
+    before = [sharded.snapshot(i) for i in range(4)]
+    monkeypatch.setattr(ShardedVectorEnv, "_check_tasks", lambda self, slots, tasks: None)
+    with pytest.raises(UsageError, match="no task 'nowhere'"):
+        sharded.reset_at([0, 2], [sharded.tasks[0].id, "nowhere"], [1, 2])
+    assert [sharded.snapshot(i) for i in range(4)] == before
 
 
 @pytest.mark.parametrize(
@@ -98,6 +191,9 @@ def test_a_dead_worker_is_reported():
         ("agentgym/Sokobann-v0", {}, "did you mean 'agentgym/Sokoban-v0'"),
         ("CartPole-v1", {}, "is not an AgentEnv"),
         (IDS[0], {"num_workers": 0}, "num_workers must be at least 1"),
+        (IDS[0], {"num_workers": 1.5}, "num_workers must be at least 1 and whole"),
+        (IDS[0], {"worker_timeout": 0}, "worker_timeout is a number of seconds above 0"),
+        (IDS[0], {"worker_timeout": float("nan")}, "worker_timeout is a number of seconds above 0"),
         (IDS[0], {"num_envs": 0}, "num_envs must be at least 1"),
     ],
 )
