@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import threading
@@ -17,19 +18,62 @@ SYNC_SECONDS = 1.0
 """Longest time a finished line waits for the disk: what a power cut may take."""
 
 
+REMEDIES = {
+    errno.ENOSPC: "free space, or choose another folder",
+    errno.EDQUOT: "free space, or choose another folder",
+    errno.EFBIG: "raise the limit of file sizes (`ulimit -f`), or free space",
+    errno.EMFILE: "raise the limit of open files (`ulimit -n`)",
+    errno.ENFILE: "end programs that hold many files open",
+    errno.ENOTDIR: "a file is where a folder should be: remove it, or choose another folder",
+    errno.EEXIST: "a file is where a folder should be: remove it, or choose another folder",
+}
+"""What helps, by number of error; elsewhere the path or its permissions are wrong."""
+
+
+def trouble(error: OSError) -> str:
+    """Return what went wrong with a file and what helps, without the path."""
+    if error.errno is None:  # numpy counts what it could not write, and says no more
+        return f"not all of it fits ({error}); free space, or raise the limit of file sizes (`ulimit -f`)"
+    remedy = REMEDIES.get(error.errno, "choose a folder that can be written, or change its permissions")
+    return f"{error.strerror or error}; {remedy}"
+
+
+@contextlib.contextmanager
+def writing(path: Path | str, advice: str = "") -> Iterator[None]:
+    """Turn the errors of a block that writes into one line that names the path and what helps.
+
+    Args:
+        path: what is written, for the message.
+        advice: what else helps, for example another variable to set.
+
+    Raises:
+        UsageError: the block raised an `OSError`.
+    """
+    try:
+        yield
+    except OSError as error:
+        more = f"; {advice}" if advice else ""
+        raise UsageError(f"cannot write {path}: {trouble(error)}{more}") from error
+
+
 @contextlib.contextmanager
 def sole_writer(folder: Path) -> Iterator[None]:
     """Hold a folder's lock, which ends with the process at the latest.
 
     Raises:
-        UsageError: another process holds it.
+        UsageError: another process holds it, or there is no such lock.
     """
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    with writing(folder):
+        fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            with writing(folder):
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except UsageError as error:
+            if isinstance(error.__cause__, BlockingIOError):
+                raise UsageError(f"another process is writing to {folder}; wait for it or end it") from error
+            raise
         yield
-    except BlockingIOError as error:
-        raise UsageError(f"another process is writing to {folder}; wait for it or end it") from error
     finally:
         os.close(fd)
 
@@ -49,11 +93,9 @@ class Journal:
             UsageError: the file cannot be opened.
         """
         self.path = path
-        try:
+        with writing(path):
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise UsageError(f"cannot write {path}: {error.strerror}; choose another folder") from error
-        self._size = _trim(self._fd)
+            self._size = _trim(self._fd)
         self._sync_failure: str | None = None
         self._unsynced = threading.Event()
         self._closing = threading.Event()
@@ -149,7 +191,7 @@ def replace_file(path: Path, content: str | bytes) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             draft.unlink()
-        raise UsageError(f"cannot write {path}: {error.strerror}; free space or fix the folder") from error
+        raise UsageError(f"cannot write {path}: {trouble(error)}") from error
 
 
 def make_folder(path: Path) -> None:
@@ -161,7 +203,7 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"cannot make folder {path}: {error.strerror}; choose another") from error
+        raise UsageError(f"cannot make folder {path}: {trouble(error)}") from error
 
 
 def _trim(fd: int) -> int:

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
+import secrets
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from hashlib import blake2b
 from importlib import metadata
 from pathlib import Path
 
-from agentgym.hashing import content_id
+from agentgym.errors import UsageError
+from agentgym.places import cache_directory
 from agentgym.version import __version__
 
 PACKAGES = ("gymnasium", "numpy")
 """Packages whose version may change a result; their versions are recorded where installed."""
+
+
+SALT_FILE = "host-salt"
+"""In the cache directory."""
+
+SALT_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +43,7 @@ class Provenance:
     python: str
     packages: Mapping[str, str]
     host: str
-    """Digest of the machine's name: tells machines apart without naming them."""
+    """Digest of the machine's name, salted: tells a user's machines apart, and nobody can guess the names."""
     hardware: str
     """System, architecture and number of cores."""
 
@@ -55,9 +66,49 @@ def here_and_now() -> Provenance:
         dirty=tracked and bool(changes),
         python=platform.python_version(),
         packages={name: metadata.version(name) for name in PACKAGES},
-        host=content_id(platform.node())[:8],
+        host=host_digest(),
         hardware=f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
     )
+
+
+def host_digest() -> str:
+    """Return 8 hex digits that stand for this machine.
+
+    They are a keyed digest of its name. The key is random and stays in the user's cache directory, so that
+    one machine is always the same and nobody else can try names; where no key can be kept, each process has
+    its own.
+    """
+    return blake2b(platform.node().encode(errors="replace"), digest_size=4, key=_salt()).hexdigest()
+
+
+_OWN_SALT = secrets.token_bytes(SALT_BYTES)
+"""Of this process, where none can be kept."""
+
+
+def _salt() -> bytes:
+    """Return the user's salt, made on first use."""
+    try:
+        folder = cache_directory()
+        path = folder / SALT_FILE
+        if not path.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            _keep_salt(path)
+        salt = path.read_bytes()
+    except (OSError, UsageError):
+        return _OWN_SALT
+    return salt if len(salt) == SALT_BYTES else _OWN_SALT
+
+
+def _keep_salt(path: Path) -> None:
+    """Write a new salt, whole, unless another process was faster."""
+    handle, draft = tempfile.mkstemp(dir=path.parent)  # for the user's eyes only
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(secrets.token_bytes(SALT_BYTES))
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        os.unlink(draft)
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

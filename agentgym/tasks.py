@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from agentgym.errors import UsageError, nearest
 from agentgym.hashing import sha256_json
 
 DEFAULT_SIZES: Mapping[str, int] = {"train": 10_000, "valid": 1_000, "test": 1_000}
 """How many generated tasks a split holds unless a suite says otherwise."""
+
+_TASK_ID = re.compile(r"[0-9a-f]{32}(-[0-9]{1,9})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,61 @@ def split_of(task_id: str) -> str:
     """
     bucket = int(task_id[:32], 16) % 100
     return "test" if bucket < 10 else "valid" if bucket < 20 else "train"
+
+
+def is_task_id(key: str) -> bool:
+    """Return whether a name has the form of a task id: 32 lowercase hex digits, ``-n`` for a duplicate."""
+    return _TASK_ID.fullmatch(key) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class IdTable:
+    """The ids of generated tasks in a fixed order, as far as is needed to find one without making the others.
+
+    A package ships one for each of its splits: an id that is unknown is then refused at once.
+    """
+
+    prefixes: npt.NDArray[np.uint32]
+    """First 8 hex digits of each id, as a number."""
+    candidates: npt.NDArray[np.int64]
+    """What the generator makes each task of."""
+
+    @classmethod
+    def load(cls, path: Path, name: str, stamp: str) -> IdTable | None:
+        """Return a table of a file; None where the file is of another version of what is generated.
+
+        Args:
+            path: a file that `save` wrote.
+            name: of the table.
+            stamp: names the version.
+        """
+        with np.load(path) as archive:
+            if archive["stamp"].item() != stamp:
+                return None
+            return cls(archive[f"{name}/prefixes"], archive[f"{name}/candidates"])
+
+    @classmethod
+    def of(cls, ids: Iterable[str], candidates: Iterable[int]) -> IdTable:
+        """Return the table of tasks in order."""
+        prefixes = np.array([int(task_id[:8], 16) for task_id in ids], dtype=np.uint32)
+        return cls(prefixes, np.array(list(candidates), dtype=np.int64))
+
+    def positions(self, task_id: str) -> list[int]:
+        """Return the positions of the tasks whose ids begin as ``task_id`` does: hardly ever several."""
+        if not is_task_id(task_id):
+            return []
+        found: list[int] = np.flatnonzero(self.prefixes == int(task_id[:8], 16)).tolist()
+        return found
+
+
+def save_id_tables(path: Path, tables: Mapping[str, IdTable], stamp: str) -> None:
+    """Write what `IdTable.load` reads."""
+    columns: dict[str, npt.NDArray[Any]] = {"stamp": np.array(stamp)}
+    for name, table in tables.items():
+        columns[f"{name}/prefixes"] = table.prefixes
+        columns[f"{name}/candidates"] = table.candidates.astype(np.min_scalar_type(table.candidates.max()))
+    with path.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **columns)
 
 
 class TaskSet(Sequence[Task], ABC):
@@ -113,7 +173,7 @@ class TaskSet(Sequence[Task], ABC):
         index = self._index(key) if isinstance(given, str) else None
         if index is None:
             raise UsageError(
-                f"no task {key!r} in split {self.split!r} ({len(self)} tasks); "
+                f"no task {key!r:.80} in split {self.split!r} ({len(self)} tasks); "
                 f"take one of env.tasks.ids, for example {self[0].id!r}"
             )
         return self._make(index)

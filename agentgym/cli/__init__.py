@@ -16,6 +16,7 @@ from gymnasium.error import Error as GymnasiumError
 from agentgym import interrupts
 from agentgym.cli.commands import make_parser
 from agentgym.errors import UsageError
+from agentgym.files import trouble
 
 USAGE_ERROR = 2
 """Exit code for bad input."""
@@ -77,5 +78,5 @@ def answer(run: Callable[[Sequence[str]], int], words: Sequence[str], program: s
 def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename else ""
-        return f"{place}{error.strerror}; free space, or check the path and its permissions"
+        return f"{place}{trouble(error)}"
     return " ".join(str(error).split())

@@ -230,8 +230,11 @@ def _check_file(flag: str, path: Path, suffix: str) -> None:
 def _film(path: Path | None, envs: AgentVectorEnv, states: Sequence[Snapshot], steps: Sequence[Step]) -> None:
     if path is not None and states:
         from agentgym.cli.film import film
+        from agentgym.files import writing
 
-        path.write_bytes(film(envs.prototype.spawn(), states, steps))
+        picture = film(envs.prototype.spawn(), states, steps)
+        with writing(path):
+            path.write_bytes(picture)
 
 
 def _write(path: Path | None, records: Sequence[dict[str, Any]]) -> None:

@@ -58,6 +58,7 @@ def add_to(commands: Commands[Parser]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Draw."""
     from agentgym.errors import UsageError
+    from agentgym.files import trouble
     from agentgym.history.curves import full_name, group_runs
     from agentgym.history.drawing import draw_curves
     from agentgym.history.run import read_history
@@ -77,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         arguments.out.write_bytes(picture)
     except OSError as error:
-        raise UsageError(f"cannot write {arguments.out}: {error.strerror}; choose another --out") from error
+        raise UsageError(f"cannot write {arguments.out}: {trouble(error)}; or name another --out") from error
     for remark in _remarks(groups):
         open_progress_console().print(remark, style="yellow", markup=False, soft_wrap=True)
     open_console().print(f"written to {arguments.out}", markup=False, soft_wrap=True)

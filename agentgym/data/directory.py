@@ -1,34 +1,14 @@
-"""The directories that data and caches live in."""
+"""Official data by name, in the directory that the user keeps it in."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path, PurePosixPath
 
 from agentgym.errors import MissingDataError, UsageError
+from agentgym.places import CACHE_VARIABLE, DATA_VARIABLE, cache_directory, data_directory
 from agentgym.suites import DataSource
 
-DATA_VARIABLE = "AGENTGYM_DATA"
-"""Environment variable that names the data directory."""
-
-CACHE_VARIABLE = "AGENTGYM_CACHE"
-"""Environment variable that names the cache directory."""
-
-
-def data_directory() -> Path:
-    """Return the directory of official data: ``$AGENTGYM_DATA``, else the user's data directory.
-
-    It need not exist.
-    """
-    return _directory(DATA_VARIABLE, "user_data_path")
-
-
-def cache_directory() -> Path:
-    """Return the directory of what can be made anew: ``$AGENTGYM_CACHE``, else the user's cache directory.
-
-    It need not exist.
-    """
-    return _directory(CACHE_VARIABLE, "user_cache_path")
+__all__ = ["CACHE_VARIABLE", "DATA_VARIABLE", "cache_directory", "data_directory", "find"]
 
 
 def find(name: str, source: DataSource | None = None) -> Path:
@@ -54,13 +34,3 @@ def find(name: str, source: DataSource | None = None) -> Path:
     if source is not None:
         remedy = f"run `agentgym data import {source.name} PATH` on a copy of {source.upstream}, or {remedy}"
     raise MissingDataError(f"no data {name!r} in {directory}: {remedy}")
-
-
-def _directory(variable: str, default: str) -> Path:
-    chosen = os.environ.get(variable)
-    if chosen:
-        return Path(chosen).expanduser()
-    import platformdirs  # only where no variable is set
-
-    path: Path = getattr(platformdirs, default)("agentgym", appauthor=False)
-    return path

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Protocol
 
 from agentgym.data.archives import Progress
-from agentgym.data.directory import data_directory, find
+from agentgym.data.directory import DATA_VARIABLE, data_directory, find
 from agentgym.errors import UsageError
 from agentgym.extras import load_reference
+from agentgym.files import trouble
 from agentgym.suites import DataSource
 
 MANIFEST = "manifest.json"
@@ -113,7 +114,7 @@ def import_data(source: DataSource, origin: Path, *, progress: Progress) -> dict
     except OSError as error:
         place = error.filename or target
         raise UsageError(
-            f"cannot import {source.name}: {place}: {error.strerror}; free space or mend the permissions"
+            f"cannot import {source.name}: {place}: {trouble(error)}; or set {DATA_VARIABLE} elsewhere"
         ) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)

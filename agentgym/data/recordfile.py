@@ -12,6 +12,7 @@ import mmap
 import os
 import struct
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -20,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agentgym.errors import UsageError
+from agentgym.files import make_folder, trouble, writing
 
 _MARK = b"agentgym records 1\n"
 _PLACE = struct.Struct("<QQ16s")
@@ -43,12 +45,17 @@ class RecordWriter:
     """
 
     def __init__(self, path: Path):
-        """Begin a file that will be at ``path``."""
+        """Begin a file that will be at ``path``.
+
+        Raises:
+            UsageError: it cannot be written; `add` and `finish` say so as well.
+        """
         self._path = path
         self._draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: BinaryIO = self._draft.open("wb")
-        self._end = self._file.write(_MARK)
+        make_folder(path.parent)
+        with writing(path):
+            self._file: BinaryIO = self._draft.open("wb")
+            self._end = self._file.write(_MARK)
 
     def __enter__(self) -> RecordWriter:
         """Return the writer."""
@@ -58,13 +65,17 @@ class RecordWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Remove what was not finished."""
-        self._file.close()
+        with suppress(OSError):  # what is left in the buffer goes with the draft
+            self._file.close()
         self._draft.unlink(missing_ok=True)
 
     def add(self, record: bytes) -> int:
         """Append a record; return where it begins."""
         start = self._end
-        self._end += self._file.write(record)
+        try:
+            self._end += self._file.write(record)
+        except OSError as error:
+            raise UsageError(f"cannot write {self._path}: {trouble(error)}") from error
         return start
 
     def finish(self, columns: Mapping[str, npt.NDArray[Any]], about: Mapping[str, Any]) -> None:
@@ -80,10 +91,11 @@ class RecordWriter:
             table["columns"][name] = [column.dtype.str, self.add(column.tobytes()), len(column)]
         raw = json.dumps(table).encode()
         place = _PLACE.pack(self._end, len(raw), _digest(raw))
-        self._file.write(raw + place)
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._draft.replace(self._path)
+        with writing(self._path):
+            self._file.write(raw + place)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._draft.replace(self._path)
 
 
 class RecordFile:

@@ -10,7 +10,6 @@ documents' ids, as in Anserini: ``bm25s`` and ``tantivy`` compute the formula, b
 from __future__ import annotations
 
 import math
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
@@ -23,7 +22,15 @@ import numpy.typing as npt
 from agentgym.errors import UsageError
 from agentgym.retrieval.analysis import ANALYSER, Analyser
 from agentgym.retrieval.counting import TermCounter
-from agentgym.retrieval.index import MANIFEST, CorpusDigest, Hits, Manifest, new_folder, versions
+from agentgym.retrieval.index import (
+    MANIFEST,
+    CorpusDigest,
+    Hits,
+    Manifest,
+    new_folder,
+    spool_beside,
+    versions,
+)
 from agentgym.retrieval.postings import Postings, in_files, in_memory, open_postings, term_digest
 from agentgym.retrieval.ranking import Ranker, Term
 
@@ -127,10 +134,8 @@ def build_bm25(
     Raises:
         UsageError: PyStemmer is not installed, two documents have one id, or the folder cannot be written.
     """
-    if folder is not None:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder and folder.parent) as spool:
-        counter = TermCounter(Analyser(), Path(spool))
+    with nullcontext(None) if folder is None else spool_beside(folder) as spool:
+        counter = TermCounter(Analyser(), spool)
         digest = CorpusDigest()
         for name, text in documents:
             counter.add(text)

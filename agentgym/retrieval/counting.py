@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agentgym.errors import UsageError
+from agentgym.files import writing
 from agentgym.retrieval.analysis import Analyser
 from agentgym.retrieval.lengths import LENGTHS, encode_lengths
 from agentgym.retrieval.postings import Allocate, Postings, term_digest
@@ -45,19 +46,19 @@ class TermCounter:
         (4, 5)
     """
 
-    def __init__(self, analyser: Analyser, spool: Path):
+    def __init__(self, analyser: Analyser, spool: Path | None):
         """Begin.
 
         Args:
             analyser: makes words terms.
-            spool: a folder for blocks of sorted pairs.
+            spool: a folder for blocks of sorted pairs; None keeps them in memory.
         """
         self._numbers = _Numbers(analyser)
         self._spool = spool
         self._words = array("i")
         self._lengths = array("i")
         self._sorted = 0  # documents whose pairs are in blocks
-        self._blocks: list[Path] = []
+        self._blocks: list[Path | npt.NDArray[np.int32]] = []
 
     def __len__(self) -> int:
         """Number of documents."""
@@ -94,8 +95,8 @@ class TermCounter:
         self._sort()
         postings, free = self._allocate(allocate, ids)
         inverse = _inverse_norms(np.array(self._lengths, np.int32), k1, b)
-        for path in self._blocks:
-            pairs = _read(path)
+        for block in self._blocks:
+            pairs = _read(block)
             begins = np.flatnonzero(np.diff(pairs.terms, prepend=_SKIPPED))
             sizes = np.diff(begins, append=len(pairs.terms))
             present = pairs.terms[begins]
@@ -116,9 +117,14 @@ class TermCounter:
         begins = np.flatnonzero(np.diff(keys, prepend=-1))
         counts = np.diff(begins, append=len(keys)).astype(np.int32)
         keys = keys[begins]
-        path = self._spool / f"pairs{len(self._blocks)}.npy"
-        np.save(path, np.stack([(keys >> 32).astype(np.int32), keys.astype(np.int32), counts]))
-        self._blocks.append(path)
+        block = np.stack([(keys >> 32).astype(np.int32), keys.astype(np.int32), counts])
+        if self._spool is None:
+            self._blocks.append(block)
+        else:
+            path = self._spool / f"pairs{len(self._blocks)}.npy"
+            with writing(path):
+                np.save(path, block)
+            self._blocks.append(path)
         self._sorted = len(self._lengths)
         del self._words[:]
 
@@ -132,8 +138,8 @@ class TermCounter:
         if np.any(np.diff(digests[order]) == 0):
             raise UsageError("two terms have one 64-bit digest: leave one of the documents out")
         sizes = np.zeros(len(terms), np.int64)
-        for path in self._blocks:
-            sizes += np.bincount(_read(path).terms, minlength=len(terms))
+        for block in self._blocks:
+            sizes += np.bincount(_read(block).terms, minlength=len(terms))
         postings = Postings(
             terms=allocate("terms", np.uint64, len(terms)),
             starts=allocate("starts", np.int64, len(terms) + 1),
@@ -166,8 +172,8 @@ class _Numbers(dict[str, int]):
         return number
 
 
-def _read(path: Path) -> _Pairs:
-    return _Pairs(*np.load(path, mmap_mode="r"))
+def _read(block: Path | npt.NDArray[np.int32]) -> _Pairs:
+    return _Pairs(*(np.load(block, mmap_mode="r") if isinstance(block, Path) else block))
 
 
 def _inverse_norms(lengths: npt.NDArray[np.int32], k1: float, b: float) -> npt.NDArray[np.float32]:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agentgym.errors import UsageError
+from agentgym.files import make_folder, trouble, writing
 from agentgym.hashing import canonical
 
 MANIFEST = "manifest.json"
@@ -150,6 +152,20 @@ def versions(*packages: str) -> dict[str, str]:
 
 
 @contextmanager
+def spool_beside(folder: Path) -> Iterator[Path]:
+    """Yield a folder for what building ``folder`` needs for a while; it vanishes afterwards.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    make_folder(folder.parent)
+    with writing(folder):
+        spool = tempfile.TemporaryDirectory(dir=folder.parent, ignore_cleanup_errors=True)
+    with spool as name:
+        yield Path(name)
+
+
+@contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
     """Yield a folder that takes the name ``folder`` when all went well, and vanishes otherwise.
 
@@ -162,8 +178,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
         yield draft
         _put_in_place(draft, folder)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise UsageError(f"cannot write the index {folder}: {reason}; free space or mend it") from error
+        raise UsageError(f"cannot write the index {folder}: {trouble(error)}") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, files
@@ -21,7 +20,15 @@ import numpy.typing as npt
 
 from agentgym.errors import MissingDataError, UsageError
 from agentgym.extras import load
-from agentgym.retrieval.index import MANIFEST, CorpusDigest, Hits, Manifest, new_folder, versions
+from agentgym.retrieval.index import (
+    MANIFEST,
+    CorpusDigest,
+    Hits,
+    Manifest,
+    new_folder,
+    spool_beside,
+    versions,
+)
 
 ENGINE: Final = "lucene/1"
 
@@ -100,14 +107,13 @@ def build_lucene(
     """
     indexer = java_class("io.anserini.index.IndexCollection")
     digest = CorpusDigest()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as spool, new_folder(folder) as draft:
-        with Path(spool, "documents.jsonl").open("w", encoding="utf-8") as lines:
+    with spool_beside(folder) as spool, new_folder(folder) as draft:
+        with (spool / "documents.jsonl").open("w", encoding="utf-8") as lines:
             for name, text in documents:
                 lines.write(json.dumps({"id": name, "contents": text}) + "\n")
                 digest.add(name, text)
                 progress(len(digest.ids))
-        indexer.main([*_INDEXING, "-input", spool, "-index", str(draft / _FILES)])
+        indexer.main([*_INDEXING, "-input", str(spool), "-index", str(draft / _FILES)])
         np.save(draft / _IDS, digest.id_column())
         manifest = Manifest(
             engine=ENGINE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agentgym.errors import UsageError
+from agentgym.files import writing
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,15 @@ def in_files(folder: Path) -> Allocate:
     """Return what makes arrays as files of a folder, which `open_postings` reads."""
 
     def allocate(name: str, dtype: npt.DTypeLike, size: int) -> npt.NDArray[Any]:
-        if size == 0:  # nothing can be mapped
-            np.save(folder / f"{name}.npy", np.empty(0, dtype))
-            return np.empty(0, dtype)
-        return np.lib.format.open_memmap(folder / f"{name}.npy", "w+", np.dtype(dtype), (size,))
+        path = folder / f"{name}.npy"
+        with writing(path):
+            if size == 0:  # nothing can be mapped
+                np.save(path, np.empty(0, dtype))
+                return np.empty(0, dtype)
+            mapped = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), (size,))
+            with path.open("r+b") as file:  # a page that finds the disk full would end the process
+                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+            return mapped
 
     return allocate
 

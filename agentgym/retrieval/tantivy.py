@@ -7,7 +7,8 @@ changed, and keeps lengths in a byte as Lucene does; it ranks otherwise than `ag
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -104,16 +105,19 @@ def build_tantivy(
     with new_folder(folder) as draft:
         (draft / _FILES).mkdir()
         # one thread: documents stand in the order they came, whatever the machine
-        writer = _index(tantivy, draft).writer(HEAP, 1)
+        with _tantivy_writing(folder):
+            writer = _index(tantivy, draft).writer(HEAP, 1)
         for number, (name, text) in enumerate(documents):
             document = tantivy.Document()
             document.add_unsigned("number", number)
             document.add_text("terms", " ".join(analyser.terms(text)))
-            writer.add_document(document)
+            with _tantivy_writing(folder):
+                writer.add_document(document)
             digest.add(name, text)
             progress(number + 1)
-        writer.commit()
-        writer.wait_merging_threads()
+        with _tantivy_writing(folder):
+            writer.commit()
+            writer.wait_merging_threads()
         np.save(draft / _IDS, digest.id_column())
         manifest = Manifest(
             engine=ENGINE,
@@ -136,6 +140,16 @@ def open_tantivy(folder: Path) -> TantivyIndex:
     """
     Manifest.read(folder).require(folder, engine=ENGINE, analyser=ANALYSER)
     return TantivyIndex(folder)
+
+
+@contextmanager
+def _tantivy_writing(folder: Path) -> Iterator[None]:
+    """Name the folder where tantivy, which raises `ValueError` for whatever goes wrong, cannot write."""
+    try:
+        yield
+    except ValueError as error:
+        reason = " ".join(str(error).split())
+        raise UsageError(f"cannot write the index {folder}: {reason}; free space, or name another") from error
 
 
 def _tantivy() -> Any:

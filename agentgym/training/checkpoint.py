@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from agentgym.errors import UsageError
+from agentgym.files import trouble
 
 FOLDER = "checkpoints"
 MODEL = "model"
@@ -62,7 +63,7 @@ def save_checkpoint(
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         save_policy(partial / MODEL)
-        torch.save(state, partial / _STATE)
+        _save_state(state, partial / _STATE)
         shutil.rmtree(final, ignore_errors=True)
         partial.rename(final)
         if keep is not None:
@@ -71,8 +72,14 @@ def save_checkpoint(
             for old in numbered[:-keep]:
                 shutil.rmtree(old)
     except OSError as error:
-        raise UsageError(f"cannot write the checkpoint {final}: {error.strerror or error}") from error
+        raise UsageError(f"cannot write the checkpoint {final}: {trouble(error)}") from error
     return final
+
+
+def _save_state(state: dict[str, Any], path: Path) -> None:
+    """Write a state; torch's own writer says only that it failed, so the file is Python's."""
+    with path.open("wb") as file:
+        torch.save(state, file)
 
 
 def _point(folder: Path, name: str) -> None:

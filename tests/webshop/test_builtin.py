@@ -371,12 +371,12 @@ def test_tasks_verify_themselves():
     tasks = builtin_tasks("valid")
     tasks.verify()
     task = tasks[3]
-    tasks._streams[0]._dealt["valid"][1] = replace(task, id="0" * 32)
+    tasks._made[3] = replace(task, id="0" * 32)
     try:
         with pytest.raises(UsageError, match=f"{task.source_id} is not the one its id 0+ says"):
             tasks.verify()
     finally:
-        tasks._streams[0]._dealt["valid"][1] = task
+        tasks._made[3] = task
 
 
 def test_the_name_of_the_data_set_gives_size_and_seed():

@@ -17,10 +17,13 @@ from agentgym.envs.sokoban.level import Level
 from agentgym.envs.sokoban.suite import SUITE
 from agentgym.errors import UsageError
 from agentgym.hashing import content_id
-from agentgym.tasks import DEFAULT_SIZES, ListTaskSet, Task, TaskSet, check_split, split_of
+from agentgym.tasks import DEFAULT_SIZES, ListTaskSet, Task, TaskSet, check_split, is_task_id, split_of
 
 REMEMBERED = 100_000
 """Streamed tasks that can still be named by id; older ones by source id only."""
+
+MAX_DIGITS = 19
+"""Of a candidate number; those drawn are below 2**62."""
 
 
 class Extent(NamedTuple):
@@ -116,6 +119,8 @@ class BankTaskSet(TaskSet):
             candidate = _candidate_of(key, self.config)
             at = -1 if candidate is None else int(np.searchsorted(self._bank.candidates, candidate))
             return at if 0 <= at < len(self) and self._candidates[at] == candidate else None
+        if not is_task_id(key):
+            return None
         if not self._by_id:
             self._by_id = {name: i for i, name in enumerate(self.ids)}
         return self._by_id.get(key)
@@ -251,4 +256,5 @@ def _builtin_tasks(split: str, config: Config, stream: bool, max_optimal: int | 
 
 def _candidate_of(source_id: str, config: Config) -> int | None:
     name, _, number = source_id.rpartition("#")
-    return int(number) if name == config.name and number.isascii() and number.isdigit() else None
+    known = name == config.name and len(number) <= MAX_DIGITS and number.isascii() and number.isdigit()
+    return int(number) if known else None

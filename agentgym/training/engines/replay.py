@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from torch import Tensor
 
 from agentgym.errors import UsageError
+from agentgym.files import writing
 from agentgym.training.engines.responses import SampledResponse
 from agentgym.training.engines.types import Engine, Generation, GenerationRequest, Sampling
 
@@ -36,15 +37,14 @@ class RecordingEngine:
             path: of the JSON Lines file, which must not exist.
 
         Raises:
-            UsageError: it exists.
+            UsageError: it exists, or cannot be written.
         """
         self.engine = engine
         self._path = Path(path)
-        try:
-            with self._path.open("x", encoding="utf-8") as file:
-                file.write(_line({"format": FORMAT, "context_length": engine.context_length}))
-        except FileExistsError:
-            raise UsageError(f"{path} exists: name another file for the recording") from None
+        if self._path.exists():
+            raise UsageError(f"{path} exists: name another file for the recording")
+        with writing(self._path), self._path.open("x", encoding="utf-8") as file:
+            file.write(_line({"format": FORMAT, "context_length": engine.context_length}))
 
     @property
     def version(self) -> int:
@@ -59,7 +59,7 @@ class RecordingEngine:
     def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
         """Continue every prompt, as the engine does, and write down how."""
         generations = self.engine.generate(requests)
-        with self._path.open("a", encoding="utf-8") as file:
+        with writing(self._path), self._path.open("a", encoding="utf-8") as file:
             for request, generation in zip(requests, generations, strict=True):
                 asked = {
                     "prompt_ids": request.prompt_ids,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 from transformers import (
     AutoConfig,
@@ -22,6 +23,7 @@ from transformers import (
 from transformers.utils import logging
 
 from agentgym.errors import UsageError
+from agentgym.files import writing
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +153,15 @@ def save_model(
             suffices.
 
     Raises:
-        UsageError: weights are missing.
+        UsageError: weights are missing, or the directory cannot be written.
     """
     model = language_model.model if weights is None else _with_weights(language_model.model, weights)
-    with _without_progress_bars():
-        model.save_pretrained(directory)
-    language_model.tokenizer.save_pretrained(directory)
+    with writing(directory), _without_progress_bars():
+        try:
+            model.save_pretrained(directory)
+        except SafetensorError as error:  # of a full disk, too
+            raise UsageError(f"cannot write {directory}: {error}; free space, or name another") from error
+        language_model.tokenizer.save_pretrained(directory)
 
 
 def _with_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> PreTrainedModel:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
 from agentgym.envs.alfworld.builtin.catalogue import OPENABLE
@@ -21,10 +24,15 @@ from agentgym.envs.alfworld.builtin.walkthrough import walkthrough
 from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.errors import UsageError, nearest
 from agentgym.hashing import sha256_json
-from agentgym.tasks import Task, TaskSet, check_split, split_of
+from agentgym.tasks import IdTable, Task, TaskSet, check_split, is_task_id, split_of
 
 SIZES = {"train": 10_000, "valid_seen": 1_000, "valid_unseen": 1_000}
 """Tasks of each split."""
+
+ID_FILE = Path(__file__).with_name("ids.npz")
+"""What `agentgym.envs.alfworld.builtin.idfile` writes."""
+
+_SOURCE = re.compile(r"builtin/(?:un)?seen/([0-9]{1,9})\.[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +84,7 @@ class BuiltinGames(TaskSet):
         super().__init__(split, {**manifest, "n": len(self._numbers)})
         self._made: dict[int, Task] = {}
         self._by_key: dict[str, int] = {}
+        """Positions of the ids and source ids found so far."""
 
     def __len__(self) -> int:
         """Number of tasks."""
@@ -88,10 +97,28 @@ class BuiltinGames(TaskSet):
         return task
 
     def _index(self, key: str) -> int | None:
-        if not self._by_key:
-            for index, task in enumerate(self):
-                self._by_key[task.id] = self._by_key[task.source_id] = index
-        return self._by_key.get(key)
+        index = self._by_key.get(key)
+        if index is None:
+            index = next((i for i in self._suspects(key) if key in (self[i].id, self[i].source_id)), None)
+            if index is not None:
+                self._by_key[key] = index
+        return index
+
+    def _suspects(self, key: str) -> Iterator[int]:
+        """Yield the positions of the tasks that may be meant: all, where no table says the ids."""
+        source, table = _SOURCE.fullmatch(key), id_table(self.split)
+        if source is not None:
+            numbers = [int(source[1])]
+        elif not is_task_id(key):
+            return
+        elif table is None:
+            numbers = self._numbers
+        else:
+            numbers = table.positions(key)
+        for number in numbers:
+            index = bisect_left(self._numbers, number)
+            if index < len(self) and self._numbers[index] == number:
+                yield index
 
 
 def builtin_tasks(
@@ -123,15 +150,35 @@ def _builtin_tasks(split: str, difficulty: str | None, types: tuple[str, ...] | 
     return BuiltinGames(split, difficulty, types)
 
 
+@cache
+def id_table(split: str) -> IdTable | None:
+    """Return the ids of a split and the attempts that made them; None where the shipped ones are outdated."""
+    return IdTable.load(ID_FILE, split, stamp())
+
+
+def stamp() -> str:
+    """Return what tells one version of the generated games from another."""
+    return f"{VERSION} {sha256_json(language())}"
+
+
 def _task(split: str, number: int) -> Task:
-    held_out = split == "valid_unseen"
-    attempt = 0
+    table = id_table(split)
+    attempt = 0 if table is None else int(table.candidates[number])
     while True:
-        game = BuiltinGame(number, attempt, held_out)
-        script = game.script()
-        if held_out or (split_of(script.task_id) == "train") == (split == "train"):
-            return Task(script.task_id, game, game.name, family_of(number), _metadata(script))
+        made = attempted(split, number, attempt)
+        if made is not None:
+            return made
         attempt += 1
+
+
+def attempted(split: str, number: int, attempt: int) -> Task | None:
+    """Return the task of one candidate; None if it belongs to another split."""
+    held_out = split == "valid_unseen"
+    game = BuiltinGame(number, attempt, held_out)
+    script = game.script()
+    if held_out or (split_of(script.task_id) == "train") == (split == "train"):
+        return Task(script.task_id, game, game.name, family_of(number), _metadata(script))
+    return None
 
 
 def _metadata(script: Script) -> dict[str, Any]:

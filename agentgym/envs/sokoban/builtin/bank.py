@@ -28,6 +28,7 @@ from agentgym.envs.sokoban.level import FLOOR, TARGET, WALL, Level
 from agentgym.envs.sokoban.masks import boxes, cells, targets
 from agentgym.envs.sokoban.solver import solve
 from agentgym.errors import UsageError
+from agentgym.files import trouble
 from agentgym.hashing import content_id
 from agentgym.tasks import DEFAULT_SIZES, split_of
 
@@ -185,7 +186,7 @@ def _write(path: Path, columns: Columns) -> None:
             raise
     except OSError as error:
         raise UsageError(
-            f"cannot write the level bank {path} ({error}): set {CACHE_VARIABLE} to a folder with space"
+            f"cannot write the level bank {path}: {trouble(error)}; or set {CACHE_VARIABLE} to another"
         ) from error
 
 

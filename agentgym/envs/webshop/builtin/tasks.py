@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
 from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
 
 from agentgym.envs.webshop.builtin.catalogue import SIZE, VERSION, builtin_catalogue, check_shop
 from agentgym.envs.webshop.builtin.goals import DIFFICULTIES, GeneratedGoal, Shop, builtin_shop
 from agentgym.errors import UsageError, nearest
-from agentgym.tasks import Task, TaskSet, check_split, split_of
+from agentgym.tasks import IdTable, Task, TaskSet, check_split, is_task_id, split_of
 
 UNSEEN = "test_unseen"
 """The split of goals for kinds of product that no other split has goals for."""
@@ -16,14 +22,20 @@ SIZES = {"train": 10_000, "valid": 1_000, "test": 1_000, UNSEEN: 1_000}
 """Tasks of each split, unless told otherwise."""
 
 
+ID_FILE = Path(__file__).with_name("ids.npz")
+"""What `agentgym.envs.webshop.builtin.idfile` writes."""
+
+_CANDIDATE = re.compile(r"([a-z]+)/([0-9]{1,12})")
+
 EXHAUSTED = 20_000
 """Candidates in a row that bring nothing new, after which a shop has no more goals."""
 
 
-class _GoalStream:
+class GoalStream:
     """The endless goals of one difficulty, each once, dealt out to the splits they belong to."""
 
     def __init__(self, shop: Shop, difficulty: str, *, held_out: bool):
+        """Begin with the first candidate."""
         self._shop, self._difficulty, self._held_out = shop, difficulty, held_out
         self._candidate = 0
         self._last_new = 0
@@ -31,6 +43,7 @@ class _GoalStream:
         self._dealt: dict[str, list[Task]] = {split: [] for split in SIZES}
 
     def task(self, split: str, index: int) -> Task:
+        """Return the goal of a split at a position, generating all before it."""
         while len(self._dealt[split]) <= index:
             self._grow()
         return self._dealt[split][index]
@@ -49,6 +62,12 @@ class _GoalStream:
             self._seen.add(made.id)
             split = UNSEEN if self._held_out else split_of(made.id)
             self._dealt[split].append(self._task(made, number))
+
+    def candidate(self, number: int) -> Task:
+        """Return the task of a candidate that is known to be one."""
+        made = self._shop.make_goal(self._difficulty, number, held_out=self._held_out)
+        assert made is not None, "the file of ids is of this generator"
+        return self._task(made, number)
 
     def _task(self, made: GeneratedGoal, number: int) -> Task:
         goal = made.goal
@@ -88,8 +107,12 @@ class BuiltinGoals(TaskSet):
         }
         self._ranks = [i for i in range(count) if difficulty in (None, DIFFICULTIES[i % len(DIFFICULTIES)])]
         super().__init__(split, {**manifest, "n": len(self._ranks)})
-        self._streams = [_goal_stream(name, size, seed, held_out=split == UNSEEN) for name in DIFFICULTIES]
+        self._streams = [goal_stream(name, size, seed, held_out=split == UNSEEN) for name in DIFFICULTIES]
+        self._tables = _id_tables(split, size, seed) if count <= SIZES[split] else None
+        self._prefix = f"builtin/{seed}/{'unseen' if split == UNSEEN else 'seen'}/"
+        self._made: dict[int, Task] = {}
         self._by_key: dict[str, int] = {}
+        """Positions of the ids and source ids found so far, or of all."""
 
     def __len__(self) -> int:
         """Number of tasks."""
@@ -97,13 +120,50 @@ class BuiltinGoals(TaskSet):
 
     def _make(self, index: int) -> Task:
         place, turn = divmod(self._ranks[index], len(DIFFICULTIES))
-        return self._streams[turn].task(self.split, place)
+        if self._tables is None:
+            return self._streams[turn].task(self.split, place)
+        task = self._made.get(index)
+        if task is None:
+            number = int(self._tables[turn].candidates[place])
+            task = self._made[index] = self._streams[turn].candidate(number)
+        return task
 
     def _index(self, key: str) -> int | None:
-        if not self._by_key:
-            for index, task in enumerate(self):
-                self._by_key[task.id] = self._by_key[task.source_id] = index
-        return self._by_key.get(key)
+        index = self._by_key.get(key)
+        if index is not None or not self._may_be(key):
+            return index
+        if self._tables is None:  # other shops: one look through all tells every key
+            if not self._by_key:
+                for i, task in enumerate(self):
+                    self._by_key[task.id] = self._by_key[task.source_id] = i
+            return self._by_key.get(key)
+        index = next((i for i in self._suspects(key) if key in (self[i].id, self[i].source_id)), None)
+        if index is not None:
+            self._by_key[key] = index
+        return index
+
+    def _may_be(self, key: str) -> bool:
+        """Return whether a key has the form of this split's ids or source ids."""
+        if key.startswith(self._prefix):
+            return _CANDIDATE.fullmatch(key, len(self._prefix)) is not None
+        return is_task_id(key) and self.split in (UNSEEN, split_of(key))
+
+    def _suspects(self, key: str) -> Iterator[int]:
+        """Yield the positions of the tasks that may be meant."""
+        assert self._tables is not None
+        source = _CANDIDATE.fullmatch(key, len(self._prefix))
+        for turn, (difficulty, table) in enumerate(zip(DIFFICULTIES, self._tables, strict=True)):
+            if source is None:
+                places = table.positions(key)
+            elif source[1] == difficulty:
+                places = np.flatnonzero(table.candidates == int(source[2])).tolist()
+            else:
+                continue
+            for place in places:
+                rank = place * len(DIFFICULTIES) + turn
+                index = bisect_left(self._ranks, rank)
+                if index < len(self) and self._ranks[index] == rank:
+                    yield index
 
     def verify(self) -> None:
         """Re-derive every id from the goal.
@@ -147,6 +207,22 @@ def _builtin_tasks(split: str, difficulty: str | None, size: int, seed: int, cou
     return BuiltinGoals(split, difficulty, size, seed, count)
 
 
+@lru_cache(maxsize=16)
+def _id_tables(split: str, size: int, seed: int) -> list[IdTable] | None:
+    """Return a split's ids and candidates by difficulty; None for shops that none are shipped of."""
+    if (size, seed) != (SIZE, 0):
+        return None
+    tables = [IdTable.load(ID_FILE, f"{split}/{difficulty}", stamp()) for difficulty in DIFFICULTIES]
+    known = [table for table in tables if table is not None]
+    return known if len(known) == len(tables) else None
+
+
+def stamp() -> str:
+    """Return what tells one version of the usual shop's goals from another."""
+    return f"{VERSION} {builtin_catalogue(SIZE, 0).sha256}"
+
+
 @lru_cache(maxsize=32)
-def _goal_stream(difficulty: str, size: int, seed: int, *, held_out: bool) -> _GoalStream:
-    return _GoalStream(builtin_shop(size, seed), difficulty, held_out=held_out)
+def goal_stream(difficulty: str, size: int, seed: int, *, held_out: bool) -> GoalStream:
+    """Return the goals of a difficulty; the same object for the same arguments."""
+    return GoalStream(builtin_shop(size, seed), difficulty, held_out=held_out)

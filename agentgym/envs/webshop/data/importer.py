@@ -7,7 +7,7 @@ import re
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from os.path import expanduser
@@ -29,6 +29,7 @@ from agentgym.envs.webshop.data.products import Instruction
 from agentgym.envs.webshop.data.productstore import SUFFIX, ProductStoreWriter, StoredCatalogue, open_store
 from agentgym.envs.webshop.suite import WEBSHOP
 from agentgym.errors import MissingDataError, UsageError
+from agentgym.files import make_folder, writing
 from agentgym.hashing import content_id
 
 SMALL, FULL = "small", "full"
@@ -141,6 +142,16 @@ def _report(progress: Progress, before: int, total: int, read: int) -> None:
     progress(before + read, total)
 
 
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Name the store where what is written beside it for a while does not fit."""
+    try:
+        with writing(path):
+            yield
+    except sqlite3.Error as error:
+        raise UsageError(f"cannot write {path}: {error}; free space, or choose another folder") from error
+
+
 def import_source(source: Source, path: Path, watch: Watch) -> int:
     """Write the store of one set, in memory for little more than the products' names.
 
@@ -155,8 +166,9 @@ def import_source(source: Source, path: Path, watch: Watch) -> int:
     Raises:
         UsageError: a file cannot be read; names file, line and field.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with (
+        _naming(path),
         tempfile.TemporaryDirectory(dir=path.parent, prefix=".entries.") as spool,
         ProductStoreWriter(path) as writer,
     ):

@@ -9,6 +9,8 @@ from contextlib import closing
 from pathlib import Path
 
 from agentgym.errors import UsageError
+from agentgym.files import make_folder
+from agentgym.places import CACHE_VARIABLE
 
 WAIT = 60.0
 """Seconds to wait for another process that writes."""
@@ -39,23 +41,38 @@ class TextMemo:
         self._path = path
         self._compute = compute
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             with closing(self._open()) as table, table:
                 table.execute("CREATE TABLE IF NOT EXISTS answers (text TEXT PRIMARY KEY, answer TEXT)")
-        except (OSError, sqlite3.Error) as error:
-            raise UsageError(f"cannot keep answers in {path} ({error}): delete it or mend it") from error
+        except sqlite3.Error as error:
+            raise self._refusal(error) from error
 
     def __call__(self, text: str) -> tuple[str, ...]:
-        """Return the answer."""
+        """Return the answer.
+
+        Raises:
+            UsageError: the file cannot be read or written.
+        """
         key = json.dumps(text)  # SQLite refuses half of a surrogate pair, which JSON files may have
-        with closing(self._open()) as table, table:
-            row = table.execute("SELECT answer FROM answers WHERE text = ?", (key,)).fetchone()
+        row = self._execute("SELECT answer FROM answers WHERE text = ?", (key,))
         if row is not None:
             return tuple(json.loads(row[0]))
         answer = self._compute(text)
-        with closing(self._open()) as table, table:
-            table.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, json.dumps(answer)))
+        self._execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, json.dumps(answer)))
         return answer
+
+    def _execute(self, statement: str, values: tuple[str, ...]) -> tuple[str] | None:
+        try:
+            with closing(self._open()) as table, table:
+                return table.execute(statement, values).fetchone()  # type: ignore[no-any-return]
+        except sqlite3.Error as error:
+            raise self._refusal(error) from error
+
+    def _refusal(self, error: sqlite3.Error) -> UsageError:
+        return UsageError(
+            f"cannot keep answers in {self._path} ({error}): free space, delete it, or set "
+            f"{CACHE_VARIABLE} to a folder that can be written"
+        )
 
     def _open(self) -> sqlite3.Connection:
         """Open the file: for each question anew, since connections live in one thread and process."""

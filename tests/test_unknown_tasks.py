@@ -1,0 +1,113 @@
+"""A task that a split does not have is refused at once, and the shipped tables of ids are current."""
+
+import time
+
+import numpy as np
+import pytest
+
+from agentgym import UsageError
+from agentgym.envs.alfworld.builtin import idfile as alfworld_ids
+from agentgym.envs.alfworld.builtin import tasks as alfworld
+from agentgym.envs.webshop.builtin import idfile as webshop_ids
+from agentgym.envs.webshop.builtin import tasks as webshop
+from agentgym.envs.webshop.builtin.catalogue import SIZE
+from agentgym.envs.webshop.builtin.goals import DIFFICULTIES
+from agentgym.registration import open_env
+from agentgym.tasks import IdTable, save_id_tables
+
+UNKNOWN = (
+    "00000000000000000000000000000105",
+    "f" * 30 + "5f",
+    "F" * 32,
+    "nowhere",
+    "",
+    "builtin/seen/3.77",
+    "builtin/seen/03.0",
+    "builtin/unseen/9999999.0",
+    "builtin/0/seen/easy/999999999",
+    "builtin/0/unseen/easy/1",
+    "builtin/0/seen/simple/1",
+    "6x6-1#" + "9" * 5_000,
+    "6x6-1#" + "9" * 19,
+    "x" * 100_000,
+)
+
+
+@pytest.mark.parametrize("suite", ["EZPoints", "Sokoban", "ALFWorld", "WebShop"])
+def test_an_unknown_task_is_refused_at_once(suite):
+    """Once, all tasks of the split were generated first: 18 s on ALFWorld."""
+    env = open_env(f"agentgym/{suite}-v0")
+    for key in UNKNOWN:
+        began = time.process_time()
+        with pytest.raises(UsageError, match="no task") as refused:
+            env.reset(options={"task": key})
+        assert time.process_time() - began < 0.1, f"{key[:40]} took too long"
+        assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize("split", alfworld.SIZES)
+def test_alfworld_s_table_is_current(split):
+    table = alfworld.id_table(split)
+    assert table is not None, "generator or language changed: run agentgym.envs.alfworld.builtin.idfile"
+    assert len(table.prefixes) == alfworld.SIZES[split]
+    numbers = np.arange(0, alfworld.SIZES[split], 7)
+    made = alfworld_ids.make(split, numbers.tolist())
+    np.testing.assert_array_equal(table.prefixes[numbers], made.prefixes)
+    np.testing.assert_array_equal(table.candidates[numbers], made.candidates)
+
+
+@pytest.mark.parametrize("difficulty", DIFFICULTIES)
+def test_webshop_s_tables_are_current(difficulty):
+    for split in webshop.SIZES:
+        count = webshop_ids.places(split)
+        made = webshop_ids.make(split, difficulty, count)
+        shipped = IdTable.load(webshop.ID_FILE, f"{split}/{difficulty}", webshop.stamp())
+        assert shipped is not None, "generator or catalogue changed: run agentgym.envs.webshop.builtin.idfile"
+        np.testing.assert_array_equal(shipped.prefixes, made.prefixes)
+        np.testing.assert_array_equal(shipped.candidates, made.candidates)
+
+
+@pytest.mark.parametrize(
+    "tasks",
+    [
+        alfworld.builtin_tasks("valid_seen", difficulty="hard"),
+        alfworld.builtin_tasks("valid_unseen", types=tuple(alfworld.FAMILIES)[:1]),
+        webshop.builtin_tasks("test", difficulty="medium"),
+        webshop.builtin_tasks(webshop.UNSEEN),
+        webshop.builtin_tasks("valid", size=2_000, count=40),
+        webshop.builtin_tasks("valid", count=webshop.SIZES["valid"] + 3),
+    ],
+    ids=str,
+)
+def test_every_task_is_found_by_both_its_names(tasks):
+    for index in (0, 1, len(tasks) // 2, len(tasks) - 1):
+        task = tasks[index]
+        assert tasks.find(task.id) == tasks.find(task.source_id) == task
+        assert task.id[:-1] not in tasks
+    other = "easy" if tasks.manifest["difficulty"] else None
+    if other:  # a task of the split that is left out here
+        module = alfworld if tasks.manifest["suite"] == "alfworld" else webshop
+        left_out = module.builtin_tasks(tasks.split, difficulty=other)[0]
+        assert left_out.id not in tasks
+        assert left_out.source_id not in tasks
+
+
+def test_an_outdated_table_is_left_aside(tmp_path, monkeypatch):
+    """Then ids are those that the generator gives."""
+    path = tmp_path / "ids.npz"
+    save_id_tables(path, {"valid_unseen": IdTable.of(["0" * 32], [0])}, "an earlier version")
+    monkeypatch.setattr(alfworld, "ID_FILE", path)
+    alfworld.id_table.cache_clear()
+    try:
+        assert alfworld.id_table("valid_unseen") is None
+        family = next(iter(alfworld.FAMILIES))
+        tasks = alfworld.BuiltinGames("valid_unseen", "hard", [family])
+        assert tasks.find(tasks[2].id) == tasks[2]
+        assert "0" * 32 not in tasks
+    finally:
+        alfworld.id_table.cache_clear()
+
+
+def test_the_usual_shop_is_the_one_with_tables():
+    assert webshop._id_tables("test", SIZE, 0) is not None
+    assert webshop._id_tables("test", SIZE, 1) is None
