@@ -77,7 +77,7 @@ def test_webshop_s_tables_are_current(difficulty):
         webshop.builtin_tasks("valid", size=2_000, count=40),
         webshop.builtin_tasks("valid", count=webshop.SIZES["valid"] + 3),
     ],
-    ids=str,
+    ids=["alfworld-hard", "alfworld-family", "webshop-medium", "webshop-unseen", "small-shop", "more"],
 )
 def test_every_task_is_found_by_both_its_names(tasks):
     for index in (0, 1, len(tasks) // 2, len(tasks) - 1):

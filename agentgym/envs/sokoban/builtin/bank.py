@@ -28,7 +28,7 @@ from agentgym.envs.sokoban.level import FLOOR, TARGET, WALL, Level
 from agentgym.envs.sokoban.masks import boxes, cells, targets
 from agentgym.envs.sokoban.solver import solve
 from agentgym.errors import UsageError
-from agentgym.files import trouble
+from agentgym.files import writing
 from agentgym.hashing import content_id
 from agentgym.tasks import DEFAULT_SIZES, split_of
 
@@ -39,6 +39,8 @@ CACHED_SIZES: Mapping[str, int] = {"train": 1_000, "valid": 100, "test": 100}
 """Levels in the banks of other configurations."""
 
 PACKAGE_FILE = Path(__file__).with_name("levels.npz")
+
+_ELSEWHERE = f"or set {CACHE_VARIABLE} to another folder"
 
 MAX_REJECTED = 10_000
 """Candidates without a new level, one after another, before a configuration is given up."""
@@ -81,6 +83,8 @@ def load(config: Config, split: str) -> Bank:
     if config not in SHIPPED:
         path = cache_directory() / "sokoban" / f"levels-v{VERSION}-{config.name}.npz"
         if not path.exists():
+            with writing(path, _ELSEWHERE):  # before levels are generated for nothing
+                path.parent.mkdir(parents=True, exist_ok=True)
             _write(path, {f"{config.name}/{key}": column for key, column in make(config).items()})
     try:
         with path.open("rb") as file, np.load(file) as archive:
@@ -173,8 +177,7 @@ def _inside(config: Config) -> npt.NDArray[np.int64]:
 
 def _write(path: Path, columns: Columns) -> None:
     """Write an archive whole or not at all."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path, _ELSEWHERE):
         handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
         try:
             with os.fdopen(handle, "wb") as file:
@@ -184,10 +187,6 @@ def _write(path: Path, columns: Columns) -> None:
         except BaseException:
             os.unlink(name)
             raise
-    except OSError as error:
-        raise UsageError(
-            f"cannot write the level bank {path}: {trouble(error)}; or set {CACHE_VARIABLE} to another"
-        ) from error
 
 
 @contextmanager
