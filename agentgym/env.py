@@ -65,7 +65,8 @@ class _Checkpoint(NamedTuple):
     """What a reset that fails is undone with."""
 
     attributes: dict[str, Any]
-    generator: GeneratorState | None
+    generator: Any
+    """The state of the generator that is kept, as numpy gives it; None for none."""
 
 
 def call(creator: Callable[..., T], args: tuple[Any, ...], options: dict[str, Any]) -> T:
@@ -232,7 +233,7 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
         key = check_reset_options(options, RESET_OPTIONS).get("task")
         seed = check_seed(seed)
         named = None if key is None else self.tasks.find(key)
-        checkpoint = self._checkpoint()
+        checkpoint = self._checkpoint(seed)
         try:
             return self._start(named, seed)
         except BaseException:
@@ -415,15 +416,17 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
         self._begin(self.tasks.draw(self.np_random) if task is None else task)
         return self._observe(), self._info()
 
-    def _checkpoint(self) -> _Checkpoint:
-        return _Checkpoint(vars(self).copy(), GeneratorState.of(self._np_random))
+    def _checkpoint(self, seed: int | None) -> _Checkpoint:
+        """Return what undoes a reset; one with a seed binds a new generator and leaves the old one alone."""
+        generator = None if seed is not None else self._np_random
+        return _Checkpoint(vars(self).copy(), generator and generator.bit_generator.state)
 
     def _roll_back(self, checkpoint: _Checkpoint) -> None:
         """Undo a reset: it binds fresh state, so only the generator has changed in place."""
         vars(self).clear()
         vars(self).update(checkpoint.attributes)
         if checkpoint.generator is not None:
-            checkpoint.generator.put_into(self.np_random)
+            self.np_random.bit_generator.state = checkpoint.generator
 
     def _put_back(self, snapshot: Snapshot) -> None:
         self._check_snapshot(snapshot)

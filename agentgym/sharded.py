@@ -131,7 +131,7 @@ class ShardedVectorEnv(AgentVectorEnv):
             # a stream's tasks are known by id to the process that drew them
             self._scatter("check_tasks", slots, tasks)
 
-    def _checkpoint(self, slots: Sequence[int]) -> list[int]:
+    def _checkpoint(self, slots: Sequence[int], seeds: Sequence[int | None]) -> list[int]:
         return list(slots)
 
     def _roll_back(self, checkpoint: list[int]) -> None:
@@ -330,7 +330,7 @@ class _Shard:
         envs = self._envs
         self._undo = None
         # snapshots, whatever the form keeps itself: this reset may be undone after it has succeeded
-        before = AgentVectorEnv._checkpoint(envs, slots), envs._over.copy(), envs._begun.copy()
+        before = AgentVectorEnv._checkpoint(envs, slots, seeds), envs._over.copy(), envs._begun.copy()
         answer = envs.reset_at(slots, tasks, seeds)
         self._undo = before
         return answer

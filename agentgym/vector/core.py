@@ -171,12 +171,16 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
     def _check_tasks(self, slots: Sequence[int], tasks: Sequence[str | None]) -> None:
         """Raise a UsageError unless every task named can be started in its slot."""
         known: Container[object] = self.tasks
-        for key in tasks:
-            if key is not None and key not in known:
+        named: list[Any] = [key for key in tasks if key is not None]
+        for key in named:
+            if not isinstance(key, str):
                 self.tasks.find(key)  # says what is wrong with it
+        for key in set(named):  # members of a group are looked up once
+            if key not in known:
+                self.tasks.find(key)
 
-    def _checkpoint(self, slots: Sequence[int]) -> Any:
-        """Return what `_roll_back` needs to undo a reset of slots."""
+    def _checkpoint(self, slots: Sequence[int], seeds: Sequence[int | None]) -> Any:
+        """Return what `_roll_back` needs to undo a reset of slots with seeds."""
         return {slot: self._snapshot_slot(slot) for slot in slots if self._begun[slot]}
 
     def _roll_back(self, checkpoint: Any) -> None:
@@ -384,7 +388,7 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
     def _start(self, slots: list[int], tasks: Sequence[str | None], seeds: Sequence[int | None]) -> Starts:
         """Start episodes in all of the slots, or in none: an error leaves every slot as it was."""
         self._check_tasks(slots, tasks)
-        checkpoint = self._checkpoint(slots)
+        checkpoint = self._checkpoint(slots, seeds)
         try:
             starts = self._reset_slots(slots, tasks, seeds)
             _check_groups(tasks, starts)
@@ -468,6 +472,8 @@ def autoreset_mode_of(mode: AutoresetMode | str) -> AutoresetMode:
 
 def _check_groups(tasks: Sequence[str | None], starts: Starts) -> None:
     """Raise a UsageError unless slots that were given one task start from one state."""
+    if not any(tasks):
+        return
     first_hash: dict[str, str] = {}
     for key, state in zip(tasks, starts.infos["state_hash"], strict=True):
         if key is not None and first_hash.setdefault(key, state) != state:

@@ -29,14 +29,16 @@ class SerialVectorEnv(AgentVectorEnv):
         self, slots: Sequence[int], tasks: Sequence[str | None], seeds: Sequence[int | None]
     ) -> Starts:
         rows = []
+        found = {key: self.tasks.find(key) for key in set(tasks) if key is not None}
         for i, task, seed in zip(slots, tasks, seeds, strict=True):
-            named = None if task is None else self.tasks.find(task)
+            named = None if task is None else found[task]
             self._seen[i], info = self.envs[i]._start(named, seed)  # undone here if a later slot's fails
             rows.append(info)
         return Starts(self._observe_slots(slots), info_columns(rows))
 
-    def _checkpoint(self, slots: Sequence[int]) -> list[tuple[int, Any, Any]]:
-        return [(i, self.envs[i]._checkpoint(), self._seen[i]) for i in slots]
+    def _checkpoint(self, slots: Sequence[int], seeds: Sequence[int | None]) -> list[tuple[int, Any, Any]]:
+        envs, seen = self.envs, self._seen
+        return [(i, envs[i]._checkpoint(seed), seen[i]) for i, seed in zip(slots, seeds, strict=True)]
 
     def _roll_back(self, checkpoint: list[tuple[int, Any, Any]]) -> None:
         for slot, before, seen in checkpoint:

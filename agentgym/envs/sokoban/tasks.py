@@ -119,9 +119,9 @@ class BankTaskSet(TaskSet):
             candidate = _candidate_of(key, self.config)
             at = -1 if candidate is None else int(np.searchsorted(self._bank.candidates, candidate))
             return at if 0 <= at < len(self) and self._candidates[at] == candidate else None
-        if not is_task_id(key):
-            return None
         if not self._by_id:
+            if not is_task_id(key):
+                return None
             self._by_id = {name: i for i, name in enumerate(self.ids)}
         return self._by_id.get(key)
 

@@ -75,7 +75,7 @@ class SokobanVectorEnv(AgentVectorEnv):
         self._truncated = np.zeros(num_envs, dtype=np.bool_)
         self._deadlocks = np.zeros(num_envs, dtype=np.bool_)
 
-    def _checkpoint(self, slots: Sequence[int]) -> None:
+    def _checkpoint(self, slots: Sequence[int], seeds: Sequence[int | None]) -> None:
         """Keep nothing: once tasks and seeds are checked, no reset of a level fails."""
 
     def _roll_back(self, checkpoint: None) -> None:
@@ -84,6 +84,7 @@ class SokobanVectorEnv(AgentVectorEnv):
     def _reset_slots(
         self, slots: Sequence[int], tasks: Sequence[str | None], seeds: Sequence[int | None]
     ) -> Starts:
+        found = {key: self.tasks.find(key) for key in set(tasks) if key is not None}
         for slot, key, seed in zip(slots, tasks, seeds, strict=True):
             generator = self._generators[slot]
             if seed is not None or (generator is None and key is None):
@@ -92,7 +93,7 @@ class SokobanVectorEnv(AgentVectorEnv):
                 assert generator is not None
                 self._begin(slot, self.tasks.draw(generator))
             else:
-                self._begin(slot, self.tasks.find(key))
+                self._begin(slot, found[key])
         self._refresh(slots)
         return Starts(self._observe_slots(slots), self._infos(np.array(slots)))
 

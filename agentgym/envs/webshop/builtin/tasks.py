@@ -119,11 +119,11 @@ class BuiltinGoals(TaskSet):
         return len(self._ranks)
 
     def _make(self, index: int) -> Task:
-        place, turn = divmod(self._ranks[index], len(DIFFICULTIES))
-        if self._tables is None:
-            return self._streams[turn].task(self.split, place)
         task = self._made.get(index)
         if task is None:
+            place, turn = divmod(self._ranks[index], len(DIFFICULTIES))
+            if self._tables is None:
+                return self._streams[turn].task(self.split, place)
             number = int(self._tables[turn].candidates[place])
             task = self._made[index] = self._streams[turn].candidate(number)
         return task
