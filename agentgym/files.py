@@ -111,7 +111,7 @@ class Journal:
         data = line.encode() + b"\n"
         try:
             written = os.write(self._fd, data)
-            problem = "no space left"
+            problem = "no space left, or the limit of file sizes reached (`ulimit -f`)"
         except OSError as error:
             written, problem = 0, error.strerror or str(error)
         if written != len(data):
