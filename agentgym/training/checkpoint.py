@@ -77,9 +77,16 @@ def save_checkpoint(
 
 
 def _save_state(state: dict[str, Any], path: Path) -> None:
-    """Write a state; torch's own writer says only that it failed, so the file is Python's."""
+    """Write a state; torch says of a file that cannot be written only where its writer stood."""
     with path.open("wb") as file:
-        torch.save(state, file)
+        try:
+            torch.save(state, file)
+        except RuntimeError as error:
+            reason = str(error).partition("\n")[0]
+            raise UsageError(
+                f"cannot write {path}: not all of it fits ({reason}); free space, or raise the limit of file "
+                "sizes (`ulimit -f`)"
+            ) from error
 
 
 def _point(folder: Path, name: str) -> None:
