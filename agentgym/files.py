@@ -24,6 +24,7 @@ REMEDIES = {
     errno.EFBIG: "raise the limit of file sizes (`ulimit -f`), or free space",
     errno.EMFILE: "raise the limit of open files (`ulimit -n`)",
     errno.ENFILE: "end programs that hold many files open",
+    errno.ENOENT: "make its folder first, or choose another",
     errno.ENOTDIR: "a file is where a folder should be: remove it, or choose another folder",
     errno.EEXIST: "a file is where a folder should be: remove it, or choose another folder",
 }

@@ -224,7 +224,7 @@ def test_bad_input(refused, runs, tmp_path, monkeypatch):
     silent = write_run(tmp_path / "silent", make_run(3))
     assert "silent was never evaluated" in refused("plot", silent, "--metric", "eval")
     complaint = refused("plot", runs[0], "--out", "none/x.png")
-    assert "cannot write none/x.png: No such file or directory; choose another --out" in complaint
+    assert "cannot write none/x.png: No such file or directory; make its folder first" in complaint
     (runs[0] / METRICS_FILE).write_text("{}\n")
     assert f"{METRICS_FILE}, line 1: key 'iteration' is missing" in refused("plot", runs[0])
     assert [path for path in tmp_path.iterdir() if path.suffix] == []
