@@ -96,7 +96,8 @@ def offer_document(frame: PageFrame, fields: Mapping[str, str]) -> bytes:
     middle = SubElement(body, "main")
     SubElement(middle, "h1").text = "Begin another task?"
     named = ", ".join(f"{name} {value}" for name, value in fields.items() if value)
-    SubElement(middle, "p").text = f"The episode that you are in is dropped unless it has ended. {named}"
+    SubElement(middle, "p").text = f"The address names {named or 'any task'}."
+    SubElement(middle, "p").text = "Unless the episode that you are in has ended, it is dropped."
     form = SubElement(middle, "form", {"method": "post", "action": "/begin"})
     _hidden(form, frame.place)
     for name, value in fields.items():
