@@ -5,6 +5,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
 VLLM_VENV ?= .venv-vllm
 SUITE ?= quick
+# The suites of the committed boards, whose data are at hand for every check; the demo's comes from make train-demo.
+COMMITTED = quick official-sokoban official-webshop-small official-alfworld-seen-current official-alfworld-seen-game
 
 RUN = $(VENV)/bin/python
 PARALLEL = -n auto --maxprocesses 4
@@ -24,7 +26,7 @@ OF_GYMNASIUM = tests/test_checking.py tests/test_env.py tests/test_foreign_proje
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-parity test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed train-demo learning-report parity bank prior leaderboard golden docs pictures clean
+.PHONY: help install test test-all test-parity test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed train-demo learning-report parity bank prior leaderboard test-leaderboard runs golden docs pictures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -110,10 +112,18 @@ bank: $(VENV)/.installed-core ## generate Sokoban's level bank anew
 prior: $(VENV)/.installed-core ## count anew where things are in ALFWorld's train games, which AGENTGYM_DATA holds
 	@$(RUN) -m agentgym.envs.alfworld.prior
 
-leaderboard: $(VENV)/.installed-core ## build the committed boards from the runs under benchmarks/results, and the demo's
-	@if [ -d runs/demo/results/demo ]; then mkdir -p benchmarks/results && rm -rf benchmarks/results/demo && \
-		cp -R runs/demo/results/demo benchmarks/results/demo; fi
-	@$(VENV)/bin/agentgym leaderboard build benchmarks/results --out benchmarks/LEADERBOARD.md
+leaderboard: $(VENV)/.installed-train ## verify every run under benchmarks/runs and build the committed boards of them
+	@$(VENV)/bin/agentgym leaderboard build benchmarks/runs --out benchmarks/LEADERBOARD.md --strict
+
+test-leaderboard: leaderboard ## check that the committed boards follow from the committed runs, byte for byte
+	@git diff --exit-code --stat -- benchmarks/LEADERBOARD.md benchmarks/LEADERBOARD.json benchmarks/LEADERBOARD.csv benchmarks/LEADERBOARD.tex
+
+runs: $(VENV)/.installed-train ## play the suites of the committed boards again and pack the runs; takes over the demo's
+	@for suite in $(COMMITTED); do $(VENV)/bin/agentgym bench $$suite --out benchmarks/results || exit; done
+	@rm -rf benchmarks/runs
+	@for suite in $(COMMITTED); do \
+		$(VENV)/bin/agentgym leaderboard pack benchmarks/results/$$suite/* --out benchmarks/runs || exit; done
+	@$(VENV)/bin/agentgym leaderboard pack runs/demo/results/demo/* --out benchmarks/runs
 
 golden: $(VENV)/.installed-dev ## record a suite's golden episodes anew: make golden SUITE=sokoban
 	@$(RUN) -m tests.golden $(SUITE)

@@ -50,6 +50,20 @@ PLACE = "place"
 
 
 @dataclass(frozen=True, slots=True)
+class PageFrame:
+    """What a site shows around a page, and puts into its forms."""
+
+    place: str
+    """Names the page that is open; every form sends it as `PLACE`."""
+    splits: Sequence[str] = ()
+    """Splits that a visitor can choose."""
+    notice: str = ""
+    """Is shown first; empty for none."""
+    hint: bool = False
+    """Whether to tell a first visitor what to do, with a form ``/hint`` that stops it."""
+
+
+@dataclass(frozen=True, slots=True)
 class SitePages:
     """The pages of a suite's web site, which `agentgym.serving.site.EnvSite` serves."""
 
@@ -57,8 +71,12 @@ class SitePages:
     title: str
     style: bytes
     """The style sheet."""
-    page: Callable[[Any, str, Sequence[str], str], bytes]
-    """``page(session, place, splits, notice)``: the document of a `agentgym.serving.session.PlaySession`."""
+    page: Callable[[Any, PageFrame], bytes]
+    """``page(session, frame)``: the document of a `agentgym.serving.session.PlaySession`."""
+    offer: Callable[[PageFrame, Mapping[str, str]], bytes]
+    """``offer(frame, fields)``: a document with a form ``/begin`` of fields that name a task, to confirm."""
+    splits: Callable[[Any], Sequence[str]]
+    """``splits(env)``: those that have tasks in the data of an environment, with its options."""
     message: Callable[[str, str], bytes]
     """``message(title, text)``: a document with a way back."""
     action: Callable[[Mapping[str, str], tuple[str, ...]], str]

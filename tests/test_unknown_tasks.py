@@ -59,8 +59,7 @@ def test_alfworld_s_table_is_current(split):
 @pytest.mark.parametrize("difficulty", DIFFICULTIES)
 def test_webshop_s_tables_are_current(difficulty):
     for split in webshop.SIZES:
-        count = webshop_ids.places(split)
-        made = webshop_ids.make(split, difficulty, count)
+        made = webshop_ids.make(split, difficulty)
         shipped = IdTable.load(webshop.ID_FILE, f"{split}/{difficulty}", webshop.stamp())
         assert shipped is not None, "generator or catalogue changed: run agentgym.envs.webshop.builtin.idfile"
         np.testing.assert_array_equal(shipped.prefixes, made.prefixes)
@@ -109,5 +108,7 @@ def test_an_outdated_table_is_left_aside(tmp_path, monkeypatch):
 
 
 def test_the_usual_shop_is_the_one_with_tables():
-    assert webshop._id_tables("test", SIZE, 0) is not None
-    assert webshop._id_tables("test", SIZE, 1) is None
+    assert webshop.builtin_tasks("train")._tables is not None
+    assert webshop.builtin_tasks("test", generator=1)._tables is not None
+    assert webshop.builtin_tasks("train", generator=1)._tables is None
+    assert webshop.builtin_tasks("test", size=SIZE, seed=1)._tables is None

@@ -23,6 +23,14 @@ def add_to(commands: Commands[Parser]) -> None:
     parser.add_argument(
         "--port", type=int, default=8000, help="port to listen on, 0 for any free one (default: 8000)"
     )
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="answer to this name too, such as a proxy's; repeat for several "
+        "(localhost and --host are always allowed)",
+    )
     parser.add_argument("--record", type=Path, metavar="FOLDER", help="write each visitor's episodes there")
     parser.add_argument("--seed", type=seed, default=0, help="random seed (default: 0)")
     parser.add_argument(
@@ -54,7 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
     site = EnvSite(
         pages, split=arguments.split, options=options, seed=arguments.seed, record=arguments.record, say=say
     )
-    with SiteServer(arguments.host, arguments.port, site.answer) as server:
+    allowed = arguments.allow_host
+    with SiteServer(arguments.host, arguments.port, site.answer, allowed_hosts=allowed) as server:
         say(f"{pages.title} is open at {server.url} (Ctrl-C closes it)")
         try:
             server.serve_forever()

@@ -64,12 +64,12 @@ def build_leaderboard(
     """
     if out_path.suffix != ".md":
         raise UsageError(f"the leaderboard is a Markdown page: name a file that ends in .md, not {out_path}")
-    found = list(verify_below(results_dir, suites=suites, allow=allow, console=console))
-    if strict:
-        for run in found:
-            if isinstance(run, Unranked):
-                of = f" of suite {run.suite}" if run.suite else ""
-                raise UsageError(f"nothing is written: run {run.name}{of}: {run.reason}")
+    found = []
+    for run in verify_below(results_dir, suites=suites, allow=allow, console=console):
+        if strict and isinstance(run, Unranked):
+            of = f" of suite {run.suite}" if run.suite else ""
+            raise UsageError(f"nothing is written: run {run.name}{of}: {run.reason}")
+        found.append(run)
     boards, unranked = make_boards(found)
     papers = out_path.with_name("published.toml")
     published = read_toml(Published, papers) if papers.exists() else Published()

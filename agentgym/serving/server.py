@@ -5,17 +5,28 @@ from __future__ import annotations
 import socket
 import socketserver
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
 from agentgym.errors import UsageError
+from agentgym.serving.hosts import HostGuard
 
-MOST_BYTES = 65_536
+MOST_BYTES = 16_384
 """Of a form."""
+
+MOST_READ = 16 * MOST_BYTES
+"""Of a form that is refused."""
+
+MOST_FIELDS = 20
+"""Of a form or a query."""
+
+MOST_CHARACTERS = 1_024
+"""Of a field: what a step does with a text must not keep others waiting."""
 
 MOST_DIGITS = 20
 """Of a number in a request: Python refuses to read very long ones."""
@@ -28,7 +39,8 @@ _ALWAYS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    # not "no-referrer", with which browsers hide from a site that a form is from its own pages
+    "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
 
@@ -38,7 +50,7 @@ class HttpRequest:
     """What a browser asks for."""
 
     method: str
-    """``GET`` or ``POST``."""
+    """``GET`` or ``POST``; ``HEAD`` is asked as ``GET``."""
     path: str
     """Without the query."""
     fields: Mapping[str, str]
@@ -67,18 +79,20 @@ def redirect(path: str, headers: Mapping[str, str] | None = None) -> HttpRespons
 class SiteServer(ThreadingHTTPServer):
     """Answers each connection in a thread of its own."""
 
-    def __init__(self, host: str, port: int, answer: Answer):
+    def __init__(self, host: str, port: int, answer: Answer, *, allowed_hosts: Iterable[str] = ()):
         """Listen; ``serve_forever`` answers.
 
         Args:
             host: name or address of this machine.
             port: 0 for any that is free.
             answer: is called from many threads.
+            allowed_hosts: names that requests may have for the site, besides ``host`` and this machine's own.
 
         Raises:
-            UsageError: the address cannot be had.
+            UsageError: the address cannot be had, or an allowed host is no name.
         """
         self.answer = answer
+        self.guard = HostGuard(host, also=allowed_hosts)
         if ":" in host:
             self.address_family = socket.AF_INET6
         try:
@@ -118,34 +132,69 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer with the query as fields."""
-        self._answer(self.path.partition("?")[2])
+        if self._is_welcome():
+            self._answer(self.path.partition("?")[2])
+
+    def do_HEAD(self) -> None:
+        """Answer as `do_GET` does, without the body."""
+        self.do_GET()
 
     def do_POST(self) -> None:
         """Answer with the form as fields."""
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdigit()):
-            self.send_error(411)
-        elif len(length) > MOST_DIGITS or int(length) > MOST_BYTES:
-            self.send_error(413)
-        else:
-            self._answer(self.rfile.read(int(length)).decode("utf-8", errors="replace"))
+            self._refuse(411, "a form says its length, in bytes")
+            return
+        size = int(length[:MOST_DIGITS])
+        # also what is refused is read, as far as it is short: who is still sending hears no answer
+        body = self.rfile.read(min(size, MOST_READ))
+        if size > MOST_BYTES:
+            self._refuse(413, f"a form has at most {MOST_BYTES:,} bytes: shorten it")
+        elif self._is_welcome():
+            self._answer(body.decode("utf-8", errors="replace"))
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Answer what is no request in a line, as the site's own refusals are."""
+        self.request_version = self.protocol_version  # the oldest, which is taken for granted, has no status
+        self._refuse(code, message or HTTPStatus(code).phrase)
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing: the site tells of episodes."""
 
+    def _is_welcome(self) -> bool:
+        """Check where the request is for and from; say so if it is refused."""
+        named = self.request_version not in ("HTTP/0.9", "HTTP/1.0")
+        refusal = self.server.guard.refusal(self.command, self.headers, named=named)
+        if refusal is not None:
+            self._refuse(*refusal)
+        return refusal is None
+
     def _answer(self, text: str) -> None:
         try:
-            found = parse_qs(text, keep_blank_values=True, max_num_fields=100)
+            found = parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
             cookies = {name: one.value for name, one in SimpleCookie(self.headers.get("Cookie", "")).items()}
         except (ValueError, CookieError):
-            self.send_error(400)
+            self._refuse(400, f"cannot read the form or the cookie: a form has at most {MOST_FIELDS} fields")
             return
         fields = {name: values[-1] for name, values in found.items()}
+        if any(len(part) > MOST_CHARACTERS for field in fields.items() for part in field):
+            self._refuse(400, f"a field has at most {MOST_CHARACTERS:,} characters: shorten it")
+            return
+        method = "GET" if self.command == "HEAD" else self.command
         path = self.path.partition("?")[0]
-        response = self.server.answer(HttpRequest(self.command, path, fields, cookies))
+        self._send(self.server.answer(HttpRequest(method, path, fields, cookies)))
+
+    def _refuse(self, status: int, line: str) -> None:
+        """Answer with a line of plain text, and close: what was sent has not been read."""
+        self.close_connection = True
+        headers = {"Content-Type": "text/plain; charset=utf-8", "Connection": "close"}
+        self._send(HttpResponse(status, f"{line}\n".encode(), headers))
+
+    def _send(self, response: HttpResponse) -> None:
         self.send_response(response.status)
         headers = {"Content-Type": "text/html; charset=utf-8", **_ALWAYS, **response.headers}
         for name, value in {**headers, "Content-Length": str(len(response.body))}.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(response.body)
+        if self.command != "HEAD":
+            self.wfile.write(response.body)

@@ -24,20 +24,23 @@ from agentgym.evaluation.plan import open_single
 from agentgym.evaluation.recordings import Recording
 from agentgym.evaluation.suite import SuiteAgent, SuiteEnv
 from agentgym.extras import load_reference
-from agentgym.registration import class_of, known_ids, suite_spec
+from agentgym.registration import known_ids, suite_spec
 from agentgym.serving.server import HttpRequest, HttpResponse, redirect
 from agentgym.serving.session import PlaySession, SharedEnv
-from agentgym.suites import PLACE, SitePages
+from agentgym.suites import PLACE, PageFrame, SitePages
 from agentgym.types import Trajectory
 
 COOKIE = "visit"
 
 MOST_VISITORS = 1_000
-"""Visits that are kept; the one that has been idle for longest makes room."""
+"""Visits that are kept; the one that has been idle for longest makes room, of those without a step if any."""
 
 PERSON = SuiteAgent("human", "human")
 
 STALE = "That page was left before: this is the one that is open."
+
+_NAMES_TASK = ("split", "task")
+"""Fields that name a task to begin."""
 
 _TRIES = 100
 """Draws of a task until one is taken that the visitor has played before."""
@@ -55,6 +58,10 @@ class _Visitor:
     episode: str = ""
     """Names the episode, so that forms of another one are known."""
     notice: str = ""
+    hint: bool = True
+    """Whether to be told what to do: until they say they know, or have ended an episode."""
+    acted: bool = False
+    """Whether they have ever taken a step."""
 
     @property
     def place(self) -> str:
@@ -104,19 +111,25 @@ class EnvSite:
             MissingDataError: the data set is not on this machine.
         """
         self._options, self._seed, self._record, self._say = dict(options), seed, record, say
-        self._split, self._splits = split, class_of(pages.env_id).splits
-        self._pages = pages
+        self._split, self._pages = split, pages
         self._shared: dict[str, SharedEnv[AgentEnv[Any]]] = {}
         self._visitors: OrderedDict[str, _Visitor] = OrderedDict()
         self._count = 0
         self._lock = Lock()
-        self._open_split(split)
+        with_tasks = pages.splits(self._open_split(split).prototype)
+        self._splits = tuple(dict.fromkeys((split, *with_tasks)))
 
     def answer(self, request: HttpRequest) -> HttpResponse:
         """Answer a request. Requests may come from many threads: they are answered one at a time."""
         if (request.method, request.path) == ("GET", "/style.css"):
             return HttpResponse(200, self._pages.style, {"Content-Type": "text/css; charset=utf-8"})
-        routes = {("GET", "/"): self._open, ("POST", "/act"): self._act, ("POST", "/next"): self._next}
+        routes = {
+            ("GET", "/"): self._open,
+            ("POST", "/act"): self._act,
+            ("POST", "/next"): self._next,
+            ("POST", "/begin"): self._choose,
+            ("POST", "/hint"): self._hide_hint,
+        }
         route = routes.get((request.method, request.path))
         if route is None:
             return HttpResponse(404, self._pages.message("Not found", f"There is no page {request.path}."))
@@ -127,37 +140,59 @@ class EnvSite:
                 return HttpResponse(400, self._pages.message("That did not work", str(error)))
 
     def _open(self, request: HttpRequest) -> HttpResponse:
-        """Show the page that is open, or begin the task that the address names."""
+        """Show the page that is open, or offer the task that the address names; a new visitor begins it."""
         visitor, headers = self._visitor(request), {}
+        wanted = {name: request.fields[name] for name in _NAMES_TASK if name in request.fields}
         if visitor is None:
-            token, visitor = self._welcome(request.fields)
+            token, visitor = self._welcome(wanted)
             headers = {"Set-Cookie": f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Lax"}
-            if request.fields:
+            if wanted:
                 return redirect("/", headers)
-        elif request.fields:
-            self._begin(visitor, request.fields)
-            return redirect("/")
-        notice, visitor.notice = visitor.notice, ""
-        splits = list(dict.fromkeys((self._split, *self._splits)))
-        return HttpResponse(200, self._pages.page(visitor.session, visitor.place, splits, notice), headers)
+        elif wanted:
+            return HttpResponse(200, self._pages.offer(PageFrame(visitor.place, self._splits), wanted))
+        frame = PageFrame(visitor.place, self._splits, visitor.notice, visitor.hint)
+        visitor.notice = ""
+        return HttpResponse(200, self._pages.page(visitor.session, frame), headers)
 
     def _act(self, request: HttpRequest) -> HttpResponse:
         """Take the step that a form asks for, if it is of the page that is open."""
-        visitor = self._visitor(request)
+        visitor = self._at_place(request)
         if visitor is None:
             return redirect("/")
         session = visitor.session
-        if request.fields.get(PLACE) != visitor.place or session.over:
+        if session.over:
             visitor.notice = STALE
             return redirect("/")
         session.act(self._pages.action(request.fields, session.info["admissible_actions"]))
+        visitor.acted, visitor.hint = True, visitor.hint and not session.over
         return redirect("/")
 
     def _next(self, request: HttpRequest) -> HttpResponse:
-        visitor = self._visitor(request)
-        if visitor is not None and request.fields.get(PLACE) == visitor.place:
+        visitor = self._at_place(request)
+        if visitor is not None:
             self._begin(visitor, {})
         return redirect("/")
+
+    def _choose(self, request: HttpRequest) -> HttpResponse:
+        """Begin the task that a form names, if it is of the page that is open."""
+        visitor = self._at_place(request)
+        if visitor is not None:
+            self._begin(visitor, request.fields)
+        return redirect("/")
+
+    def _hide_hint(self, request: HttpRequest) -> HttpResponse:
+        visitor = self._at_place(request)
+        if visitor is not None:
+            visitor.hint = False
+        return redirect("/")
+
+    def _at_place(self, request: HttpRequest) -> _Visitor | None:
+        """Return who sends a form of the page that is open; None, with a notice to them, if it is stale."""
+        visitor = self._visitor(request)
+        if visitor is not None and request.fields.get(PLACE) != visitor.place:
+            visitor.notice = STALE
+            return None
+        return visitor
 
     def _visitor(self, request: HttpRequest) -> _Visitor | None:
         token = request.cookies.get(COOKIE, "")
@@ -184,9 +219,10 @@ class EnvSite:
         self._begin(visitor, fields)
         self._count = number
         token = secrets.token_urlsafe(16)
+        if len(self._visitors) >= MOST_VISITORS:
+            without_step = (name for name, one in self._visitors.items() if not one.acted)
+            del self._visitors[next(without_step, next(iter(self._visitors)))]
         self._visitors[token] = visitor
-        if len(self._visitors) > MOST_VISITORS:
-            self._visitors.popitem(last=False)
         return token, visitor
 
     def _begin(self, visitor: _Visitor, fields: Mapping[str, str]) -> None:

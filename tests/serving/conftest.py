@@ -97,6 +97,10 @@ class Visit:
         response, text = self.ask("POST", path, {PLACE: self.page.hidden.get(PLACE, "")} | fields)
         return self.get(response.getheader("Location")) if response.status == 303 else (response, text)
 
+    def begin(self, **fields):
+        """Choose a split, a task or both, as the footer's form does."""
+        return self.post("/begin", **fields)
+
     def search(self, query):
         return self.post(**{QUERY: query})
 

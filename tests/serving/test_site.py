@@ -207,14 +207,139 @@ def test_a_page_left_behind_does_nothing(visit):
 
 
 def test_an_address_names_split_and_task(visit):
+    """A new visitor begins it; who is in an episode is asked first."""
     site, visitor = visit
     env = open_sitting(site).env
     for task in (env.tasks[1], env.tasks[0]):
-        _, text = visitor.get(f"/?task={task.id}")
+        newcomer = Visit(type("Server", (), {"server_address": visitor.address}))
+        _, text = newcomer.get(f"/?task={task.id}")
         assert open_sitting(site).info["task_id"] == task.id
         assert task.content.text in text
-    visitor.get(f"/?task={env.tasks[1].source_id}")
+    visitor.get("/")
+    _, text = visitor.get(f"/?task={env.tasks[1].source_id}&other=x")
+    assert "Begin another task?" in text
+    fields = visitor.page.hidden
+    assert set(fields) == {PLACE, "task"}
+    visitor.begin(task=fields["task"])
     assert open_sitting(site).info["task_id"] == env.tasks[1].id
+
+
+def test_reading_changes_no_episode(visit):
+    site, visitor = visit
+    visitor.search("lamp")
+    for _ in range(2):
+        for path in (
+            "/?task=0",
+            "/?split=train",
+            "/?split=nosuch&task=nosuch",
+            "/?utm=1",
+            "/act",
+            "/next",
+            "/begin",
+        ):
+            for method in ("GET", "HEAD"):
+                sitting = open_sitting(site)
+                before = (sitting.env, sitting.info["task_id"], len(sitting.steps), sitting.observation)
+                response, text = visitor.ask(method, path)
+                assert response.status in (200, 404)
+                assert text == "" or method == "GET"
+                after = open_sitting(site)
+                assert (after.env, after.info["task_id"], len(after.steps), after.observation) == before
+    assert len(site._visitors) == 1
+
+
+def test_a_task_is_begun_from_the_page_that_is_open(visit):
+    """A form that another site sends does not know the page; neither does one of a page that was left."""
+    site, visitor = visit
+    visitor.search("lamp")
+    sitting = open_sitting(site)
+    task = sitting.info["task_id"]
+    for place in ({}, {PLACE: ""}, {PLACE: "guess.1"}):
+        for path in ("/begin", "/next", "/hint", "/act"):
+            visitor.ask("POST", path, {"task": "0", CHOICE: "1", **place})
+            assert (sitting.info["task_id"], len(sitting.steps)) == (task, 1)
+            assert STALE in visitor.get("/")[1]
+    other = next(one.id for one in sitting.env.tasks if one.id != task)
+    visitor.begin(task=other, split="upstream-test")
+    assert sitting.info["task_id"] == other
+
+
+def test_the_footer_offers_the_splits_that_have_tasks(serve):
+    def offered(**settings):
+        _, server = serve(**settings)
+        visitor = Visit(server)
+        visitor.get("/")
+        return [found["value"] for tag, found in visitor.page.tags if tag == "option"], visitor
+
+    assert offered()[0] == ["test", "train", "valid", "test_unseen"]
+    corner = {"dataset": corner_shop(), "goals": "human"}
+    splits, visitor = offered(options=corner, split="upstream-test")
+    assert splits == ["upstream-test", "train", "papers"]
+    for split in splits:
+        response, text = visitor.begin(split=split)
+        assert (response.status, f"split {split}" in text) == (200, True)
+    corner["goals"] = "synthetic"
+    assert offered(options=corner, split="train")[0] == ["train", "valid", "test", "upstream-test"]
+    corner["split_by"] = "product"
+    assert "upstream-test" not in offered(options=corner, split="train")[0]
+
+
+def test_a_title_does_what_its_product_s_id_does(visit):
+    site, visitor = visit
+    visitor.search("lamp")
+    titles = {text: found for found, text in visitor.page.buttons if found.get("class") == "title"}
+    assert len(titles) == 10
+    choices = visitor.page.choices()
+    for number in range(10):
+        assert titles[f"Brass Desk Lamp {number}"]["value"] == choices[f"B0000000{number:02}"]
+    visitor.click("Brass Desk Lamp 3")
+    assert open_sitting(site).steps[-1].completion.action == "click[b000000003]"
+    assert open_sitting(site).env.visit.asin == "B000000003"
+
+
+def test_results_say_which_page_of_how_many_they_are(visit):
+    """To people: the observation does not."""
+    site, visitor = visit
+    _, text = visitor.search("lamp")
+    assert '<p class="pages">page 1 of 2</p>' in text
+    assert "page 2 of 2" in visitor.click("Next >")[1]
+    assert "past the last page, 2" in visitor.click("Next >")[1]
+    assert "page 2 of 2" in visitor.click("< Prev")[1]
+    assert "nothing found" in visitor.search("zzz")[1]
+    observed = [step.observation for step in open_sitting(site).steps] + [open_sitting(site).observation]
+    assert not any(said in text for text in observed for said in ("of 2", "past the", "nothing found"))
+
+
+def test_first_visitors_are_told_what_to_do(serve):
+    _, server = serve(
+        options={"dataset": corner_shop(), "goals": "human", "max_steps": 2}, split="upstream-test"
+    )
+    hint = "Buy what the instruction asks for"
+    one, other = Visit(server), Visit(server)
+    _, text = one.get("/")
+    assert text.count(hint) == 1
+    assert "a task has 2 of them" in text
+    assert hint in one.search("lamp")[1]
+    cookie = one.cookie
+    response, text = one.post("/hint")
+    assert (response.status, hint in text, one.cookie) == (200, False, cookie)
+    assert hint not in one.search("lamp")[1]
+    assert hint not in one.post("/next")[1]
+    assert hint in other.get("/")[1]  # each for themselves
+    other.search("lamp")
+    assert hint not in other.search("lamp")[1]  # the episode has ended
+    assert hint not in other.post("/next")[1]
+
+
+def test_long_fields_are_refused_before_they_are_played(visit):
+    site, visitor = visit
+    for query in ("[" * 1_025, "search[" * 200, "é" * 1_100):
+        response, text = visitor.search(query)
+        assert response.status == 400
+        assert text == "a field has at most 1,024 characters: shorten it\n"
+    assert open_sitting(site).steps == []
+    visitor.search("é" * 500)
+    assert len(open_sitting(site).steps) == 1
 
 
 def test_visitors_do_not_meet(serve):
@@ -240,18 +365,32 @@ def test_only_so_many_visits_are_kept(serve, monkeypatch):
     assert len(site._visitors) == 2
 
 
+def test_who_only_looks_makes_room_for_who_plays(serve, monkeypatch):
+    """However many come without a cookie, such as programs that read the front page over and over."""
+    monkeypatch.setattr(serving_site, "MOST_VISITORS", 3)
+    site, server = serve(options={"dataset": corner_shop(), "goals": "human"}, split="upstream-test")
+    player = Visit(server)
+    player.get("/")
+    player.search("lamp")
+    for _ in range(9):
+        Visit(server).get("/")
+    assert len(site._visitors) == 3
+    player.get("/")
+    assert "Page 1 (Total results: 12)" in player.page.texts
+
+
 @pytest.mark.parametrize(
     ("method", "path", "fields", "status", "says"),
     [
-        ("GET", "/?task=nosuch", None, 400, "no task 'nosuch' in split"),
-        ("GET", "/?split=tset", None, 400, "unknown split 'tset' (did you mean 'test'?)"),
+        ("POST", "/begin", {"task": "nosuch"}, 400, "no task 'nosuch' in split"),
+        ("POST", "/begin", {"split": "tset"}, 400, "unknown split 'tset' (did you mean 'test'?)"),
         ("GET", "/nowhere", None, 404, "There is no page /nowhere."),
         ("GET", "/<b>", None, 404, "There is no page /&lt;b&gt;."),
         ("POST", "/", {}, 404, "There is no page"),
         ("POST", "/act", {}, 400, "that form asks for nothing"),
         ("POST", "/act", {CHOICE: "99"}, 400, "that form asks for nothing"),
         ("POST", "/act", {CHOICE: "0"}, 400, "that form asks for nothing"),
-        ("POST", "/act", {CHOICE: "9" * 5_000}, 400, "that form asks for nothing"),
+        ("POST", "/act", {CHOICE: "9" * 1_000}, 400, "that form asks for nothing"),
         ("POST", "/act", {CHOICE: "-1"}, 400, "that form asks for nothing"),
         ("POST", "/act", {QUERY: "x" * 70_000}, 413, ""),
         ("POST", "/act", {str(i): "" for i in range(200)}, 400, ""),
@@ -321,16 +460,16 @@ def test_recordings_verify(serve, tmp_path, capsys):
     (first,) = tmp_path.glob("webshop-*/human")
     assert verify_run(first).ok
     done = read_episodes(first)[0]
-    visitor.get(f"/?task={done.task_id}")
+    visitor.begin(task=done.task_id)
     for query in "abc":
         visitor.search(query)
     assert "Not recorded: you have played this task before." in visitor.search("d")[1]
-    visitor.get("/?split=valid")
+    visitor.begin(split="valid")
     for query in "abcd":
         visitor.search(query)
     visitor.post("/next")
     visitor.search("never ended")
-    visitor.get("/?split=test")
+    visitor.begin(split="test")
     for query in "abcd":
         visitor.search(query)
     episodes, run = read_episodes(first), read_run(first)
@@ -394,6 +533,7 @@ def test_the_command_says_what_is_wrong(capsys, tmp_path):
         (["--option", "tager=words"], "did you mean 'tagger'?"),
         (["--option", "split=test"], "use --split"),
         (["--port", "70000"], "ports end at 65535"),
+        (["--allow-host", "http://x"], "cannot allow host 'http://x': give a name without scheme"),
         (["--record", str(tmp_path / "file" / "x")], "cannot make folder"),
     ):
         assert main(["serve", "webshop", *words]) == 2

@@ -13,7 +13,7 @@ from agentgym.envs.webshop.data.products import Instruction, ListCatalogue, Prod
 from agentgym.envs.webshop.engine.goals import Prices, make_goals
 from agentgym.envs.webshop.engine.world import ShopWorld
 from agentgym.envs.webshop.env import WebShopEnv
-from agentgym.envs.webshop.tasks import RANGES, goal_tasks, in_upstream_order
+from agentgym.envs.webshop.tasks import RANGES, goal_splits, goal_tasks, in_upstream_order
 from agentgym.errors import UsageError
 from tests.webshop.corner import WordSearch, corner_shop
 
@@ -96,6 +96,52 @@ def test_the_shuffle_is_upstream_s():
     assert in_upstream_order(range(10)) == [5, 9, 0, 1, 4, 7, 6, 3, 8, 2]
 
 
+@pytest.mark.parametrize("kind", ["human", "synthetic"])
+def test_divided_by_product_no_product_is_in_two_splits(kind):
+    world = big_shop()
+    parts = {
+        split: goal_tasks(world, split, kind, split_by="product") for split in ("train", "valid", "test")
+    }
+    products = {split: {task.content.asin for task in tasks} for split, tasks in parts.items()}
+    for one, other in (("train", "valid"), ("train", "test"), ("valid", "test")):
+        assert not products[one] & products[other]
+    assert sum(map(len, parts.values())) == len(make_goals(world.catalogue, kind, world.prices))
+    assert parts["test"].manifest["split_by"] == "product"
+    assert "split_by" not in goal_tasks(world, "test", kind).manifest
+    ids = {task.source_id: task.id for split in products for task in goal_tasks(world, split, kind)}
+    assert {task.source_id: task.id for tasks in parts.values() for task in tasks} == ids
+    with pytest.raises(UsageError, match="split 'upstream-dev' is by number: leave out split_by, or choose"):
+        goal_tasks(world, "upstream-dev", kind, split_by="product")
+
+
+def test_splits_that_have_tasks():
+    shop = corner_shop()
+    assert goal_splits(shop, "human", split_by="goal") == ("train", "papers", "upstream-test")
+    assert goal_splits(shop, "synthetic", split_by="goal") == ("train", "valid", "test", "upstream-test")
+    assert goal_splits(big_shop(), "human", split_by="product") == ("train", "valid", "test")
+    for kind in ("human", "synthetic"):
+        for split in goal_splits(big_shop(), kind, split_by="goal"):
+            assert len(goal_tasks(big_shop(), split, kind)) > 0
+
+
+@pytest.mark.assets
+def test_the_published_goals_by_product():
+    """97 % of the test goals are for products that have training goals: unless products are divided."""
+    parts = {
+        (by, split): [
+            task.content.asin for task in WebShopEnv(dataset="webshop/small", split=split, split_by=by).tasks
+        ]
+        for by in ("goal", "product")
+        for split in ("train", "valid", "test")
+    }
+    trained = set(parts["goal", "train"])
+    assert np.mean([asin in trained for asin in parts["goal", "test"]]) == pytest.approx(0.971, abs=5e-4)
+    sizes = {split: (len(found), len(set(found))) for (by, split), found in parts.items() if by == "product"}
+    assert sizes == {"train": (6_180, 343), "valid": (180, 36), "test": (550, 36)}
+    products = [set(parts["product", split]) for split in ("train", "valid", "test")]
+    assert not products[0] & products[1] | products[0] & products[2] | products[1] & products[2]
+
+
 @pytest.mark.assets
 def test_the_published_goals_are_divided_without_a_leak():
     parts = [
@@ -159,7 +205,9 @@ def test_ids_follow_from_goals():
     ("options", "message"),
     [
         ({"split": "tests"}, r"unknown split 'tests' \(did you mean 'test'\?\)"),
-        ({"difficulty": "hard"}, "corner has no difficulties: leave out the option difficulty"),
+        ({"difficulty": "hard"}, "difficulty is an option of built-in goals: leave it out with corner"),
+        ({"generator": 2}, "generator is an option of built-in goals: leave it out with corner"),
+        ({"split_by": "goals"}, r"unknown split_by 'goals' \(did you mean 'goal'\?\)"),
         ({"goals": "humane"}, r"unknown goals 'humane' \(did you mean 'human'\?\)"),
         ({"observation": "rich"}, r"unknown observation 'rich' \(did you mean 'text_rich'\?\)"),
         ({"parity": "down"}, "unknown parity 'down'"),

@@ -19,6 +19,7 @@ from agentgym.envs.webshop.engine.view import ShopView, WebShopParity
 from agentgym.envs.webshop.engine.world import ShopWorld
 from agentgym.envs.webshop.oracle import WebShopOracle
 from agentgym.envs.webshop.source import BUILTIN, load_tasks, open_world
+from agentgym.envs.webshop.splits import GoalDivision
 from agentgym.envs.webshop.suite import SUITE
 from agentgym.retrieval.engines import SearchEngine
 from agentgym.rng import KeyRng
@@ -66,6 +67,8 @@ class WebShopEnv(AgentEnv[str]):
         dataset: str | ShopWorld = BUILTIN,
         goals: Goals | None = None,
         difficulty: str | None = None,
+        split_by: GoalDivision = "goal",
+        generator: int | None = None,
         tagger: str = DEFAULT,
         search: SearchEngine = "bm25",
         special_queries: bool = False,
@@ -87,6 +90,8 @@ class WebShopEnv(AgentEnv[str]):
             dataset: ``builtin`` or ``builtin:SIZE:SEED``; name or path of imported data; or a `ShopWorld`.
             goals: ``human`` or ``synthetic``, of imported data; None for human ones where there are any.
             difficulty: of built-in goals: ``easy``, ``medium`` or ``hard``; None for all.
+            split_by: ``product`` keeps all goals for a product in one of ``train``, ``valid`` and ``test``.
+            generator: version of built-in goals, 1 or 2; None for 2, in which no two splits share a text.
             tagger: finds the nouns of titles, for scores: ``words``, ``blank-en`` or ``spacy:MODEL``.
             search: ranks products: ``bm25`` as the original does; for imported data ``tantivy``, ``lucene``.
             special_queries: whether queries that begin with ``<r>``, ``<a>``, ``<c>`` or ``<q>`` are special.
@@ -111,7 +116,9 @@ class WebShopEnv(AgentEnv[str]):
         )
         self._history = History(previous_observations, previous_actions)
         self._noise = Noise(noise, adverts)
-        tasks = load_tasks(self.world, split, goals=goals, difficulty=difficulty)
+        tasks = load_tasks(
+            self.world, split, goals=goals, difficulty=difficulty, split_by=split_by, generator=generator
+        )
         super().__init__(tasks, data_key=self.world.key, max_steps=max_steps, render_mode=render_mode)
 
     def _load(self, task: Task) -> None:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import get_args
 
 from agentgym.envs.webshop.builtin.catalogue import BUILTIN, builtin_catalogue, shop_of
-from agentgym.envs.webshop.builtin.tasks import builtin_tasks
+from agentgym.envs.webshop.builtin.tasks import SIZES, builtin_tasks
 from agentgym.envs.webshop.data.importer import open_catalogue
 from agentgym.envs.webshop.data.products import Catalogue, Goals
 from agentgym.envs.webshop.engine.options import check_choice, check_text
@@ -15,12 +15,13 @@ from agentgym.envs.webshop.engine.search import open_search, search_in_memory
 from agentgym.envs.webshop.engine.special import SpecialSearch
 from agentgym.envs.webshop.engine.taggers import DEFAULT
 from agentgym.envs.webshop.engine.world import ShopWorld
-from agentgym.envs.webshop.tasks import goal_tasks
+from agentgym.envs.webshop.splits import GoalDivision
+from agentgym.envs.webshop.tasks import goal_splits, goal_tasks
 from agentgym.errors import UsageError
 from agentgym.retrieval.engines import SearchEngine, check_engine
 from agentgym.tasks import TaskSet
 
-__all__ = ["BUILTIN", "load_tasks", "load_world", "open_world"]
+__all__ = ["BUILTIN", "kind_of_goals", "load_tasks", "load_world", "open_world", "splits_with_tasks"]
 
 
 def open_world(
@@ -78,7 +79,15 @@ def load_world(
     return ShopWorld(goods, index, name=dataset, tagger=tagger, search=index.manifest.engine)
 
 
-def load_tasks(world: ShopWorld, split: str, *, goals: Goals | None, difficulty: str | None) -> TaskSet:
+def load_tasks(
+    world: ShopWorld,
+    split: str,
+    *,
+    goals: Goals | None,
+    difficulty: str | None,
+    split_by: GoalDivision,
+    generator: int | None,
+) -> TaskSet:
     """Return the tasks of a split.
 
     Args:
@@ -86,6 +95,8 @@ def load_tasks(world: ShopWorld, split: str, *, goals: Goals | None, difficulty:
         split: its name.
         goals: whose; None for human ones where there are any. Not for the built-in data set.
         difficulty: of built-in goals; None for all.
+        split_by: what decides whether a goal is for training, validation or test.
+        generator: version of built-in goals; None for the newest.
 
     Raises:
         UsageError: unknown split, or an option that is not for this data set.
@@ -94,14 +105,36 @@ def load_tasks(world: ShopWorld, split: str, *, goals: Goals | None, difficulty:
     if shop is not None:
         if goals is not None:
             raise UsageError("the built-in data set has goals of its own: leave out the option goals")
-        return _scored(builtin_tasks(split, difficulty=difficulty, size=shop[0], seed=shop[1]), world)
-    if difficulty is not None:
-        raise UsageError(f"{world.name} has no difficulties: leave out the option difficulty")
+        size, seed = shop
+        made = builtin_tasks(
+            split, difficulty=difficulty, size=size, seed=seed, split_by=split_by, generator=generator
+        )
+        return _scored(made, world)
+    for name, value in (("difficulty", difficulty), ("generator", generator)):
+        if value is not None:
+            raise UsageError(f"{name} is an option of built-in goals: leave it out with {world.name}")
+    return goal_tasks(world, split, kind_of_goals(world, goals), split_by=split_by)
+
+
+def kind_of_goals(world: ShopWorld, goals: Goals | None) -> Goals:
+    """Return whose goals an imported data set is played with: those asked for, or human ones if it has any.
+
+    Raises:
+        UsageError: unknown kind.
+    """
     if goals is None:
         has_human = next(iter(world.catalogue.instructions("human")), None) is not None
-        goals = "human" if has_human else "synthetic"
+        return "human" if has_human else "synthetic"
     check_choice("goals", goals, get_args(Goals))
-    return goal_tasks(world, split, goals)
+    return goals
+
+
+def splits_with_tasks(tasks: TaskSet, world: ShopWorld) -> tuple[str, ...]:
+    """Return the splits that can be opened with the options that made these tasks, and have tasks."""
+    if shop_of(world.name) is not None:
+        return tuple(SIZES)
+    manifest = tasks.manifest
+    return goal_splits(world, manifest["goals"], split_by=manifest.get("split_by", "goal"))
 
 
 @lru_cache(maxsize=16)

@@ -16,9 +16,10 @@ import numpy as np
 from agentgym.envs.webshop.data.products import Goals
 from agentgym.envs.webshop.engine.goals import Goal, make_goals
 from agentgym.envs.webshop.engine.world import ShopWorld
+from agentgym.envs.webshop.splits import GoalDivision, check_split_by, split_of_goal
 from agentgym.envs.webshop.suite import SUITE
 from agentgym.errors import UsageError
-from agentgym.tasks import DEFAULT_SIZES, ListTaskSet, Task, check_split, split_of
+from agentgym.tasks import DEFAULT_SIZES, ListTaskSet, Task, check_split
 
 UPSTREAM_SEED = 233
 """Of the shuffle that gives goals their numbers in upstream's environment."""
@@ -39,10 +40,13 @@ SPLITS = (*DEFAULT_SIZES, *RANGES)
 class GoalSet(ListTaskSet):
     """Goals of a data set; a task's content is its `Goal`, its source id upstream's number."""
 
-    def __init__(self, split: str, tasks: Iterable[Task], world: ShopWorld, kind: Goals):
+    def __init__(
+        self, split: str, tasks: Iterable[Task], world: ShopWorld, kind: Goals, split_by: GoalDivision
+    ):
         """Hold the tasks of a split; see `goal_tasks`."""
         super().__init__(split, tasks, dataset=world.name, suite=SUITE.name)
-        self.manifest = {**self.manifest, "goals": kind, **world.manifest}
+        divided = {} if split_by == "goal" else {"split_by": split_by}
+        self.manifest = {**self.manifest, "goals": kind, **divided, **world.manifest}
         self._ends = np.cumsum([task.content.weight for task in self._tasks])
 
     def draw(self, rng: np.random.Generator) -> Task:
@@ -62,25 +66,38 @@ class GoalSet(ListTaskSet):
         super().verify()
 
 
-def goal_tasks(world: ShopWorld, split: str, kind: Goals) -> GoalSet:
+def goal_tasks(world: ShopWorld, split: str, kind: Goals, *, split_by: GoalDivision = "goal") -> GoalSet:
     """Return the goals of a split.
 
     Args:
         world: made of the data set.
         split: ``train``, ``valid`` or ``test``, by content; or one of `RANGES`.
         kind: whose goals.
+        split_by: what content: the goal's, or its product's alone.
 
     Raises:
         UsageError: unknown split, or the data set has no goals for it.
     """
     check_split(split, SPLITS)
+    check_split_by(split_by)
     if split.startswith("papers") and kind != "human":
         raise UsageError(f"split {split!r} is of human goals: pass goals='human'")
-    goals = in_upstream_order(make_goals(world.catalogue, kind, world.prices))
-    if not goals:
+    if split in RANGES and split_by != "goal":
+        known = ", ".join(DEFAULT_SIZES)
+        raise UsageError(f"split {split!r} is by number: leave out split_by, or choose one of {known}")
+    tasks = _every_task(world, kind)
+    if not tasks:
         other = "synthetic" if kind == "human" else "human"
         raise UsageError(f"{world.name} has no {kind} goals: pass goals={other!r}")
-    return GoalSet(split, _divided(list(_tasks(goals, world)), split), world, kind)
+    return GoalSet(split, _divided(tasks, split, split_by), world, kind, split_by)
+
+
+def goal_splits(world: ShopWorld, kind: Goals, *, split_by: GoalDivision) -> tuple[str, ...]:
+    """Return the splits that have tasks; see `goal_tasks`."""
+    tasks = _every_task(world, kind)
+    by_number = [split for split in RANGES if kind == "human" or not split.startswith("papers")]
+    names = (*DEFAULT_SIZES, *(by_number if split_by == "goal" else ()))
+    return tuple(split for split in names if _divided(tasks, split, split_by))
 
 
 def in_upstream_order(goals: Sequence[Goal]) -> list[Goal]:
@@ -88,6 +105,11 @@ def in_upstream_order(goals: Sequence[Goal]) -> list[Goal]:
     shuffled = list(goals)
     random.Random(UPSTREAM_SEED).shuffle(shuffled)
     return shuffled
+
+
+def _every_task(world: ShopWorld, kind: Goals) -> list[Task]:
+    goals = in_upstream_order(make_goals(world.catalogue, kind, world.prices))
+    return list(_tasks(goals, world))
 
 
 def _tasks(goals: Iterable[Goal], world: ShopWorld) -> Iterator[Task]:
@@ -100,8 +122,8 @@ def _tasks(goals: Iterable[Goal], world: ShopWorld) -> Iterator[Task]:
         yield Task(name + suffix, goal, str(number), world.item(goal.asin).category)
 
 
-def _divided(tasks: Sequence[Task], split: str) -> Sequence[Task]:
+def _divided(tasks: Sequence[Task], split: str, split_by: GoalDivision) -> Sequence[Task]:
     if split in RANGES:
         first, end = RANGES[split]
         return tasks[first:end]
-    return [task for task in tasks if split_of(task.id) == split]
+    return [task for task in tasks if split_of_goal(task.id, task.content.asin, split_by) == split]

@@ -7,7 +7,7 @@ a goal hard is how few others would do, and how many almost would.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
@@ -131,14 +131,8 @@ class Shop:
         values = tuple(value for _, value in chosen)
         if difficulty == "hard" and not self._is_hard(product, attributes, values):
             return None
-        # from here on all follows from the identity, so that equal ids mean equal goals
-        identity = Goal(product.asin, "", attributes, values, NO_LIMIT).id
-        draws = KeyRng(VERSION, self.seed, 3, int(identity, 16))
-        price = max(product.pricing)
-        limit = tight_limit(price) if difficulty == "hard" else _limit(price, difficulty, draws)
-        text = _text(KINDS[product.query], attributes, chosen, limit, draws)
-        goal = Goal(product.asin, text, attributes, values, limit)
-        requirements = self.index.requirements(attributes, values, limit)
+        goal, identity = self._worded(product, attributes, chosen)
+        requirements = self.index.requirements(attributes, values, goal.price_upper)
         of_kind = self.index.of_kind(product.query)
         return GeneratedGoal(
             goal,
@@ -146,6 +140,45 @@ class Shop:
             alternatives=(self.index.meeting(requirements) & of_kind).bit_count() - 1,
             near_misses=(self.index.missing_one(requirements) & of_kind).bit_count(),
         )
+
+    def _worded(
+        self, product: Product, attributes: tuple[str, ...], chosen: tuple[tuple[str, str], ...]
+    ) -> tuple[Goal, str]:
+        """Return the goal for a product with these attributes and choices, and its id.
+
+        All follows from the identity, so that equal ids mean equal goals.
+        """
+        values = tuple(value for _, value in chosen)
+        identity = Goal(product.asin, "", attributes, values, NO_LIMIT).id
+        draws = KeyRng(VERSION, self.seed, 3, int(identity, 16))
+        difficulty = _difficulty(len(chosen))
+        price = max(product.pricing)
+        limit = tight_limit(price) if difficulty == "hard" else _limit(price, difficulty, draws)
+        text = _text(KINDS[product.query], attributes, chosen, limit, draws)
+        return Goal(product.asin, text, attributes, values, limit), identity
+
+    def same_words(self, goal: Goal) -> Iterator[tuple[Goal, str]]:
+        """Yield the goals for other products that have the text of this one, and their ids.
+
+        Not all of them need be made; but every goal that is made with this text is among them.
+        """
+        product = self.product(goal.asin)
+        wanted = [value for value in goal.options if isinstance(value, str)]
+        requirements = self.index.requirements(goal.attributes, wanted, goal.price_upper)
+        others = self.index.meeting(requirements) & self.index.of_kind(product.query)
+        while others:
+            position = (others & -others).bit_length() - 1
+            others &= others - 1
+            other = self.catalogue.product(position)
+            if other.asin == goal.asin:
+                continue
+            attributes = tuple(one for one in other.attributes if one in goal.attributes)
+            chosen = tuple(
+                (name, value) for name, values in other.options for value in values if value in wanted
+            )
+            twin, identity = self._worded(other, attributes, chosen)
+            if twin.text == goal.text:
+                yield twin, identity
 
     def _is_hard(self, product: Product, attributes: Sequence[str], values: Sequence[str]) -> bool:
         """Return whether nothing else in the shop would do, but several others almost would.
@@ -166,6 +199,11 @@ class Shop:
 def builtin_shop(size: int, seed: int) -> Shop:
     """Return the shop over `builtin_catalogue`; the same object for the same arguments."""
     return Shop(size, seed)
+
+
+def _difficulty(options: int) -> str:
+    """Return the difficulty of goals that ask for so many options."""
+    return next(name for name, level in LEVELS.items() if level.options[0] <= options <= level.options[1])
 
 
 def unindexed(product: Product, attributes: Sequence[str]) -> list[str]:

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from agentgym.envs.webshop.engine.session import DONE, START
+from agentgym.envs.webshop.engine.session import DONE, PER_PAGE, RESULTS, START
 from agentgym.envs.webshop.engine.view import REJECTED
 from agentgym.envs.webshop.env import WebShopEnv
 from agentgym.envs.webshop.site.html import CHOICE, NODE, QUERY, page_element, search_field
+from agentgym.envs.webshop.source import splits_with_tasks
 from agentgym.errors import UsageError
-from agentgym.suites import PLACE, SitePages
+from agentgym.suites import PLACE, PageFrame, SitePages
 
 MOST_DIGITS = 20
 """Of a number in a form."""
 
 CLICK = "click["
 """What the actions that clicks are begin with."""
+
+HINT = (
+    "Buy what the instruction asks for: search for its words, open a product by its title, choose the "
+    "options that are asked for, and press Buy Now, which ends the task. The more of the instruction your "
+    "purchase meets, the higher its score. Each search and each click is a step; a task has {steps} of them."
+)
 
 _TYPE_TERMS = "The kind of product counts {type:g} of 1: it multiplies the share of what was asked for."
 
@@ -51,32 +58,52 @@ class ShopSession(Protocol):
         """Whether the task has been recorded before."""
 
 
-def shop_document(session: ShopSession, place: str, splits: Iterable[str], notice: str = "") -> bytes:
-    """Return the page that is open.
-
-    Args:
-        session: whose.
-        place: names it, so that clicks on pages left long ago are known.
-        splits: that can be chosen.
-        notice: is shown first.
-    """
+def shop_document(session: ShopSession, frame: PageFrame) -> bytes:
+    """Return the page that is open, of somebody's episode, in its frame."""
     env = session.env
     visit = env.visit
     actions = enumerate(session.info["admissible_actions"])
     choices = {action[len(CLICK) : -1]: i for i, action in actions if action.startswith(CLICK)}
     root, body = _document(f"{visit.page.capitalize()}: WebShop")
-    _header(body, session, place)
+    _header(body, session, frame.place)
     middle = SubElement(body, "main")
-    if notice:
-        SubElement(middle, "p", {"role": "status", "class": "notice"}).text = notice
+    if frame.notice:
+        SubElement(middle, "p", {"role": "status", "class": "notice"}).text = frame.notice
+    if frame.hint and not session.over:
+        _hint(middle, frame.place, env.max_steps)
     if session.over:
-        _outcome(middle, session, place)
+        _outcome(middle, session, frame.place)
     form = SubElement(middle, "form", {"method": "post", "action": "/act"})
-    _hidden(form, place)
-    form.append(page_element(visit.page, env.shown(), choices))
+    _hidden(form, frame.place)
+    page = page_element(visit.page, env.shown(), choices)
+    if visit.page == RESULTS:
+        _count_pages(page, visit.number, len(env.world.found(visit.query)))
+    form.append(page)
     if not session.info["action_is_valid"]:
         SubElement(form, "p", {"role": "status", "class": "notice", NODE: "notice"}).text = REJECTED
-    _footer(body, session, place, splits)
+    _footer(body, session, frame)
+    return _written(root)
+
+
+def offer_document(frame: PageFrame, fields: Mapping[str, str]) -> bytes:
+    """Return a page that asks whether to begin another task, with the form that does.
+
+    Args:
+        frame: of the visitor.
+        fields: that name it, as ``/begin`` takes them.
+    """
+    root, body = _document("Another task: WebShop")
+    middle = SubElement(body, "main")
+    SubElement(middle, "h1").text = "Begin another task?"
+    named = ", ".join(f"{name} {value}" for name, value in fields.items() if value)
+    SubElement(middle, "p").text = f"The address names {named or 'any task'}."
+    SubElement(middle, "p").text = "Unless the episode that you are in has ended, it is dropped."
+    form = SubElement(middle, "form", {"method": "post", "action": "/begin"})
+    _hidden(form, frame.place)
+    for name, value in fields.items():
+        SubElement(form, "input", {"type": "hidden", "name": name, "value": value})
+    SubElement(form, "button", {"type": "submit"}).text = "Begin it"
+    SubElement(SubElement(middle, "p"), "a", {"href": "/"}).text = "Go on shopping"
     return _written(root)
 
 
@@ -150,21 +177,43 @@ def _outcome(parent: Element, session: ShopSession, place: str) -> None:
     SubElement(form, "button", {"type": "submit", "class": "buy"}).text = "Next task"
 
 
-def _footer(body: Element, session: ShopSession, place: str, splits: Iterable[str]) -> None:
+def _hint(parent: Element, place: str, steps: int) -> None:
+    box = SubElement(parent, "section", {"class": "hint", "aria-label": "What to do"})
+    SubElement(box, "p").text = HINT.format(steps=steps)
+    form = SubElement(box, "form", {"method": "post", "action": "/hint"})
+    _hidden(form, place)
+    SubElement(form, "button", {"type": "submit"}).text = "Got it"
+
+
+def _count_pages(page: Element, number: int, found: int) -> None:
+    """Say which page of results this is, and of how many; agents' pages only say how many are found."""
+    last = -(-found // PER_PAGE)
+    text = f"page {number} of {last}" if number <= last else f"past the last page, {last}"
+    heading = page.find("section[@class='product']")
+    assert heading is not None, "a page of results says its number"
+    SubElement(heading, "p", {"class": "pages"}).text = text if found else "nothing found"
+
+
+def _footer(body: Element, session: ShopSession, frame: PageFrame) -> None:
     footer = SubElement(body, "footer")
     folded = SubElement(footer, "details")
     SubElement(folded, "summary").text = f"Task {session.info['task_id']}, split {session.env.tasks.split}"
-    form = SubElement(folded, "form", {"method": "get", "action": "/"})
+    form = SubElement(folded, "form", {"method": "post", "action": "/begin"})
+    _hidden(form, frame.place)
     label = SubElement(form, "label")
     SubElement(label, "span").text = "Split"
     select = SubElement(label, "select", {"name": "split"})
-    for split in splits:
+    for split in frame.splits:
         chosen = {"selected": ""} if split == session.env.tasks.split else {}
         SubElement(select, "option", {"value": split} | chosen).text = split
     label = SubElement(form, "label")
     SubElement(label, "span").text = "Task, by id or source id (empty: any)"
-    SubElement(label, "input", {"name": "task", "autocomplete": "off"})
+    SubElement(label, "input", {"name": "task", "maxlength": "200", "autocomplete": "off"})
     SubElement(form, "button", {"type": "submit"}).text = "Play this task"
+
+
+def _splits(env: WebShopEnv) -> Sequence[str]:
+    return splits_with_tasks(env.tasks, env.world)
 
 
 def _hidden(form: Element, place: str) -> None:
@@ -193,6 +242,8 @@ PAGES = SitePages(
     title="WebShop",
     style=Path(__file__).with_name("style.css").read_bytes(),
     page=shop_document,
+    offer=offer_document,
+    splits=_splits,
     message=message_document,
     action=requested_action,
 )

@@ -58,13 +58,17 @@ def page_element(page: str, shown: Iterable[tuple[Node, str]], choices: Mapping[
     root = Element("div", {"class": f"page {page}"})
     if page in SUB_PAGES:  # its nodes do not say which it is
         SubElement(root, "h1").text = page.capitalize()
-    group, name = root, ""
+    group, name, link = root, "", None
     for node, text in shown:
         wanted = _wanted(page, node.kind, name)
         if wanted is not None and (wanted.anew or wanted.name != name):
             group, name = _begin(root, wanted), wanted.name
+        if node.kind == "link":
+            link = node
         if node.kind in ("button", "link", "option"):
             element = _button(page, group, node, choices)
+        elif node.kind == "title" and name == "hit" and link is not None:
+            element = _title(group, link, choices)
         else:
             element = SubElement(group, _tag(page, name, node.kind))
         element.set(NODE, node.kind)
@@ -114,6 +118,13 @@ def _tag(page: str, group: str, kind: NodeKind) -> str:
         return "legend"
     heading = "text" if page == RESULTS else "title"
     return "h1" if kind in ("brand", heading) and group != "hit" else "p"
+
+
+def _title(group: Element, link: Node, choices: Mapping[str, int]) -> Element:
+    """Add a product's title on a page of results: a click on it is one on the product's link."""
+    button = _button(RESULTS, group, link, choices)
+    button.set("class", "title")
+    return button
 
 
 def _button(page: str, group: Element, node: Node, choices: Mapping[str, int]) -> Element:

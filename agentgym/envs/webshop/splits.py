@@ -1,0 +1,34 @@
+"""Which split a goal belongs to: by its own content, or by its product's."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+from agentgym.envs.webshop.engine.options import check_choice
+from agentgym.hashing import content_id
+from agentgym.tasks import split_of
+
+GoalDivision: TypeAlias = Literal["goal", "product"]
+"""What decides a goal's split: its product, attributes and options together, or its product alone."""
+
+
+def check_split_by(split_by: object) -> None:
+    """Raise a UsageError unless goals can be divided by this."""
+    check_choice("split_by", split_by, get_args(GoalDivision))
+
+
+def split_of_goal(goal_id: str, asin: str, split_by: GoalDivision) -> str:
+    """Return ``train``, ``valid`` or ``test``.
+
+    Args:
+        goal_id: the goal's; a suffix that numbers duplicates does not matter.
+        asin: of the goal's product.
+        split_by: what decides.
+
+    Example:
+        >>> split_of_goal("0" * 31 + "5", "B000000001", "goal")
+        'test'
+        >>> {split_of_goal(f"{number:032x}", "B000000001", "product") for number in range(100)}
+        {'train'}
+    """
+    return split_of(goal_id if split_by == "goal" else content_id(("product", asin)))
