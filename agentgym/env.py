@@ -27,6 +27,9 @@ T = TypeVar("T")
 RESET_OPTIONS = ("task",)
 """Keys that ``reset(options=...)`` understands."""
 
+MAX_ACTION_LENGTH = 8_192
+"""Characters of an action at most. A longer one is rejected before any game reads it."""
+
 
 class Outcome(NamedTuple):
     """What an action did, in the game's words."""
@@ -109,7 +112,8 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
     """An environment for language agents: text in, text out, with state that can be held.
 
     **Actions** are strings. An action the game does not accept changes nothing, is reported as
-    ``info["action_is_valid"] = False`` and costs a step; an action of another type is a `TypeError`.
+    ``info["action_is_valid"] = False`` and costs a step; so is one of more than `MAX_ACTION_LENGTH`
+    characters, whatever the game. An action of another type is a `TypeError`.
 
     **Info** always has ``task_id, task_type, turn, state_hash, admissible_actions,
     action_is_valid, won, score, progress``, of constant types.
@@ -208,7 +212,10 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
 
     @abstractmethod
     def _apply(self, action: str) -> Outcome:
-        """Play one action; an action the game rejects leaves the state as it was."""
+        """Play one action; an action the game rejects leaves the state as it was.
+
+        Actions of more than `MAX_ACTION_LENGTH` characters go to `_reject` instead.
+        """
 
     @abstractmethod
     def _observe(self) -> ObsT:
@@ -233,6 +240,17 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
     def _identity(self) -> Any:
         """Return what the state hash covers: a plain value, by default the whole state."""
         return self._state()
+
+    def _reject(self, action: str) -> Outcome:
+        """Return the outcome of an action that is not accepted, cut to `MAX_ACTION_LENGTH` characters.
+
+        For games whose rejected actions pay something. The state stays as it is.
+        """
+        return Outcome(0.0, valid=False)
+
+    def _accepts(self, action: str) -> bool:
+        """Return whether an action would be accepted now, by default whether it is listed."""
+        return action in self.admissible_actions()
 
     def _extra_info(self) -> dict[str, Any]:
         """Return the suite's own info keys: always the same keys, of constant types."""
@@ -294,7 +312,9 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
             )
         if self._task is None or self._terminated or self._truncated:
             raise ResetNeeded(f"no episode of {type(self).__name__} is running: call reset() before step()")
-        reward, self._valid, self._terminated = self._apply(action)
+        short = len(action) <= MAX_ACTION_LENGTH
+        outcome = self._apply(action) if short else self._reject(action[:MAX_ACTION_LENGTH])
+        reward, self._valid, self._terminated = outcome
         self._turn += 1
         self._truncated = not self._terminated and self._turn >= self.max_steps
         return self._observe(), reward, self._terminated, self._truncated, self._info()
@@ -339,7 +359,7 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
 
     def is_admissible(self, action: str) -> bool:
         """Return whether ``action`` would be accepted now, templates filled in."""
-        return action in self.admissible_actions()
+        return len(action) <= MAX_ACTION_LENGTH and self._accepts(action)
 
     @final
     def state_hash(self) -> str:

@@ -38,9 +38,12 @@ class CorridorEnv(AgentEnv[str]):
             self._fallen = True
             return Outcome(-1.0, terminated=True)
         if action not in self._admissible():
-            return Outcome(-0.5, valid=False)
+            return self._reject(action)
         self._cell += 1 if action == "right" else -1
         return Outcome(float(self.np_random.random()), terminated=self._cell == self.task.content)
+
+    def _reject(self, action: str) -> Outcome:
+        return Outcome(-0.5, valid=False)
 
     def _observe(self) -> str:
         text = f"cell {self._cell} of {self.task.content}"

@@ -186,8 +186,8 @@ class ALFWorldEnv(AgentEnv[str]):
             return commands
         return tuple(command for command in commands if command != HELP)
 
-    def is_admissible(self, action: str) -> bool:
-        """Return whether ``action`` would be accepted now; blanks around it do not matter."""
+    def _accepts(self, action: str) -> bool:
+        """Blanks around a command do not matter."""
         return action.strip() in self.admissible_actions()
 
     def _status(self) -> Status:

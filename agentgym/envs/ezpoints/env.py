@@ -108,11 +108,14 @@ class EZPointsEnv(AgentEnv[Observation]):
 
     def _apply(self, action: str) -> Outcome:
         if action not in accepted(self._pair, self._tokens):
-            return Outcome(self.rewards.rejected, valid=False)
+            return self._reject(action)
         self._tokens += (action,)
         if not over(self._tokens):
             return Outcome(0.0)
         return Outcome(self.rewards.won if wins(self._pair, self._tokens) else self.rewards.lost, True, True)
+
+    def _reject(self, action: str) -> Outcome:
+        return Outcome(self.rewards.rejected, valid=False)
 
     def _admissible(self) -> tuple[str, ...]:
         return accepted(self._pair, self._tokens)

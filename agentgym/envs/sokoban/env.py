@@ -129,13 +129,16 @@ class _Sokoban(AgentEnv[ObsT]):
     def _apply(self, action: str) -> Outcome:
         number = self._number.get(action)
         if number is None:
-            return self._settle(0, valid=False)
+            return self._reject(action)
         _, rows, columns, pushes = self.actions[number]
         move = play(self._board, self._player, rows * self._stride + columns, pushes)
         self._player = move.player
         if move.pushed and not self._deadlock:
             self._deadlock = is_deadlocked(self._board, self._stride)
         return self._settle(move.gain, valid=move.moved or not self.effective_only)
+
+    def _reject(self, action: str) -> Outcome:
+        return self._settle(0, valid=False)
 
     def _settle(self, gain: int, *, valid: bool) -> Outcome:
         """Pay for a step, by the sign of the change of the count of boxes on targets."""

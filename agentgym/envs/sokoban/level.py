@@ -19,6 +19,9 @@ WALL, FLOOR, TARGET, BOX, BOX_ON_TARGET, PLAYER, PLAYER_ON_TARGET = b"# .$*@+"
 SYMBOLS = "# .$*@+"
 """All symbols, in the order of the constants above."""
 
+LARGEST = 256
+"""Rows or columns of a level at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class Level:
@@ -69,6 +72,10 @@ class Level:
         if len(rows) < 3:
             raise UsageError(f"a level has at least 3 rows, this has {len(rows)}")
         width = max(map(len, rows))
+        if max(len(rows), width) > LARGEST:
+            raise UsageError(
+                f"a level has at most {LARGEST} rows and columns, this has {len(rows)} and {width}"
+            )
         text = "\n".join(row.ljust(width) for row in rows)
         unknown = set(text) - set(SYMBOLS) - {"\n"}
         if unknown:

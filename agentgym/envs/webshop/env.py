@@ -132,14 +132,21 @@ class WebShopEnv(AgentEnv[str]):
         self._visit = visit
 
     def _apply(self, action: str) -> Outcome:
-        if self._history:
-            self._past = self._history.add(self._past, self._page(), action)
         visit = self._after(action)
         if visit is None:
-            return Outcome(0.0, valid=False)
+            return self._reject(action)
+        self._remember(action)
         self._open(visit)
         done = visit.page == DONE
         return Outcome(visit.score if done else 0.0, terminated=done)
+
+    def _reject(self, action: str) -> Outcome:
+        self._remember(action)
+        return Outcome(0.0, valid=False)
+
+    def _remember(self, action: str) -> None:
+        if self._history:
+            self._past = self._history.add(self._past, self._page(), action)
 
     def _after(self, action: str) -> Visit | None:
         """Return the visit after an action; None where the shop does not accept it."""
@@ -172,8 +179,8 @@ class WebShopEnv(AgentEnv[str]):
     def _admissible(self) -> tuple[str, ...]:
         return self._shown.actions
 
-    def is_admissible(self, action: str) -> bool:
-        """Return whether ``action`` would be accepted now: any query, and every text that can be clicked."""
+    def _accepts(self, action: str) -> bool:
+        """Any query is accepted, and every text that can be clicked."""
         return bool(self.admissible_actions()) and self._after(action) is not None
 
     def _status(self) -> Status:
