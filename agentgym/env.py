@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, final
 
 import gymnasium
@@ -16,6 +17,7 @@ from gymnasium.error import ResetNeeded
 from agentgym.errors import UsageError
 from agentgym.hashing import StateHasher, canonical
 from agentgym.options import check_options, options_of
+from agentgym.snapshots import GeneratorState, check_kind, checked, generator_at, refused, restored_generator
 from agentgym.spaces import UnicodeText
 from agentgym.suites import SuiteSpec
 from agentgym.tasks import DEFAULT_SIZES, Task, TaskSet
@@ -51,44 +53,8 @@ class Status(NamedTuple):
     """In [0, 1]."""
 
 
-class GeneratorState(NamedTuple):
-    """Where a generator of Gymnasium's (PCG64) stands, as a value."""
-
-    state: int
-    inc: int
-    has_uint32: int
-    uinteger: int
-
-    @classmethod
-    def of(cls, generator: np.random.Generator | None) -> Self | None:
-        """Return where ``generator`` stands; None for none."""
-        if generator is None:
-            return None
-        parts = generator.bit_generator.state
-        return cls(parts["state"]["state"], parts["state"]["inc"], parts["has_uint32"], parts["uinteger"])
-
-
-def restored_generator(
-    snapshot: Snapshot, generator: np.random.Generator | None
-) -> np.random.Generator | None:
-    """Return a generator that stands where the snapshot's stood; None if it had none.
-
-    Args:
-        snapshot: of any environment.
-        generator: is set and returned where there is one, which is cheaper than a new one.
-    """
-    if snapshot.rng is None:
-        return None
-    if generator is None:
-        generator = np.random.Generator(np.random.PCG64(0))
-    state, inc, has_uint32, uinteger = snapshot.rng
-    generator.bit_generator.state = {
-        "bit_generator": "PCG64",
-        "state": {"state": state, "inc": inc},
-        "has_uint32": has_uint32,
-        "uinteger": uinteger,
-    }
-    return generator
+_OF_STRANGE_STATES = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
+"""What a game raises on a state it never comes to."""
 
 
 class _Held(NamedTuple):
@@ -137,6 +103,8 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
     """What prompts, training, data and sites need to know of the suite."""
     state_schema: ClassVar[int] = 1
     """Version of the state's encoding; part of every state hash."""
+    state_type: ClassVar[Any] = Any
+    """Type of what `_state` returns, such as a NamedTuple: `agentgym.encoding.typed` checks states by it."""
     action_kind: ClassVar[Literal["enumerated", "template"]] = "enumerated"
     """Whether admissible actions are complete, or templates with slots in angle brackets."""
     splits: ClassVar[tuple[str, ...]] = tuple(DEFAULT_SIZES)
@@ -236,6 +204,12 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
     @abstractmethod
     def _set_state(self, state: Any) -> None:
         """Inverse of `_state`, for the task that is loaded."""
+
+    def _check_state(self, task: Task, state: Any, terminated: bool) -> None:
+        """Raise a ValueError that says why no episode of ``task`` comes to ``state``, a `state_type`.
+
+        Every snapshot is asked about before it is restored.
+        """
 
     def _identity(self) -> Any:
         """Return what the state hash covers: a plain value, by default the whole state."""
@@ -401,10 +375,12 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
             The observation and info that were current when it was taken.
 
         Raises:
-            ValueError: the snapshot belongs to another suite, schema or data set.
+            UsageError: the snapshot belongs to another suite, schema or data set, or holds what no episode
+                comes to. The episode being played stays as it was.
         """
-        self._put_back(snapshot)
-        return self._observe(), self._info()
+        with self._whole_or_not_at_all(snapshot):
+            self._put_back(snapshot)
+            return self._observe(), self._info()
 
     def spawn(self) -> Self:
         """Return another environment over the same read-only world, with no episode yet.
@@ -462,8 +438,23 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
 
     # ---- inside ----------------------------------------------------------------------------
 
+    @contextmanager
+    def _whole_or_not_at_all(self, snapshot: Snapshot) -> Iterator[None]:
+        """Undo what a snapshot that turns out to be none of the game has changed."""
+        held, stand = self.__dict__.copy(), GeneratorState.of(self._np_random)
+        try:
+            yield
+        except BaseException as error:
+            self.__dict__.clear()
+            self.__dict__.update(held)
+            if stand is not None:
+                generator_at(stand, self._np_random)
+            if isinstance(error, _OF_STRANGE_STATES) and not isinstance(error, UsageError):
+                raise refused(snapshot, error) from error
+            raise
+
     def _put_back(self, snapshot: Snapshot) -> None:
-        self._check_snapshot(snapshot)
+        snapshot = self._check_snapshot(snapshot)
         if snapshot.task is not self._task:
             self._begin(snapshot.task)
         self._set_state(snapshot.state)
@@ -500,14 +491,17 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
         info.update(self._extra_info())
         return info
 
-    def _check_snapshot(self, snapshot: Snapshot) -> None:
-        theirs = (snapshot.suite, snapshot.schema, snapshot.data)
-        ours = (self.suite, self.state_schema, self.data_key)
-        if theirs != ours:
-            raise ValueError(
-                f"cannot restore a snapshot of suite {theirs[0]!r} schema {theirs[1]} data {theirs[2]!r} "
-                f"into suite {ours[0]!r} schema {ours[1]} data {ours[2]!r}"
-            )
+    def _check_snapshot(self, snapshot: Snapshot) -> Snapshot:
+        """Return a snapshot as it is restored, its task looked up and its state of the game's type."""
+        check_kind(snapshot, self.suite, self.state_schema, self.data_key)
+        snapshot = checked(snapshot, self.state_type, self.max_steps, self.tasks.find)
+        try:
+            self._check_state(snapshot.task, snapshot.state, snapshot.terminated)
+        except _OF_STRANGE_STATES as error:
+            if isinstance(error, UsageError):
+                raise
+            raise refused(snapshot, error) from error
+        return snapshot
 
     def _restore_rng(self, snapshot: Snapshot) -> None:
         self._np_random = restored_generator(snapshot, self._np_random)

@@ -17,6 +17,7 @@ class CorridorEnv(AgentEnv[str]):
 
     suite = "corridor"
     splits = ("train", "test")
+    state_type = tuple[int, bool]
     default_max_steps = 12
 
     def __init__(self, *, split="train", dataset="builtin", max_steps=None, render_mode=None):
@@ -58,6 +59,10 @@ class CorridorEnv(AgentEnv[str]):
 
     def _state(self) -> Any:
         return (self._cell, self._fallen)
+
+    def _check_state(self, task: Task, state: Any, terminated: bool) -> None:
+        if not 0 <= state[0] <= task.content:
+            raise ValueError(f"no corridor of length {task.content} has a cell {state[0]}")
 
     def _set_state(self, state: Any) -> None:
         self._cell, self._fallen = state

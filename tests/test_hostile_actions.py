@@ -17,8 +17,9 @@ MOMENT = 0.05
 """Seconds of CPU time."""
 
 PIECES = (
-    "[", "]", "[a]", "search[", "click[", "<action>", "</action>", "<think>", "<tool_call>", '{"a":', '"', "\\",
-    "(", " ", "\n", "7", "1.1,", "a.", "kk", "kked", "'s ", "é", "İ", "字", "🂡", "\ud800", "go to ", "put a in ",
+    "[", "]", "[a]", "search[", "click[", "<action>", "</action>", "<think>", "<tool_call>", '{"a":',
+    '"', "\\", "(", " ", "\n", "7", "1.1,", "a.", "kk", "kked", "'s ", "é", "İ", "字", "🂡", "\ud800",
+    "go to ", "put a in ",
 )  # fmt: skip
 LENGTHS = (MAX_ACTION_LENGTH, 1_000_000)
 SUITES = ("Sokoban", "EZPoints", "ALFWorld", "WebShop")

@@ -16,6 +16,7 @@ from agentgym.data.directory import data_directory, find
 from agentgym.errors import UsageError
 from agentgym.extras import load_reference
 from agentgym.suites import DataSource
+from agentgym.untrusted import read_json
 
 MANIFEST = "manifest.json"
 """Written beside imported files: what they are and their sha256."""
@@ -131,7 +132,7 @@ def read_manifest(source: DataSource) -> dict[str, FileEntry] | None:
     if not path.exists():
         return None
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))
+        table = read_json(path)
         schema = table["schema"]
         entries = {key: FileEntry(**entry) for key, entry in table["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:

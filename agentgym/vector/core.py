@@ -294,7 +294,7 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
             The single observation and info that were current when it was taken.
 
         Raises:
-            ValueError: the snapshot belongs to another suite, schema or data set.
+            UsageError: as `AgentEnv.restore`; the slot stays as it was.
         """
         (slot,) = self._check_slots([slot])
         observation, info = self._restore_slot(slot, snapshot)

@@ -10,13 +10,13 @@ import numpy.typing as npt
 from gymnasium.utils import seeding
 
 from agentgym.arrays import Ints
-from agentgym.env import GeneratorState, restored_generator
 from agentgym.envs.sokoban.arrays import BoardBatch
 from agentgym.envs.sokoban.deadlock import is_deadlocked
 from agentgym.envs.sokoban.env import REJECTED, SokobanEnv, SokobanState, VisualSokobanEnv
 from agentgym.envs.sokoban.level import Level
 from agentgym.envs.sokoban.tiles import draw
 from agentgym.hashing import StateHasher, canonical
+from agentgym.snapshots import GeneratorState, restored_generator
 from agentgym.tasks import Task
 from agentgym.types import Snapshot
 from agentgym.vector.batching import (
@@ -140,7 +140,7 @@ class SokobanVectorEnv(AgentVectorEnv):
         )
 
     def _restore_slot(self, slot: int, snapshot: Snapshot) -> tuple[Any, dict[str, Any]]:
-        self.prototype._check_snapshot(snapshot)
+        snapshot = self.prototype._check_snapshot(snapshot)
         self._begin(slot, snapshot.task)
         state: SokobanState = snapshot.state
         level: Level = snapshot.task.content

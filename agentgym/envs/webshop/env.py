@@ -56,6 +56,7 @@ class WebShopEnv(AgentEnv[str]):
     suite: ClassVar[str] = SUITE.name
     suite_spec: ClassVar[SuiteSpec] = SUITE
     state_schema = 1
+    state_type = WebShopState
     action_kind = "template"
     default_max_steps = 15
     splits: ClassVar[tuple[str, ...]] = ("train", "valid", "test", "test_unseen")
@@ -189,6 +190,18 @@ class WebShopEnv(AgentEnv[str]):
 
     def _state(self) -> WebShopState:
         return WebShopState(self._visit, self._seed, self._past)
+
+    def _check_state(self, task: Task, state: WebShopState, terminated: bool) -> None:
+        visit, noise, past = state
+        self.world.check_visit(visit)
+        bought = visit.page == DONE
+        if visit.score != (self.world.score(visit, task.content).total if bought else 0.0):
+            raise ValueError("its score is not that of its purchase")
+        if terminated != bought:
+            raise ValueError("an episode ends with a purchase")
+        if not 0 <= noise < 1 << 62:
+            raise ValueError("its seed of advertisements is no such number")
+        self._history.check(past)
 
     def _set_state(self, state: WebShopState) -> None:
         visit, self._seed, self._past = state

@@ -86,11 +86,16 @@ def load_model(
         raise UsageError(f"the model directory {path} {problem}: give the path of a saved model")
     try:
         with _without_progress_bars():
-            tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
-            config = AutoConfig.from_pretrained(path, local_files_only=True)
+            tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+            config = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
             # the library declares a model alone, whatever is asked for
             both: Any = AutoModelForCausalLM.from_pretrained(
-                path, config=config, dtype=dtype, local_files_only=True, output_loading_info=True
+                path,
+                config=config,
+                dtype=dtype,
+                local_files_only=True,
+                trust_remote_code=False,  # else it asks on the terminal whether to run code of the directory
+                output_loading_info=True,
             )
             model, loaded = both
     except Exception as error:  # `transformers` answers damaged files with exceptions of a dozen kinds

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from agentgym.errors import UsageError
+from agentgym.untrusted import loads_json
 
 Atom: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """A predicate over (variable, type) pairs."""
@@ -94,10 +95,7 @@ def parse_grammar(text: str) -> Grammar:
 
 @lru_cache(maxsize=512)
 def _rules(text: str) -> dict[str, tuple[Production, ...]]:
-    try:
-        data = json.loads(textwrap.dedent(text))
-    except json.JSONDecodeError as error:
-        raise UsageError(f"a grammar block is not JSON: {error}") from None
+    data = loads_json(textwrap.dedent(text), "a grammar block", repeated_keys=True)
     if not isinstance(data, dict):
         raise UsageError("a grammar block is not a JSON object of rules")
     return {name: tuple(_production(name, p) for p in _listed(name, data[name])) for name in data}
