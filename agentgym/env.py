@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, final
 
 import gymnasium
@@ -17,7 +16,14 @@ from gymnasium.error import ResetNeeded
 from agentgym.errors import UsageError
 from agentgym.hashing import StateHasher, canonical
 from agentgym.options import check_options, options_of
-from agentgym.snapshots import GeneratorState, check_kind, checked, generator_at, refused, restored_generator
+from agentgym.snapshots import (
+    GeneratorState,
+    check_kind,
+    checked,
+    refusals_explained,
+    restored_generator,
+    whole_or_not_at_all,
+)
 from agentgym.spaces import UnicodeText
 from agentgym.suites import SuiteSpec
 from agentgym.tasks import DEFAULT_SIZES, Task, TaskSet
@@ -51,10 +57,6 @@ class Status(NamedTuple):
     """The benchmark's own number."""
     progress: float
     """In [0, 1]."""
-
-
-_OF_STRANGE_STATES = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
-"""What a game raises on a state it never comes to."""
 
 
 class _Held(NamedTuple):
@@ -378,7 +380,7 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
             UsageError: the snapshot belongs to another suite, schema or data set, or holds what no episode
                 comes to. The episode being played stays as it was.
         """
-        with self._whole_or_not_at_all(snapshot):
+        with whole_or_not_at_all(self, snapshot):
             self._put_back(snapshot)
             return self._observe(), self._info()
 
@@ -438,21 +440,6 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
 
     # ---- inside ----------------------------------------------------------------------------
 
-    @contextmanager
-    def _whole_or_not_at_all(self, snapshot: Snapshot) -> Iterator[None]:
-        """Undo what a snapshot that turns out to be none of the game has changed."""
-        held, stand = self.__dict__.copy(), GeneratorState.of(self._np_random)
-        try:
-            yield
-        except BaseException as error:
-            self.__dict__.clear()
-            self.__dict__.update(held)
-            if stand is not None:
-                generator_at(stand, self._np_random)
-            if isinstance(error, _OF_STRANGE_STATES) and not isinstance(error, UsageError):
-                raise refused(snapshot, error) from error
-            raise
-
     def _put_back(self, snapshot: Snapshot) -> None:
         snapshot = self._check_snapshot(snapshot)
         if snapshot.task is not self._task:
@@ -495,12 +482,8 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
         """Return a snapshot as it is restored, its task looked up and its state of the game's type."""
         check_kind(snapshot, self.suite, self.state_schema, self.data_key)
         snapshot = checked(snapshot, self.state_type, self.max_steps, self.tasks.find)
-        try:
+        with refusals_explained(snapshot):
             self._check_state(snapshot.task, snapshot.state, snapshot.terminated)
-        except _OF_STRANGE_STATES as error:
-            if isinstance(error, UsageError):
-                raise
-            raise refused(snapshot, error) from error
         return snapshot
 
     def _restore_rng(self, snapshot: Snapshot) -> None:

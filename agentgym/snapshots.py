@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
@@ -97,15 +98,11 @@ def checked(snapshot: Snapshot, state_type: Any, max_steps: int, find: Callable[
     Raises:
         UsageError: a value is of another type, or impossible.
     """
-    try:
+    with refusals_explained(snapshot):
         task = _task(snapshot.task, find)
         state = typed(state_type, snapshot.state)
         _check_flags(snapshot)
         _check_generator(snapshot.rng)
-    except UsageError:
-        raise
-    except ValueError as error:
-        raise refused(snapshot, error) from error
     turn, over = snapshot.turn, snapshot.terminated or snapshot.truncated
     if turn > max_steps or (turn == max_steps and not over):
         raise UsageError(
@@ -117,10 +114,33 @@ def checked(snapshot: Snapshot, state_type: Any, max_steps: int, find: Callable[
     return replace(snapshot, task=task, state=state)
 
 
-def refused(snapshot: Snapshot, reason: Exception) -> UsageError:
-    """Return the error that says why a snapshot is none of its game."""
-    why = " ".join(str(reason).split()) or type(reason).__name__
-    return UsageError(f"the snapshot is none of suite {snapshot.suite!r}: {why:.200}; take it anew")
+@contextmanager
+def refusals_explained(snapshot: Snapshot) -> Iterator[None]:
+    """Turn what a game raises on a state that it never comes to into a UsageError of one line."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise UsageError(
+            f"the snapshot is none of suite {snapshot.suite!r}: {why:.200}; take it anew"
+        ) from error
+
+
+@contextmanager
+def whole_or_not_at_all(env: Any, snapshot: Snapshot) -> Iterator[None]:
+    """Undo what restoring a snapshot has changed in an environment, where it turns out to be none of its game."""
+    held, stand = env.__dict__.copy(), GeneratorState.of(env._np_random)
+    try:
+        with refusals_explained(snapshot):
+            yield
+    except BaseException:
+        env.__dict__.clear()
+        env.__dict__.update(held)
+        if stand is not None:
+            generator_at(stand, env._np_random)
+        raise
 
 
 def _task(task: object, find: Callable[[str], Task]) -> Task:

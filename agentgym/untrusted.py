@@ -11,6 +11,7 @@ import json
 import math
 import re
 import tomllib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -114,8 +115,7 @@ def _no_constant(name: str) -> Any:
 def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) != len(pairs):
-        seen: set[str] = set()
-        repeated = next(key for key, _ in pairs if key in seen or seen.add(key))
+        repeated, _ = Counter(key for key, _ in pairs).most_common(1)[0]
         raise ValueError(f"the key {repeated!r:.60} is repeated")
     return table
 

@@ -116,7 +116,7 @@ class _BoundedInfo(tarfile.TarInfo):
     """A member's header; what precedes it is read into memory, so that it must not be large."""
 
     @classmethod
-    def frombuf(cls, buf: bytes, encoding: str, errors: str) -> Self:
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         """As `tarfile.TarInfo.frombuf`, within limits."""
         info = super().frombuf(buf, encoding, errors)
         if info.type in _HEADERS and info.size > LARGEST_HEADER:
@@ -140,9 +140,7 @@ _HEADERS = (
 
 def _check_total(total: int, archive: Path) -> None:
     if total > LARGEST_TOTAL:
-        raise UsageError(
-            f"{archive} unpacks to more than {LARGEST_TOTAL:,} bytes: get it anew"
-        )
+        raise UsageError(f"{archive} unpacks to more than {LARGEST_TOTAL:,} bytes: get it anew")
 
 
 def _check_size(size: int, source: str) -> None:

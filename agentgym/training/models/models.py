@@ -22,6 +22,7 @@ from transformers import (
 from transformers.utils import logging
 
 from agentgym.errors import UsageError
+from agentgym.training.models.chat_template import render_chat
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,8 @@ class ChatTokenizer:
 
     def encode_chat(self, message: str) -> list[int]:
         """Return the token ids of a chat of one user message, up to where the answer begins."""
-        chat = [{"role": "user", "content": message}]
-        text = self.tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
-        return self.encode(str(text))
+        source = self.tokenizer.get_chat_template()
+        return self.encode(render_chat(source, message, self.tokenizer.special_tokens_map))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,8 @@ def load_model(
             model, loaded = both
     except Exception as error:  # `transformers` answers damaged files with exceptions of a dozen kinds
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        if "trust_remote_code" in str(error):
+            reason = "it needs code of its own, which is never run: use a model that transformers knows"
         raise UsageError(f"cannot load a model from {path}: {reason}") from error
     if missing := sorted(loaded["missing_keys"]):
         raise UsageError(
