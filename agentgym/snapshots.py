@@ -130,7 +130,7 @@ def refusals_explained(snapshot: Snapshot) -> Iterator[None]:
 
 @contextmanager
 def whole_or_not_at_all(env: Any, snapshot: Snapshot) -> Iterator[None]:
-    """Undo what restoring a snapshot has changed in an environment, where it turns out to be none of its game."""
+    """Undo what restoring a snapshot has changed in an environment, where it is none of its game."""
     held, stand = env.__dict__.copy(), GeneratorState.of(env._np_random)
     try:
         with refusals_explained(snapshot):

@@ -47,8 +47,8 @@ _METHODS: Mapping[type, frozenset[str]] = {
 
 _NAMES_OF_FILTERS = """
     abs capitalize count d default dictsort e escape first float forceescape groupby indent int items join
-    last length list lower map max min reject rejectattr replace reverse safe select selectattr sort string title
-    tojson trim unique upper
+    last length list lower map max min reject rejectattr replace reverse safe select selectattr sort string
+    title tojson trim unique upper
 """
 _FILTERS = frozenset(_NAMES_OF_FILTERS.split())
 _TIME_FORMAT = re.compile(r"(?:[^%]|%-?[A-Za-z%])*")
@@ -330,7 +330,7 @@ def _instrument(tree: nodes.Template) -> nodes.Template:
     return tree
 
 
-def _filtered(node: nodes.Expr, name: str) -> nodes.Filter:
+def _filtered(node: Any, name: str) -> nodes.Filter:
     metered = nodes.Filter(node, name, [], [], None, None)
     metered.set_lineno(node.lineno)
     return metered
