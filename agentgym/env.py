@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, final
 
 import gymnasium
-import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ResetNeeded
 
@@ -17,6 +16,7 @@ from agentgym.errors import UsageError
 from agentgym.generators import GeneratorState, restored_generator
 from agentgym.hashing import StateHasher, canonical
 from agentgym.options import check_options, check_reset_options, check_seed, options_of
+from agentgym.snapshots import HeldEpisode, Undo, check_kind, checked, refusals_explained
 from agentgym.spaces import UnicodeText
 from agentgym.suites import SuiteSpec
 from agentgym.tasks import DEFAULT_SIZES, Task, TaskSet
@@ -27,6 +27,9 @@ T = TypeVar("T")
 
 RESET_OPTIONS = ("task",)
 """Keys that ``reset(options=...)`` understands."""
+
+MAX_ACTION_LENGTH = 8_192
+"""Characters of an action at most. A longer one is rejected before any game reads it."""
 
 
 class Outcome(NamedTuple):
@@ -49,26 +52,6 @@ class Status(NamedTuple):
     """In [0, 1]."""
 
 
-class _Held(NamedTuple):
-    """What a copy of an environment takes over, beside what its constructor's arguments give."""
-
-    snapshot: Snapshot | None
-    """The episode; None before the first reset."""
-    generator: np.random.Generator | None
-    seed: int | None
-    action_space: gymnasium.Space[Any]
-    observation_space: gymnasium.Space[Any]
-    spec: EnvSpec | None
-
-
-class _Checkpoint(NamedTuple):
-    """What a reset that fails is undone with."""
-
-    attributes: dict[str, Any]
-    generator: Any
-    """The state of the generator that is kept, as numpy gives it; None for none."""
-
-
 def call(creator: Callable[..., T], args: tuple[Any, ...], options: dict[str, Any]) -> T:
     """Call a class with the arguments that a pickle kept."""
     return creator(*args, **options)
@@ -78,7 +61,8 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
     """An environment for language agents: text in, text out, with state that can be held.
 
     **Actions** are strings. An action the game does not accept changes nothing, is reported as
-    ``info["action_is_valid"] = False`` and costs a step; an action of another type is a `TypeError`.
+    ``info["action_is_valid"] = False`` and costs a step; so is one of more than `MAX_ACTION_LENGTH`
+    characters, whatever the game. An action of another type is a `TypeError`.
 
     **Info** always has ``task_id, task_type, turn, state_hash, admissible_actions,
     action_is_valid, won, score, progress``, of constant types.
@@ -102,6 +86,8 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
     """What prompts, training, data and sites need to know of the suite."""
     state_schema: ClassVar[int] = 1
     """Version of the state's encoding; part of every state hash."""
+    state_type: ClassVar[Any] = Any
+    """Type of what `_state` returns, such as a NamedTuple: `agentgym.encoding.typed` checks states by it."""
     action_kind: ClassVar[Literal["enumerated", "template"]] = "enumerated"
     """Whether admissible actions are complete, or templates with slots in angle brackets."""
     splits: ClassVar[tuple[str, ...]] = tuple(DEFAULT_SIZES)
@@ -177,7 +163,10 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
 
     @abstractmethod
     def _apply(self, action: str) -> Outcome:
-        """Play one action; an action the game rejects leaves the state as it was."""
+        """Play one action; an action the game rejects leaves the state as it was.
+
+        Actions of more than `MAX_ACTION_LENGTH` characters go to `_reject` instead.
+        """
 
     @abstractmethod
     def _observe(self) -> ObsT:
@@ -199,9 +188,26 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
     def _set_state(self, state: Any) -> None:
         """Inverse of `_state`, for the task that is loaded."""
 
+    def _check_state(self, task: Task, state: Any, terminated: bool) -> None:
+        """Raise a ValueError that says why no episode of ``task`` comes to ``state``, a `state_type`.
+
+        Every snapshot is asked about before it is restored.
+        """
+
     def _identity(self) -> Any:
         """Return what the state hash covers: a plain value, by default the whole state."""
         return self._state()
+
+    def _reject(self, action: str) -> Outcome:
+        """Return the outcome of an action that is not accepted, cut to `MAX_ACTION_LENGTH` characters.
+
+        For games whose rejected actions pay something. The state stays as it is.
+        """
+        return Outcome(0.0, valid=False)
+
+    def _accepts(self, action: str) -> bool:
+        """Return whether an action would be accepted now, by default whether it is listed."""
+        return action in self.admissible_actions()
 
     def _extra_info(self) -> dict[str, Any]:
         """Return the suite's own info keys: always the same keys, of constant types."""
@@ -261,7 +267,9 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
             )
         if self._task is None or self._terminated or self._truncated:
             raise ResetNeeded(f"no episode of {type(self).__name__} is running: call reset() before step()")
-        reward, self._valid, self._terminated = self._apply(action)
+        short = len(action) <= MAX_ACTION_LENGTH
+        outcome = self._apply(action) if short else self._reject(action[:MAX_ACTION_LENGTH])
+        reward, self._valid, self._terminated = outcome
         self._turn += 1
         self._truncated = not self._terminated and self._turn >= self.max_steps
         return self._observe(), reward, self._terminated, self._truncated, self._info()
@@ -307,7 +315,7 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
 
     def is_admissible(self, action: str) -> bool:
         """Return whether ``action`` would be accepted now, templates filled in."""
-        return action in self.admissible_actions()
+        return len(action) <= MAX_ACTION_LENGTH and self._accepts(action)
 
     @final
     def state_hash(self) -> str:
@@ -349,10 +357,17 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
             The observation and info that were current when it was taken.
 
         Raises:
-            ValueError: the snapshot belongs to another suite, schema or data set.
+            UsageError: the snapshot belongs to another suite, schema or data set, or holds what no episode
+                comes to. The episode being played stays as it was.
         """
-        self._put_back(snapshot)
-        return self._observe(), self._info()
+        checkpoint = self._checkpoint(None)
+        try:
+            with refusals_explained(snapshot):
+                self._put_back(snapshot)
+                return self._observe(), self._info()
+        except BaseException:
+            self._roll_back(checkpoint)
+            raise
 
     def spawn(self) -> Self:
         """Return another environment over the same read-only world, with no episode yet.
@@ -372,7 +387,7 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
         """Pickle the constructor's arguments and the episode; the world is opened again."""
         return call, (type(self), *self._arguments), (self.tasks.manifest_sha256, self._held())
 
-    def __setstate__(self, state: tuple[str, _Held]) -> None:
+    def __setstate__(self, state: tuple[str, HeldEpisode]) -> None:
         """Go on from a pickle.
 
         Raises:
@@ -392,16 +407,16 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
         twin._take_up(self._held())
         return twin
 
-    def _held(self) -> _Held:
+    def _held(self) -> HeldEpisode:
         """Return what the constructor's arguments do not give, as values of its own."""
-        return _Held(
+        return HeldEpisode(
             None if self._task is None else self.snapshot(),
             *copy.deepcopy((self._np_random, self._np_random_seed)),
             *copy.deepcopy((self.action_space, self.observation_space)),
             copy.deepcopy(self._spec),
         )
 
-    def _take_up(self, held: _Held) -> None:
+    def _take_up(self, held: HeldEpisode) -> None:
         if held.snapshot is not None:
             self._put_back(held.snapshot)
         self._np_random, self._np_random_seed = held.generator, held.seed
@@ -416,20 +431,20 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
         self._begin(self.tasks.draw(self.np_random) if task is None else task)
         return self._observe(), self._info()
 
-    def _checkpoint(self, seed: int | None) -> _Checkpoint:
-        """Return what undoes a reset; one with a seed binds a new generator and leaves the old one alone."""
+    def _checkpoint(self, seed: int | None) -> Undo:
+        """Return what undoes a reset or a restore; a reset with a seed binds a new generator."""
         generator = None if seed is not None else self._np_random
-        return _Checkpoint(vars(self).copy(), generator and generator.bit_generator.state)
+        return Undo(vars(self).copy(), generator and generator.bit_generator.state)
 
-    def _roll_back(self, checkpoint: _Checkpoint) -> None:
-        """Undo a reset: it binds fresh state, so only the generator has changed in place."""
+    def _roll_back(self, checkpoint: Undo) -> None:
+        """Undo a reset or a restore: both bind fresh state, so only the generator has changed in place."""
         vars(self).clear()
         vars(self).update(checkpoint.attributes)
         if checkpoint.generator is not None:
             self.np_random.bit_generator.state = checkpoint.generator
 
     def _put_back(self, snapshot: Snapshot) -> None:
-        self._check_snapshot(snapshot)
+        snapshot = self._check_snapshot(snapshot)
         if snapshot.task is not self._task:
             self._begin(snapshot.task)
         self._set_state(snapshot.state)
@@ -466,14 +481,13 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
         info.update(self._extra_info())
         return info
 
-    def _check_snapshot(self, snapshot: Snapshot) -> None:
-        theirs = (snapshot.suite, snapshot.schema, snapshot.data)
-        ours = (self.suite, self.state_schema, self.data_key)
-        if theirs != ours:
-            raise ValueError(
-                f"cannot restore a snapshot of suite {theirs[0]!r} schema {theirs[1]} data {theirs[2]!r} "
-                f"into suite {ours[0]!r} schema {ours[1]} data {ours[2]!r}"
-            )
+    def _check_snapshot(self, snapshot: Snapshot) -> Snapshot:
+        """Return a snapshot as it is restored, its task looked up and its state of the game's type."""
+        check_kind(snapshot, self.suite, self.state_schema, self.data_key)
+        snapshot = checked(snapshot, self.state_type, self.max_steps, self.tasks.find)
+        with refusals_explained(snapshot):
+            self._check_state(snapshot.task, snapshot.state, snapshot.terminated)
+        return snapshot
 
     def _restore_rng(self, snapshot: Snapshot) -> None:
         self._np_random = restored_generator(snapshot, self._np_random)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 import types
 from collections.abc import Hashable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from agentgym.errors import UsageError, nearest
+from agentgym.untrusted import read_toml_table
 
 RecordT = TypeVar("RecordT")
 
@@ -23,13 +23,7 @@ def read_toml(record: type[RecordT], path: Path) -> RecordT:
     Raises:
         UsageError: the file is unreadable, or does not fit.
     """
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}; name a TOML file") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is no TOML: {error}") from error
-    return parse(record, table, str(path))
+    return parse(record, read_toml_table(path), str(path))
 
 
 def parse(record: type[RecordT], table: Any, where: str) -> RecordT:

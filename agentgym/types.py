@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
+
+from agentgym.encoding import decode, encode, typed
+from agentgym.errors import UsageError
 
 Observation: TypeAlias = Any
 """A string, or for image games a dict ``{"text": str, "image": uint8[H, W, 3]}``."""
@@ -15,11 +20,32 @@ EndReason: TypeAlias = Literal[
 """Why an episode ended. The last four are the agent's or the machine's, never the game's."""
 
 
+SNAPSHOT_MARK = b"agentgym snapshot 1\n"
+"""What a snapshot's bytes begin with; the number is the version of their format."""
+
+LARGEST_SNAPSHOT = 4 << 20
+"""Bytes of a snapshot at most."""
+
+_DIGEST_BYTES = 16
+_TASK_ID = re.compile(r"[0-9a-f]{32}(-[1-9][0-9]{0,8})?")
+_FIELDS = tuple[
+    str, int, str, str, Any, int, bool, bool, bool, tuple[int, int, int, int] | None
+]  # as `Snapshot` declares them, the task by its id
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTask:
+    """A task by its id alone, as a snapshot read from bytes has it; `AgentEnv.restore` looks it up."""
+
+    id: str
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything that decides an episode's future, as an immutable, picklable value.
 
-    Restores into any environment or slot of the same suite and data.
+    Restores into any environment or slot of the same suite and data. Unpickling runs whatever code the pickle
+    names, so take pickles from yourself only; `to_bytes` and `from_bytes` are for all others.
     """
 
     suite: str
@@ -29,7 +55,7 @@ class Snapshot:
     data: str
     """Names the data the task comes from, as `AgentEnv.data_key` does."""
     task: Any
-    """The `agentgym.tasks.Task` being played."""
+    """The `agentgym.tasks.Task` being played; a `NamedTask` where it was read from bytes."""
     state: Any
     """The game's own immutable state."""
     turn: int
@@ -41,7 +67,73 @@ class Snapshot:
     truncated: bool
     """The step limit was reached."""
     rng: tuple[int, int, int, int] | None
-    """An `agentgym.env.GeneratorState`; None when the environment has never drawn or been seeded."""
+    """An `agentgym.generators.GeneratorState`; None when the environment has never drawn or been seeded."""
+
+    def to_bytes(self) -> bytes:
+        """Return the snapshot as bytes: the same ones for equal snapshots, on any machine.
+
+        The task is in them by its id: they restore where the task set holds it.
+
+        Raises:
+            UsageError: the game's state is no plain value (see `agentgym.encoding.encode`), or too large.
+        """
+        values = (
+            self.suite,
+            self.schema,
+            self.data,
+            self.task.id,
+            self.state,
+            self.turn,
+            self.valid,
+            self.terminated,
+            self.truncated,
+            None if self.rng is None else tuple(self.rng),
+        )
+        try:
+            body = encode(values)
+        except ValueError as error:
+            raise UsageError(
+                f"a snapshot of suite {self.suite!r} has no bytes, for {error}: let _state() return None, "
+                "bool, int, float, str, bytes and tuples of them"
+            ) from error
+        if len(body) > LARGEST_SNAPSHOT:
+            raise UsageError(f"a snapshot has at most {LARGEST_SNAPSHOT:,} bytes, this has {len(body):,}")
+        return SNAPSHOT_MARK + body + _digest(body)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Read what `to_bytes` wrote. Nothing in it is run, whoever wrote it.
+
+        That the state is one of the game is checked by `AgentEnv.restore`, which knows the game.
+
+        Raises:
+            UsageError: they are not the bytes of a snapshot of this version, or were changed.
+        """
+        given: object = data
+        if not isinstance(given, bytes) or len(data) > LARGEST_SNAPSHOT + 100:
+            raise UsageError(
+                f"a snapshot is read from what Snapshot.to_bytes() gives: at most {LARGEST_SNAPSHOT:,} bytes"
+            )
+        if not data.startswith(SNAPSHOT_MARK):
+            raise UsageError(
+                f"these are no bytes of a snapshot: they begin with {data[: len(SNAPSHOT_MARK)]!r}, not with "
+                f"{SNAPSHOT_MARK!r}; take those of Snapshot.to_bytes()"
+            )
+        body, digest = data[len(SNAPSHOT_MARK) : -_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+        try:
+            if digest != _digest(body):
+                raise ValueError("their checksum does not fit")
+            values = list(typed(_FIELDS, decode(body), "it"))
+            if _TASK_ID.fullmatch(values[3]) is None:
+                raise ValueError(f"{values[3]!r:.60} is no id of a task")
+        except ValueError as error:
+            raise UsageError(f"these bytes of a snapshot are damaged: {error}; write them anew") from error
+        values[3] = NamedTask(values[3])
+        return cls(*values)
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ class CorridorEnv(AgentEnv[str]):
 
     suite = "corridor"
     splits = ("train", "test")
+    state_type = tuple[int, bool]
     default_max_steps = 12
 
     def __init__(self, *, split="train", dataset="builtin", max_steps=None, render_mode=None):
@@ -38,9 +39,12 @@ class CorridorEnv(AgentEnv[str]):
             self._fallen = True
             return Outcome(-1.0, terminated=True)
         if action not in self._admissible():
-            return Outcome(-0.5, valid=False)
+            return self._reject(action)
         self._cell += 1 if action == "right" else -1
         return Outcome(float(self.np_random.random()), terminated=self._cell == self.task.content)
+
+    def _reject(self, action: str) -> Outcome:
+        return Outcome(-0.5, valid=False)
 
     def _observe(self) -> str:
         text = f"cell {self._cell} of {self.task.content}"
@@ -55,6 +59,10 @@ class CorridorEnv(AgentEnv[str]):
 
     def _state(self) -> Any:
         return (self._cell, self._fallen)
+
+    def _check_state(self, task: Task, state: Any, terminated: bool) -> None:
+        if not 0 <= state[0] <= task.content:
+            raise ValueError(f"no corridor of length {task.content} has a cell {state[0]}")
 
     def _set_state(self, state: Any) -> None:
         self._cell, self._fallen = state

@@ -47,6 +47,7 @@ class DiaryEnv(CorridorEnv):
     """Tells how far it has been: no part of what is hashed."""
 
     past_keys = frozenset({"farthest"})
+    state_type = tuple[int, bool, int]
 
     def _load(self, task):
         super()._load(task)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentgym.agents.screen import show_state, show_step
-from agentgym.env import AgentEnv
+from agentgym.env import MAX_ACTION_LENGTH, AgentEnv
 from agentgym.errors import UsageError, nearest
 from agentgym.suites import ScreenHints
 from agentgym.types import Completion, Policy, Request
@@ -134,6 +134,8 @@ def choose(
         Traceback (most recent call last):
         agentgym.errors.UsageError: no action 'rigth' here (did you mean 'right'?)
     """
+    if len(line) > MAX_ACTION_LENGTH:
+        raise UsageError(f"an action has at most {MAX_ACTION_LENGTH:,} characters, this has {len(line):,}")
     line = line.strip()
     whole = [action for action in actions if not _SLOT.search(action)]
     if line in whole or (line and (accepts or _filled(actions))(line)):

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from agentgym.errors import UsageError
 from agentgym.types import Completion, Policy, Request
+from agentgym.untrusted import loads_json
 from agentgym.vector.core import AgentVectorEnv
 
 ANY_TASK = ""
@@ -111,10 +112,7 @@ def _parse_jsonl(lines: Sequence[str], path: Path) -> dict[str, list[str]]:
 
 
 def _parse_line(line: str, where: str) -> tuple[str, list[str]]:
-    try:
-        record = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise UsageError(f"{where}: not JSON: {error.msg} (column {error.colno})") from error
+    record = loads_json(line, where)
     if not isinstance(record, dict) or not isinstance(record.get("actions"), list):
         raise UsageError(f'{where}: expected {{"task_id": ID, "actions": [STRING, ...]}}')
     for action in record["actions"]:

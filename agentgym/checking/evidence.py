@@ -13,10 +13,13 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from agentgym.env import AgentEnv
+from agentgym.env import MAX_ACTION_LENGTH, AgentEnv
 from agentgym.types import Snapshot
 
-STRANGE_ACTIONS = ("", " ", "\n", "no such action", "x" * 10_000, "grüße, 世界 🂡", "\x00", "\ud800", "<slot>")
+OVERLONG = "x" * (MAX_ACTION_LENGTH + 1)
+"""An action that no game accepts, whatever it takes."""
+
+STRANGE_ACTIONS = ("", " ", "\n", "no such action", OVERLONG, "grüße, 世界 🂡", "\x00", "\ud800", "<slot>")
 """Strings that hardly any game accepts and every game must survive."""
 
 INVALID_RATE = 0.2

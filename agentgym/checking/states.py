@@ -44,7 +44,8 @@ def check_hash_names_the_state(make: Make) -> None:
         require(STATE_HASH.fullmatch(name) is not None, f"state_hash() must be 32 hex digits, is {name!r}")
         require(env.state_hash() == name, "state_hash() changes when asked twice")
         require(isinstance(env.state_text(), str), "state_text() must be a string")
-        other.restore(replace(snapshot, turn=snapshot.turn + 1, rng=None, valid=not snapshot.valid))
+        earlier = max(snapshot.turn - 1, 0)
+        other.restore(replace(snapshot, turn=earlier, rng=None, valid=not snapshot.valid))
         require(other.state_hash() == name, "state_hash() must not depend on turn, chance or the last action")
         seen.append((snapshot.task.id, snapshot.terminated, snapshot.state, name))
     for (task, ended, state, name), (task2, ended2, state2, name2) in itertools.combinations(seen, 2):
@@ -113,6 +114,20 @@ def check_restore_replays(make: Make) -> None:
             require_equal(where.restore(carried), current, "restoring a second time differs")
 
 
+def check_bytes_hold_a_snapshot(make: Make) -> None:
+    """`Snapshot.to_bytes` and `Snapshot.from_bytes` keep all of a snapshot, in the same bytes each time."""
+    env, elsewhere = make(), make()
+    for snapshot in snapshots_of(env):
+        data = snapshot.to_bytes()
+        again = Snapshot.from_bytes(data)
+        require(again.to_bytes() == data, "a snapshot read from bytes has other bytes")
+        current = env.restore(snapshot)
+        require_equal(elsewhere.restore(again), current, "restore from bytes must return what was current")
+        require_equal(elsewhere.snapshot(), snapshot, "a snapshot restored from bytes differs")
+        with expect(ValueError, "a snapshot's bytes with one changed"):
+            Snapshot.from_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+
+
 def check_copies_go_on(make: Make) -> None:
     """`pickle` and `copy.deepcopy` give an environment that goes on alike, whatever stage it is at."""
     for played in (None, 0, 3, STEPS):
@@ -135,7 +150,7 @@ def check_copies_go_on(make: Make) -> None:
 
 
 def check_restore_refuses_strangers(make: Make) -> None:
-    """A snapshot of another suite, schema or data set is a ValueError."""
+    """A snapshot of another suite, schema or data set, or of impossible values, is a ValueError."""
     env = make()
     begin(env)
     snapshot = env.snapshot()
@@ -146,6 +161,26 @@ def check_restore_refuses_strangers(make: Make) -> None:
     ):
         with expect(ValueError, "restoring a snapshot of another suite, schema or data set"):
             env.restore(stranger)
+    impossible: tuple[dict[str, Any], ...] = (
+        {"task": None},
+        {"task": "no task"},
+        {"turn": "x"},
+        {"turn": -1},
+        {"turn": 10**9},
+        {"turn": True},
+        {"valid": None},
+        {"terminated": "x"},
+        {"truncated": 1},
+        {"rng": "x"},
+        {"rng": (0, 0, 0, 0)},
+        {"rng": (-1, 1, 0, 0)},
+    )
+    for values in impossible:
+        with expect(ValueError, f"restoring a snapshot with {values}"):
+            env.restore(replace(snapshot, **values))
+    for other in (None, "x", b"x", (), snapshot.state):
+        with expect(ValueError, f"restore({other!r:.40})"):
+            env.restore(other)  # type: ignore[arg-type]
     require_equal(env.snapshot(), snapshot, "a refused snapshot changed the episode")
     with expect(ResetNeeded, "snapshot before the first reset"):
         make().snapshot()
@@ -214,6 +249,7 @@ CHECKS: tuple[Callable[[Make], None], ...] = (
     check_hash_decides_the_future,
     check_snapshot_is_a_value,
     check_restore_replays,
+    check_bytes_hold_a_snapshot,
     check_copies_go_on,
     check_restore_refuses_strangers,
     check_seed_decides_the_episode,

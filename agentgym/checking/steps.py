@@ -14,6 +14,7 @@ from gymnasium.error import ResetNeeded
 from agentgym.checking.evidence import (
     EPISODES,
     INVALID_RATE,
+    OVERLONG,
     STEPS,
     STRANGE_ACTIONS,
     ContractError,
@@ -175,6 +176,22 @@ def check_rejected_actions_change_nothing(make: Make) -> None:
             require(said, f"the observation must say that action {action!r:.40} was rejected")
 
 
+def check_overlong_actions(make: Make) -> None:
+    """An action of more than `MAX_ACTION_LENGTH` characters is rejected, whatever it says."""
+    env = make()
+    begin(env)
+    before = env.snapshot()
+    listed = fill(env.admissible_actions()[0])
+    for action in (OVERLONG, listed.rjust(len(OVERLONG)), listed.ljust(len(OVERLONG)), "1" * 10**6):
+        what = f"an action of {len(action)} characters"
+        env.restore(before)
+        known = env.state_hash()
+        require(not env.is_admissible(action), f"{what} must not be admissible")
+        beat = Transition(*env.step(action))
+        require(not beat.info["action_is_valid"], f"{what} must be rejected")
+        require(env.state_hash() == known, f"{what} changes the state hash")
+
+
 def check_actions_are_strings(make: Make) -> None:
     """An action of another type is a TypeError and costs nothing."""
     env = make()
@@ -220,6 +237,7 @@ CHECKS: tuple[Callable[[Make], None], ...] = (
     check_returned_values_are_fresh,
     check_admissible_actions_are_accepted,
     check_rejected_actions_change_nothing,
+    check_overlong_actions,
     check_actions_are_strings,
     check_ends,
 )

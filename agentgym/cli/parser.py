@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import math
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 from agentgym.errors import UsageError
+from agentgym.untrusted import loads_toml
 
 Run = Callable[[argparse.Namespace], int]
 """A command: takes its arguments, returns the exit code."""
@@ -126,8 +126,8 @@ def _parse_value(key: str, text: str) -> Any:
     if _BARE_WORD.fullmatch(text):
         return text
     try:
-        parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+        parsed = loads_toml(f"value = {text}", key)
+    except UsageError:
         parsed = {}
     if parsed.keys() != {"value"}:
         raise UsageError(f"the value of option {key!r} is not TOML: {text!r}; write texts as '{key}=\"...\"'")

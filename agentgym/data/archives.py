@@ -9,7 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 from agentgym.errors import UsageError
 
@@ -18,8 +18,14 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 ARCHIVES = (".tar.xz", ".tar.gz", ".tar", ".zip")
 
-LARGEST = 64 << 20
-"""Bytes a file may hold."""
+LARGEST = 4 << 20
+"""Bytes a file may hold: six times the largest of the published data."""
+
+LARGEST_TOTAL = 4 << 30
+"""Bytes all files of an archive may hold, those that are skipped included: four times the published data."""
+
+LARGEST_HEADER = 1 << 16
+"""Bytes of a name or of other facts before a file in a tar archive."""
 
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, OSError, RuntimeError)
 """What reading a damaged or encrypted archive may raise."""
@@ -77,8 +83,12 @@ def read_members(file: Path, names: Collection[str]) -> Iterator[Member]:
 
 
 def _from_tar(archive: Path, names: Collection[str]) -> Iterator[Member]:
-    with archive.open("rb") as raw, tarfile.open(fileobj=raw, mode="r|*") as tar:
+    total = 0
+    with archive.open("rb") as raw, tarfile.open(fileobj=raw, mode="r|*", tarinfo=_BoundedInfo) as tar:
         for item in tar:
+            total += item.size
+            _check_total(total, archive)
+            tar.members.clear()  # type: ignore[attr-defined]  # or the archive's whole table stays in memory
             if not item.isfile() or PurePosixPath(item.name).name not in names:
                 continue
             source = f"{archive}: {item.name}"
@@ -89,15 +99,48 @@ def _from_tar(archive: Path, names: Collection[str]) -> Iterator[Member]:
 
 
 def _from_zip(archive: Path, names: Collection[str]) -> Iterator[Member]:
-    done = 0
+    done = total = 0
     with zipfile.ZipFile(archive) as folder:
         for item in folder.infolist():
             done += item.compress_size
+            total += item.file_size
+            _check_total(total, archive)
             if item.is_dir() or PurePosixPath(item.filename).name not in names:
                 continue
             source = f"{archive}: {item.filename}"
             _check_size(item.file_size, source)
             yield Member(PurePosixPath(item.filename), source, folder.read(item), done)
+
+
+class _BoundedInfo(tarfile.TarInfo):
+    """A member's header; what precedes it is read into memory, so that it must not be large."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """As `tarfile.TarInfo.frombuf`, within limits."""
+        info = super().frombuf(buf, encoding, errors)
+        if info.type in _HEADERS and info.size > LARGEST_HEADER:
+            raise tarfile.ReadError(f"a header of {info.size:,} bytes")
+        if info.type == tarfile.GNUTYPE_SPARSE:
+            raise tarfile.ReadError("a file with holes")
+        return info
+
+    def _proc_gnusparse_10(self, *_: object) -> None:
+        raise tarfile.ReadError("a file with holes")
+
+
+_HEADERS = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
+
+
+def _check_total(total: int, archive: Path) -> None:
+    if total > LARGEST_TOTAL:
+        raise UsageError(f"{archive} unpacks to more than {LARGEST_TOTAL:,} bytes: get it anew")
 
 
 def _check_size(size: int, source: str) -> None:

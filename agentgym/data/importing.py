@@ -17,6 +17,7 @@ from agentgym.errors import UsageError
 from agentgym.extras import load_reference
 from agentgym.files import trouble
 from agentgym.suites import DataSource
+from agentgym.untrusted import read_json
 
 MANIFEST = "manifest.json"
 """Written beside imported files: what they are and their sha256."""
@@ -132,7 +133,7 @@ def read_manifest(source: DataSource) -> dict[str, FileEntry] | None:
     if not path.exists():
         return None
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))
+        table = read_json(path)
         schema = table["schema"]
         entries = {key: FileEntry(**entry) for key, entry in table["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -130,6 +130,8 @@ class _Scanner:
             except json.JSONDecodeError as error:
                 if len(self._text) - self._at > LONGEST_RECORD or not self._more():
                     self._fail(f"not whole JSON ({error.msg})")
+            except (ValueError, RecursionError):  # of a number's length; of nesting
+                self._fail("JSON that is nested too deep, or has too long a number")
             else:
                 self._move(end)
                 return value

@@ -46,6 +46,7 @@ from agentgym.extras import only_trusted
 from agentgym.files import make_folder, replace_file
 from agentgym.hashing import canonical_json
 from agentgym.records import parse
+from agentgym.untrusted import loads_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -193,10 +194,8 @@ def _read(path: Path) -> tuple[PackedHeader, list[PackedEpisode]]:
         data = decompressor.decompress(read_bytes(path), max_length=LARGEST)
         if not decompressor.eof:
             raise UsageError(f"{path} is cut off, or holds more than {LARGEST >> 20} MiB; get it again")
-        lines = [json.loads(line) for line in data.decode().splitlines()]
-    except (lzma.LZMAError, ValueError, RecursionError) as error:
-        if isinstance(error, UsageError):
-            raise
+        lines = [loads_json(line, str(path)) for line in data.splitlines()]
+    except lzma.LZMAError as error:
         raise UsageError(f"{path} is no packed run ({error}); get it again") from error
     if not lines or not isinstance(lines[0], dict) or lines[0].get("format") != FORMAT:
         raise UsageError(f"{path} is no packed run; name a file that `agentgym leaderboard pack` wrote")
@@ -238,7 +237,9 @@ def _unpack(packed: PackedEpisode, games: _Games, previous: str) -> EpisodeRecor
     said = parse(EpisodeRecord, {**packed.said, **blank, "previous": previous}, "said")
     replay = Replay.begin(*games.of(said.env), said.task_id, said.seed, said.rollout)
     shown = _Shown()
-    pieces = json.loads(packed.actions)
+    pieces = loads_json(packed.actions, "actions")
+    if not isinstance(pieces, list):
+        raise UsageError(f"actions are a list, got {pieces!r:.40}")
     _check_link(replay, packed.links, last=not pieces)
     for number, piece in enumerate(pieces, start=1):
         if replay.over:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,20 +22,7 @@ from agentgym.evaluation.suite import SuiteEnv, check_names
 from agentgym.files import replace_file
 from agentgym.records import parse
 from agentgym.types import EndReason
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        UsageError: it is missing or malformed.
-    """
-    try:
-        return _loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}; name the folder of a run") from error
-    except ValueError as error:
-        raise UsageError(f"{path} is damaged: {error}") from error
+from agentgym.untrusted import loads_json, read_json
 
 
 def read_run(folder: Path) -> RunRecord:
@@ -127,7 +113,7 @@ _MOST_SPENT = 1e15
 
 
 def _parse_line(line: bytes) -> EpisodeRecord:
-    record = parse(EpisodeRecord, _loads(line.decode("utf-8")), "episode")
+    record = parse(EpisodeRecord, loads_json(line, "line"), "episode")
     for key in _SPENT:
         if not 0 <= getattr(record, key) <= _MOST_SPENT:
             raise ValueError(f"{key} must be from 0 to {_MOST_SPENT:g}")
@@ -204,14 +190,3 @@ def load_episode(folder: Path, key: str) -> tuple[RunRecord, SuiteEnv, EpisodeRe
         if found.env.label == episode.env:
             return run, found.env, episode
     raise UsageError(f"episode {episode.id} is of an environment that {folder / RUN_FILE} does not name")
-
-
-def _loads(text: str) -> Any:
-    try:
-        return json.loads(text, parse_constant=_refuse_constant)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number")

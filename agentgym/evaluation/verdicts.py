@@ -19,13 +19,14 @@ import numpy as np
 from agentgym.data.directory import cache_directory
 from agentgym.errors import UsageError
 from agentgym.evaluation.results import EPISODES_FILE, RUN_FILE, Excluded
-from agentgym.evaluation.runfiles import file_sha256, read_json
+from agentgym.evaluation.runfiles import file_sha256
 from agentgym.evaluation.suite import Suite
 from agentgym.files import make_folder, replace_file
 from agentgym.hashing import sha256_json
 from agentgym.provenance import Provenance
 from agentgym.records import parse
 from agentgym.registration import ENVIRONMENTS
+from agentgym.untrusted import read_json
 
 VERDICT_SCHEMA = 2
 """Version of ``verify.json``."""

@@ -90,7 +90,7 @@ def _read(path: Path) -> bytes:
 def _parse_line(line: bytes, where: str) -> IterationMetrics:
     try:
         table = json.loads(line)
-    except ValueError as error:  # of bytes that are not UTF-8, too
+    except (ValueError, RecursionError) as error:  # of bytes that are not UTF-8, too; of nesting
         raise UsageError(f"{where}: not JSON ({error}); remove this line and those after it") from error
     return parse(IterationMetrics, table, where)
 
@@ -98,7 +98,7 @@ def _parse_line(line: bytes, where: str) -> IterationMetrics:
 def _read_config(path: Path) -> dict[str, Any]:
     try:
         table = json.loads(_read(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not JSON: {error}; restore it from the run's checkout") from error
     kinds = {"algorithm": str, "env_id": str, "model": str, "seed": int}
     for key, kind in kinds.items():

@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agentgym.env import MAX_ACTION_LENGTH
 from agentgym.errors import UsageError, nearest
 
 ACT = "act"
@@ -138,7 +139,7 @@ def settle(action: str, admissible_actions: Sequence[str]) -> str:
         >>> settle("Go to  Shelf 1", ("go to shelf 1", "look"))
         'go to shelf 1'
     """
-    if action in admissible_actions:
+    if action in admissible_actions or len(action) > MAX_ACTION_LENGTH:
         return action
     folded = _fold(action)
     alike = [admissible for admissible in admissible_actions if _fold(admissible) == folded]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +12,7 @@ from typing import Any
 
 from agentgym.errors import UsageError, nearest
 from agentgym.prompts.sections import SECTIONS, check_text
+from agentgym.untrusted import loads_toml
 
 _KEYS = {
     "id": str,
@@ -121,10 +121,7 @@ def parse_table(text: str, keys: Mapping[str, type], where: str) -> dict[str, An
     Raises:
         UsageError: not TOML, an unknown key, or a value of another type.
     """
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{where} is not TOML: {error}") from error
+    table = loads_toml(text, where)
     check_keys(table, keys, where)
     return table
 

@@ -26,10 +26,13 @@ STOP_WORDS = frozenset(
 _POSSESSIVE = ("'s", "\u2019s", "\uff07s")
 
 _SECOND = re.compile(r"(?P<stem>.+?)(?P<end>bl|log)(?:ys?|is?|ies)")
-_DOUBLE = re.compile(r"(?P<stem>.*(?:[aeiou]|.y).*([^aeiouylszbdfgmnprt]))\2(?:ed|ing)")
+_ENDINGS = ("ed", "ing")
+_SINGLED = frozenset("aeiouylszbdfgmnprt")
 """Words that PyStemmer's form of the algorithm stems otherwise than Lucene's: there the second step has
 ``-bli`` -> ``-ble`` and ``-logi`` -> ``-log``, and a double consonant becomes single but for ll, ss, zz."""
 
+
+_VOWELS = frozenset("aeiou")
 
 _KEPT = 1 << 17
 """Words that are remembered."""
@@ -75,8 +78,20 @@ def _rewrite(word: str) -> str:
         log = match["end"] == "log"
         if _has_measure(match["stem"] + "o" * log):
             return match["stem"] + ("log" if log else "ble")
-    elif match := _DOUBLE.fullmatch(word):
-        return match["stem"]
+    return _single(word)
+
+
+def _single(word: str) -> str:
+    """Return a word without its ending and half of the double consonant before it, where it has both.
+
+    A vowel must precede the consonant. Linear in the word, which a pattern for it is not.
+    """
+    for ending in _ENDINGS:
+        stem = word[: -len(ending) - 1]
+        if word.endswith(ending) and stem and stem[-1] == word[len(stem)] and stem[-1] not in _SINGLED:
+            before = stem[:-1]
+            if "y" in before[1:] or not _VOWELS.isdisjoint(before):
+                return stem
     return word
 
 

@@ -95,7 +95,7 @@ class Manifest:
             manifest = cls(**table)
         except OSError as error:
             raise UsageError(f"no index in {folder} ({error.strerror}): build it first") from error
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise UsageError(f"{path} is damaged ({error}): delete {folder} and build it again") from error
         if schema != SCHEMA:
             raise UsageError(f"{path} has schema {schema}, not {SCHEMA}: delete {folder} and build it again")

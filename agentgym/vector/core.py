@@ -316,7 +316,7 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
             The single observation and info that were current when it was taken.
 
         Raises:
-            ValueError: the snapshot belongs to another suite, schema or data set.
+            UsageError: as `AgentEnv.restore`; the slot stays as it was.
         """
         (slot,) = as_slots([slot], self.num_envs)
         observation, info = self._restore_slot(slot, snapshot)

@@ -51,7 +51,7 @@ def test_a_task_without_actions_is_an_error():
         ("s.txt", b"# only\n\n", "has no actions"),
         ("s.jsonl", b"\n", "has no actions"),
         ("s.txt", b"up\n\xff", r"not UTF-8 text \(byte 3\)"),
-        ("s.jsonl", b'{"actions": []}\n{"actions"', r"s\.jsonl:2: not JSON: .* \(column 11\)"),
+        ("s.jsonl", b'{"actions": []}\n{"actions"', r"s\.jsonl:2: not JSON: .* \(line 1, column 11\)"),
         ("s.jsonl", b"[1]", r"s\.jsonl:1: expected"),
         ("s.jsonl", b'{"task_id": "a"}', r"s\.jsonl:1: expected"),
         ("s.jsonl", b'{"actions": "up"}', r"s\.jsonl:1: expected"),

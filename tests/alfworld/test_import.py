@@ -157,7 +157,7 @@ def test_a_recording_tells_the_family_where_the_folder_does_not(home):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (game()[:-20], "not a whole JSON file"),
+        (game()[:-20], "not JSON: "),
         ("[]", "a game is a JSON object"),
         (game(grammar=None), "'grammar' is missing"),
         (game(pddl_domain=" "), "'pddl_domain' is missing"),

@@ -1,6 +1,7 @@
 """Defects of hashes, snapshots, seeds, tasks and chance."""
 
 import random
+from typing import Any
 
 import numpy as np
 
@@ -88,6 +89,8 @@ class MutableState(CorridorEnv):
     _cell = property(lambda self: self._both[0], lambda self, cell: self._both.__setitem__(0, cell))
     _fallen = property(lambda self: self._both[1], lambda self, fallen: self._both.__setitem__(1, fallen))
 
+    state_type = Any
+
     def _state(self):
         return self._both
 
@@ -100,6 +103,8 @@ class MutableState(CorridorEnv):
 
 @breaks(states.check_snapshot_is_a_value, "local object")
 class UnpicklableState(CorridorEnv):
+    state_type = Any
+
     def _state(self):
         return (*super()._state(), lambda: None)
 
@@ -130,10 +135,24 @@ class RestoresWithoutInfo(CorridorEnv):
         return super().restore(snapshot)[0], {}
 
 
+@breaks(states.check_bytes_hold_a_snapshot, "a snapshot of suite 'corridor' has no bytes")
+class KeepsASet(CorridorEnv):
+    state_type = Any
+
+    def _state(self):
+        return frozenset(super()._state())
+
+    def _set_state(self, state):
+        self._cell, self._fallen = max(state), False
+
+    def _check_state(self, task, state, terminated):
+        pass
+
+
 @breaks(states.check_restore_refuses_strangers, "another suite, schema or data set must raise ValueError")
 class TakesAnySnapshot(CorridorEnv):
     def _check_snapshot(self, snapshot):
-        pass
+        return snapshot
 
 
 @breaks(states.check_seed_decides_the_episode, "differ between two environments")

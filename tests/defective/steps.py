@@ -181,6 +181,18 @@ class StumblesWhenRejected(CorridorEnv):
         return outcome
 
 
+@breaks(steps.check_overlong_actions, "an action of 8193 characters must not be admissible")
+class AdmitsAnyLength(CorridorEnv):
+    def is_admissible(self, action):
+        return len(action) > 8_192 or super().is_admissible(action)
+
+
+@breaks(steps.check_overlong_actions, "an action of 8193 characters must be rejected")
+class PlaysOverlongActions(CorridorEnv):
+    def _reject(self, action):
+        return Outcome(-0.5, valid=len(action) > 100)
+
+
 @breaks(steps.check_rejected_actions_change_nothing, "is_admissible says False, step says True")
 class AcceptsSilently(CorridorEnv):
     def _apply(self, action):

@@ -75,7 +75,7 @@ def test_a_damaged_file_is_refused(tmp_path, change, message):
     with pytest.raises(UsageError, match=f"agent.json: .*{message}"):
         read_agent(tmp_path)
     (tmp_path / "agent.json").write_text("{")
-    with pytest.raises(UsageError, match=r"agent\.json is damaged: Expecting"):
+    with pytest.raises(UsageError, match=r"agent\.json: not JSON: Expecting"):
         read_agent(tmp_path)
 
 

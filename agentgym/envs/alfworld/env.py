@@ -69,6 +69,7 @@ class ALFWorldEnv(AgentEnv[str]):
     suite_spec: ClassVar[SuiteSpec] = SUITE
     state_schema: ClassVar[int] = 1
     splits: ClassVar[tuple[str, ...]] = ("train", "valid_seen", "valid_unseen")
+    state_type: ClassVar[Any] = ALFWorldState
     default_max_steps: ClassVar[int] = 50
     past_keys: ClassVar[frozenset[str]] = frozenset({"location", "moved"})
 
@@ -187,8 +188,8 @@ class ALFWorldEnv(AgentEnv[str]):
             return commands
         return tuple(command for command in commands if command != HELP)
 
-    def is_admissible(self, action: str) -> bool:
-        """Return whether ``action`` would be accepted now; blanks around it do not matter."""
+    def _accepts(self, action: str) -> bool:
+        """Blanks around a command do not matter."""
         return action.strip() in self.admissible_actions()
 
     def _status(self) -> Status:
@@ -199,6 +200,14 @@ class ALFWorldEnv(AgentEnv[str]):
 
     def _state(self) -> ALFWorldState:
         return ALFWorldState(self._bits, self._text, self._place, self._moved, self._commands)
+
+    def _check_state(self, task: Task, state: ALFWorldState, terminated: bool) -> None:
+        scene = load_scene(task.content, self.dialect)
+        scene.game.check_state(state.bits)
+        if terminated != scene.standing(state.bits).won:
+            raise ValueError("an episode ends when the goal is reached")
+        if state.commands and self.engine == "native":
+            raise ValueError("it is of another engine")
 
     def _set_state(self, state: ALFWorldState) -> None:
         bits, self._text, self._place, self._moved, self._commands = state

@@ -61,6 +61,7 @@ class EZPointsEnv(AgentEnv[Observation]):
     suite_spec: ClassVar[SuiteSpec] = SUITE
     state_schema: ClassVar[int] = 1
     splits: ClassVar[tuple[str, ...]] = SPLITS
+    state_type: ClassVar[Any] = tuple[str, ...]
     default_max_steps: ClassVar[int] = 15
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012
@@ -108,11 +109,14 @@ class EZPointsEnv(AgentEnv[Observation]):
 
     def _apply(self, action: str) -> Outcome:
         if action not in accepted(self._pair, self._tokens):
-            return Outcome(self.rewards.rejected, valid=False)
+            return self._reject(action)
         self._tokens += (action,)
         if not over(self._tokens):
             return Outcome(0.0)
         return Outcome(self.rewards.won if wins(self._pair, self._tokens) else self.rewards.lost, True, True)
+
+    def _reject(self, action: str) -> Outcome:
+        return Outcome(self.rewards.rejected, valid=False)
 
     def _admissible(self) -> tuple[str, ...]:
         return accepted(self._pair, self._tokens)
@@ -123,6 +127,14 @@ class EZPointsEnv(AgentEnv[Observation]):
 
     def _state(self) -> Tokens:
         return self._tokens
+
+    def _check_state(self, task: Task, state: Tokens, terminated: bool) -> None:
+        pair = pair_of(task.content)
+        for place, token in enumerate(state):
+            if token not in accepted(pair, state[:place]):
+                raise ValueError(f"token {place} of the formula is never accepted")
+        if terminated != over(state):
+            raise ValueError("an episode ends with '='")
 
     def _set_state(self, state: Tokens) -> None:
         self._tokens = state

@@ -15,7 +15,7 @@ from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.envs.sokoban.builtin.generator import Config
 from agentgym.envs.sokoban.deadlock import is_deadlocked
 from agentgym.envs.sokoban.engine import ActionSet, RewardRule, actions_of, play, rewards_of
-from agentgym.envs.sokoban.level import Level
+from agentgym.envs.sokoban.level import BOX_ON_TARGET, Level
 from agentgym.envs.sokoban.oracle import SokobanOracle
 from agentgym.envs.sokoban.suite import SUITE
 from agentgym.envs.sokoban.tasks import builtin_or_file_tasks, extent_of
@@ -51,6 +51,7 @@ class _Sokoban(AgentEnv[ObsT]):
     suite: ClassVar[str] = SUITE.name
     suite_spec: ClassVar[SuiteSpec] = SUITE
     state_schema: ClassVar[int] = 1
+    state_type: ClassVar[Any] = SokobanState
     default_max_steps: ClassVar[int] = 120
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array", "human"], "render_fps": 4}  # noqa: RUF012
 
@@ -129,13 +130,16 @@ class _Sokoban(AgentEnv[ObsT]):
     def _apply(self, action: str) -> Outcome:
         number = self._number.get(action)
         if number is None:
-            return self._settle(0, valid=False)
+            return self._reject(action)
         _, rows, columns, pushes = self.actions[number]
         move = play(self._board, self._player, rows * self._stride + columns, pushes)
         self._player = move.player
         if move.pushed and not self._deadlock:
             self._deadlock = is_deadlocked(self._board, self._stride)
         return self._settle(move.gain, valid=move.moved or not self.effective_only)
+
+    def _reject(self, action: str) -> Outcome:
+        return self._settle(0, valid=False)
 
     def _settle(self, gain: int, *, valid: bool) -> Outcome:
         """Pay for a step, by the sign of the change of the count of boxes on targets."""
@@ -156,6 +160,19 @@ class _Sokoban(AgentEnv[ObsT]):
 
     def _state(self) -> SokobanState:
         return SokobanState(bytes(self._board), self._player, self._on_target, self._counted, self._deadlock)
+
+    def _check_state(self, task: Task, state: SokobanState, terminated: bool) -> None:
+        level: Level = task.content
+        if level.height > self.extent.height or level.width > self.extent.width:
+            raise ValueError(f"its level is larger than {self.extent.height} x {self.extent.width}")
+        level.check_reached(state.board, state.player)
+        on_target = state.board.count(BOX_ON_TARGET)
+        if state.on_target != on_target or not 0 <= state.counted <= level.boxes:
+            raise ValueError("its counts are not those of its board")
+        if state.deadlock and on_target == level.boxes:
+            raise ValueError("a solved board is no deadlock")
+        if terminated != (on_target == level.boxes):
+            raise ValueError("an episode ends when all boxes are on targets")
 
     def _set_state(self, state: SokobanState) -> None:
         self._board = bytearray(state.board)

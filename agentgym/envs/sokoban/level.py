@@ -19,6 +19,12 @@ WALL, FLOOR, TARGET, BOX, BOX_ON_TARGET, PLAYER, PLAYER_ON_TARGET = b"# .$*@+"
 SYMBOLS = "# .$*@+"
 """All symbols, in the order of the constants above."""
 
+_EMPTIED = bytes.maketrans(b"$*@+", b" . .")
+"""Leaves walls, floor and targets of a board."""
+
+LARGEST = 256
+"""Rows or columns of a level at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class Level:
@@ -69,6 +75,10 @@ class Level:
         if len(rows) < 3:
             raise UsageError(f"a level has at least 3 rows, this has {len(rows)}")
         width = max(map(len, rows))
+        if max(len(rows), width) > LARGEST:
+            raise UsageError(
+                f"a level has at most {LARGEST} rows and columns, this has {len(rows)} and {width}"
+            )
         text = "\n".join(row.ljust(width) for row in rows)
         unknown = set(text) - set(SYMBOLS) - {"\n"}
         if unknown:
@@ -79,6 +89,19 @@ class Level:
         level = cls.of_board(text.encode("ascii"))
         _check_playable(level)
         return level
+
+    def check_reached(self, board: bytes, player: int) -> None:
+        """Raise a ValueError unless ``board`` has the level's cells and boxes, and its player at ``player``.
+
+        Whether moves lead there is not checked.
+        """
+        if board.translate(_EMPTIED) != self.board.translate(_EMPTIED):
+            raise ValueError("its board has other walls or targets than its level")
+        if board.count(BOX) + board.count(BOX_ON_TARGET) != self.boxes:
+            raise ValueError("its board has more or fewer boxes than its level")
+        players = board.count(PLAYER) + board.count(PLAYER_ON_TARGET)
+        if players != 1 or not 0 <= player < len(board) or board[player] not in (PLAYER, PLAYER_ON_TARGET):
+            raise ValueError("its board has no player where it says")
 
     @property
     def text(self) -> str:

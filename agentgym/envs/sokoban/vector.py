@@ -147,7 +147,7 @@ class SokobanVectorEnv(AgentVectorEnv):
         )
 
     def _restore_slot(self, slot: int, snapshot: Snapshot) -> tuple[Any, dict[str, Any]]:
-        self.prototype._check_snapshot(snapshot)
+        snapshot = self.prototype._check_snapshot(snapshot)
         self._begin(slot, snapshot.task)
         state: SokobanState = snapshot.state
         level: Level = snapshot.task.content

@@ -56,6 +56,7 @@ class WebShopEnv(AgentEnv[str]):
     suite: ClassVar[str] = SUITE.name
     suite_spec: ClassVar[SuiteSpec] = SUITE
     state_schema = 1
+    state_type = WebShopState
     action_kind = "template"
     default_max_steps = 15
     splits: ClassVar[tuple[str, ...]] = ("train", "valid", "test", "test_unseen")
@@ -132,14 +133,21 @@ class WebShopEnv(AgentEnv[str]):
         self._visit = visit
 
     def _apply(self, action: str) -> Outcome:
-        if self._history:
-            self._past = self._history.add(self._past, self._page(), action)
         visit = self._after(action)
         if visit is None:
-            return Outcome(0.0, valid=False)
+            return self._reject(action)
+        self._remember(action)
         self._open(visit)
         done = visit.page == DONE
         return Outcome(visit.score if done else 0.0, terminated=done)
+
+    def _reject(self, action: str) -> Outcome:
+        self._remember(action)
+        return Outcome(0.0, valid=False)
+
+    def _remember(self, action: str) -> None:
+        if self._history:
+            self._past = self._history.add(self._past, self._page(), action)
 
     def _after(self, action: str) -> Visit | None:
         """Return the visit after an action; None where the shop does not accept it."""
@@ -172,8 +180,8 @@ class WebShopEnv(AgentEnv[str]):
     def _admissible(self) -> tuple[str, ...]:
         return self._shown.actions
 
-    def is_admissible(self, action: str) -> bool:
-        """Return whether ``action`` would be accepted now: any query, and every text that can be clicked."""
+    def _accepts(self, action: str) -> bool:
+        """Any query is accepted, and every text that can be clicked."""
         return bool(self.admissible_actions()) and self._after(action) is not None
 
     def _status(self) -> Status:
@@ -182,6 +190,18 @@ class WebShopEnv(AgentEnv[str]):
 
     def _state(self) -> WebShopState:
         return WebShopState(self._visit, self._seed, self._past)
+
+    def _check_state(self, task: Task, state: WebShopState, terminated: bool) -> None:
+        visit, noise, past = state
+        self.world.check_visit(visit)
+        bought = visit.page == DONE
+        if visit.score != (self.world.score(visit, task.content).total if bought else 0.0):
+            raise ValueError("its score is not that of its purchase")
+        if terminated != bought:
+            raise ValueError("an episode ends with a purchase")
+        if not 0 <= noise < 1 << 62:
+            raise ValueError("its seed of advertisements is no such number")
+        self._history.check(past)
 
     def _set_state(self, state: WebShopState) -> None:
         visit, self._seed, self._past = state

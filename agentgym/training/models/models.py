@@ -24,6 +24,7 @@ from transformers.utils import logging
 
 from agentgym.errors import UsageError
 from agentgym.files import writing
+from agentgym.training.models.chat_template import render_chat
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,8 @@ class ChatTokenizer:
 
     def encode_chat(self, message: str) -> list[int]:
         """Return the token ids of a chat of one user message, up to where the answer begins."""
-        chat = [{"role": "user", "content": message}]
-        text = self.tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
-        return self.encode(str(text))
+        source = self.tokenizer.get_chat_template()
+        return self.encode(render_chat(source, message, self.tokenizer.special_tokens_map))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +88,22 @@ def load_model(
         raise UsageError(f"the model directory {path} {problem}: give the path of a saved model")
     try:
         with _without_progress_bars():
-            tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
-            config = AutoConfig.from_pretrained(path, local_files_only=True)
+            tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+            config = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
             # the library declares a model alone, whatever is asked for
             both: Any = AutoModelForCausalLM.from_pretrained(
-                path, config=config, dtype=dtype, local_files_only=True, output_loading_info=True
+                path,
+                config=config,
+                dtype=dtype,
+                local_files_only=True,
+                trust_remote_code=False,  # else it asks on the terminal whether to run code of the directory
+                output_loading_info=True,
             )
             model, loaded = both
     except Exception as error:  # `transformers` answers damaged files with exceptions of a dozen kinds
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        if "trust_remote_code" in str(error):
+            reason = "it needs code of its own, which is never run: use a model that transformers knows"
         raise UsageError(f"cannot load a model from {path}: {reason}") from error
     if missing := sorted(loaded["missing_keys"]):
         raise UsageError(

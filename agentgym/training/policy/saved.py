@@ -15,10 +15,14 @@ from agentgym.files import replace_file
 from agentgym.records import parse
 from agentgym.training.models.models import LanguageModel, save_model
 from agentgym.training.policy.prompting import Prompting
+from agentgym.untrusted import read_json
 
 AGENT_FILE = "agent.json"
 SCHEMA = 1
 """Version of the file's format."""
+
+_LARGEST = 1 << 20
+"""Bytes of the file at most."""
 
 _OWN_WORDING = "wording.toml"
 
@@ -110,12 +114,7 @@ def read_agent(directory: Path) -> SavedAgent | None:
                 f"the model directory {directory} does not exist: give the path of a saved model"
             )
         return None
-    try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise UsageError(f"{path} is damaged: {error}") from error
+    table = read_json(path, largest=_LARGEST)
     if isinstance(table, dict) and table.get("schema") != SCHEMA:
         raise UsageError(f"{path}: schema {table.get('schema')!r} is not {SCHEMA}; save the model anew")
     layout = parse(_Layout, table, str(path))

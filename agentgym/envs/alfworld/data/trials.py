@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -13,6 +12,7 @@ from typing import NamedTuple
 from agentgym.data.archives import Member, Progress, read_members, stem_of
 from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.errors import UsageError
+from agentgym.untrusted import loads_json
 
 SPLITS = ("train", "valid_seen", "valid_unseen", "valid_train")
 """Folders of the published data."""
@@ -30,6 +30,12 @@ TYPES = {
 GAME = "game.tw-pddl"
 RECORDING = "traj_data.json"
 """What a game was made from; names the family where the folder does not."""
+
+LONGEST_TYPE = 80
+"""Characters of a family's name that are kept."""
+
+MOST_WAITING = 256 << 20
+"""Bytes of games that wait for their recordings at most."""
 
 _FOLDER = re.compile(r"(?P<type>[a-z_]+)-(?P<object>\w+)-(?P<movable>\w+)-(?P<target>\w+)-(?P<scene>\d+)")
 
@@ -111,6 +117,8 @@ class _Desk:
     harvest: Harvest
     waiting: dict[PurePosixPath, tuple[Member, str]] = field(default_factory=dict)
     families: dict[PurePosixPath, str] = field(default_factory=dict)
+    held: int = 0
+    """Bytes of the games that wait."""
 
     def take(self, member: Member, split: str) -> Iterator[Trial]:
         """Take the next file, of an archive of ``split``; yield the trial that it completes."""
@@ -120,11 +128,19 @@ class _Desk:
                 yield from self._trial(member, split)
             return
         if member.path.name == GAME:
+            self.held += len(member.data)
+            if self.held > MOST_WAITING:
+                raise UsageError(
+                    f"{member.source}: the games before it, whose recordings tell their family, come to more "
+                    f"than {MOST_WAITING:,} bytes: put each {RECORDING} beside its {GAME}"
+                )
             self.waiting[folder] = (member, split)
         else:
             self._record(member)
         if folder in self.waiting and folder in self.families:
-            yield from self._trial(*self.waiting.pop(folder))
+            waited, named = self.waiting.pop(folder)
+            self.held -= len(waited.data)
+            yield from self._trial(waited, named)
 
     def rest(self) -> Iterator[Trial]:
         """Yield the trials whose recording has not come."""
@@ -133,7 +149,8 @@ class _Desk:
 
     def _record(self, recording: Member) -> None:
         try:
-            self.families[recording.path.parent] = str(json.loads(recording.data)["task_type"])
+            table = loads_json(recording.data, recording.source, repeated_keys=True)
+            self.families[recording.path.parent] = str(table["task_type"])[:LONGEST_TYPE]
         except (ValueError, KeyError, TypeError):
             reason = f"{recording.source}: no JSON with a 'task_type'; get the file again"
             self.harvest.failures.append(Failure(recording.source, reason))

@@ -135,6 +135,13 @@ class Game:
             best = max(best, met / total if total else 1.0)
         return best
 
+    def check_state(self, state: int) -> None:
+        """Raise a ValueError unless a number has the form of a state, whether or not play leads there."""
+        if not 0 <= state <= self.planes.every:
+            raise ValueError("its bits are not those of the game")
+        if self._atoms_at and state & self._selector not in self._atoms_at:
+            raise ValueError("its agent is nowhere, or at several places")
+
     def physical(self, state: int) -> bytes:
         """Return the physical state as bytes, for hashing; bits are in the order of `Planes.fluents`."""
         return (state & self._physical).to_bytes(self._physical_bytes, "little")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentgym.errors import UsageError
+from agentgym.untrusted import loads_json
 
 _TEXTS = {"domain": "pddl_domain", "grammar": "grammar", "problem": "pddl_problem"}
 
@@ -41,14 +42,7 @@ class GameText:
         Raises:
             UsageError: the file is cut short, is no game, or lacks a part; names file and part.
         """
-        try:
-            table = json.loads(text)
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{name}: not UTF-8 text (byte {error.start}); get the file again") from error
-        except json.JSONDecodeError as error:
-            raise UsageError(
-                f"{name}: not a whole JSON file ({error.msg}, line {error.lineno}); get the file again"
-            ) from error
+        table = loads_json(text, name, repeated_keys=True)
         if not isinstance(table, dict):
             raise UsageError(f"{name}: a game is a JSON object, got {type(table).__name__}")
         texts = {field: _text(table, key, name) for field, key in _TEXTS.items()}

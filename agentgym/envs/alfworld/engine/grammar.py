@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from agentgym.errors import UsageError
+from agentgym.untrusted import loads_json
 
 Atom: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """A predicate over (variable, type) pairs."""
@@ -50,13 +51,14 @@ class Grammar:
 _BLOCK = re.compile(
     r"""\s*(?:
         grammar\s*::\s*\"{3}(?P<grammar>.*?)\"{3}\s*;
-      | action\s+(?P<name>[\w/-]+)\s*\{(?P<body>(?:\s*(?:
+      | action\s+(?P<name>[\w/-]+)\s*\{(?P<body>(?>\s*(?:
             (?:template|feedback)\s*::\s*"[^"]*"\s*;
           | (?:pddl|grammar)\s*::\s*\"{3}.*?\"{3}\s*;
-        ))*)\s*\}
+        ))*+)\s*\}
     )""",
     re.DOTALL | re.VERBOSE,
 )
+"""A field ends at the first quotes that can end it, for good: there would be 2^n ways to part n fields."""
 _FIELD = re.compile(r'(template|feedback)\s*::\s*"([^"]*)"\s*;|(grammar)\s*::\s*"{3}(.*?)"{3}\s*;', re.DOTALL)
 
 
@@ -93,10 +95,7 @@ def parse_grammar(text: str) -> Grammar:
 
 @lru_cache(maxsize=512)
 def _rules(text: str) -> dict[str, tuple[Production, ...]]:
-    try:
-        data = json.loads(textwrap.dedent(text))
-    except json.JSONDecodeError as error:
-        raise UsageError(f"a grammar block is not JSON: {error}") from None
+    data = loads_json(textwrap.dedent(text), "a grammar block", repeated_keys=True)
     if not isinstance(data, dict):
         raise UsageError("a grammar block is not a JSON object of rules")
     return {name: tuple(_production(name, p) for p in _listed(name, data[name])) for name in data}
@@ -156,8 +155,8 @@ LIST_RULES = ("list_empty", "list_separator", "list_last_separator")
 
 _PART = re.compile(
     r"(?P<words>[^\[\]{}#;|\"<>]+)|#(?P<call>[^#]+)#"
-    r"|(?P<open>\[?)\{(?:#(?P<inner>[^#]+)#|(?P<code>[^|\[\]{}\n<>]+?))\s*"
-    r"(?:\|\s*(?P<query>[^;|{}\n\[\]#]+))?\}(?P<close>\]?)"
+    r"|(?P<open>\[?)\{(?:#(?P<inner>[^#]+)#|(?P<code>[^|\[\]{}\n<>]++))\s*+"
+    r"(?:\|(?P<query>\s*+[^;|{}\n\[\]#]*+))?\}(?P<close>\]?)"
 )
 
 
@@ -194,7 +193,7 @@ def _expression(code: str) -> ast.expr:
     try:
         return ast.parse(code.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise UsageError(f"unknown construct in a grammar's expression: {code!r}") from None
+        raise UsageError(f"unknown construct in a grammar's expression: {code.rstrip()!r:.60}") from None
 
 
 @lru_cache(maxsize=4096)

@@ -100,7 +100,7 @@ def _text_blocks(text: str) -> Iterator[tuple[str, list[str]]]:
 def _slc_blocks(file: Path, text: str) -> Iterator[tuple[str, list[str]]]:
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         # entities could expand without bound; no level file needs them
-        text = re.sub(r"<!DOCTYPE[^>\[]*>", "", text)
+        text = re.sub(r"<!DOCTYPE[^<>\[]*>", "", text)
         if "<!" in text.replace("<!--", ""):
             raise UsageError(f"{file}: document types with entities are not read, remove the <!DOCTYPE ...>")
     try:

@@ -44,6 +44,11 @@ class History:
         seen, said = (*past.observations, observation), (*past.actions, action)
         return Past(_last(seen, self.observations), _last(said, self.actions))
 
+    def check(self, past: Past) -> None:
+        """Raise a ValueError if more of the past is kept than is shown."""
+        if len(past.observations) > self.observations or len(past.actions) > self.actions:
+            raise ValueError("it keeps more of the past than is shown here")
+
     def joined(self, past: Past, observation: str) -> str:
         """Return the past and the observation now, newest last, as the original joins them."""
         shown = [observation]

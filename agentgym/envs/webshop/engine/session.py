@@ -6,7 +6,6 @@ them are in `agentgym.envs.webshop.engine.pages`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -27,8 +26,6 @@ SEARCH: Final = "search"
 
 PER_PAGE: Final = 10
 """Products of a page of results."""
-
-_ACTION = re.compile(r"(.+)\[(.+)\]")
 
 
 class Visit(NamedTuple):
@@ -65,14 +62,19 @@ class Click(NamedTuple):
 
 
 def parse(action: str) -> tuple[str, str] | None:
-    """Split an action into its name and its argument, which is taken in lower case.
+    r"""Split an action into its name and its argument, which is taken in lower case.
+
+    As the original's ``(.+)\[(.+)\]`` finds them: within the first line, the argument goes from the last
+    ``[`` that has one to the last ``]``. Searching for the two takes linear time, which the pattern does not.
 
     Example:
         >>> parse("search[Red Shoes]"), parse("click[a[b]"), parse("buy")
         (('search', 'red shoes'), ('click[a', 'b'), None)
     """
-    match = _ACTION.match(action)
-    return None if match is None else (match[1], match[2].lower())
+    line, _, _ = action.partition("\n")
+    close = line.rfind("]")
+    opening = line.rfind("[", 1, max(close - 1, 0))
+    return None if opening < 0 else (line[:opening], line[opening + 1 : close].lower())
 
 
 def searched(visit: Visit, query: str, number: int = 1) -> Visit:

@@ -5,13 +5,19 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Protocol
 
+from agentgym.env import MAX_ACTION_LENGTH
 from agentgym.envs.webshop.data.products import Catalogue, Product
 from agentgym.envs.webshop.engine.goals import Goal, Prices
 from agentgym.envs.webshop.engine.reward import PurchaseScorer, Score
-from agentgym.envs.webshop.engine.session import Visit
+from agentgym.envs.webshop.engine.session import DONE, ITEM, RESULTS, START, SUB_PAGES, Visit
 from agentgym.envs.webshop.engine.taggers import DEFAULT, make_tagger, stored_nouns
 from agentgym.hashing import sha256_json
 from agentgym.retrieval.index import Hits
+
+START_VISIT = Visit()
+
+LONGEST_QUERY = 3 * MAX_ACTION_LENGTH
+"""Characters: lower case may take up to three for one."""
 
 FOUND = 50
 """Products that a search finds at most."""
@@ -91,6 +97,32 @@ class ShopWorld:
     def score(self, visit: Visit, goal: Goal) -> Score:
         """Return the score of buying what is open, as it is chosen."""
         return self._scores(visit.asin, visit.options, goal)
+
+    def check_visit(self, visit: Visit) -> None:
+        """Raise a ValueError unless a visit has the form of one to this shop; its score is not looked at."""
+        if visit.page == START:
+            if visit != START_VISIT:
+                raise ValueError("a visit to the start page has no past")
+            return
+        if visit.page not in (RESULTS, ITEM, *SUB_PAGES, DONE):
+            raise ValueError(f"there is no page {visit.page!r:.60}")
+        if not 0 < len(visit.query) <= LONGEST_QUERY or visit.number < 1:
+            raise ValueError("it came from no search")
+        if list(visit.visited) != sorted(set(visit.visited)):
+            raise ValueError("what was visited is sorted, each product once")
+        for asin in visit.visited:
+            if self.catalogue.index_of(asin) is None:
+                raise ValueError(f"{self.name} has no product {asin!r:.60}")
+        if visit.page == RESULTS:
+            if visit.asin or visit.options:
+                raise ValueError("no product is open on a page of results")
+            return
+        if visit.asin not in visit.visited:
+            raise ValueError("the product that is open was not opened")
+        known = {(name, value) for name, values in self.item(visit.asin).options for value in values}
+        names = [name for name, _ in visit.options]
+        if not known.issuperset(visit.options) or names != sorted(set(names)):
+            raise ValueError("its product has no such options")
 
     def _item(self, asin: str) -> Product:
         index = self.catalogue.index_of(asin)

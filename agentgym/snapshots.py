@@ -1,0 +1,134 @@
+"""What environments hold of their episodes, and what `AgentEnv.restore` demands of a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+
+from agentgym.encoding import typed
+from agentgym.errors import UsageError
+from agentgym.tasks import Task
+from agentgym.types import NamedTask, Snapshot
+
+
+class HeldEpisode(NamedTuple):
+    """What a copy of an environment takes over, beside what its constructor's arguments give."""
+
+    snapshot: Snapshot | None
+    """The episode; None before the first reset."""
+    generator: np.random.Generator | None
+    seed: int | None
+    action_space: gymnasium.Space[Any]
+    observation_space: gymnasium.Space[Any]
+    spec: EnvSpec | None
+
+
+class Undo(NamedTuple):
+    """What a reset or a restore that fails is undone with."""
+
+    attributes: dict[str, Any]
+    generator: Any
+    """The state of the generator that is kept, as numpy gives it; None for none."""
+
+
+_BITS = (128, 128, 1, 32)
+"""Of a generator's four numbers."""
+
+
+def check_kind(snapshot: Snapshot, suite: str, schema: int, data: str) -> None:
+    """Refuse what is no snapshot, or one of another suite, schema or data set.
+
+    Raises:
+        UsageError: says which.
+    """
+    given: object = snapshot
+    if not isinstance(given, Snapshot):
+        raise UsageError(
+            f"restore takes a Snapshot, as snapshot() or Snapshot.from_bytes() returns it, "
+            f"got {type(given).__name__}"
+        )
+    theirs, ours = (snapshot.suite, snapshot.schema, snapshot.data), (suite, schema, data)
+    if theirs != ours:
+        raise UsageError(
+            f"cannot restore a snapshot of suite {theirs[0]!r:.60} schema {theirs[1]!r:.60} data "
+            f"{theirs[2]!r:.60} into suite {ours[0]!r} schema {ours[1]} data {ours[2]!r}: open its own"
+        )
+
+
+def checked(snapshot: Snapshot, state_type: Any, max_steps: int, find: Callable[[str], Task]) -> Snapshot:
+    """Return a snapshot with its task looked up and its state of the game's type.
+
+    Args:
+        snapshot: of the right suite, schema and data.
+        state_type: what the game's states are, as `agentgym.encoding.typed` takes it.
+        max_steps: the step limit of the environment.
+        find: returns the task of an id.
+
+    Raises:
+        UsageError: a value is of another type, or impossible.
+    """
+    with refusals_explained(snapshot):
+        task = _task(snapshot.task, find)
+        state = typed(state_type, snapshot.state)
+        _check_flags(snapshot)
+        _check_generator(snapshot.rng)
+    turn, over = snapshot.turn, snapshot.terminated or snapshot.truncated
+    if turn > max_steps or (turn == max_steps and not over):
+        raise UsageError(
+            f"the snapshot is at step {turn}, which a step limit of {max_steps} does not reach: "
+            "restore it with a higher max_steps"
+        )
+    if task is snapshot.task and state is snapshot.state:
+        return snapshot
+    return replace(snapshot, task=task, state=state)
+
+
+@contextmanager
+def refusals_explained(snapshot: Snapshot) -> Iterator[None]:
+    """Turn what a game raises on a state that it never comes to into a UsageError of one line."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise UsageError(
+            f"the snapshot is none of suite {snapshot.suite!r}: {why:.200}; take it anew"
+        ) from error
+
+
+def _task(task: object, find: Callable[[str], Task]) -> Task:
+    if isinstance(task, NamedTask):
+        return find(typed(str, task.id, "the task's id"))
+    if not isinstance(task, Task):
+        raise ValueError(f"its task is a {type(task).__name__}")
+    typed(str, task.id, "the task's id")
+    return task
+
+
+def _check_flags(snapshot: Snapshot) -> None:
+    typed(int, snapshot.turn, "turn")
+    if snapshot.turn < 0:
+        raise ValueError(f"turn is at least 0, got {snapshot.turn}")
+    for name in ("valid", "terminated", "truncated"):
+        typed(bool, getattr(snapshot, name), name)
+    if snapshot.terminated and snapshot.truncated:
+        raise ValueError("it is both terminated and truncated")
+
+
+def _check_generator(rng: object) -> None:
+    if rng is None:
+        return
+    if not isinstance(rng, tuple) or len(rng) != len(_BITS):
+        raise ValueError(f"rng is None or {len(_BITS)} numbers, got {rng!r:.60}")
+    for number, bits in zip(rng, _BITS, strict=True):
+        if type(number) is not int or not 0 <= number < 1 << bits:
+            raise ValueError(f"a number of rng is from 0 to 2**{bits} - 1, got {number!r:.60}")
+    if not rng[1] % 2:
+        raise ValueError("the second number of rng is odd")

@@ -1,0 +1,180 @@
+"""JSON and TOML that anybody may have written: read within limits, refused in one line.
+
+Depth, digits and size are bounded before a parser sees the text, so that neither nesting nor a long number
+ends in a traceback, and no text takes more than linear time. In JSON repeated keys, NaN and infinities are
+refused too, which programs read differently.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import UsageError
+
+DEEPEST = 64
+"""Arrays and objects within one another at most; in TOML, also parts of a dotted key."""
+
+MOST_DIGITS = 40
+"""Characters of a number at most."""
+
+LARGEST_FILE = 64 << 20
+"""Bytes of a JSON file at most."""
+
+LARGEST_TOML = 1 << 20
+"""Bytes of a TOML file at most."""
+
+_LONG_NUMBER = re.compile(rf"[0-9][0-9+.eE-]{{{MOST_DIGITS},}}")
+_JSON_PIECE = re.compile(rf'"(?:[^"\\]|\\.)*+"?|[\[{{]|[\]}}]|-?[0-9][0-9+.eE-]{{{MOST_DIGITS},}}', re.DOTALL)
+_TOML_PIECE = re.compile(
+    r"#[^\n]*"
+    r'|"""(?:[^"\\]|\\.|"(?!""))*+(?:"{3,5})?'
+    r"|'''(?:[^']|'(?!''))*+(?:'{3,5})?"
+    r'|"(?:[^"\\\n]|\\.)*+"?'
+    r"|'[^'\n]*+'?"
+    r"|[\[{]|[\]}]|[.,=\n]"
+    rf"|(?<![\w.-])[+-]?(?:0x[0-9A-Fa-f_]{{{MOST_DIGITS},}}|0o[0-7_]{{{MOST_DIGITS},}}|0b[01_]{{{MOST_DIGITS},}}"
+    rf"|[0-9][0-9_]{{{MOST_DIGITS},}})",
+    re.DOTALL,
+)
+
+
+def read_json(path: Path, *, largest: int = LARGEST_FILE) -> Any:
+    """Read a JSON file.
+
+    Args:
+        path: the file.
+        largest: its bytes at most.
+
+    Raises:
+        UsageError: it cannot be read, is too large, or `loads_json` refuses it.
+    """
+    return loads_json(_read(path, largest, "a JSON file"), str(path))
+
+
+def loads_json(text: str | bytes, where: str, *, repeated_keys: bool = False) -> Any:
+    """Return the value that a JSON text stands for.
+
+    Args:
+        text: UTF-8 where it is bytes.
+        where: names it in messages.
+        repeated_keys: whether an object may repeat a key, the last one counting.
+
+    Raises:
+        UsageError: it is not JSON, nested more than `DEEPEST` deep, has a number of more than `MOST_DIGITS`
+            characters, a NaN or an infinity, or repeats a key.
+    """
+    try:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8")
+        check_json(text)
+        return (_LAX if repeated_keys else _STRICT).decode(text)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{where}: not UTF-8 text (byte {error.start}); get it again whole") from error
+    except json.JSONDecodeError as error:
+        raise UsageError(
+            f"{where}: not JSON: {error.msg} (line {error.lineno}, column {error.colno}); get it again whole"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where}: JSON that is not read: {error}") from error
+
+
+def check_json(text: str) -> None:
+    """Raise a ValueError unless a JSON text keeps to `DEEPEST` and `MOST_DIGITS`. Takes linear time."""
+    if text.count("[") + text.count("{") <= DEEPEST and not _LONG_NUMBER.search(text):
+        return
+    depth = 0
+    for piece in _JSON_PIECE.finditer(text):
+        first = piece[0][0]
+        if first in "[{":
+            depth += 1
+            if depth > DEEPEST:
+                raise ValueError(f"it is nested more than {DEEPEST} deep")
+        elif first in "]}":
+            depth -= 1
+        elif first != '"':
+            raise ValueError(f"a number has more than {MOST_DIGITS} digits")
+
+
+def _number(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"the number {digits} is too large")
+    return number
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        repeated, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the key {repeated!r:.60} is repeated")
+    return table
+
+
+_STRICT = json.JSONDecoder(parse_float=_number, parse_constant=_no_constant, object_pairs_hook=_unrepeated)
+_LAX = json.JSONDecoder(parse_float=_number, parse_constant=_no_constant)
+
+
+def read_toml_table(path: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        UsageError: it cannot be read, is too large, or `loads_toml` refuses it.
+    """
+    raw = _read(path, LARGEST_TOML, "a TOML file")
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is no TOML: not UTF-8 text (byte {error.start})") from error
+    return loads_toml(text.replace("\r\n", "\n"), str(path))
+
+
+def loads_toml(text: str, where: str) -> dict[str, Any]:
+    """Return the table that a TOML text stands for.
+
+    Raises:
+        UsageError: it is not TOML, larger than `LARGEST_TOML`, nested more than `DEEPEST` deep, or has a
+            number of more than `MOST_DIGITS` digits.
+    """
+    try:
+        if len(text) > LARGEST_TOML:
+            raise ValueError(f"it has more than {LARGEST_TOML:,} characters")
+        _check_toml(text)
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where} is no TOML: {error}") from error
+
+
+def _check_toml(text: str) -> None:
+    depth = dots = 0
+    for piece in _TOML_PIECE.finditer(text):
+        first = piece[0][0]
+        if first == ".":
+            dots += 1
+        elif first in "[]{},=\n":
+            dots = 0
+            depth += (first in "[{") - (first in "]}")
+        elif first not in "#\"'":
+            raise ValueError(f"a number has more than {MOST_DIGITS} digits")
+        if depth > DEEPEST or dots >= DEEPEST:
+            raise ValueError(f"it is nested more than {DEEPEST} deep")
+
+
+def _read(path: Path, largest: int, kind: str) -> bytes:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(largest + 1)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}; name {kind}") from error
+    if len(raw) > largest:
+        raise UsageError(f"{path} is larger than the {largest:,} bytes that {kind} has at most")
+    return raw

@@ -1,0 +1,200 @@
+"""Files of strangers end in one line: whatever their nesting, digits and sizes."""
+
+import io
+import json
+import lzma
+import subprocess
+import sys
+import tarfile
+import time
+import zipfile
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentgym.data import archives
+from agentgym.data.archives import read_members
+from agentgym.data.jsonstream import read_records
+from agentgym.envs.alfworld.data.trials import GAME, Harvest, read_trials
+from agentgym.errors import UsageError
+from agentgym.records import read_toml
+from agentgym.untrusted import DEEPEST, loads_json, loads_toml, read_json
+
+DIGITS = "7" * 5_000
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**38), 10**38) | st.text(max_size=8)
+    | st.floats(allow_nan=False, allow_infinity=False),
+    lambda each: st.lists(each, max_size=4) | st.dictionaries(st.text(max_size=4), each, max_size=4),
+)  # fmt: skip
+
+
+@given(values, st.sampled_from([None, 1]), st.booleans())
+def test_json_means_what_it_means_elsewhere(value, indent, ascii_only):
+    text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+    assert loads_json(text, "x") == loads_json(text, "x", repeated_keys=True) == value
+
+
+HOSTILE_JSON = (
+    "[" * 200_000,
+    '{"a":' * 200_000,
+    '{"a":[' * (DEEPEST // 2 + 1),
+    DIGITS,
+    f"[1, -{DIGITS}]",
+    f'"\\"{"[" * 99}", {DIGITS}',
+    "1." + "0" * 50,
+    "NaN",
+    "[-Infinity]",
+    "1e999",
+    '{"a": 1, "a": 2}',
+    "[1,",
+    "",
+    "\ufeff{}",
+    '"' + "\\" * 100_001,
+    '["' * 100_000,
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE_JSON, ids=range(len(HOSTILE_JSON)))
+def test_hostile_json_is_refused_in_one_line(text, tmp_path):
+    for given_as in (text, text.encode()):
+        with pytest.raises(UsageError, match=r"^\[x\]: [^\n]{5,150}$"):
+            loads_json(given_as, "[x]")
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"a\.json: "):
+        read_json(path)
+
+
+def test_brackets_and_digits_in_texts_are_no_nesting():
+    value = ["[" * 999 + DIGITS + '\\"{', "]" * 99]
+    assert loads_json(json.dumps(value), "x") == value
+    deep = "[" * DEEPEST + "]" * DEEPEST
+    assert loads_json(deep, "x")
+    assert loads_toml(f"a = '''{'[' * 999}''' # {'[' * 999}\nb = \"\\\"[[[{DIGITS}\"\nc = {deep}", "x")["c"]
+
+
+def test_large_files_are_refused_before_they_are_read(tmp_path):
+    path = tmp_path / "large.json"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # a hole
+    with pytest.raises(UsageError, match="is larger than the 1,000 bytes"):
+        read_json(path, largest=1_000)
+
+
+@dataclass(frozen=True)
+class Settings:
+    a: int = 0
+
+
+HOSTILE_TOML = (
+    "a = " + "[" * 3_000,
+    "a = " + "{b = " * 3_000,
+    "a = " + DIGITS,
+    "a = -1_" + DIGITS,
+    "a = 0x" + "f" * 5_000,
+    "a = 0b" + "1" * 5_000,
+    "a" + ".a" * 50_000 + " = 1",
+    "a" + ' . "a"' * 100 + " = 1",
+    "[" + "a." * 3_000 + "a]",
+    "a = 1\n" * 400_000,
+    '"' * 100_000,
+    "'" * 100_001,
+    "a = [" + "1.5, " * 100_000,
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE_TOML, ids=range(len(HOSTILE_TOML)))
+def test_hostile_toml_is_refused_in_one_line(text, tmp_path):
+    path = tmp_path / "a.toml"
+    path.write_text(text)
+    begin = time.thread_time()
+    with pytest.raises(UsageError, match=r"^[^\n]{5,300}$"):
+        read_toml(Settings, path)
+    assert time.thread_time() - begin < 2
+
+
+@pytest.mark.parametrize("record", ["[" * 200_000, '{"a": ' * 5_000, f'{{"a": {DIGITS}}}'])
+def test_hostile_records_are_refused(record, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(f'{{"a": {record}\n')
+    with pytest.raises(UsageError, match=r"a\.jsonl:1: [^\n]*$"):
+        list(read_records(path))
+
+
+# ---- archives ----------------------------------------------------------------------------------------
+
+
+def tarball(path, members, mode="w:xz", **options):
+    with tarfile.open(path, mode, **options) as archive:
+        for name, data in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return path
+
+
+def test_nested_members_are_named_and_left_out(tmp_path):
+    folder = "valid_seen/pick_and_place_simple-Mug-None-Shelf-3/trial_{}"
+    hostile = [b"[" * 200_000, DIGITS.encode(), b'{"pddl_domain":' * 9_000, b"\xff", b'{"grammar": NaN}']
+    members = [(f"{folder.format(i)}/{GAME}", data) for i, data in enumerate(hostile)]
+    members += [(f"any{i}/t/traj_data.json", data) for i, data in enumerate(hostile)]
+    for path in (tarball(tmp_path / "a.tar.xz", members), tmp_path / "a.zip"):
+        if path.suffix == ".zip":
+            with zipfile.ZipFile(path, "w") as archive:
+                for name, data in members:
+                    archive.writestr(name, data)
+        harvest = Harvest()
+        assert list(read_trials([path], harvest, progress=lambda done, total: None)) == []
+        assert len(harvest.failures) == len(members)
+        assert all("\n" not in failure.reason for failure in harvest.failures)
+
+
+def test_a_large_member_is_refused_unread(tmp_path):
+    path = tarball(tmp_path / "a.tar.xz", [(f"x/{GAME}", bytes(archives.LARGEST + 1))])
+    with pytest.raises(UsageError, match="more than any game"):
+        list(read_members(path, [GAME]))
+
+
+def test_an_archive_of_too_much_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "LARGEST_TOTAL", 1_000)
+    members = [(f"{i}/skipped", bytes(300)) for i in range(4)]
+    path = tarball(tmp_path / "a.tar.gz", members, "w:gz")
+    with pytest.raises(UsageError, match="unpacks to more than 1,000 bytes"):
+        list(read_members(path, [GAME]))
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for name, data in members:
+            archive.writestr(name, data)
+    with pytest.raises(UsageError, match="unpacks to more than 1,000 bytes"):
+        list(read_members(tmp_path / "a.zip", [GAME]))
+
+
+def bomb_of_a_name(path):
+    """Write a tar archive whose first member's name has a gigabyte."""
+    info = tarfile.TarInfo("x")
+    info.type, info.size = tarfile.GNUTYPE_LONGNAME, 1 << 30
+    with lzma.open(path, "wb", preset=0) as file:
+        file.write(info.tobuf(tarfile.GNU_FORMAT))
+        for _ in range(1 << 6):
+            file.write(bytes(1 << 20))
+
+
+def test_bombs_need_little_memory(tmp_path):
+    bomb_of_a_name(tmp_path / "name.tar.xz")
+    tarball(tmp_path / "size.tar.xz", [(f"x/{GAME}", bytes(300 << 20))], preset=0)
+    tarball(tmp_path / "lists.tar.xz", [(f"x/{GAME}", b"[" + b"[]," * (1 << 20) + b"[]]")])
+    program = (
+        "import resource, sys; from agentgym.cli import main; before = resource.getrusage(0).ru_maxrss\n"
+        "codes = [main(['data', 'import', 'alfworld', path]) for path in sys.argv[1:]]\n"
+        "print(codes, (resource.getrusage(0).ru_maxrss - before) // 1024)"
+    )
+    paths = sorted(map(str, tmp_path.glob("*.xz")))
+    done = subprocess.run(
+        [sys.executable, "-c", program, *paths], capture_output=True, text=True, check=True,
+        env={"PATH": "/usr/bin", "PYTHONPATH": ":".join(sys.path), "AGENTGYM_DATA": str(tmp_path / "data")},
+    )  # fmt: skip
+    codes, megabytes = done.stdout.rsplit("]", 1)
+    assert (codes + "]").endswith("[2, 2, 2]"), done
+    assert "Traceback" not in done.stderr
+    assert int(megabytes) < 400, done

@@ -1,0 +1,147 @@
+"""Chat templates of strangers render as `transformers` renders them, or end in one line."""
+# ruff: noqa: E501 (templates)
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from agentgym.errors import UsageError
+from agentgym.training.models.chat_template import BUDGET, TemplateLimitError, render_chat
+from agentgym.training.models.models import load_model, save_model
+from agentgym.training.models.tiny import CHAT_TEMPLATE, tiny_model, word_tokenizer
+
+HONEST = (
+    CHAT_TEMPLATE,
+    # in the manner of Qwen, Llama, Mistral, Gemma and their like
+    "{%- if tools %}{{ tools | tojson }}{%- else %}{%- if messages[0].role == 'system' %}{{- messages[0].content }}"
+    "{%- endif %}{%- endif %}{%- set ns = namespace(multi=true, last=messages|length - 1) %}"
+    "{%- for message in messages[::-1] %}{%- set index = (messages|length - 1) - loop.index0 %}"
+    "{%- if ns.multi and message.role == 'user' and message.content is string "
+    "and not(message.content.startswith('<x>') and message.content.endswith('</x>')) %}"
+    "{%- set ns.multi = false %}{%- set ns.last = index %}{%- endif %}{%- endfor %}"
+    "{%- for m in messages %}{{- '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>' ~ '\n' ~ ns.last }}"
+    "{%- if loop.last %}!{% endif %}{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}"
+    "{%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>' }}{%- endif %}{%- endif %}",
+    "{{ bos_token }}{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('roles alternate') }}{% endif %}{% if m['role'] == 'user' %}"
+    "{{ '[INST] ' + m['content'] | trim + ' [/INST]' }}{% endif %}{% endfor %}{{ eos_token }}",
+    "{% macro line(m, n=2) %}{% for i in range(n) %}{{ m.content.split()[0] | upper }}{{ loop.length }}{% endfor %}"
+    "{% endmacro %}{% for m in messages %}{% generation %}{{ line(m) }}{% endgeneration %}{{ m | tojson(indent=2) }}"
+    "{{ m.items() | list }}{{ [1, 2][:1] }} {{ (1, 2) }} {{ {'a': [m.role]} }}{{ none }}{% break %}{% endfor %}",
+    "{% set x %}{{ messages[0]['content'] }}{% endset %}{{ x | replace('a', 'b') }}{{ ['a', x] | join(', ') }}"
+    "{{ messages | map(attribute='role') | list }}{{ 7 // 2 ** 2 * 3 }}{{ '%s-%02d' % ('a', 3) }}{{ x | indent(4) }}"
+    "{% for m in messages if m.role == 'user' recursive_not %}{% endfor %}".replace(" recursive_not", "")
+    + "{{ messages | selectattr('role', 'equalto', 'user') | list | length }}{{ 'b' in x }}{{ x.title() }}",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return word_tokenizer(["one two"])
+
+
+@pytest.mark.parametrize("source", HONEST, ids=range(len(HONEST)))
+def test_honest_templates_render_as_elsewhere(source, tokenizer):
+    for message in ("a b c", "  Ünï\n<x> 'q' \"r\" \\ {{ 7 }}\n", "x" * 100_000):
+        chat = [{"role": "user", "content": message}]
+        expected = tokenizer.apply_chat_template(
+            chat, chat_template=source, tokenize=False, add_generation_prompt=True
+        )
+        assert render_chat(source, message, tokenizer.special_tokens_map) == expected
+
+
+LOOP = "{% for a in range(99999) %}"
+BOMBS = (
+    LOOP * 4 + "{% endfor %}" * 4,
+    LOOP * 2 + "{{ messages }}" + "{% endfor %}" * 2,
+    "{% macro f(n) %}{{ f(n) }}{{ f(n) }}{% endmacro %}{{ f(1) }}",
+    "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+    "{% set ns = namespace(s='ab') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
+    "{% set ns = namespace(s='ab') %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+    "{% set ns = namespace(s='ab') %}{% for i in range(60) %}{% set ns.s = ns.s * 9 %}{% endfor %}",
+    "{% set ns = namespace(s='ab') %}{% for i in range(60) %}{% set ns.s = ns.s.replace('a', ns.s) %}{% endfor %}",
+    "{% set ns = namespace(s='ab') %}{% for i in range(60) %}{% set ns.s = ns.s | replace('', ns.s) %}{% endfor %}",
+    "{% set ns = namespace(s='ab') %}{% for i in range(60) %}{% set ns.s = [ns.s, ns.s] | join %}{% endfor %}",
+    "{% set ns = namespace(s='ab') %}{% for i in range(60) %}{% set ns.s %}{{ ns.s }}{{ ns.s }}{% endset %}{% endfor %}",
+    "{% set ns = namespace(s=['ab']) %}{% for i in range(60) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s }}",
+    "{% set ns = namespace(s={}) %}{% for i in range(60) %}{% set ns.s = {'a': ns.s, 'b': ns.s} %}{% endfor %}",
+    "{% set ns = namespace(s=[1]) %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+    "{% set ns = namespace(n=9) %}{% for i in range(60) %}{% set ns.n = ns.n * ns.n %}{% endfor %}",
+    "{{ 'a' * 10**9 }}", "{{ [1] * 10**9 }}", "{{ 9**9**9 }}", "{{ 2 ** 100000000 }}", "{{ (range(99999) | list) * 99 }}",
+    "{{ '%999999999d' % 1 }}", "{{ '%*d' % (999999999, 1) }}", "{{ '{:999999999}'.format(1) }}", "{{ 'a'.center(10**9) }}",
+    "{{ 'a'.ljust(10**9) }}", "{{ 'a' | center(10**9) }}", "{{ (1).to_bytes(10**9, 'big') }}", "{{ 'a\\n' | indent(10**9) }}",
+    "{{ [1] | tojson(indent=10**9) }}", "{{ lipsum(10**9) }}", "{{ strftime_now('%999999999d') }}", "{{ 'a' | wordwrap(1) }}",
+    "{% for a in [[]] recursive %}{{ loop([[]]) }}{% endfor %}", "{% for a in range(99999) %}" + "x" * 9_999 + "{% endfor %}",
+    "{{ ''.__class__.__mro__ }}", "{% include 'x' %}", "x" * (1 << 20), "{{ " + "(" * 9_999, "{% if 1 %}" * 9_999,
+    "{% set a = 'a' * 9999999 %}" + "{% if a == a[1:] %}{% endif %}" * 9_999, "{{ '\\t'.expandtabs(10**9) }}",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("source", BOMBS, ids=range(len(BOMBS)))
+def test_bombs_are_refused_soon(source):
+    begin = time.thread_time()
+    with pytest.raises(Exception) as raised:  # noqa: PT011 (of jinja, Python or ours: models make one kind of them)
+        render_chat(source, "hello", {})
+    assert not isinstance(raised.value, MemoryError)
+    assert time.thread_time() - begin < 5
+
+
+def test_the_budget_is_per_rendering():
+    source = "{% for i in range(2) %}{{ messages[0].content }}{% endfor %}"
+    for _ in range(8):
+        assert len(render_chat(source, "x" * (BUDGET // 8), {})) == BUDGET // 4
+    with pytest.raises(TemplateLimitError, match=r"^it makes too many turns, or too much text$"):
+        render_chat("{% for i in range(99) %}{{ messages[0].content }}{% endfor %}", "x" * BUDGET, {})
+
+
+@pytest.fixture
+def directory(tmp_path, tokenizer):
+    save_model(tmp_path, tiny_model("0.1m", tokenizer))
+    return tmp_path
+
+
+def test_a_model_with_a_hanging_template_is_refused_in_one_line(directory):
+    (directory / "chat_template.jinja").write_text(LOOP * 4 + "{% endfor %}" * 4)
+    with pytest.raises(UsageError, match=r"^the chat template in [^\n]* too many turns, or too much text$"):
+        load_model(directory)
+
+
+EVIL = "from pathlib import Path\nPath(__file__).with_name('ran').touch()\n"
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
+def test_code_in_a_model_directory_is_never_run_nor_offered(directory, name):
+    import json
+
+    path = directory / name
+    table = json.loads(path.read_text())
+    table["auto_map"] = {
+        "AutoConfig": "evil.Evil",
+        "AutoModelForCausalLM": "evil.Evil",
+        "AutoTokenizer": ["evil.Evil", "evil.Evil"],
+    }
+    if name == "config.json":
+        table["model_type"] = "evil"
+    else:
+        table["tokenizer_class"] = "Evil"
+    path.write_text(json.dumps(table))
+    (directory / "evil.py").write_text(EVIL)
+    program = (
+        "import sys\nfrom agentgym.errors import UsageError\nfrom agentgym.training.models.models import load_model\n"
+        "try:\n    load_model(sys.argv[1])\nexcept UsageError as error:\n    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, directory],
+        input="y\ny\ny\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert not (directory / "ran").exists()
+    assert not list(directory.glob("**/__pycache__"))
+    assert "[y/N]" not in done.stdout
+    assert done.stdout.count("\n") <= 1
+    if name == "config.json":
+        assert "cannot load a model" in done.stdout
