@@ -46,10 +46,8 @@ class Status(NamedTuple):
     """How the episode stands; a function of the game's state alone."""
 
     won: bool
-    score: float
-    """The benchmark's own number."""
-    progress: float
-    """In [0, 1]."""
+    score: float  # the benchmark's own number
+    progress: float  # in [0, 1]
 
 
 def call(creator: Callable[..., T], args: tuple[Any, ...], options: dict[str, Any]) -> T:
@@ -93,6 +91,8 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
     splits: ClassVar[tuple[str, ...]] = tuple(DEFAULT_SIZES)
     """Splits of the built-in data set."""
     default_max_steps: ClassVar[int]
+    load_may_fail: bool = True
+    """Whether `_load` may raise, as where it reads files; False spares resets what would undo them."""
     past_keys: ClassVar[frozenset[str]] = frozenset()
     """The suite's info keys that tell of the past: states that hash equal may differ in them."""
 
@@ -236,14 +236,15 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
         Raises:
             UsageError: unknown option or task, or a seed that is no whole number of at least 0.
         """
-        key = check_reset_options(options, RESET_OPTIONS).get("task")
-        seed = check_seed(seed)
+        key, seed = check_reset_options(options, RESET_OPTIONS).get("task"), check_seed(seed)
         named = None if key is None else self.tasks.find(key)
-        checkpoint = self._checkpoint(seed)
+        if not self.load_may_fail:
+            return self._start(named, seed)
+        undo = self._checkpoint(seed)
         try:
             return self._start(named, seed)
         except BaseException:
-            self._roll_back(checkpoint)
+            self._roll_back(undo)
             raise
 
     @final
@@ -282,8 +283,8 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
     def spec(self) -> EnvSpec | None:
         """Gymnasium's record of how the environment was made; None where its class was called.
 
-        Its ``max_episode_steps`` is the step limit, for wrappers that ask for one, although what is
-        registered has none: the environment truncates itself, and no ``TimeLimit`` is added.
+        Its ``max_episode_steps`` is the step limit, for wrappers that ask for one; the environment
+        truncates itself, and no ``TimeLimit`` is added.
         """
         return self._spec
 
@@ -335,8 +336,7 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
     @final
     def snapshot(self) -> Snapshot:
         """Return everything that decides the episode's future."""
-        rng = GeneratorState.of(self._np_random)
-        return Snapshot(
+        snapshot = Snapshot(
             self.suite,
             self.state_schema,
             self.data_key,
@@ -346,8 +346,10 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
             self._valid,
             self._terminated,
             self._truncated,
-            rng,
+            GeneratorState.of(self._np_random),
         )
+        object.__setattr__(snapshot, "origin", self._arguments)
+        return snapshot
 
     @final
     def restore(self, snapshot: Snapshot) -> tuple[ObsT, dict[str, Any]]:
@@ -360,14 +362,17 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
             UsageError: the snapshot belongs to another suite, schema or data set, or holds what no episode
                 comes to. The episode being played stays as it was.
         """
-        checkpoint = self._checkpoint(None)
+        if self._took(snapshot) and snapshot.task is self._task:
+            self._resume(snapshot)  # cannot fail, and searches do it all the time
+            return self._observe(), self._info()
+        undo = self._checkpoint(None)
         try:
             with refusals_explained(snapshot):
                 self._put_back(snapshot)
-                return self._observe(), self._info()
         except BaseException:
-            self._roll_back(checkpoint)
+            self._roll_back(undo)
             raise
+        return self._observe(), self._info()
 
     def spawn(self) -> Self:
         """Return another environment over the same read-only world, with no episode yet.
@@ -432,27 +437,26 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
         return self._observe(), self._info()
 
     def _checkpoint(self, seed: int | None) -> Undo:
-        """Return what undoes a reset or a restore; a reset with a seed binds a new generator."""
-        generator = None if seed is not None else self._np_random
-        return Undo(vars(self).copy(), generator and generator.bit_generator.state)
+        return Undo.of(self, seed)  # a restore is a reset without a seed
 
-    def _roll_back(self, checkpoint: Undo) -> None:
-        """Undo a reset or a restore: both bind fresh state, so only the generator has changed in place."""
-        vars(self).clear()
-        vars(self).update(checkpoint.attributes)
-        if checkpoint.generator is not None:
-            self.np_random.bit_generator.state = checkpoint.generator
+    def _roll_back(self, undo: Undo) -> None:
+        undo.apply(self)
 
     def _put_back(self, snapshot: Snapshot) -> None:
         snapshot = self._check_snapshot(snapshot)
         if snapshot.task is not self._task:
             self._begin(snapshot.task)
+        self._resume(snapshot)
+
+    def _resume(self, snapshot: Snapshot) -> None:
+        """Take over a snapshot of the task that is loaded."""
         self._set_state(snapshot.state)
         self._turn = snapshot.turn
         self._valid = snapshot.valid
         self._terminated = snapshot.terminated
         self._truncated = snapshot.truncated
-        self._restore_rng(snapshot)
+        self._np_random = restored_generator(snapshot, self._np_random)
+        self._np_random_seed = None if self._np_random is None else -1
 
     def _begin(self, task: Task) -> None:
         if self._task is None or task.id != self._task.id:
@@ -483,12 +487,14 @@ class AgentEnv(gymnasium.Env[ObsT, str]):
 
     def _check_snapshot(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot as it is restored, its task looked up and its state of the game's type."""
+        if self._took(snapshot):
+            return snapshot
         check_kind(snapshot, self.suite, self.state_schema, self.data_key)
         snapshot = checked(snapshot, self.state_type, self.max_steps, self.tasks.find)
         with refusals_explained(snapshot):
             self._check_state(snapshot.task, snapshot.state, snapshot.terminated)
         return snapshot
 
-    def _restore_rng(self, snapshot: Snapshot) -> None:
-        self._np_random = restored_generator(snapshot, self._np_random)
-        self._np_random_seed = None if self._np_random is None else -1
+    def _took(self, snapshot: Snapshot) -> bool:
+        """Return whether an environment over this very world took a snapshot."""
+        return getattr(snapshot, "origin", None) is self._arguments

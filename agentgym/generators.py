@@ -25,15 +25,6 @@ class GeneratorState(NamedTuple):
         parts = generator.bit_generator.state
         return cls(parts["state"]["state"], parts["state"]["inc"], parts["has_uint32"], parts["uinteger"])
 
-    def put_into(self, generator: np.random.Generator) -> None:
-        """Make ``generator`` stand there."""
-        generator.bit_generator.state = {
-            "bit_generator": "PCG64",
-            "state": {"state": self.state, "inc": self.inc},
-            "has_uint32": self.has_uint32,
-            "uinteger": self.uinteger,
-        }
-
 
 def restored_generator(
     snapshot: Snapshot, generator: np.random.Generator | None
@@ -48,5 +39,11 @@ def restored_generator(
         return None
     if generator is None:
         generator = np.random.Generator(np.random.PCG64(0))
-    GeneratorState(*snapshot.rng).put_into(generator)
+    state, inc, has_uint32, uinteger = snapshot.rng
+    generator.bit_generator.state = {
+        "bit_generator": "PCG64",
+        "state": {"state": state, "inc": inc},
+        "has_uint32": has_uint32,
+        "uinteger": uinteger,
+    }
     return generator

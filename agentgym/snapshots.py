@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import gymnasium
 import numpy as np
@@ -32,9 +32,49 @@ class HeldEpisode(NamedTuple):
 class Undo(NamedTuple):
     """What a reset or a restore that fails is undone with."""
 
-    attributes: dict[str, Any]
-    generator: Any
-    """The state of the generator that is kept, as numpy gives it; None for none."""
+    task: Task | None
+    state: Any
+    turn: int
+    valid: bool
+    terminated: bool
+    truncated: bool
+    generator: np.random.Generator | None
+    seed: int | None
+    stand: Any
+    """The state of the generator where it is kept, as numpy gives it."""
+    more: Any = None
+    """The game's own, of what `_state` does not hold."""
+
+    @classmethod
+    def of(cls, env: Any, seed: int | None) -> Self:
+        """Take down how an `AgentEnv` stands before a restore, or a reset with that seed.
+
+        Never by way of its ``__dict__``: an object whose dictionary was once asked for is slower ever after.
+        """
+        task, generator = env._task, env._np_random
+        return cls(
+            task,
+            None if task is None else env._state(),
+            env._turn,
+            env._valid,
+            env._terminated,
+            env._truncated,
+            generator,
+            env._np_random_seed,
+            # a reset with a seed binds a new generator, and leaves this one alone
+            generator.bit_generator.state if seed is None and generator is not None else None,
+        )
+
+    def apply(self, env: Any) -> None:
+        """Put an `AgentEnv` back to where it stood."""
+        if self.task is not None:
+            env._begin(self.task)
+            env._set_state(self.state)
+        env._task, env._turn, env._valid = self.task, self.turn, self.valid
+        env._terminated, env._truncated = self.terminated, self.truncated
+        env._np_random, env._np_random_seed = self.generator, self.seed
+        if self.stand is not None:
+            env._np_random.bit_generator.state = self.stand
 
 
 _BITS = (128, 128, 1, 32)

@@ -68,6 +68,24 @@ class Snapshot:
     """The step limit was reached."""
     rng: tuple[int, int, int, int] | None
     """An `agentgym.generators.GeneratorState`; None when the environment has never drawn or been seeded."""
+    origin: Any = field(default=None, init=False, compare=False, repr=False)
+    """What the environment that took it was made with: environments made with that very object restore it
+    unchecked. None for a snapshot that was made, changed, unpickled or read."""
+
+    def taken_by(self, origin: Any) -> Self:
+        """Set `origin`; return the snapshot."""
+        object.__setattr__(self, "origin", origin)
+        return self
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        """Return all fields but `origin`, which another process knows nothing of."""
+        return tuple(getattr(self, name) for name in self.__match_args__)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        """Set all fields, `origin` to None."""
+        for name, value in zip(self.__match_args__, state, strict=True):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "origin", None)
 
     def to_bytes(self) -> bytes:
         """Return the snapshot as bytes: the same ones for equal snapshots, on any machine.

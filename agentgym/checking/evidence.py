@@ -166,7 +166,8 @@ def first_difference(left: Any, right: Any, path: str = "") -> str | None:
     if type(left) is not type(right):
         return f"{where} is a {type(left).__name__} here and a {type(right).__name__} there"
     if is_dataclass(left) and not isinstance(left, type):
-        pairs = ((getattr(left, f.name), getattr(right, f.name), f"{path}.{f.name}") for f in fields(left))
+        names = [field.name for field in fields(left) if field.compare]
+        pairs = ((getattr(left, name), getattr(right, name), f"{path}.{name}") for name in names)
     elif isinstance(left, Mapping):
         if left.keys() != right.keys():
             return f"{where} has keys {sorted(left)} here and {sorted(right)} there"

@@ -16,6 +16,7 @@ from agentgym.envs.alfworld.source import GameText, load_scene, read_game
 from agentgym.envs.alfworld.suite import SUITE
 from agentgym.envs.alfworld.tasks import OnError, check_types, stored_tasks
 from agentgym.errors import UsageError, nearest
+from agentgym.snapshots import Undo
 from agentgym.suites import SuiteSpec
 from agentgym.tasks import Task, TaskSet
 from agentgym.vector.serial import SerialVectorEnv
@@ -120,9 +121,8 @@ class ALFWorldEnv(AgentEnv[str]):
             current_logic()  # raises where it is missing, before any game is played
         if engine == "textworld":
             TextWorldEngine()
-        self.engine, self.dialect = engine, dialect
+        self.engine, self.dialect, self.show_help = engine, dialect, show_help
         self.augmented = observation == "augmented"
-        self.show_help = show_help
         types = check_types(task_types)
         if dataset == "builtin":
             tasks: TaskSet = builtin_tasks(split, difficulty=difficulty, types=types)
@@ -132,6 +132,7 @@ class ALFWorldEnv(AgentEnv[str]):
             tasks = stored_tasks(split, dataset, types=types, dialect=dialect, on_error=on_error)
         data_key = f"{tasks.manifest['dataset']}:{dialect}:{engine}"
         self._real: TextWorldEngine | None = None
+        self.load_may_fail = dataset != "builtin" or engine == "textworld"
         super().__init__(tasks, data_key=data_key, max_steps=max_steps, render_mode=render_mode)
 
     # ---- hooks -----------------------------------------------------------------------------
@@ -149,6 +150,14 @@ class ALFWorldEnv(AgentEnv[str]):
             real = TextWorldEngine()  # a new one: where the game is no good, the last one plays on
             self._text = real.start(text.domain, text.grammar, text.problem)
             self._real = real
+
+    def _checkpoint(self, seed: int | None) -> Undo:
+        undo = super()._checkpoint(seed)
+        return undo if self._real is None else undo._replace(more=self._real)
+
+    def _roll_back(self, undo: Undo) -> None:
+        super()._roll_back(undo)
+        self._real = undo.more  # which stands where it stood, while one made anew is at the start
 
     def _stand(self, bits: int) -> None:
         self._bits = bits

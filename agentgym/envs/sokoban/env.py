@@ -51,6 +51,7 @@ class _Sokoban(AgentEnv[ObsT]):
     suite: ClassVar[str] = SUITE.name
     suite_spec: ClassVar[SuiteSpec] = SUITE
     state_schema: ClassVar[int] = 1
+    load_may_fail = False
     state_type: ClassVar[Any] = SokobanState
     default_max_steps: ClassVar[int] = 120
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array", "human"], "render_fps": 4}  # noqa: RUF012

@@ -144,7 +144,7 @@ class SokobanVectorEnv(AgentVectorEnv):
             missing == 0,
             bool(self._truncated[slot]),
             GeneratorState.of(generator),
-        )
+        ).taken_by(single._arguments)
 
     def _restore_slot(self, slot: int, snapshot: Snapshot) -> tuple[Any, dict[str, Any]]:
         snapshot = self.prototype._check_snapshot(snapshot)

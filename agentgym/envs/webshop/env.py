@@ -58,6 +58,7 @@ class WebShopEnv(AgentEnv[str]):
     state_schema = 1
     state_type = WebShopState
     action_kind = "template"
+    load_may_fail = False
     default_max_steps = 15
     splits: ClassVar[tuple[str, ...]] = ("train", "valid", "test", "test_unseen")
 
