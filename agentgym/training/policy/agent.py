@@ -73,7 +73,7 @@ def make_model_agent(
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     language_model = _opened(directory.resolve(), _stamp(directory), dtype, device)
-    return prompting.policy(language_model, HfEngine(language_model.model), envs)
+    return prompting.policy(language_model, HfEngine(language_model.model), envs, keep_messages=True)
 
 
 def model_facts(path: str, **options: Any) -> AgentMetadata:
