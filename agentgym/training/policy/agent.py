@@ -13,9 +13,9 @@ from agentgym.errors import UsageError
 from agentgym.records import parse
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.models.models import LanguageModel, load_model
+from agentgym.training.policy.policy import LanguageModelPolicy
 from agentgym.training.policy.prompting import SETTINGS, ActionChoice, Prompting
 from agentgym.training.policy.saved import SavedAgent, read_agent, weights_sha256
-from agentgym.types import Policy
 from agentgym.vector.core import AgentVectorEnv
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -34,7 +34,7 @@ def make_model_agent(
     max_tokens: int | None = None,
     dtype: str = "float32",
     device: str | None = None,
-) -> Policy:
+) -> LanguageModelPolicy:
     """Make the agent ``model``.
 
     Where the directory holds an ``agent.json``, the model is asked as that says; options that are given
