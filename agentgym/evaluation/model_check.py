@@ -1,10 +1,10 @@
 """Model checks: whether the weights that a run names say what its transcripts hold.
 
 Replaying shows that a score belongs to the actions, not that a model chose them. Where the weights are at
-hand and the transcripts have token ids, that can be computed. The episodes are played again up to the responses
-that are looked at, so that prompts, admissible actions and random seeds come from the environment and the suite;
-then the model reads each prompt with its recorded response once (teacher forcing). The response must be the
-one that the seed draws from the model's distribution, at the recorded log-probabilities.
+hand and the transcripts have token ids, that can be computed. The episodes are played again up to the
+responses that are looked at, so that prompts, admissible actions and random seeds come from the environment
+and the suite; then the model reads each prompt with its recorded response once (teacher forcing). The
+response must be the one that the seed draws from the model's distribution, at the recorded log-probabilities.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class Tolerance:
 
     logprob: float
     """Nats, of each token's log-probability."""
+    mean: float
+    """Nats, of the mean absolute difference over the sample."""
     draw: float
     """Probability by which the number that decided a token may miss the token's share of the distribution."""
 
@@ -165,7 +167,7 @@ def check_model(folder: Path, model_dir: Path, sample: int, seed: int) -> ModelC
         (place, number) for place, (_, record) in enumerate(played) for number in range(len(record.steps))
     ]
     sampled = [_Sampled(*played[place], steps) for place, steps in _drawn(places, sample, seed).items()]
-    tolerance, results = Tolerance(0.0, 0.0), []
+    tolerance, results = Tolerance(0.0, 0.0, 0.0), []
     for env in (part.env for part in run.envs):
         mine = [one for one in sampled if one.episode.env == env.label]
         if mine:
@@ -223,17 +225,22 @@ def _conclude(
     tolerance: Tolerance,
 ) -> ModelCheck:
     differences = np.abs([number for one in results for number in one.differences])
-    wrong = (*problems, *(one.problem for one in results if one.problem))
+    mean = float(differences.mean()) if len(differences) else 0.0
+    wrong = [*problems, *(one.problem for one in results if one.problem)]
+    if not results:
+        wrong.append("the run has no responses")
+    if mean > tolerance.mean:
+        wrong.append(f"log-probabilities differ by {mean:.2g} in the mean, more than {tolerance.mean:g}")
     return ModelCheck(
-        ok=not wrong and len(results) > 0,
+        ok=not wrong,
         weights_sha256=agent.model.weights_sha256,
         responses=responses,
         sampled=len(results),
         seed=seed,
         tokens=len(differences),
-        mean_difference=float(differences.mean()) if len(differences) else 0.0,
+        mean_difference=mean,
         largest_difference=float(differences.max(initial=0.0)),
         largest_draw=max((one.draw for one in results), default=0.0),
         tolerance=tolerance,
-        problems=wrong if wrong or results else ("the run has no responses",),
+        problems=tuple(wrong),
     )
