@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from secrets import randbits
 from typing import Protocol, cast
 
 import numpy as np
@@ -21,7 +22,8 @@ from agentgym.agents.table import AGENTS
 from agentgym.errors import UsageError
 from agentgym.evaluation.agent_metadata import contradictions, with_facts
 from agentgym.evaluation.plan import open_slots
-from agentgym.evaluation.results import EpisodeRecord, read_episodes, read_run
+from agentgym.evaluation.results import EpisodeRecord
+from agentgym.evaluation.runfiles import read_episodes, read_run
 from agentgym.evaluation.suite import SuiteAgent
 from agentgym.evaluation.transcripts import TranscriptRecord, check_transcript, read_transcripts
 from agentgym.extras import load_reference
@@ -31,6 +33,18 @@ from agentgym.vector.core import AgentVectorEnv
 
 DEFAULT_SAMPLE = 200
 """Responses that are recomputed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSample:
+    """What a run's responses are recomputed with."""
+
+    directory: Path
+    """Of the model."""
+    sample: int = DEFAULT_SAMPLE
+    """How many responses."""
+    seed: int = field(default_factory=lambda: randbits(32))
+    """Draws them; by default nobody knows it before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +124,7 @@ class _Sampled:
     steps: tuple[int, ...]
 
 
-class _Replay:
+class _RecordedActions:
     """Plays an episode's recorded actions up to a step, and keeps the requests."""
 
     def __init__(self, record: TranscriptRecord, last: int):
@@ -181,6 +195,8 @@ def check_model(folder: Path, model_dir: Path, sample: int, seed: int) -> ModelC
 def _unmatched(episodes: Sequence[EpisodeRecord], records: Mapping[str, TranscriptRecord]) -> Iterator[str]:
     """Yield what keeps transcripts from being those of the episodes."""
     for episode in episodes:
+        if not (episode.transcript or episode.actions or episode.completion_tokens):
+            continue  # it ended before the model was asked
         if episode.transcript not in records:
             yield f"{episode.id}: there is no transcript of this episode"
         else:
@@ -203,7 +219,7 @@ def _recompute(
     part: _Sampled, slots: AgentVectorEnv, checker: ResponseChecker, env_id: str
 ) -> Iterator[Recomputed]:
     """Play an episode up to its last sampled response; yield what each is found to be."""
-    replay = _Replay(part.record, part.steps[-1])
+    replay = _RecordedActions(part.record, part.steps[-1])
     spec = EpisodeSpec(part.episode.task_id, part.episode.seed, part.episode.rollout)
     for _ in RolloutWorker(slots, replay, env_id=env_id).run([spec]):
         pass

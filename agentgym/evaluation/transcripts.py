@@ -18,7 +18,7 @@ import numpy as np
 
 from agentgym.errors import UsageError
 from agentgym.evaluation.redaction import Redaction, Redactor
-from agentgym.files import replace_file
+from agentgym.files import Journal, replace_file
 from agentgym.hashing import canonical_json
 from agentgym.records import parse
 from agentgym.types import Completion, Message, Trajectory
@@ -304,19 +304,60 @@ def find_transcript(folder: Path, sha256: str) -> TranscriptRecord | None:
     raise UsageError(f"{folder / TRANSCRIPTS_FILE} lacks the transcript {sha256:.12}; restore the file")
 
 
+class TranscriptJournal:
+    """Appends transcripts to a run's folder; hold `agentgym.files.sole_writer` of it.
+
+    A transcript is on the disk once `append` returns, so that no episode names one that a crash took.
+    """
+
+    def __init__(self, folder: Path, redactor: Redactor, *, wanted: bool | None = None):
+        """Prepare to write; the file is made with the first transcript.
+
+        Args:
+            folder: of the run.
+            redactor: applied before anything is written.
+            wanted: whether episodes get a transcript; None for those that `has_transcript`.
+        """
+        self._folder = folder
+        self._redactor = redactor
+        self._wanted = wanted
+        self._journal: Journal | None = None
+
+    def append(self, trajectory: Trajectory, env_label: str, attempt: int) -> str:
+        """Write the transcript of an episode; return its sha256, or "" where it has none.
+
+        Raises:
+            UsageError: it did not fit on the disk.
+        """
+        if not (has_transcript(trajectory) if self._wanted is None else self._wanted):
+            return ""
+        record = transcript_of(trajectory, env_label, attempt, self._redactor)
+        if self._journal is None:
+            self._journal = Journal(self._folder / TRANSCRIPTS_FILE)
+        self._journal.append(record.line)
+        self._journal.sync()
+        return record.sha256
+
+    def close(self) -> None:
+        """Release the file."""
+        if self._journal is not None:
+            self._journal.close()
+
+
 def keep_transcripts(folder: Path, named: Iterable[str]) -> None:
     """Drop the lines of a run's transcripts that no episode names: those of episodes that were lost.
 
     Args:
         folder: of the run; where it has no transcripts nothing happens.
-        named: sha256 of the lines to keep.
+        named: sha256 of the lines to keep; without any the file is removed.
 
     Raises:
         UsageError: a line that is named is not there.
     """
     wanted = set(named) - {""}
     path = folder / TRANSCRIPTS_FILE
-    if not wanted and not path.exists():
+    if not wanted:
+        path.unlink(missing_ok=True)
         return
     lines = [line for line in _read(folder).split(b"\n") if line]
     kept = {hashlib.sha256(line).hexdigest(): line for line in lines}
