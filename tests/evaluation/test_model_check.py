@@ -1,5 +1,6 @@
 """Model checks: the weights that a run names say what its transcripts hold, and no others do."""
 
+import math
 import shutil
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -7,10 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from agentgym.agents.metadata import Model
 from agentgym.errors import UsageError
 from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.model_check import ModelSample, check_model
+from agentgym.evaluation.model_check import ModelCheck, ModelSample, check_model
 from agentgym.evaluation.results import (
     EPISODES_FILE,
     EpisodeRecord,
@@ -217,18 +217,24 @@ def changed(record: TranscriptRecord, number: int, **fields: object) -> Transcri
     return replace(record, steps=tuple(steps))
 
 
+def longest(records: list[TranscriptRecord]) -> int:
+    return max(range(len(records)), key=lambda place: len(records[place].steps))
+
+
 def test_a_hand_edited_text_fails(played: Played) -> None:
     _, records = played.records()
-    records[3] = changed(records[3], 1, response="right, since the goal is there")
+    place = longest(records)
+    records[place] = changed(records[place], -1, response="right, since the goal is there")
     played.forge(records)
     refused(played, "and are read as")
 
 
 def test_hand_edited_log_probabilities_fail(played: Played) -> None:
     _, records = played.records()
-    tokens = records[3].steps[1].tokens
+    place = longest(records)
+    tokens = records[place].steps[-1].tokens
     edited = replace(tokens, logprobs=(tokens.logprobs[0] + 0.01, *tokens.logprobs[1:]))
-    records[3] = changed(records[3], 1, tokens=edited)
+    records[place] = changed(records[place], -1, tokens=edited)
     played.forge(records)
     refused(played, "was recorded")
 
@@ -250,78 +256,65 @@ def test_hand_edited_prompt_tokens_fail(played: Played) -> None:
     refused(played, "the prompt has other token ids")
 
 
-def test_swapped_responses_fail(played: Played) -> None:
+def test_responses_without_tokens_fail(played: Played) -> None:
     _, records = played.records()
-    for place, record in enumerate(records):
-        pairs = [
-            (i, j)
-            for i, one in enumerate(record.steps)
-            for j, other in enumerate(record.steps[:i])
-            if one.action == other.action
-            and len(one.tokens.response_ids) == len(other.tokens.response_ids)
-            and one.tokens.logprobs != other.tokens.logprobs
-        ]
-        if pairs:
-            (i, j), steps = pairs[0], list(record.steps)
-            kept = [replace(steps[k].tokens, prompt=steps[n].tokens.prompt) for k, n in ((i, j), (j, i))]
-            first = changed(record, j, tokens=kept[0], response=steps[i].response)
-            records[place] = changed(first, i, tokens=kept[1], response=steps[j].response)
-            break
-    else:
-        raise AssertionError("no episode has two responses alike")
+    place = longest(records)
+    records[place] = changed(records[place], -1, tokens=None)
     played.forge(records)
-    refused(played, "was recorded")
+    refused(played, "there are no token ids of the response")
 
 
-def test_a_response_that_was_not_drawn_fails_with_its_true_log_probability(tmp_path: Path) -> None:
-    """What a forger with the weights can write: another action, at the model's own log-probability."""
-    played = bench(tmp_path, CONSTRAINED)
-    episodes, records = played.records()
-    model = read_run(played.folder).agent.model
-    # the last action of an episode that the step limit ended, so that all else stays as it is
-    place = next(n for n, episode in enumerate(episodes) if episode.end_reason == "step_limit")
-    step = records[place].steps[-1]
-    other = {"left": "right", "right": "left"}[step.action]
-    tokens = {said.action: said.tokens for record in records for said in record.steps}[other]
-    import math
-
-    logprob = math.log1p(-math.exp(step.tokens.logprobs[0]))
-    forged = replace(
-        step.tokens,
-        response_ids=tokens.response_ids,
-        logprobs=(logprob, *[0.0] * 9)[: len(tokens.response_ids)],
-    )
-    records[place] = changed(records[place], -1, action=other, response=other, tokens=forged)
-    assert isinstance(model, Model)
-    found = recheck(played, episodes, records, place)
-    assert [problem.split(": ")[1] for problem in found.problems] == [
-        f"token 0 is not the one that the episode's seed draws, by {found.largest_draw:.4f}"
+def with_actions(played: Played, records: list[TranscriptRecord]) -> ModelCheck:
+    """Check a run whose actions are those of other transcripts: what is left to find is the model's part."""
+    run, episodes = read_run(played.folder), read_episodes(played.folder)
+    lines = [
+        replace(
+            episode,
+            transcript=record.sha256,
+            actions=tuple(step.action for step in record.steps),
+            completion_tokens=sum(step.completion_tokens for step in record.steps),
+        )
+        for episode, record in zip(episodes, records, strict=True)
     ]
-
-
-def recheck(played, episodes, records, place):
-    """Check a run whose episode has another last action."""
-    lines = list(episodes)
-    lines[place] = replace(lines[place], actions=tuple(step.action for step in records[place].steps))
-    run = read_run(played.folder)
-    lines = chained(
-        run.request_id, [replace(e, transcript=r.sha256) for e, r in zip(lines, records, strict=True)]
-    )
     (played.folder / TRANSCRIPTS_FILE).write_text("".join(f"{record.line}\n" for record in records))
-    (played.folder / EPISODES_FILE).write_bytes(episode_lines(lines))
+    (played.folder / EPISODES_FILE).write_bytes(episode_lines(chained(run.request_id, lines)))
     return played.check()
 
 
-def test_responses_without_tokens_fail(played: Played) -> None:
+def test_swapped_responses_fail(played: Played) -> None:
     _, records = played.records()
-    records[3] = changed(records[3], 0, tokens=None)
-    later = records[3].steps[1]
-    if later.tokens.prompt.start or later.tokens.prompt.end:  # it was coded by the one that is gone
-        ids = list(played.records()[1][3].prompt_ids())[1]
-        whole = replace(later.tokens.prompt, start=0, ids=ids, end=0)
-        records[3] = changed(records[3], 1, tokens=replace(later.tokens, prompt=whole))
-    played.forge(records)
-    refused(played, "there are no token ids of the response")
+    place = longest(records)
+    steps = list(records[place].steps)
+    one, other = steps[-1], steps[-2]
+    assert one.tokens.logprobs != other.tokens.logprobs
+    steps[-1] = replace(other, messages=one.messages, tokens=replace(other.tokens, prompt=one.tokens.prompt))
+    steps[-2] = replace(one, messages=other.messages, tokens=replace(one.tokens, prompt=other.tokens.prompt))
+    swapped = [
+        replace(step, prompt_tokens=was.prompt_tokens)
+        for step, was in zip(steps[-2:], (other, one), strict=True)
+    ]
+    records[place] = replace(records[place], steps=(*steps[:-2], *swapped))
+    found = with_actions(played, records)
+    assert any("was recorded" in problem for problem in found.problems), found.problems
+
+
+def test_a_response_that_was_not_drawn_fails_at_its_true_log_probability(tmp_path: Path) -> None:
+    """Whoever has the weights can state another action at the model's own log-probability of it."""
+    played = bench(tmp_path, CONSTRAINED)
+    _, records = played.records()
+    place = next(n for n, record in enumerate(records) if record.steps[-1].tokens.logprobs[0] < 0)
+    step = records[place].steps[-1]
+    other = {"left": "right", "right": "left"}[step.action]
+    said = next(s for record in records for s in record.steps if s.action == other)
+    logprob = math.log1p(-math.exp(step.tokens.logprobs[0]))
+    ids = said.tokens.response_ids
+    tokens = replace(step.tokens, response_ids=ids, logprobs=(logprob, *[0.0] * (len(ids) - 1)))
+    spent = {"completion_tokens": len(ids)}
+    records[place] = changed(records[place], -1, action=other, response=other, tokens=tokens, **spent)
+    found = with_actions(played, records)
+    assert len(found.problems) == 1
+    assert "token 0 is not the one that the episode's seed draws" in found.problems[0]
+    assert found.largest_difference < 1e-4
 
 
 def test_runs_that_cannot_be_checked_are_refused(played: Played, finished: Played) -> None:
