@@ -17,6 +17,7 @@ from agentgym.evaluation.results import (
     chained,
     closed,
     episode_lines,
+    reopened,
     result_id,
 )
 from agentgym.evaluation.runfiles import file_sha256, read_episodes, read_run, write_run
@@ -334,3 +335,85 @@ def test_the_result_does_not_depend_on_transcripts(played: Played) -> None:
     bare = [replace(episode, transcript="") for episode in episodes]
     assert result_id(run.request_id, bare) == run.result_id
     assert asdict(run)["transcripts_sha256"] == file_sha256(played.folder / TRANSCRIPTS_FILE)
+
+
+# ---- transcripts of benchmarks ------------------------------------------------------------------
+
+
+def test_agents_without_messages_have_transcripts_on_request_only(tmp_path: Path) -> None:
+    suite = tmp_path / "few.toml"
+    suite.write_text(SUITE)
+    (folder,) = run_bench(suite, tmp_path / "default", agents=["random"])
+    assert not (folder / TRANSCRIPTS_FILE).exists()
+    assert read_run(folder).transcripts_sha256 is None
+    (folder,) = run_bench(suite, tmp_path / "asked", agents=["random"], transcripts=True)
+    assert len(read_transcripts(folder)) == 12
+    assert verify_run(folder, suite=suite).ok
+
+
+def test_a_model_s_transcripts_can_be_left_out(played: Played) -> None:
+    agent = read_run(played.folder).agent
+    bare = SuiteAgent("tiny", "model", options=dict(agent.options))
+    (folder,) = run_bench(
+        played.suite, played.root / "bare", agents=["tiny"], further=[bare], transcripts=False
+    )
+    assert not (folder / TRANSCRIPTS_FILE).exists()
+    assert read_run(folder).result_id == read_run(played.folder).result_id
+    assert {episode.transcript for episode in read_episodes(folder)} == {""}
+
+
+def test_a_resumed_run_keeps_one_transcript_per_episode(played: Played) -> None:
+    run, (episodes, records) = read_run(played.folder), played.records()
+    half = (records[8].line + "\n").encode()[:40]
+    text = "".join(f"{record.line}\n" for record in records[:8]).encode()
+    write_run(played.folder, reopened(run))
+    (played.folder / EPISODES_FILE).write_bytes(episode_lines(episodes[:7]))
+    (played.folder / TRANSCRIPTS_FILE).write_bytes(text + half)  # the eighth had no line yet
+    agent = SuiteAgent("tiny", "model", options=dict(run.agent.options))
+    run_bench(played.suite, played.root / "results", agents=["tiny"], further=[agent])
+    again, kept = played.records()
+    assert [episode.transcript for episode in again] == [record.sha256 for record in kept]
+    assert kept[:7] == records[:7]
+    assert read_run(played.folder).result_id == run.result_id
+    assert played.check(sample=30).ok
+
+
+def test_a_resumed_run_refuses_to_go_on_without_a_transcript(played: Played) -> None:
+    run, (episodes, records) = read_run(played.folder), played.records()
+    write_run(played.folder, reopened(run))
+    (played.folder / EPISODES_FILE).write_bytes(episode_lines(episodes[:7]))
+    (played.folder / TRANSCRIPTS_FILE).write_text("".join(f"{record.line}\n" for record in records[:6]))
+    agent = SuiteAgent("tiny", "model", options=dict(run.agent.options))
+    with pytest.raises(UsageError, match="lacks 1 transcripts that episodes name"):
+        run_bench(played.suite, played.root / "results", agents=["tiny"], further=[agent])
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        (lambda lines: lines[:-1], "transcript", "lacks its transcript"),
+        (lambda lines: [*lines, lines[0]], "transcript", "no episode names it"),
+        (lambda lines: [lines[0][:-1] + " }", *lines[1:]], "malformed", "not written as records are"),
+        (lambda lines: [lines[1], lines[0], *lines[2:]], "file", "its sha256 is not the one in run.json"),
+    ],
+)
+def test_transcripts_are_verified(played: Played, change, kind: str, message: str) -> None:
+    path = played.folder / TRANSCRIPTS_FILE
+    path.write_text("".join(f"{line}\n" for line in change(path.read_text().splitlines())))
+    verdict = verify_run(played.folder, suite=played.suite)
+    assert not verdict.ok
+    assert any(problem.kind == kind and message in problem.detail for problem in verdict.problems)
+
+
+def test_a_forged_transcript_of_other_actions_is_refused(played: Played) -> None:
+    _, records = played.records()
+    records[3] = changed(records[3], 0, action="jump")
+    played.forge(records)
+    problems = verify_run(played.folder, suite=played.suite).problems
+    assert [problem.kind for problem in problems] == ["transcript"]
+    assert "other actions than the" in problems[0].detail
+
+
+def test_a_run_without_its_transcripts_still_verifies(played: Played) -> None:
+    (played.folder / TRANSCRIPTS_FILE).unlink()
+    assert verify_run(played.folder, suite=played.suite).badge == "replayed"
