@@ -22,10 +22,15 @@ from agentgym.agents.table import AGENTS
 from agentgym.errors import UsageError
 from agentgym.evaluation.agent_metadata import contradictions, with_facts
 from agentgym.evaluation.plan import open_slots
-from agentgym.evaluation.results import EpisodeRecord
+from agentgym.evaluation.results import EpisodeRecord, RunRecord
 from agentgym.evaluation.runfiles import read_episodes, read_run
 from agentgym.evaluation.suite import SuiteAgent
-from agentgym.evaluation.transcripts import TranscriptRecord, check_transcript, read_transcripts
+from agentgym.evaluation.transcripts import (
+    TRANSCRIPTS_FILE,
+    TranscriptRecord,
+    check_transcript,
+    read_transcripts,
+)
 from agentgym.extras import load_reference
 from agentgym.rollout import EpisodeSpec, RolloutWorker
 from agentgym.types import Completion, Request
@@ -45,6 +50,15 @@ class ModelSample:
     """How many responses."""
     seed: int = field(default_factory=lambda: randbits(32))
     """Draws them; by default nobody knows it before."""
+
+    def __post_init__(self) -> None:
+        """Check the number.
+
+        Raises:
+            UsageError: it is below 1.
+        """
+        if self.sample < 1:
+            raise UsageError(f"--sample must be at least 1, got {self.sample}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,29 +154,45 @@ class _RecordedActions:
         return [Completion("", error="agent_error")]  # the rest is not needed
 
 
+def check_checkable(folder: Path, run: RunRecord, model_dir: Path) -> None:
+    """Refuse what cannot be checked, before anything takes time.
+
+    Args:
+        folder: of the run.
+        run: its record.
+        model_dir: directory of the model.
+
+    Raises:
+        UsageError: the run's weights are not open, it has no transcripts, or there is no such directory.
+    """
+    if not _checker_of(run):
+        raise UsageError(
+            f"{folder}: agents of kind {run.agent.kind!r} have no weights to check: leave out --model"
+        )
+    if not (folder / TRANSCRIPTS_FILE).is_file():
+        raise UsageError(
+            f"{folder} has no {TRANSCRIPTS_FILE}: bench with --transcripts, or leave out --model"
+        )
+    if not model_dir.is_dir():
+        raise UsageError(f"the model directory {model_dir} does not exist: give the path of a saved model")
+
+
 def check_model(folder: Path, model_dir: Path, sample: int, seed: int) -> ModelCheck:
     """Recompute random responses of a run.
 
     Args:
-        folder: of the run, whose agent is a model of open weights and which has transcripts.
+        folder: of the run.
         model_dir: directory of the model.
-        sample: how many responses; all where there are fewer.
+        sample: how many responses, at least 1; all where there are fewer.
         seed: decides which; whoever played the run should not have been able to know it.
 
     Raises:
-        UsageError: the run has no transcripts or its weights are not open, a file is malformed, or the model
-            cannot be loaded.
+        UsageError: as `check_checkable`; or a file is malformed, or the model cannot be loaded.
         MissingDataError: the data of an environment is not on this machine.
     """
-    if sample < 1:
-        raise UsageError(f"--sample must be at least 1, got {sample}")
     run = read_run(folder)
-    entry = AGENTS.get(run.agent.kind)
-    if entry is None or not entry.check:
-        raise UsageError(
-            f"{folder}: agents of kind {run.agent.kind!r} have no weights to check: leave out --model"
-        )
-    open_checker = cast(Callable[..., ResponseChecker], load_reference(entry.check))
+    check_checkable(folder, run, model_dir)
+    open_checker = cast(Callable[..., ResponseChecker], load_reference(_checker_of(run)))
     agent = replace(run.agent, options={**run.agent.options, "path": str(model_dir)})
     found = with_facts(agent)
     problems = [
@@ -190,6 +220,12 @@ def check_model(folder: Path, model_dir: Path, sample: int, seed: int) -> ModelC
                 tolerance = checker.tolerance
                 results += [one for part in mine for one in _recompute(part, slots, checker, env.id)]
     return _conclude(found, problems, results, len(places), seed, tolerance)
+
+
+def _checker_of(run: RunRecord) -> str:
+    """Return the reference of what recomputes an agent's responses; empty where nothing does."""
+    entry = AGENTS.get(run.agent.kind)
+    return "" if entry is None else entry.check
 
 
 def _unmatched(episodes: Sequence[EpisodeRecord], records: Mapping[str, TranscriptRecord]) -> Iterator[str]:

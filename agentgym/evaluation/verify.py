@@ -26,7 +26,7 @@ from agentgym.errors import (
 )
 from agentgym.evaluation.agent_metadata import complete, contradictions, has_metadata
 from agentgym.evaluation.bench import open_suite_task, play
-from agentgym.evaluation.model_check import ModelCheck, ModelSample, check_model
+from agentgym.evaluation.model_check import ModelCheck, ModelSample, check_checkable, check_model
 from agentgym.evaluation.plan import open_single
 from agentgym.evaluation.replay import World, open_worlds, replayed
 from agentgym.evaluation.results import (
@@ -115,6 +115,8 @@ def _verify(
     model: ModelSample | None,
     console: Console | None,
 ) -> Verdict:
+    if model is not None:
+        check_checkable(folder, run, model.directory)
     role = _role(run.agent, suite)
     if rerun is None:
         rerun = _repeatable(run.agent) or role != "agent"

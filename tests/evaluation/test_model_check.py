@@ -320,9 +320,11 @@ def test_a_response_that_was_not_drawn_fails_at_its_true_log_probability(tmp_pat
 
 def test_runs_that_cannot_be_checked_are_refused(played: Played, finished: Played) -> None:
     with pytest.raises(UsageError, match="--sample must be at least 1, got 0"):
-        played.check(sample=0)
+        ModelSample(played.model, sample=0)
+    with pytest.raises(UsageError, match="nowhere does not exist: give the path of a saved model"):
+        played.check(played.root / "nowhere")
     (played.folder / TRANSCRIPTS_FILE).unlink()
-    with pytest.raises(UsageError, match="bench with --transcripts to have them"):
+    with pytest.raises(UsageError, match=r"has no transcripts.jsonl: bench with --transcripts, or leave out"):
         played.check()
     run_bench(played.suite, played.root / "other", agents=["random"])
     (folder,) = (played.root / "other" / "few").iterdir()
