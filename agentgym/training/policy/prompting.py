@@ -189,7 +189,7 @@ class Prompting:
         if folder is not None and isinstance(wording, str) and wording.endswith(".toml"):
             settings["wording"] = str(folder / wording)
         prompting = parse(cls, settings, where)
-        pinned = parse(_Pin, table.get("template", {}), f"{where}: template")
+        pinned = parse(TemplatePin, table.get("template", {}), f"{where}: template")
         template = prompting.template
         if pinned.sha256 != template.sha256:
             raise UsageError(
@@ -214,8 +214,8 @@ SETTINGS = tuple(field.name for field in fields(Prompting))
 
 
 @dataclass(frozen=True, slots=True)
-class _Pin:
-    """What a saved prompting says about its template."""
+class TemplatePin:
+    """What a saved prompting says about its template, under the key ``template``."""
 
     id: str
     version: str
