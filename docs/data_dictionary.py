@@ -104,8 +104,8 @@ FILES = (
         1,
         "transcripts.jsonl",
         "In a run's folder, of models: a line per episode, before the episode's own. A message is its "
-        "`parts` of `texts`, joined by blank lines. A prompt's token ids are the first `start` and the last `end` of "
-        "the prompt before, with `ids` between. `agentgym.evaluation.transcripts` puts both together.",
+        "`parts` of `texts`, joined by blank lines. A prompt's token ids are the first `start` and the last "
+        "`end` of the prompt before, with `ids` between. `agentgym.evaluation.transcripts` puts both together.",
         TranscriptRecord,
         CHECKED,
         {
@@ -166,6 +166,9 @@ FILES = (
 )
 
 MEANINGS: Mapping[str, str] = {
+    "RunHeader.seed": "Random seed of the suite, which the seed of every episode follows from.",
+    "Suite.seed": "Random seed of the suite, which the seed of every episode follows from.",
+    "Training.seed": "Random seed of the training run.",
     "env_id": "Gymnasium id of the environment.",
     "task_id": "Id of the task: 32 hex digits of its content.",
     "task_type": "Family of the task; empty where a suite has none.",
@@ -242,7 +245,7 @@ MEANINGS: Mapping[str, str] = {
     "method": "What the paper calls the agent.",
     "success": "Share of tasks solved.",
 }
-"""Of fields whose names say it, and which have no docstring."""
+"""Of fields whose names say it, and which have no docstring: by name, or by record and name."""
 
 
 def schema_text(file: File) -> str:
@@ -270,8 +273,8 @@ writes this page). Readers are strict: an unknown, missing or mistyped key is re
 a line of JSON that is not written as `agentgym.hashing.canonical_json` writes it. The JSON Schemas (draft
 2020-12) in [schemas](schemas) are versioned: a change of form makes a new file, the old ones stay.
 
-*Who vouches*: **recomputed** fields follow from the suite and the actions, and verification computes them again;
-**stated** fields are the submitter's word, which nothing proves and no rank depends on.
+*Who vouches*: **recomputed** fields follow from the suite and the actions, and verification computes them
+again; **stated** fields are the submitter's word, which nothing proves and no rank depends on.
 """
 
 
@@ -286,7 +289,8 @@ def _rows(file: File, record: Any, prefix: str, vouches: str) -> Iterator[tuple[
         name = f"{prefix}{entry.name}"
         kind, many = _inner(hints[entry.name])
         who = file.others.get(f"{name}[]", file.others.get(name, STATED if _stated(entry) else vouches))
-        meaning = meanings.get(entry.name) or MEANINGS.get(entry.name, "")
+        own = f"{record.__name__}.{entry.name}"
+        meaning = meanings.get(entry.name) or MEANINGS.get(own) or MEANINGS.get(entry.name, "")
         yield f"`{name}`", _type(hints[entry.name]), meaning, who
         if is_dataclass(kind):
             yield from _rows(file, kind, f"{name}{'[]' * many}.", who)
