@@ -105,7 +105,8 @@ FILES = (
         "transcripts.jsonl",
         "In a run's folder, of models: a line per episode, before the episode's own. A message is its "
         "`parts` of `texts`, joined by blank lines. A prompt's token ids are the first `start` and the last "
-        "`end` of the prompt before, with `ids` between. `agentgym.evaluation.transcripts` puts both together.",
+        "`end` of the prompt before, with `ids` between: `agentgym.evaluation.transcripts` puts them "
+        "together.",
         TranscriptRecord,
         CHECKED,
         {
