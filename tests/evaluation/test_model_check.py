@@ -1,7 +1,12 @@
 """Model checks: the weights that a run names say what its transcripts hold, and no others do."""
 
+import hashlib
+import json
 import math
 import shutil
+import subprocess
+import sys
+import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -419,3 +424,42 @@ def test_a_forged_transcript_of_other_actions_is_refused(played: Played) -> None
 def test_a_run_without_its_transcripts_still_verifies(played: Played) -> None:
     (played.folder / TRANSCRIPTS_FILE).unlink()
     assert verify_run(played.folder, suite=played.suite).badge == "replayed"
+
+
+SUBPROCESS = """\
+import sys
+from pathlib import Path
+from agentgym.evaluation.bench import run_bench
+from agentgym.evaluation.suite import SuiteAgent
+from tests.evaluation import corridor
+
+corridor.register()
+agent = SuiteAgent("tiny", "model", options={"path": sys.argv[3]})
+run_bench(Path(sys.argv[1]), Path(sys.argv[2]), agents=["tiny"], further=[agent], num_envs=1)
+"""
+
+
+def test_a_killed_run_has_every_transcript_and_resumes(played: Played) -> None:
+    path = played.folder / EPISODES_FILE
+    words = [played.suite, played.root / "killed", read_run(played.folder).agent.options["path"]]
+    process = subprocess.Popen(
+        [sys.executable, "-c", SUBPROCESS, *map(str, words)], cwd=Path(__file__).parents[2]
+    )
+    killed = played.root / "killed" / "few" / played.folder.name
+    deadline = time.monotonic() + 60
+    while not (killed / EPISODES_FILE).exists() or (killed / EPISODES_FILE).read_bytes().count(b"\n") < 3:
+        assert process.poll() is None, "the run ended before it was killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    process.kill()
+    process.wait()
+    lines = (killed / EPISODES_FILE).read_bytes().split(b"\n")[:-1]
+    named = [json.loads(line)["transcript"] for line in lines]
+    kept = (killed / TRANSCRIPTS_FILE).read_bytes().split(b"\n")[:-1]
+    assert [hashlib.sha256(line).hexdigest() for line in kept][: len(named)] == named
+    agent = SuiteAgent("tiny", "model", options=dict(read_run(played.folder).agent.options))
+    (folder,) = run_bench(words[0], words[1], agents=["tiny"], further=[agent])
+    assert folder == killed
+    assert read_run(folder).result_id == read_run(played.folder).result_id
+    assert len(read_transcripts(folder)) == path.read_bytes().count(b"\n")
+    assert verify_run(folder, suite=played.suite).ok
