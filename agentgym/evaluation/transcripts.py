@@ -8,7 +8,6 @@ before it. `TranscriptRecord.messages` and `TranscriptRecord.prompt_ids` put bot
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from agentgym.files import Journal, replace_file
 from agentgym.hashing import canonical_json
 from agentgym.records import parse
 from agentgym.types import Completion, Message, Trajectory
+from agentgym.untrusted import loads_json
 
 if TYPE_CHECKING:
     from agentgym.evaluation.results import EpisodeRecord
@@ -431,11 +431,7 @@ def _read(folder: Path) -> bytes:
 
 
 def _parse_line(line: bytes) -> TranscriptRecord:
-    try:
-        table = json.loads(line.decode("utf-8"))
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    record = parse(TranscriptRecord, table, "transcript")
+    record = parse(TranscriptRecord, loads_json(line, "line"), "transcript")
     if record.line.encode() != line:
         raise ValueError("the line is not written as records are")
     return record

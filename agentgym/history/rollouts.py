@@ -6,7 +6,6 @@ on, a line per episode, each file whole or not at all.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from agentgym.files import make_folder, replace_file
 from agentgym.hashing import canonical_json
 from agentgym.records import parse
 from agentgym.types import EndReason
+from agentgym.untrusted import loads_json
 
 FOLDER = "rollouts"
 
@@ -134,11 +134,7 @@ def read_rollouts(folder: Path, iteration: int) -> list[KeptEpisode]:
 
 
 def _parse_line(line: bytes, iteration: int) -> KeptEpisode:
-    try:
-        table = json.loads(line.decode("utf-8"))
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    episode = parse(KeptEpisode, table, "episode")
+    episode = parse(KeptEpisode, loads_json(line, "line"), "episode")
     if episode.line.encode() != line:
         raise ValueError("the line is not written as records are")
     if episode.iteration != iteration:

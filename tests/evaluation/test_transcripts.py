@@ -199,7 +199,7 @@ def mangled(change):
     ("line", "message"),
     [
         (b"{}", "key 'env' is missing"),
-        (b"[" * 100_000, "nested too deeply"),
+        (b"[" * 100_000, "nested more than 64 deep"),
         (record().line.encode() + b" ", "not written as records are"),
         (mangled(lambda table: table["texts"].append("spare")), "name 6 texts, not each of the 7"),
         (mangled(lambda table: table["texts"].__setitem__(0, "Actions: left, right")), "a text twice"),

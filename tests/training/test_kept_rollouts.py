@@ -141,7 +141,7 @@ def test_a_resumed_run_keeps_the_same_rollouts(tmp_path):
             "line 1: malformed: episode: unknown key 'grup'",
         ),
         (lambda line: line[:-9], "line 4: the line is cut off"),
-        (lambda line: b"[" * 100_000 + line, "line 1: malformed: nested too deeply"),
+        (lambda line: b"[" * 100_000 + line, "line 1: malformed: .*nested more than 64 deep"),
     ],
 )
 def test_damaged_files_are_refused_by_line(tmp_path, changed, message):
