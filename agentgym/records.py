@@ -103,10 +103,15 @@ def _tuple(args: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
     return tuple(_convert(arg, member, where) for arg, member in zip(args, value, strict=True))
 
 
-def json_schema(record: Any) -> dict[str, Any]:
+def json_schema(record: Any, *, partial: bool = False) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of what `dataclasses.asdict` makes of a dataclass.
 
-    Every key is there and no other; numbers may be null, which stands for infinite ends of intervals.
+    Numbers may be null, which stands for infinite ends of intervals.
+
+    Args:
+        record: the dataclass.
+        partial: whether keys with a default may be missing, as `parse` lets them; no other key is allowed in
+            any case.
 
     Example:
         >>> from dataclasses import make_dataclass
@@ -114,9 +119,13 @@ def json_schema(record: Any) -> dict[str, Any]:
         {'name': {'type': 'string'}, 'sizes': {'type': 'array', 'items': {'type': 'integer'}}}
     """
     hints = _hints(record)
-    names = [field.name for field in fields(record)]
-    properties = {name: _schema_of(hints[name]) for name in names}
-    return {"type": "object", "properties": properties, "required": names, "additionalProperties": False}
+    properties = {field.name: _schema_of(hints[field.name], partial) for field in fields(record)}
+    needed = [
+        field.name
+        for field in fields(record)
+        if not partial or (field.default is MISSING and field.default_factory is MISSING)
+    ]
+    return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
 
 
 _TYPES: dict[Any, dict[str, Any]] = {
@@ -128,19 +137,19 @@ _TYPES: dict[Any, dict[str, Any]] = {
 }
 
 
-def _schema_of(kind: Any) -> dict[str, Any]:
+def _schema_of(kind: Any, partial: bool) -> dict[str, Any]:
     origin, args = get_origin(kind), get_args(kind)
     if kind in _TYPES:
         return _TYPES[kind]
     if origin is Literal:
         return {"enum": list(args)}
     if origin in (Union, types.UnionType):
-        return {"anyOf": [_schema_of(arg) for arg in args]}
+        return {"anyOf": [_schema_of(arg, partial) for arg in args]}
     if origin is tuple:
         if args[-1] is Ellipsis:
-            return {"type": "array", "items": _schema_of(args[0])}
-        members = [_schema_of(arg) for arg in args]
+            return {"type": "array", "items": _schema_of(args[0], partial)}
+        members = [_schema_of(arg, partial) for arg in args]
         return {"type": "array", "prefixItems": members, "minItems": len(args), "maxItems": len(args)}
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return {"type": "object", "additionalProperties": _schema_of(args[1])}
-    return json_schema(kind) if is_dataclass(kind) else {}
+        return {"type": "object", "additionalProperties": _schema_of(args[1], partial)}
+    return json_schema(kind, partial=partial) if is_dataclass(kind) else {}

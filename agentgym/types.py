@@ -185,6 +185,15 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a chat, as it was sent to a model."""
+
+    role: str
+    """``system``, ``user``, ``assistant`` or ``tool``."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Completion:
     """A policy's answer: the parsed action and, for language models, exactly what was sampled."""
 
@@ -208,6 +217,10 @@ class Completion:
     """Price of this answer, in US dollars."""
     error: EndReason | None = None
     """Set when no action could be had; the episode ends with this reason and score 0."""
+    messages: tuple[Message, ...] = ()
+    """The prompt as it was sent, where the policy keeps it: benchmarks do, training does not."""
+    format_error: str = ""
+    """Why the parser could not read an action from ``text``; empty where it could."""
 
 
 @dataclass(frozen=True, slots=True)

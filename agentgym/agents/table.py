@@ -32,6 +32,9 @@ class AgentEntry:
     facts: str = ""
     """``module:function`` that takes the agent's options and returns what its files say about it, an
     `agentgym.agents.metadata.AgentMetadata`; empty where there are no such files."""
+    check: str = ""
+    """``module:function`` that takes the environment and the agent's options and returns what recomputes its
+    responses, an `agentgym.evaluation.model_check.ResponseChecker`; empty where the weights are not open."""
     version: int = 0
     """Recorded as the option ``version`` of its runs, so that those of another version are told apart; 0 for
     an agent that has none."""
@@ -73,6 +76,7 @@ AGENTS: Mapping[str, AgentEntry] = {
         "agentgym.training.policy.agent:make_model_agent",
         "a language model (path=FOLDER), asked as its agent.json says",
         facts="agentgym.training.policy.agent:model_facts",
+        check="agentgym.training.policy.model_check:open_checker",
     ),
     "human": AgentEntry("agentgym.agents.human:make_human", "asks you in the terminal"),
 }

@@ -52,6 +52,18 @@ def add_to(commands: Commands[Parser]) -> None:
     parser.add_argument(
         "--num-envs", type=int, default=64, metavar="N", help="episodes played side by side (default: 64)"
     )
+    parser.add_argument(
+        "--transcripts",
+        action=argparse.BooleanOptionalAction,
+        help="keep what agents were sent and said in transcripts.jsonl (default: of models only)",
+    )
+    parser.add_argument(
+        "--redact",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="regular expression of what transcripts must not hold, besides keys; repeat for several",
+    )
     parser.add_argument("--verify", action="store_true", help="verify the runs afterwards")
     parser.add_argument(
         "--leaderboard", type=Path, metavar="FILE.md", help="rank the runs in the output directory afterwards"
@@ -91,6 +103,8 @@ def run(arguments: argparse.Namespace) -> int:
         agents=arguments.agent,
         further=[_model_agent(text) for text in arguments.model],
         num_envs=arguments.num_envs,
+        transcripts=arguments.transcripts,
+        redact=arguments.redact,
         console=progress,
     )
     sound = True

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.agents.screen import printable
-from agentgym.cli.parser import Commands, Parser, add_allow, add_command
+from agentgym.cli.parser import Commands, Parser, add_allow, add_command, seed
 from agentgym.cli.terminal import open_console, open_progress_console
+from agentgym.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from agentgym.evaluation.model_check import ModelSample
     from agentgym.evaluation.verdicts import Verdict
 
 ABOUT = "Verify runs by playing every recorded action again."
@@ -40,6 +42,18 @@ def add_to(commands: Commands[Parser]) -> None:
         default=None,
         help="let the agent play everything again (default: for random, oracle, rules and their like)",
     )
+    parser.add_argument(
+        "--model",
+        type=Path,
+        metavar="FOLDER",
+        help="recompute random responses with the model in this directory, from the run's transcripts",
+    )
+    parser.add_argument(
+        "--sample", type=int, metavar="N", help="with --model: responses that are recomputed (default: 200)"
+    )
+    parser.add_argument(
+        "--sample-seed", type=seed, metavar="SEED", help="with --model: which (default: drawn by chance)"
+    )
     add_allow(parser)
 
 
@@ -60,10 +74,28 @@ def run(arguments: argparse.Namespace) -> int:
         if suite is None and folder != path:  # the suite lies above the packed file
             suite = suite_file_of_run(path, folder_suite(folder))
         verdict = verify_run(
-            folder, suite=suite, rerun=arguments.rerun, allow=arguments.allow, console=progress
+            folder,
+            suite=suite,
+            rerun=arguments.rerun,
+            model=_model_sample(arguments),
+            allow=arguments.allow,
+            console=progress,
         )
         sound &= report(path, verdict, console)
     return 0 if sound else 1
+
+
+def _model_sample(arguments: argparse.Namespace) -> ModelSample | None:
+    """Return what ``--model`` and the flags that go with it say."""
+    from agentgym.evaluation.model_check import ModelSample
+
+    chosen = {"sample": arguments.sample, "seed": arguments.sample_seed}
+    given = {name: value for name, value in chosen.items() if value is not None}
+    if arguments.model is None:
+        if given:
+            raise UsageError("--sample and --sample-seed go with --model: name the model's directory")
+        return None
+    return ModelSample(arguments.model, **given)
 
 
 def folder_suite(folder: Path) -> str:
@@ -76,6 +108,12 @@ def folder_suite(folder: Path) -> str:
 def report(folder: Path, verdict: Verdict, console: Console) -> bool:
     """Print a verdict; return whether it is good."""
     checked = f"{verdict.episodes:,} episodes, {verdict.steps:,} steps"
+    if verdict.model is not None:
+        found = verdict.model
+        checked += (
+            f"; {found.sampled:,} of {found.responses:,} responses recomputed, log-probabilities differ by "
+            f"at most {found.largest_difference:.1g}"
+        )
     if verdict.ok:
         console.print(f"{verdict.badge}: {folder} ({checked})", style="green", markup=False, soft_wrap=True)
         return True

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from agentgym.evaluation.results import EpisodeRecord
     from agentgym.evaluation.suite import SuiteEnv
+    from agentgym.evaluation.transcripts import TranscriptRecord
 
-ABOUT = "Replay a saved episode in the terminal, step by step."
+ABOUT = "Replay a saved episode in the terminal, step by step, with what the model was sent and said."
 
 
 def add_to(commands: Commands[Parser]) -> None:
@@ -56,12 +57,16 @@ def run(arguments: argparse.Namespace) -> int:
 def _view(arguments: argparse.Namespace) -> int:
     from agentgym.evaluation.packed import run_folder
     from agentgym.evaluation.runfiles import load_episode
+    from agentgym.evaluation.transcripts import TRANSCRIPTS_FILE, find_transcript
     from agentgym.registration import suite_spec
 
     folder = run_folder(arguments.run_folder, allow=arguments.allow)
     record, env, episode = load_episode(folder, arguments.episode)
     if arguments.step is not None and not 0 <= arguments.step <= episode.length:
         raise UsageError(f"the episode has steps 0 to {episode.length}, asked for {arguments.step}")
+    # runs may be published without their transcripts
+    kept = (folder / TRANSCRIPTS_FILE).exists()
+    transcript = find_transcript(folder, episode.transcript) if kept else None
     console = open_console()
     hints = suite_spec(env.id).screen
     waits = is_interactive() and arguments.delay is None and arguments.step is None
@@ -72,10 +77,17 @@ def _view(arguments: argparse.Namespace) -> int:
         if turn and arguments.delay:
             sleep(arguments.delay)
         if arguments.step in (None, turn):
+            if turn and transcript is not None:
+                _show_exchange(console, transcript, turn - 1)
             _show(console, f"{title}, turn {turn} of {episode.length}", frame, hints)
         if frame.link != episode.hash_chain[turn]:
             console.print(f"the replay differs from the record at step {turn}", style="bold red")
             return 1
+    if arguments.step is None and transcript is not None:
+        for number in range(episode.length, len(transcript.steps)):
+            _show_exchange(console, transcript, number)
+        for found in transcript.redactions:
+            console.print(f"redacted: {found.pattern}, {found.count} times", style="dim", markup=False)
     outcome = episode.end_reason.replace("_", " ")
     console.print(
         f"{outcome} after {episode.length} steps: score {episode.score:g}, return {episode.episode_return:g}",
@@ -129,6 +141,28 @@ def _show(console: Console, title: str, frame: _Frame, hints: ScreenHints) -> No
     if frame.step is not None:
         show_step(console, frame.step)
     show_state(console, title, frame.observation, frame.admissible_actions, frame.state_hash, hints=hints)
+
+
+def _show_exchange(console: Console, transcript: TranscriptRecord, number: int) -> None:
+    """Show what the model was sent at a step, what it said, and what was read from that."""
+    from rich.text import Text
+
+    if number >= len(transcript.steps):
+        return  # of another episode; verification says so
+    step = transcript.steps[number]
+    for message in transcript.messages(number):
+        console.print(Text(f"[{printable(message.role)}]", style="bold"), soft_wrap=True)
+        console.print(Text(printable(message.text), style="dim"), soft_wrap=not console.is_terminal)
+    if step.error:
+        console.print(Text(f"no answer: {printable(step.error)}", style="bold red"), soft_wrap=True)
+        return
+    console.print(Text("[response]", style="bold"), soft_wrap=True)
+    console.print(Text(printable(step.response)), soft_wrap=not console.is_terminal)
+    read = f"read as {printable(step.action)}"
+    if step.format_error:
+        read = f"format error: {printable(step.format_error)}"
+    spent = f"{step.prompt_tokens:,} + {step.completion_tokens:,} tokens, {step.seconds:.3g} seconds"
+    console.print(Text(f"{read}  ({spent})", style="red" if step.format_error else "green"), soft_wrap=True)
 
 
 def _wait() -> bool:

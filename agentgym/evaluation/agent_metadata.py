@@ -29,6 +29,18 @@ def complete(agent: SuiteAgent) -> SuiteAgent:
     """
     if not has_metadata(agent.kind):
         return _with_version(agent)
+    true = with_facts(agent)
+    for name, said, found in contradictions(agent, true):
+        raise UsageError(f"agent {agent.name!r}: {name} is {said!r} in the suite, but {found!r} by its files")
+    return true
+
+
+def with_facts(agent: SuiteAgent) -> SuiteAgent:
+    """Return an agent of a kind that `has_metadata` as its files describe it, whatever was said of it.
+
+    Raises:
+        UsageError: an option is wrong, or the files cannot be read.
+    """
     check_agent(agent.kind, agent.options)
     facts_of = cast(Callable[..., AgentMetadata], load_reference(AGENTS[agent.kind].facts))
     facts = facts_of(**agent.options)
@@ -36,16 +48,13 @@ def complete(agent: SuiteAgent) -> SuiteAgent:
     for field in fields(Model):
         said, true = getattr(agent.model, field.name), getattr(facts.model, field.name)
         model[field.name] = said if true == field.default else true
-    true = replace(
+    return replace(
         agent,
         sampling={**agent.sampling, **facts.sampling},
         parser=facts.parser,
         prompt_sha256=facts.prompt_sha256,
         model=Model(**model),
     )
-    for name, said, found in contradictions(agent, true):
-        raise UsageError(f"agent {agent.name!r}: {name} is {said!r} in the suite, but {found!r} by its files")
-    return true
 
 
 def _with_version(agent: SuiteAgent) -> SuiteAgent:

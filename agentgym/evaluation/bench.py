@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from agentgym.agents import make_agent
 from agentgym.errors import MissingDataError, MissingPackageError, UnsupportedEnvError, UsageError
 from agentgym.evaluation.agent_metadata import complete
 from agentgym.evaluation.plan import PlannedEpisode, open_slots, planned_episodes
+from agentgym.evaluation.redaction import Redactor
 from agentgym.evaluation.results import (
     EPISODES_FILE,
     RETRIED,
@@ -30,11 +31,12 @@ from agentgym.evaluation.results import (
 )
 from agentgym.evaluation.runfiles import check_chain, file_sha256, read_episodes, read_run, write_run
 from agentgym.evaluation.suite import Suite, SuiteAgent, SuiteEnv, check_distinct, load_suite, with_agents
+from agentgym.evaluation.transcripts import TRANSCRIPTS_FILE, TranscriptJournal, keep_transcripts
 from agentgym.files import Journal, make_folder, sole_writer
 from agentgym.hashing import sha256_json
 from agentgym.provenance import here_and_now
 from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.types import Policy
+from agentgym.types import Policy, Trajectory
 from agentgym.vector.core import AgentVectorEnv
 
 if TYPE_CHECKING:
@@ -69,6 +71,8 @@ def run_bench(
     agents: Iterable[str] | None = None,
     further: Iterable[SuiteAgent] = (),
     num_envs: int = DEFAULT_NUM_ENVS,
+    transcripts: bool | None = None,
+    redact: Iterable[str] = (),
     console: Console | None = None,
 ) -> list[Path]:
     """Run a suite, or resume it: only episodes that are missing or failed by error are played.
@@ -81,6 +85,9 @@ def run_bench(
         agents: names of agents of the suite or of ``further``; None for all.
         further: agents that the suite's file does not name.
         num_envs: episodes played side by side.
+        transcripts: whether what agents were sent and said is written to ``transcripts.jsonl``; None for
+            models only.
+        redact: regular expressions of what transcripts must not hold, besides what looks like a key.
         console: where progress is shown; None for nowhere.
 
     Returns:
@@ -93,6 +100,7 @@ def run_bench(
     """
     if num_envs < 1:
         raise UsageError(f"num_envs must be at least 1, got {num_envs}")
+    redactor = Redactor(redact)
     suite = with_agents(load_suite(suite_path), further)
     chosen = [complete(agent) for agent in suite.select(agents)]
     check_distinct(chosen)
@@ -112,7 +120,7 @@ def run_bench(
         folders = []
         for entry in entries:
             folder = out_dir / suite.name / entry.run.folder_name
-            _run(folder, entry, bars)
+            _run(folder, entry, TranscriptJournal(folder, redactor, wanted=transcripts), bars)
             folders.append(folder)
     return folders
 
@@ -121,10 +129,15 @@ def play(
     suite_task: SuiteTask, policy: Policy, episodes: Sequence[PlannedEpisode]
 ) -> Iterator[EpisodeRecord]:
     """Play episodes in one environment; yield the record of each as it ends."""
-    worker = RolloutWorker(suite_task.slots, policy, env_id=suite_task.env.id)
-    specs = (EpisodeSpec(episode.task.id, episode.seed, episode.rollout) for episode in episodes)
-    for trajectory in worker.run(specs):
+    for trajectory in _played(suite_task, policy, episodes):
         yield record_of(trajectory, suite_task.env)
+
+
+def _played(
+    suite_task: SuiteTask, policy: Policy, episodes: Sequence[PlannedEpisode]
+) -> Iterator[Trajectory]:
+    worker = RolloutWorker(suite_task.slots, policy, env_id=suite_task.env.id)
+    return worker.run(EpisodeSpec(episode.task.id, episode.seed, episode.rollout) for episode in episodes)
 
 
 def open_suite_task(suite: Suite, env: SuiteEnv, num_envs: int) -> SuiteTask:
@@ -170,7 +183,7 @@ def _enter(suite: Suite, agent: SuiteAgent, suite_tasks: list[SuiteTask], left_o
     return _Entry(new_run(suite, agent, found, (*left_out, *unsupported), (here_and_now(),)), parts)
 
 
-def _run(folder: Path, entry: _Entry, bars: Progress) -> None:
+def _run(folder: Path, entry: _Entry, transcripts: TranscriptJournal, bars: Progress) -> None:
     """Bring one agent's run to its end."""
     suite_tasks = [suite_task for suite_task, _ in entry.parts]
     make_folder(folder)
@@ -194,15 +207,19 @@ def _run(folder: Path, entry: _Entry, bars: Progress) -> None:
             )
         run = reopened(run)
         write_run(folder, run)
-        with Journal(folder / EPISODES_FILE) as journal:
+        keep_transcripts(folder, (episode.transcript for episode in lines.episodes))
+        with closing(transcripts), Journal(folder / EPISODES_FILE) as journal:
+            files = _Files(lines, journal, transcripts)
             for suite_task, policy in entry.parts:
                 missing = [
                     episode
                     for episode in suite_task.plan
                     if (suite_task.env.label, episode.task.id, episode.rollout) not in done
                 ]
-                _play_into(journal, lines, suite_task, policy, missing, bars, run.agent.display_name)
-        write_run(folder, closed(run, lines.episodes, transcripts_sha256=None))
+                _play_into(files, suite_task, policy, missing, bars, run.agent.display_name)
+        written = folder / TRANSCRIPTS_FILE
+        sha256 = file_sha256(written) if written.exists() else None
+        write_run(folder, closed(run, lines.episodes, transcripts_sha256=sha256))
 
 
 class _Lines:
@@ -213,12 +230,33 @@ class _Lines:
         self._previous = episodes[-1].line_sha256 if episodes else request_id
         self._attempts = Counter(episode.key for episode in episodes)
 
+    def attempt(self, key: EpisodeKey) -> int:
+        """Return which attempt at an episode its next line is."""
+        return self._attempts[key] + 1
+
     def append(self, played: EpisodeRecord) -> EpisodeRecord:
         """Return an episode as the next line."""
         self._attempts[played.key] += 1
         line = replace(played, attempt=self._attempts[played.key], previous=self._previous)
         self._previous = line.line_sha256
         self.episodes.append(line)
+        return line
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """The files of a run that is being played."""
+
+    lines: _Lines
+    episodes: Journal
+    transcripts: TranscriptJournal
+
+    def add(self, trajectory: Trajectory, env: SuiteEnv) -> EpisodeRecord:
+        """Write an episode, its transcript first: the line of the episode names it."""
+        played = record_of(trajectory, env)
+        sha256 = self.transcripts.append(trajectory, env.label, self.lines.attempt(played.key))
+        line = self.lines.append(replace(played, transcript=sha256))
+        self.episodes.append(line.line)
         return line
 
 
@@ -261,8 +299,7 @@ def _results(
 
 
 def _play_into(
-    journal: Journal,
-    lines: _Lines,
+    files: _Files,
     suite_task: SuiteTask,
     policy: Policy,
     missing: Sequence[PlannedEpisode],
@@ -274,9 +311,8 @@ def _play_into(
         f"{agent} · {suite_task.env.label}", total=len(suite_task.plan), completed=finished, note=""
     )
     won = 0
-    for count, record in enumerate(play(suite_task, policy, missing), start=1):
-        journal.append(lines.append(record).line)
-        won += record.won
+    for count, trajectory in enumerate(_played(suite_task, policy, missing), start=1):
+        won += files.add(trajectory, suite_task.env).won
         bars.update(bar, advance=1, note=f"{100 * won / count:.0f} % won")
 
 

@@ -303,6 +303,7 @@ def record_of(trajectory: Trajectory, env: SuiteEnv) -> EpisodeRecord:
         env_seconds=trajectory.env_seconds,
         model_seconds=trajectory.model_seconds,
         cost=float(sum(c.cost for c in completions)),
+        format_errors=sum(c.format_error != "" for c in completions),
     )
 
 

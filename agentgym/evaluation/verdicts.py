@@ -18,6 +18,7 @@ import numpy as np
 
 from agentgym.data.directory import cache_directory
 from agentgym.errors import UsageError
+from agentgym.evaluation.model_check import ModelCheck
 from agentgym.evaluation.results import EPISODES_FILE, RUN_FILE, Excluded
 from agentgym.evaluation.runfiles import file_sha256
 from agentgym.evaluation.suite import Suite
@@ -66,6 +67,8 @@ class Mismatch:
         "seed",
         "replay",
         "re-run",
+        "transcript",
+        "model",
     ]
     where: str
     detail: str
@@ -104,6 +107,8 @@ class Verdict:
     """`code_sha256` of the package that verified."""
     provenance: Provenance
     """Where it was verified."""
+    model: ModelCheck | None = None
+    """What was found when the model's responses were recomputed; None where they were not."""
 
 
 @cache

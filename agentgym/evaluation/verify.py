@@ -26,6 +26,7 @@ from agentgym.errors import (
 )
 from agentgym.evaluation.agent_metadata import complete, contradictions, has_metadata
 from agentgym.evaluation.bench import open_suite_task, play
+from agentgym.evaluation.model_check import ModelCheck, ModelSample, check_checkable, check_model
 from agentgym.evaluation.plan import open_single
 from agentgym.evaluation.replay import World, open_worlds, replayed
 from agentgym.evaluation.results import (
@@ -43,6 +44,7 @@ from agentgym.evaluation.results import (
 from agentgym.evaluation.runfiles import check_chain, file_sha256, parse_episodes, read_bytes, read_run
 from agentgym.evaluation.suite import Suite, SuiteAgent, load_suite
 from agentgym.evaluation.suites import suite_file_of_run
+from agentgym.evaluation.transcripts import TRANSCRIPTS_FILE, check_transcript, parse_transcripts
 from agentgym.evaluation.verdicts import (
     VERDICT_SCHEMA,
     Badge,
@@ -68,6 +70,7 @@ def verify_run(
     *,
     suite: Path | None = None,
     rerun: bool | None = None,
+    model: ModelSample | None = None,
     allow: Collection[str] = (),
     console: Console | None = None,
 ) -> Verdict:
@@ -79,6 +82,7 @@ def verify_run(
             run's name, else ``suites/NAME.toml`` in a folder above.
         rerun: whether the agent plays again, which succeeds for deterministic agents only; None for those
             that are `agentgym.agents.table.AgentEntry.repeatable`.
+        model: the weights with which responses are recomputed, and how many; None to leave it.
         allow: references ``module:name`` in the run or its suite that may be imported.
         console: where progress is shown; None for nowhere.
 
@@ -98,14 +102,21 @@ def verify_run(
         except UsageError as error:
             return _unreadable(folder, str(error))
         known = load_suite(suite or suite_file_of_run(folder, run.suite.name))
-        verdict = _verify(folder, run, known, rerun, console)
+        verdict = _verify(folder, run, known, rerun, model, console)
     save_verdict(folder, known, verdict)
     return verdict
 
 
 def _verify(
-    folder: Path, run: RunRecord, suite: Suite, rerun: bool | None, console: Console | None
+    folder: Path,
+    run: RunRecord,
+    suite: Suite,
+    rerun: bool | None,
+    model: ModelSample | None,
+    console: Console | None,
 ) -> Verdict:
+    if model is not None:
+        check_checkable(folder, run, model.directory)
     role = _role(run.agent, suite)
     if rerun is None:
         rerun = _repeatable(run.agent) or role != "agent"
@@ -122,16 +133,21 @@ def _verify(
         episodes, malformed = _read(read_bytes(folder / EPISODES_FILE))
         problems += malformed
         problems += _check_files(folder, run, episodes)
+        problems += _check_transcripts(folder, run, episodes)
         problems += _check_keys(episodes, worlds)
         again = rerun and not problems
         sample = [e for i, e in enumerate(episodes) if i % SAMPLE == 0 or e.end_reason in RETRIED]
         problems += _replay_all(sample if again else episodes, worlds, title, console)
         if again and not problems:
             problems += _rerun(run, suite, episodes)
+    checked = None
+    if model is not None and not problems:
+        checked = check_model(folder, model.directory, model.sample, model.seed)
+        problems += (Mismatch("model", model.directory.name, problem) for problem in checked.problems)
     return Verdict(
         schema=VERDICT_SCHEMA,
         ok=not problems,
-        badge=_badge(bool(problems), rerun),
+        badge=_badge(bool(problems), rerun, checked),
         role=role if again and not problems else "agent",
         problems=tuple(problems),
         episodes=len(episodes),
@@ -143,13 +159,16 @@ def _verify(
         episodes_sha256=file_sha256(folder / EPISODES_FILE),
         code_sha256=code_sha256(),
         provenance=here_and_now(),
+        model=checked,
     )
 
 
-def _badge(refused: bool, rerun: bool) -> Badge:
+def _badge(refused: bool, rerun: bool, checked: ModelCheck | None) -> Badge:
     if refused:
         return "claimed"
-    return "re-run" if rerun else "replayed"
+    if rerun:
+        return "re-run"
+    return "replayed" if checked is None else "model-checked"
 
 
 def _unreadable(folder: Path, problem: str) -> Verdict:
@@ -315,6 +334,27 @@ def _check_files(folder: Path, run: RunRecord, episodes: Sequence[EpisodeRecord]
         yield Mismatch("result", RUN_FILE, "result_id does not follow from the episodes")
     if run.schema > 1 and run.record_id != run.record_digest:
         yield Mismatch("record", RUN_FILE, "record_id does not follow from the rest of the file")
+
+
+def _check_transcripts(folder: Path, run: RunRecord, episodes: Sequence[EpisodeRecord]) -> Iterator[Mismatch]:
+    """Compare transcripts with their episodes; a run may be published without them."""
+    path = folder / TRANSCRIPTS_FILE
+    if not path.exists():
+        return
+    if run.transcripts_sha256 != file_sha256(path):
+        yield Mismatch("file", TRANSCRIPTS_FILE, "its sha256 is not the one in run.json")
+    named = {episode.transcript: episode for episode in episodes if episode.transcript}
+    for number, outcome in parse_transcripts(read_bytes(path)):
+        where = f"{TRANSCRIPTS_FILE} line {number}"
+        if isinstance(outcome, str):
+            yield Mismatch("malformed", where, outcome)
+        elif outcome.sha256 not in named:
+            yield Mismatch("transcript", where, "no episode names it")
+        else:
+            for problem in check_transcript(outcome, named.pop(outcome.sha256)):
+                yield Mismatch("transcript", where, problem)
+    for episode in named.values():
+        yield Mismatch("transcript", episode.id, f"{TRANSCRIPTS_FILE} lacks its transcript")
 
 
 def _check_keys(episodes: Sequence[EpisodeRecord], worlds: Mapping[str, World]) -> Iterator[Mismatch]:

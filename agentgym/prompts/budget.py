@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from agentgym.errors import UsageError
 from agentgym.prompts.fields import PromptFields
-from agentgym.prompts.parsers import settle
+from agentgym.prompts.parsers import Answer, settle
 from agentgym.prompts.rendering import Prompt, render
 from agentgym.prompts.template import Template
-from agentgym.types import Request
+from agentgym.types import Message, Request
 
 
 class PromptTokenizer(Protocol):
@@ -33,6 +33,11 @@ class FittedPrompt:
     prompt: Prompt
     ids: tuple[int, ...]
     """Its token ids, chat template included; at most as many as the budget."""
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The chat that the ids are of."""
+        return (Message("user", self.prompt.text),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,13 @@ class PromptBuilder:
 
         Empty where it states none, which environments reject.
         """
-        return settle(self.template.answer.parse(response).action, request.admissible_actions)
+        return self.parse(response, request).action
+
+    def parse(self, response: str, request: Request) -> Answer:
+        """Return what a response says, or why it cannot be read; its action is spelled as in `read`."""
+        answer = self.template.answer.parse(response)
+        settled = settle(answer.action, request.admissible_actions)
+        return answer if settled == answer.action else replace(answer, actions=(settled,))
 
 
 def fit(template: Template, slots: PromptFields, tokenizer: PromptTokenizer, budget: int) -> FittedPrompt:

@@ -132,6 +132,8 @@ class TrainConfig:
     """Iterations from one checkpoint to the next; there is one after the last. 0: that one only."""
     keep: int = 2
     """How many checkpoints stay."""
+    keep_rollouts: int = 0
+    """Iterations from one whose rollouts are kept under ``rollouts`` to the next; 0 keeps none."""
 
     def __post_init__(self) -> None:
         """Check names and numbers.
@@ -159,6 +161,7 @@ class TrainConfig:
         ):
             _at_least(name, getattr(self, name), least)
         _at_least("checkpoint_every", self.checkpoint_every, 0)
+        _at_least("keep_rollouts", self.keep_rollouts, 0)
 
     @property
     def spec(self) -> Algorithm:

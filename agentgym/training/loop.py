@@ -19,13 +19,15 @@ from agentgym.algos.filters import SAME, varied, varies
 from agentgym.algos.matching import step_group_sizes
 from agentgym.algos.tokens import Batch
 from agentgym.history.metrics import Evaluated, IterationMetrics, StageSeconds
+from agentgym.history.rollouts import drop_rollouts, write_rollouts
 from agentgym.training.checkpoint import last_checkpoint, load_checkpoint, save_checkpoint
 from agentgym.training.config import TrainConfig
+from agentgym.training.kept_rollouts import kept_episodes
 from agentgym.training.learner.learner import DivergenceError, UpdateMetrics
 from agentgym.training.learner.packing import sampled_log_probs, step_rows
 from agentgym.training.policy.saved import SavedAgent, Training, write_agent
 from agentgym.training.setup import TrainingSetup
-from agentgym.training.stages import RolloutBatch, Scorer, stages_of
+from agentgym.training.stages import RolloutBatch, Scorer, Scores, stages_of
 from agentgym.types import Group
 
 if TYPE_CHECKING:
@@ -97,7 +99,7 @@ class Trainer:
         Args:
             config: what is to be done.
             world: opened from the same configuration.
-            folder: exists; checkpoints go there.
+            folder: exists; checkpoints and kept rollouts go there.
             scorer: of rollouts (default: the algorithm's).
 
         Raises:
@@ -146,7 +148,8 @@ class Trainer:
         played = self._collect()
         clock.lap("env")
         rollouts = self._rollouts(played.groups)
-        batch = self.minimiser.prepare(rollouts, self.scorer.score(rollouts))
+        scores = self.scorer.score(rollouts)
+        batch = self.minimiser.prepare(rollouts, scores)
         clock.lap("credit")
         rate = self.config.rate(totals.iteration + 1)
         update = self._minimise(rollouts, batch, rate)
@@ -155,6 +158,7 @@ class Trainer:
         world.engine.sync(world.learner.weights(), version + 1)
         clock.lap("sync")
         self._count(played, rollouts.steps)
+        self._keep(played.groups, rollouts, scores, version)
         lost, pending = self.collector.over_ranks()
         evaluation = self._evaluate() if self._evaluates() else None
         clock.lap("evaluate")
@@ -175,6 +179,8 @@ class Trainer:
 
     def _run(self, log: Log | None, stop: Callable[[], bool]) -> End:
         config, totals = self.config, self._totals
+        if self.world.ranks.is_first:
+            drop_rollouts(self.folder, after=totals.iteration)
         end: End = "finished"
         while end == "finished" and totals.iteration < config.iterations:
             metrics = self.iterate()
@@ -237,6 +243,13 @@ class Trainer:
         totals.env_steps += played.steps
         totals.tokens += played.tokens_out
         totals.idle = 0 if self._signal(steps) else totals.idle + 1
+
+    def _keep(self, groups: Sequence[Group], rollouts: RolloutBatch, scores: Scores, version: int) -> None:
+        """Write an iteration's rollouts, where its turn has come."""
+        every, iteration = self.config.keep_rollouts, self._totals.iteration
+        if every and iteration % every == 0 and self.world.ranks.is_first:
+            kept = kept_episodes(groups, rollouts, scores, iteration=iteration, version=version)
+            write_rollouts(self.folder, iteration, kept)
 
     def _signal(self, steps: StepBatch) -> bool:
         """Return whether outcomes differ where the algorithm compares them: in groups, or over the batch."""

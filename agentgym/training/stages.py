@@ -53,6 +53,8 @@ class Scores:
     """(n,) or (T,) of the critic before the update, per `Learner.critic`'s unit."""
     returns: Floats | None = None
     """(n,) or (T,) that the critic should predict."""
+    process_rewards: Floats | None = None
+    """(n,) or (T,) of a reward model, before anything is compared; only kept with the rollouts."""
 
 
 class Stateful(Protocol):

@@ -26,7 +26,7 @@ def write_complete(folder: Path, run: RunRecord, episodes: Iterable[EpisodeRecor
     run = replace(run, request_id=sha256_json(run.request))
     lines = chained(run.request_id, episodes)
     (folder / EPISODES_FILE).write_bytes(episode_lines(lines))
-    complete = closed(run, lines, transcripts_sha256=None)
+    complete = closed(run, lines, transcripts_sha256=run.transcripts_sha256)
     write_run(folder, complete)
     return complete
 

@@ -28,6 +28,7 @@ from agentgym.evaluation.results import (
 )
 from agentgym.evaluation.runfiles import load_episode, read_episodes, read_run, write_run
 from agentgym.evaluation.suite import load_suite
+from agentgym.evaluation.transcripts import read_transcripts
 from agentgym.evaluation.verify import verify_run
 from agentgym.files import Journal, sole_writer
 from agentgym.types import Completion, EndReason, Policy, Request, Trajectory
@@ -193,6 +194,23 @@ def test_errors_count_as_zero_and_are_retried(
     assert "chain" in {problem.kind for problem in verify_run(folder, rerun=False).problems}
     with pytest.raises(UsageError, match=r"episodes\.jsonl was changed after the run was complete"):
         run_bench(suite_file, tmp_path / "out", agents=["oracle"])
+
+
+def test_every_attempt_has_its_own_transcript(
+    suite_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flaky: list[Policy] = [Flaky(True)]
+    monkeypatch.setattr(bench, "make_agent", lambda kind, envs, **options: flaky[0])
+    (folder,) = run_bench(suite_file, tmp_path / "out", agents=["oracle"], transcripts=True)
+    first = read_transcripts(folder)
+    flaky[0] = Flaky(False)
+    run_bench(suite_file, tmp_path / "out", agents=["oracle"], transcripts=True)
+    records = read_transcripts(folder)
+    assert records[:44] == first
+    assert len(records) == 60
+    assert {record.attempt for record in records[44:]} == {2}
+    assert [record.sha256 for record in records] == [e.transcript for e in read_episodes(folder)]
+    assert verify_run(folder, rerun=False).ok
 
 
 def test_a_line_that_was_removed_from_an_unfinished_run_is_missed(run_folder: Path) -> None:

@@ -1,16 +1,20 @@
+from dataclasses import replace
+
 import gymnasium
 import pytest
 
 import agentgym  # noqa: F401 (registers the environments)
 from agentgym.errors import UsageError
-from agentgym.prompts.budget import PromptTooLongError
+from agentgym.prompts.budget import FittedPrompt, PromptTooLongError
+from agentgym.prompts.parsers import Answer
+from agentgym.prompts.rendering import Prompt
 from agentgym.rollout import RolloutWorker
 from agentgym.training.engines import Sampling
 from agentgym.training.engines.choices import ActionSpeller
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.models.tiny import environment_texts, tiny_model, word_tokenizer
 from agentgym.training.policy.policy import LanguageModelPolicy
-from agentgym.types import Policy, Request
+from agentgym.types import Message, Policy, Request
 
 ACTIONS = ("go to shelf 1", "look", "go")
 
@@ -80,7 +84,7 @@ def test_free_text_is_read_without_its_stop_token(build, language_model):
 
     def read(text, asked):
         seen.append(text)
-        return f"{asked.turn}:{text[:3]}"
+        return Answer("", (f"{asked.turn}:{text[:3]}",), "")
 
     stops = tuple(range(0, len(language_model.tokenizer), 3))
     policy = build(read=read, sampling=Sampling(max_tokens=5, stop_ids=stops))
@@ -93,6 +97,32 @@ def test_free_text_is_read_without_its_stop_token(build, language_model):
         assert completion.action == f"2:{text[:3]}"
         assert stopped or len(ids) == 5
     assert len({len(completion.response_ids) for completion in completions}) > 1
+
+
+def test_messages_are_kept_where_the_prompt_is_given_whole(build, language_model, speller):
+    chat = language_model.chat
+
+    def prompt(asked):
+        text = asked.observation
+        return FittedPrompt(Prompt(text, shown=0, dropped=0, cut=0), tuple(chat.encode_chat(text)))
+
+    engine = HfEngine(language_model.model, version=3)
+    whole = LanguageModelPolicy(engine, chat, prompt, sampling=Sampling(), speller=speller)
+    (kept,), (plain,) = whole.act([request()]), build().act([request()])
+    assert kept.messages == (Message("user", "You stand in a kitchen."),)
+    assert replace(kept, messages=(), seconds=plain.seconds) == plain
+    assert plain.messages == ()
+
+
+def test_what_the_parser_could_not_read_is_a_format_error(build):
+    def read(text, asked):
+        if asked.turn == 0:
+            return Answer("", (), "no <action>...</action> after the thought")
+        return Answer("", ("look",), "no <think>...</think>")
+
+    unread, read_anyway = build(read=read).act([request(), request(turn=1)])
+    assert (unread.action, unread.format_error) == ("", "no <action>...</action> after the thought")
+    assert (read_anyway.action, read_anyway.format_error) == ("look", "")
 
 
 def test_where_nothing_is_admissible_nothing_is_said(build):
@@ -132,7 +162,10 @@ def test_an_episode_that_outgrows_the_prompt_s_budget_ends(language_model, spell
 
 
 def test_one_way_to_find_the_action_is_needed(build, speller):
-    for options in ({"read": None}, {"speller": speller, "read": lambda text, asked: text}):
+    for options in (
+        {"read": None},
+        {"speller": speller, "read": lambda text, asked: Answer("", (text,), "")},
+    ):
         with pytest.raises(UsageError, match="give either a speller"):
             build(**options)
 
@@ -143,7 +176,7 @@ def test_templates_cannot_be_chosen_among(build):
         build().act([request(actions=templates)])
     with pytest.raises(UsageError, match=r"this one gives templates; generate freely instead$"):
         build(action_kind="template")
-    (free,) = build(read=lambda text, asked: "click[back]", action_kind="template").act(
+    (free,) = build(read=lambda text, asked: Answer("", ("click[back]",), ""), action_kind="template").act(
         [request(actions=templates)]
     )
     assert free.action == "click[back]"

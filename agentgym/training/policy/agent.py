@@ -13,9 +13,9 @@ from agentgym.errors import UsageError
 from agentgym.records import parse
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.models.models import LanguageModel, load_model
+from agentgym.training.policy.policy import LanguageModelPolicy
 from agentgym.training.policy.prompting import SETTINGS, ActionChoice, Prompting
 from agentgym.training.policy.saved import SavedAgent, read_agent, weights_sha256
-from agentgym.types import Policy
 from agentgym.vector.core import AgentVectorEnv
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -34,7 +34,7 @@ def make_model_agent(
     max_tokens: int | None = None,
     dtype: str = "float32",
     device: str | None = None,
-) -> Policy:
+) -> LanguageModelPolicy:
     """Make the agent ``model``.
 
     Where the directory holds an ``agent.json``, the model is asked as that says; options that are given
@@ -73,7 +73,7 @@ def make_model_agent(
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     language_model = _opened(directory.resolve(), _stamp(directory), dtype, device)
-    return prompting.policy(language_model, HfEngine(language_model.model), envs)
+    return prompting.policy(language_model, HfEngine(language_model.model), envs, keep_messages=True)
 
 
 def model_facts(path: str, **options: Any) -> AgentMetadata:

@@ -9,11 +9,12 @@ from time import perf_counter
 from typing import Literal
 
 from agentgym.errors import UsageError
-from agentgym.prompts.budget import PromptTooLongError
+from agentgym.prompts.budget import FittedPrompt, PromptTooLongError
+from agentgym.prompts.parsers import Answer
 from agentgym.rng import TurnRng
 from agentgym.training.engines.choices import ActionSpeller, ActionTrie, Tokenizer
 from agentgym.training.engines.types import Engine, Generation, GenerationRequest, Sampling
-from agentgym.types import Completion, Request
+from agentgym.types import Completion, Message, Request
 
 _SLOT = re.compile(r"<[^<>]+>")
 _NO_TEMPLATES = (
@@ -23,11 +24,13 @@ _NO_TEMPLATES = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class Question:
     """A request that the engine is to be asked about."""
 
     request: Request
     generation: GenerationRequest
+    messages: tuple[Message, ...]
+    """Of the prompt; empty where they are not kept."""
 
 
 class LanguageModelPolicy:
@@ -44,11 +47,11 @@ class LanguageModelPolicy:
         self,
         engine: Engine,
         tokenizer: Tokenizer,
-        prompt: Callable[[Request], Sequence[int]],
+        prompt: Callable[[Request], Sequence[int] | FittedPrompt],
         *,
         sampling: Sampling,
         speller: ActionSpeller | None = None,
-        read: Callable[[str, Request], str] | None = None,
+        read: Callable[[str, Request], Answer] | None = None,
         action_kind: Literal["enumerated", "template"] | None = None,
     ):
         """Bind what turns requests into actions.
@@ -56,11 +59,12 @@ class LanguageModelPolicy:
         Args:
             engine: samples.
             tokenizer: writes out what was sampled.
-            prompt: gives the token ids to be continued.
+            prompt: gives the token ids to be continued; or with them the prompt, whose messages completions
+                then keep.
             sampling: of every response.
             speller: for constrained choice; admissible actions must then be actions, not templates.
             read: for free generation: finds the action in a response's text, without its stop token.
-                Text without one should give an action that the environment rejects, such as "".
+                Text without one has the action "", which environments reject.
             action_kind: the environment's. None takes angle brackets in admissible actions for slots.
 
         Raises:
@@ -89,33 +93,42 @@ class LanguageModelPolicy:
                 admissible action to choose has a slot.
         """
         began = perf_counter()
-        answers: list[Completion | _Question] = [self._question(request) for request in requests]
-        asked = [answer for answer in answers if isinstance(answer, _Question)]
+        answers = [self.question(request) for request in requests]
+        asked = [answer for answer in answers if isinstance(answer, Question)]
         generations = self.engine.generate([question.generation for question in asked])
         share = (perf_counter() - began) / max(len(asked), 1)
         sampled = iter(
             [
-                self._completion(question, generation, share)
+                self.completion(question, generation, share)
                 for question, generation in zip(asked, generations, strict=True)
             ]
         )
-        return [next(sampled) if isinstance(answer, _Question) else answer for answer in answers]
+        return [next(sampled) if isinstance(answer, Question) else answer for answer in answers]
 
-    def _question(self, request: Request) -> _Question | Completion:
+    def question(self, request: Request) -> Question | Completion:
+        """Return what the engine is asked about a request, or the answer where it is not asked.
+
+        Raises:
+            UsageError: as `act`.
+        """
         if self._speller is not None and not request.admissible_actions:
             return Completion("", version=self.engine.version)  # or it would count as stale
         try:
-            ids = tuple(self._prompt(request))
+            built = self._prompt(request)
         except PromptTooLongError:
             if request.turn == 0:
                 raise
             return Completion("", error="context_limit")
+        if isinstance(built, FittedPrompt):
+            ids, messages = built.ids, built.messages
+        else:
+            ids, messages = tuple(built), ()
         allowed = None if self._speller is None else self._trie(self._speller, request.admissible_actions)
         needed = 1 if allowed is None else allowed.longest
         if len(ids) + needed > self.engine.context_length and request.turn > 0:
             return Completion("", error="context_limit")
         seed = TurnRng(request.seed, request.turn).below(1 << 64)
-        return _Question(request, GenerationRequest(ids, allowed, self.sampling, seed))
+        return Question(request, GenerationRequest(ids, allowed, self.sampling, seed), messages)
 
     def _trie(self, speller: ActionSpeller, actions: tuple[str, ...]) -> ActionTrie:
         if self._slots:
@@ -124,17 +137,18 @@ class LanguageModelPolicy:
                     raise UsageError(f"{_NO_TEMPLATES}: {action!r} has a slot")
         return speller.trie(actions)
 
-    def _completion(self, question: _Question, generation: Generation, seconds: float) -> Completion:
+    def completion(self, question: Question, generation: Generation, seconds: float) -> Completion:
+        """Return the answer that a generation is, with the model's time spent on it."""
         ids = list(generation.ids)
         text = self._tokenizer.decode(ids[:-1] if generation.finish == "stop" else ids)
         allowed = question.generation.allowed
         if allowed is not None:
-            action = allowed.action(ids)
+            answer = Answer("", (allowed.action(ids),), "")
         else:
             assert self._read is not None  # the constructor sees to it
-            action = self._read(text, question.request)
+            answer = self._read(text, question.request)
         return Completion(
-            action=action,
+            action=answer.action,
             text=text,
             prompt_ids=question.generation.prompt_ids,
             response_ids=generation.ids,
@@ -143,4 +157,6 @@ class LanguageModelPolicy:
             prompt_tokens=len(question.generation.prompt_ids),
             completion_tokens=len(ids),
             seconds=seconds,
+            messages=question.messages,
+            format_error="" if answer.actions else answer.problem,
         )

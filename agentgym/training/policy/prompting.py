@@ -123,6 +123,7 @@ class Prompting:
         envs: AgentVectorEnv,
         *,
         speller: ActionSpeller | None = None,
+        keep_messages: bool = False,
     ) -> LanguageModelPolicy:
         """Return the policy that asks and answers in this way.
 
@@ -131,6 +132,7 @@ class Prompting:
             engine: samples.
             envs: what is going to be played.
             speller: of `speller`, where a learner shares it.
+            keep_messages: whether completions hold the text of their prompts.
 
         Raises:
             UsageError: the prompt's budget leaves no room for a response in the engine's context, or
@@ -152,10 +154,10 @@ class Prompting:
         return LanguageModelPolicy(
             engine,
             language_model.chat,
-            lambda request: builder.build(request).ids,
+            builder.build if keep_messages else lambda request: builder.build(request).ids,
             sampling=self.sampling(language_model),
             speller=(speller or self.speller(language_model)) if constrained else None,
-            read=None if constrained else builder.read,
+            read=None if constrained else builder.parse,
             action_kind=envs.prototype.action_kind,
         )
 
@@ -187,7 +189,7 @@ class Prompting:
         if folder is not None and isinstance(wording, str) and wording.endswith(".toml"):
             settings["wording"] = str(folder / wording)
         prompting = parse(cls, settings, where)
-        pinned = parse(_Pin, table.get("template", {}), f"{where}: template")
+        pinned = parse(TemplatePin, table.get("template", {}), f"{where}: template")
         template = prompting.template
         if pinned.sha256 != template.sha256:
             raise UsageError(
@@ -212,8 +214,8 @@ SETTINGS = tuple(field.name for field in fields(Prompting))
 
 
 @dataclass(frozen=True, slots=True)
-class _Pin:
-    """What a saved prompting says about its template."""
+class TemplatePin:
+    """What a saved prompting says about its template, under the key ``template``."""
 
     id: str
     version: str

@@ -63,8 +63,8 @@ class SavedAgent:
 
 
 @dataclass(frozen=True, slots=True)
-class _Layout:
-    """The file's outermost keys."""
+class AgentFile:
+    """The outermost keys of ``agent.json``; ``prompting`` holds a `Prompting` and a `TemplatePin`."""
 
     schema: int
     prompting: Mapping[str, Any]
@@ -117,7 +117,7 @@ def read_agent(directory: Path) -> SavedAgent | None:
     table = read_json(path, largest=_LARGEST)
     if isinstance(table, dict) and table.get("schema") != SCHEMA:
         raise UsageError(f"{path}: schema {table.get('schema')!r} is not {SCHEMA}; save the model anew")
-    layout = parse(_Layout, table, str(path))
+    layout = parse(AgentFile, table, str(path))
     prompting = Prompting.from_json(layout.prompting, where=f"{path}: prompting", folder=directory)
     return SavedAgent(prompting, layout.training)
 

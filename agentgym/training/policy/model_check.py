@@ -1,0 +1,186 @@
+"""Recomputation of recorded responses: a model reads each with its prompt (teacher forcing)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from agentgym.evaluation.model_check import Recomputed, Tolerance
+from agentgym.evaluation.transcripts import TranscriptRecord, TranscriptTokens
+from agentgym.training.engines.hf import HfEngine
+from agentgym.training.engines.responses import SampledResponse
+from agentgym.training.engines.sampling import uniform
+from agentgym.training.engines.types import Generation, GenerationRequest
+from agentgym.training.policy.agent import make_model_agent
+from agentgym.training.policy.policy import LanguageModelPolicy, Question
+from agentgym.types import Completion, Request
+from agentgym.vector.core import AgentVectorEnv
+
+TOLERANCES: Mapping[torch.dtype, Tolerance] = {
+    torch.float32: Tolerance(logprob=1e-3, mean=1e-4, draw=1e-4),
+    torch.bfloat16: Tolerance(logprob=0.5, mean=0.06, draw=0.05),
+}
+"""By the type of the weights.
+
+Sampled in batches with cached attention and read again alone, tokens of models of 0.1 to 5 million weights
+differ on one core by at most 2e-5 nats in float32 (mean 5e-6, draws 2e-8) and 0.12 in bfloat16 (mean 0.022,
+draws 0.012), over 19,500 tokens. Other machines add in another order: float32 leaves room for twenty times
+that, bfloat16, whose rounding is the larger part on any machine, for three times.
+"""
+
+
+def open_checker(envs: AgentVectorEnv, **options: Any) -> ModelResponseChecker:
+    """Open what recomputes the responses of the agent ``model``.
+
+    Args:
+        envs: what was played.
+        **options: of the agent, as `agentgym.training.policy.agent.make_model_agent` takes them.
+
+    Raises:
+        UsageError: as `make_model_agent`.
+    """
+    return ModelResponseChecker(make_model_agent(envs, **options))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelResponseChecker:
+    """Recomputes responses with the policy that is said to have sampled them."""
+
+    policy: LanguageModelPolicy
+
+    @property
+    def model(self) -> PreTrainedModel:
+        """The policy's model."""
+        engine = self.policy.engine
+        assert isinstance(engine, HfEngine)  # `make_model_agent` sees to it
+        return engine.model
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """Of the weights' type."""
+        return TOLERANCES[self.model.dtype]
+
+    def recompute(self, request: Request, record: TranscriptRecord, number: int) -> Recomputed:
+        """Return what a response is found to be, as `agentgym.evaluation.model_check.ResponseChecker`."""
+        step = record.steps[number]
+        asked = self.policy.question(request)
+        if isinstance(asked, Completion):
+            same = (asked.action, asked.error or "") == (step.action, step.error)
+            silent = not (step.response or step.completion_tokens)
+            return Recomputed("" if same and silent else "the model is not asked here, but has answered")
+        if step.tokens is None:
+            return Recomputed("there are no token ids of the response")
+        for problem in self._departures(asked, record, number, step.tokens):
+            return Recomputed(problem)
+        return self._measured(asked.generation, step.tokens)
+
+    def _departures(
+        self, asked: Question, record: TranscriptRecord, number: int, tokens: TranscriptTokens
+    ) -> Iterator[str]:
+        """Yield what in a transcript differs from what its token ids say."""
+        step, generation = record.steps[number], asked.generation
+        ids = tokens.response_ids
+        if tokens.prompt is not None:
+            if list(record.prompt_ids())[number] != generation.prompt_ids:
+                yield "the prompt has other token ids than those made anew"
+            if record.messages(number) != asked.messages:
+                yield "the messages are not those made anew"
+        vocabulary = self.model.config.get_text_config().vocab_size
+        if not ids or not all(0 <= token < vocabulary for token in ids):
+            yield "the token ids of the response are none of the model's"
+            return
+        try:
+            completion = self._completion(asked, tokens)
+        except ValueError as error:
+            yield str(error)
+            return
+        said = (completion.text, completion.action, completion.format_error, "")
+        if said != (step.response, step.action, step.format_error, step.error):
+            yield f"its tokens say {completion.text!r:.60} and are read as {completion.action!r:.60}"
+
+    def _completion(self, asked: Question, tokens: TranscriptTokens) -> Completion:
+        """Return the answer that token ids stand for.
+
+        Raises:
+            ValueError: no response has these tokens.
+        """
+        request, ids = asked.generation, tokens.response_ids
+        if request.allowed is not None:
+            request.allowed.action(ids)
+            return self.policy.completion(asked, Generation(ids, tokens.logprobs, 0, "choice"), 0.0)
+        stops = request.sampling.stop_ids
+        limit = SampledResponse.to(request, self.policy.engine.context_length).limit
+        stopped = ids[-1] in stops
+        if (
+            any(token in stops for token in ids[:-1])
+            or len(ids) > limit
+            or not (stopped or len(ids) == limit)
+        ):
+            raise ValueError("the response does not end where the model stops")
+        finish = Generation(ids, tokens.logprobs, 0, "stop" if stopped else "length")
+        return self.policy.completion(asked, finish, 0.0)
+
+    def _measured(self, request: GenerationRequest, tokens: TranscriptTokens) -> Recomputed:
+        ids = tokens.response_ids
+        if len(tokens.logprobs) != len(ids):
+            return Recomputed("there is not one log-probability for each token")
+        log_probs, draws = self._read(request, ids)
+        differences = tuple(ours - theirs for ours, theirs in zip(log_probs, tokens.logprobs, strict=True))
+        furthest = max(range(len(ids)), key=lambda place: abs(differences[place]))
+        missed = max(range(len(ids)), key=lambda place: draws[place])
+        problem = ""
+        if abs(differences[furthest]) > self.tolerance.logprob:
+            problem = (
+                f"token {furthest} has the log-probability {log_probs[furthest]:.4f}, "
+                f"{tokens.logprobs[furthest]:.4f} was recorded"
+            )
+        elif draws[missed] > self.tolerance.draw:
+            problem = f"token {missed} is not the one that the episode's seed draws, by {draws[missed]:.4f}"
+        return Recomputed(problem, differences, draws[missed])
+
+    def _read(self, request: GenerationRequest, ids: tuple[int, ...]) -> tuple[list[float], list[float]]:
+        """Return the log-probability of each token of a response, and by how much its draw misses it."""
+        model, trie = self.model, request.allowed
+        choices = None if trie is None else trie.allowed_along(ids)
+        training = model.training
+        model.train(False)
+        try:
+            with torch.inference_mode():
+                tokens = torch.tensor([[*request.prompt_ids, *ids[:-1]]], device=model.device)
+                logits = model(input_ids=tokens, use_cache=False, logits_to_keep=len(ids)).logits[0]
+                rows = [
+                    _judged(
+                        row if choices is None else row[list(choices[place])],
+                        token if choices is None else choices[place].index(token),
+                        request.sampling.temperature,
+                        uniform(request.seed, place),
+                    )
+                    for place, (row, token) in enumerate(zip(logits, ids, strict=True))
+                ]
+        finally:
+            model.train(training)
+        return [log_prob for log_prob, _ in rows], [draw for _, draw in rows]
+
+
+def _judged(logits: Tensor, column: int, temperature: float, drawn: float) -> tuple[float, float]:
+    """Return a column's log-probability, and by how much probability a draw misses it.
+
+    Args:
+        logits: (k,).
+        column: which was recorded.
+        temperature: as `agentgym.training.engines.sampling.sample`.
+        drawn: in [0, 1).
+    """
+    log_probs = (logits.float() / (temperature or 1.0)).log_softmax(-1)
+    log_prob = float(log_probs[column])
+    if temperature == 0:
+        return log_prob, float(log_probs.max().exp() - log_probs[column].exp())
+    cumulative = log_probs.double().exp().cumsum(-1)
+    place = drawn * float(cumulative[-1])
+    begin = float(cumulative[column - 1]) if column else 0.0
+    return log_prob, max(begin - place, place - float(cumulative[column]), 0.0)

@@ -1,0 +1,369 @@
+"""Write the data dictionary and the JSON Schemas of all files: ``python docs/data_dictionary.py``.
+
+Both follow from the dataclasses that read and write the files; the meaning of a field is its docstring.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import sys
+import textwrap
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import Field, dataclass, field, fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from agentgym.evaluation.published import Published
+from agentgym.evaluation.results import SCHEMA, EpisodeRecord, RunRecord
+from agentgym.evaluation.suite import Suite
+from agentgym.evaluation.transcripts import TranscriptRecord
+from agentgym.evaluation.verdicts import VERDICT_SCHEMA, Verdict
+from agentgym.history.rollouts import KeptEpisode
+from agentgym.records import json_schema
+from agentgym.training.policy.prompting import Prompting, TemplatePin
+from agentgym.training.policy.saved import SCHEMA as AGENT_SCHEMA
+from agentgym.training.policy.saved import AgentFile
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "files.md"
+SCHEMAS = ROOT / "docs" / "schemas"
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+STATED = "stated"
+
+MANY = 12
+"""Choices of a field beyond which their number is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file, or a line of one."""
+
+    name: str
+    """Of its schema."""
+    version: int
+    path: str
+    about: str
+    record: Any
+    vouches: str
+    """For fields that nothing else is said of."""
+    others: Mapping[str, str] = field(default_factory=dict)
+    """Who vouches for single fields, by dotted name; what lies below them is the same."""
+    written: bool = False
+    """Whether people write it: then keys with a default may be left out."""
+    tables: Mapping[str, Any] = field(default_factory=dict)
+    """Records of what the file's own record has as a table only, by dotted name."""
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """Its JSON Schema."""
+        title = f"{self.path} of agentgym, schema {self.version}"
+        schema = {"$schema": DRAFT, "title": title, **json_schema(self.record, partial=self.written)}
+        for name, record in self.tables.items():
+            *path, last = name.split(".")
+            inner = schema
+            for key in path:
+                inner = inner["properties"][key]
+            inner["properties"][last] = json_schema(record, partial=self.written)
+            inner["required"] = list(dict.fromkeys((*inner["required"], last)))
+        return schema
+
+    @property
+    def schema_file(self) -> Path:
+        """Where that is published."""
+        return SCHEMAS / f"{self.name}-{self.version}.json"
+
+
+CHECKED = "compared with `episodes.jsonl`"
+MODEL = "`verify --model` recomputes it; else stated"
+
+FILES = (
+    File(
+        "run",
+        SCHEMA,
+        "run.json",
+        "In a run's folder: what was asked, what came out, and where. `agentgym bench` writes it.",
+        RunRecord,
+        "recomputed",
+    ),
+    File(
+        "episodes",
+        SCHEMA,
+        "episodes.jsonl",
+        "In a run's folder: a line per episode, in the order in which they ended.",
+        EpisodeRecord,
+        "recomputed",
+    ),
+    File(
+        "transcripts",
+        1,
+        "transcripts.jsonl",
+        "In a run's folder, of models: a line per episode, before the episode's own. A message is its "
+        "`parts` of `texts`, joined by blank lines. A prompt's token ids are the first `start` and the last "
+        "`end` of the prompt before, with `ids` between: `agentgym.evaluation.transcripts` puts them "
+        "together.",
+        TranscriptRecord,
+        CHECKED,
+        {
+            "texts": MODEL,
+            "steps[].messages": MODEL,
+            "steps[].response": MODEL,
+            "steps[].format_error": MODEL,
+            "steps[].tokens": MODEL,
+            "steps[].seconds": STATED,
+            "redactions": STATED,
+        },
+    ),
+    File(
+        "verify",
+        VERDICT_SCHEMA,
+        "verify.json",
+        "In a run's folder, for people: what the last verification found. Nothing reads it.",
+        Verdict,
+        "the verifier",
+    ),
+    File(
+        "rollouts",
+        1,
+        "rollouts/NNNNNN.jsonl",
+        "In a training run's folder, with `keep_rollouts`: the episodes of iteration NNNNNN, a line each.",
+        KeptEpisode,
+        STATED,
+    ),
+    File(
+        "agent",
+        AGENT_SCHEMA,
+        "agent.json",
+        "In a model directory: how the model is asked, and how its weights came about.",
+        AgentFile,
+        STATED,
+        {"prompting.template": "recomputed from the words that are installed"},
+        tables={"prompting": Prompting, "prompting.template": TemplatePin},
+    ),
+    File(
+        "suite",
+        1,
+        "suites/NAME.toml",
+        "A suite, as TOML: what is played, and by whom. Its sha256 is in every run and on every board.",
+        Suite,
+        "whoever wrote the suite",
+        {"agent[].model": "the model directory, where it says something"},
+        written=True,
+    ),
+    File(
+        "published",
+        1,
+        "published.toml",
+        "Beside a leaderboard, as TOML: numbers as papers print them, never ranked.",
+        Published,
+        "the paper",
+        written=True,
+    ),
+)
+
+MEANINGS: Mapping[str, str] = {
+    "RunHeader.seed": "Random seed of the suite, which the seed of every episode follows from.",
+    "Suite.seed": "Random seed of the suite, which the seed of every episode follows from.",
+    "Training.seed": "Random seed of the training run.",
+    "env_id": "Gymnasium id of the environment.",
+    "task_id": "Id of the task: 32 hex digits of its content.",
+    "task_type": "Family of the task; empty where a suite has none.",
+    "seed": "The environment's random seed.",
+    "rollout": "Index of this attempt at its task, from 0.",
+    "score": "The suite's own score; 0 where an error ended the episode.",
+    "won": "Whether the task was solved.",
+    "progress": "Share of the task that is done, from 0 to 1.",
+    "reward": "Of the step.",
+    "episode_return": "Sum of the rewards.",
+    "invalid_count": "Actions that the environment rejected.",
+    "end_reason": "Why the episode ended.",
+    "prompt_tokens": "Tokens that the model read.",
+    "completion_tokens": "Tokens that the model sampled.",
+    "env_seconds": "Time in the environment.",
+    "model_seconds": "Time in the policy.",
+    "schema": "Version of this file's format.",
+    "suite": "The suite's own settings.",
+    "suite_sha256": "Of what the suite plays.",
+    "envs": "The environments that were at hand.",
+    "env": "The environment, as the suite has it.",
+    "agent": "The agents.",
+    "label": "Heading of the environment's column.",
+    "reason": "Why, in words.",
+    "name": "The name.",
+    "version": "The version.",
+    "split": "Split of the tasks.",
+    "attempts": "Episodes per task.",
+    "floor": "Name of the agent whose score counts as 0.",
+    "oracle": "Name of the agent whose score counts as 1.",
+    "options": "Options of the agent's constructor.",
+    "sampling": "How responses are drawn.",
+    "parser": "Name of the answer format.",
+    "model": "How the weights came about.",
+    "card": "Who answers for the agent.",
+    "contact": "Whom to ask.",
+    "licence": "Of the weights.",
+    "algorithm": "Name of the training algorithm.",
+    "base_model": "What training began with.",
+    "weights_sha256": "Of the weights: what `cat *.safetensors | sha256sum` prints.",
+    "training_run": "Name of the training run's folder.",
+    "training_seed": "Random seed of the training run.",
+    "training_episodes": "Episodes played in training.",
+    "training_tokens": "Tokens sampled in training.",
+    "training_gpu_seconds": "GPU time of training.",
+    "agentgym": "Version of this package.",
+    "choice": "Whether a response spells an admissible action, or is free text that is read.",
+    "gpu_seconds": "GPU time of training.",
+    "python": "Version of Python.",
+    "packages": "Versions of packages that may change a result.",
+    "ok": "Whether nothing is wrong.",
+    "role": "What the agent is to the suite.",
+    "problems": "What is wrong.",
+    "kind": "What kind of thing is wrong.",
+    "where": "Where it is.",
+    "detail": "What it is.",
+    "tolerance": "How far recomputed values may lie from recorded ones.",
+    "action": "What was sent to the environment.",
+    "pattern": "Name of the pattern.",
+    "count": "How often it was found.",
+    "iteration": "Of the training run, from 1.",
+    "steps": "The steps, in order.",
+    "prompting": "How the model is asked.",
+    "training": "How the weights came about.",
+    "template": "What pins the words of the prompts.",
+    "id": "Its id.",
+    "sha256": "Of every word of it.",
+    "budget": "Most tokens of a prompt.",
+    "temperature": "Of sampling; 0 takes the likeliest token.",
+    "paper": "The papers.",
+    "table": "Which table of the paper.",
+    "result": "The numbers.",
+    "environment": "What was played.",
+    "method": "What the paper calls the agent.",
+    "success": "Share of tasks solved.",
+}
+"""Of fields whose names say it, and which have no docstring: by name, or by record and name."""
+
+
+def schema_text(file: File) -> str:
+    """Return the content of a published schema."""
+    return json.dumps(file.schema, indent=1, ensure_ascii=False) + "\n"
+
+
+def page() -> str:
+    """Return the data dictionary."""
+    parts = [_BEGIN]
+    for file in FILES:
+        link = f"schemas/{file.schema_file.name}"
+        parts.append(f"## {file.path}\n\n{file.about}\n\nSchema {file.version}: [{link}]({link}).\n")
+        lines = ["| field | type | meaning | who vouches |", "|---|---|---|---|"]
+        lines += [f"| {' | '.join(map(_cell, row))} |" for row in rows(file)]
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+_BEGIN = """\
+# Files
+
+Every field of every file, from the dataclasses that read and write them (`python docs/data_dictionary.py`
+writes this page). Readers are strict: an unknown, missing or mistyped key is refused with its name, and so is
+a line of JSON that is not written as `agentgym.hashing.canonical_json` writes it. The JSON Schemas (draft
+2020-12) in [schemas](schemas) are versioned: a change of form makes a new file, the old ones stay.
+
+*Who vouches*: **recomputed** fields follow from the suite and the actions, and verification computes them
+again; **stated** fields are the submitter's word, which nothing proves and no rank depends on.
+"""
+
+
+def rows(file: File) -> Iterator[tuple[str, str, str, str]]:
+    """Yield name, type, meaning and voucher of every field, nested ones by dotted name."""
+    yield from _rows(file, file.record, "", file.vouches)
+
+
+def _rows(file: File, record: Any, prefix: str, vouches: str) -> Iterator[tuple[str, str, str, str]]:
+    hints, meanings = get_type_hints(record), _docstrings(record)
+    for entry in fields(record):
+        name = f"{prefix}{entry.name}"
+        kind, many = _inner(hints[entry.name])
+        who = file.others.get(f"{name}[]", file.others.get(name, STATED if _stated(entry) else vouches))
+        own = f"{record.__name__}.{entry.name}"
+        meaning = meanings.get(entry.name) or MEANINGS.get(own) or MEANINGS.get(entry.name, "")
+        yield f"`{name}`", _type(hints[entry.name]), meaning, who
+        if is_dataclass(kind):
+            yield from _rows(file, kind, f"{name}{'[]' * many}.", who)
+        if name in file.tables:
+            yield from _rows(file, file.tables[name], f"{name}.", who)
+            for table, pin in file.tables.items():
+                if table.startswith(f"{name}."):
+                    yield f"`{table}`", "record", MEANINGS["template"], file.others.get(table, who)
+                    yield from _rows(file, pin, f"{table}.", file.others.get(table, who))
+
+
+def _stated(entry: Field[Any]) -> bool:
+    return bool(entry.metadata.get("stated"))
+
+
+def _inner(kind: Any) -> tuple[Any, bool]:
+    """Return the record within an annotation, and whether it is a list of them."""
+    origin, args = get_origin(kind), get_args(kind)
+    if origin is tuple:
+        return args[0], True
+    if origin in (Union, types.UnionType):
+        found = [_inner(arg) for arg in args if arg is not type(None)]
+        return next(((inner, many) for inner, many in found if is_dataclass(inner)), found[0])
+    return kind, False
+
+
+_NAMES = {str: "text", int: "integer", float: "number", bool: "true or false", type(None): "null"}
+
+
+def _type(kind: Any) -> str:
+    origin, args = get_origin(kind), get_args(kind)
+    if kind in _NAMES:
+        return _NAMES[kind]
+    if origin is Literal:
+        few = len(args) <= MANY
+        return " or ".join(f"`{arg}`" for arg in args) if few else f"one of {len(args)} words"
+    if origin in (Union, types.UnionType):
+        return " or ".join(_type(arg) for arg in args)
+    if origin is tuple:
+        if args[-1] is Ellipsis:
+            return f"list of {_type(args[0])}"
+        return f"[{', '.join(_type(arg) for arg in args)}]"
+    return "table" if not is_dataclass(kind) else "record"
+
+
+@cache
+def _docstrings(record: Any) -> dict[str, str]:
+    """Return the docstrings of a dataclass's fields, each on one line."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(record))).body
+    assert isinstance(tree, ast.ClassDef)
+    found = {}
+    for entry, after in zip(tree.body, tree.body[1:], strict=False):
+        if isinstance(entry, ast.AnnAssign) and isinstance(after, ast.Expr):
+            assert isinstance(entry.target, ast.Name)
+            text = ast.literal_eval(after.value)
+            found[entry.target.id] = " ".join(str(text).replace("``", "`").split())
+    return found
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def main() -> None:
+    """Write all, but for a published schema that would change without its version."""
+    for file in FILES:
+        text = schema_text(file)
+        if file.schema_file.exists() and file.schema_file.read_text(encoding="utf-8") != text:
+            sys.exit(f"{file.path} has another form than {file.schema_file.name}: raise its version")
+        file.schema_file.write_text(text, encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

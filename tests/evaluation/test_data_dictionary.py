@@ -1,0 +1,128 @@
+"""The data dictionary and the JSON Schemas are those of the files that are written."""
+
+import importlib.util
+import json
+import sys
+import tomllib
+from pathlib import Path
+
+import jsonschema
+import pytest
+import torch
+
+from agentgym.evaluation.bench import run_bench
+from agentgym.evaluation.suite import SuiteAgent
+from agentgym.evaluation.verify import verify_run
+from agentgym.training.config import TrainConfig, override
+from agentgym.training.models.tiny import tiny_model, word_tokenizer
+from agentgym.training.policy.prompting import Prompting
+from agentgym.training.policy.saved import SavedAgent, Training, save_agent
+from agentgym.training.run import start
+from tests.evaluation.conftest import SUITE
+from tests.evaluation.corridor import ENV_ID
+
+ROOT = Path(__file__).parents[2]
+
+
+def _writer():
+    spec = importlib.util.spec_from_file_location("data_dictionary", ROOT / "docs" / "data_dictionary.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # its dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+WRITER = _writer()
+FILES = {file.name: file for file in WRITER.FILES}
+
+
+def test_the_page_is_up_to_date():
+    """`python docs/data_dictionary.py` writes it."""
+    assert WRITER.PAGE.read_text(encoding="utf-8") == WRITER.page()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_schema_changes_with_its_version_only(name):
+    """Where this fails, raise the version and run `python docs/data_dictionary.py`; old schemas stay."""
+    file = FILES[name]
+    assert file.schema_file.read_text(encoding="utf-8") == WRITER.schema_text(file)
+    jsonschema.Draft202012Validator.check_schema(file.schema)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_field_has_a_type_a_meaning_and_a_voucher(name):
+    names = []
+    for field, kind, meaning, who in WRITER.rows(FILES[name]):
+        assert kind, field
+        assert meaning, field
+        assert who, field
+        names.append(field)
+    assert len(set(names)) == len(names) > 3
+
+
+def test_fields_are_told_apart_by_who_vouches():
+    who = {field.strip("`"): who for field, _, _, who in WRITER.rows(FILES["episodes"])}
+    assert (who["rewards"], who["prompt_tokens"]) == ("recomputed", "stated")
+    who = {field.strip("`"): who for field, _, _, who in WRITER.rows(FILES["run"])}
+    assert (who["suite.seed"], who["agent.model.base_model"], who["provenance[].date"]) == (
+        "recomputed",
+        "stated",
+        "stated",
+    )
+    who = {field.strip("`"): who for field, _, _, who in WRITER.rows(FILES["transcripts"])}
+    assert who["steps[].tokens.logprobs"] == WRITER.MODEL
+    assert who["steps[].action"] == WRITER.CHECKED
+
+
+def valid(name, text):
+    jsonschema.validate(json.loads(text), FILES[name].schema)
+
+
+def test_the_files_of_a_run_have_their_form(tmp_path):
+    torch.set_num_threads(1)
+    training = Training(
+        env_id=ENV_ID,
+        algorithm="grpo",
+        base_model="tiny",
+        seed=0,
+        run="x",
+        iterations=1,
+        episodes=1,
+        tokens=1,
+    )
+    prompting = Prompting(wording="terse", answer="bare", choice="constrained")
+    tiny = tiny_model("0.1m", word_tokenizer(["left right"]), context=2600)
+    save_agent(tmp_path / "model", tiny, SavedAgent(prompting, training))
+    valid("agent", (tmp_path / "model" / "agent.json").read_text())
+    (tmp_path / "small.toml").write_text(SUITE)
+    agent = SuiteAgent("tiny", "model", options={"path": str(tmp_path / "model")})
+    (folder,) = run_bench(tmp_path / "small.toml", tmp_path / "out", agents=["tiny"], further=[agent])
+    verify_run(folder, suite=tmp_path / "small.toml")
+    valid("run", (folder / "run.json").read_text())
+    valid("verify", (folder / "verify.json").read_text())
+    for name in ("episodes", "transcripts"):
+        for line in (folder / f"{name}.jsonl").read_text().splitlines():
+            valid(name, line)
+    broken = json.loads((folder / "episodes.jsonl").read_text().splitlines()[0])
+    del broken["seed"]
+    with pytest.raises(jsonschema.ValidationError, match="'seed' is a required property"):
+        jsonschema.validate(broken, FILES["episodes"].schema)
+
+
+def test_kept_rollouts_have_their_form(tmp_path):
+    plain = TrainConfig(algorithm="ppo", env_id="agentgym/EZPoints-v0", model="tiny:0.1m", iterations=1)
+    changes = {"rollout.tasks": 1, "rollout.group_size": 2, "evaluation.every": 0, "keep_rollouts": 1}
+    start(override(plain, changes), tmp_path, logs=[])
+    lines = (tmp_path / "rollouts" / "000001.jsonl").read_text().splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        valid("rollouts", line)
+
+
+def test_shipped_toml_files_have_their_form():
+    suites = sorted((ROOT / "agentgym" / "evaluation" / "suites").glob("*.toml"))
+    assert suites
+    for path in suites:
+        jsonschema.validate(tomllib.loads(path.read_text()), FILES["suite"].schema)
+    (published,) = ROOT.glob("benchmarks/**/published.toml")
+    jsonschema.validate(tomllib.loads(published.read_text()), FILES["published"].schema)

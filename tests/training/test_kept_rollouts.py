@@ -1,0 +1,163 @@
+"""Kept rollouts: what an iteration played, with its credit; a resumed run writes the same."""
+
+import json
+
+import numpy as np
+import pytest
+
+from agentgym.algos.table import find_algorithm
+from agentgym.errors import UsageError
+from agentgym.history.rollouts import (
+    drop_rollouts,
+    kept_iterations,
+    read_rollouts,
+    rollouts_file,
+    write_rollouts,
+)
+from agentgym.training.config import TrainConfig, override
+from agentgym.training.loop import Trainer
+from agentgym.training.run import resume, start
+from agentgym.training.setup import TrainingSetup
+from agentgym.training.stages import OutcomeScorer, Scores, StepCriticScorer, TokenCriticScorer
+
+SMALL = {
+    "model": "tiny:0.1m",
+    "iterations": 4,
+    "checkpoint_every": 2,
+    "rollout.tasks": 2,
+    "rollout.group_size": 2,
+    "rollout.num_envs": 4,
+    "evaluation.every": 0,
+    "patience": 100,
+    "keep_rollouts": 1,
+}
+
+
+def config(algorithm="gigpo", **changes):
+    plain = TrainConfig(algorithm=algorithm, env_id="agentgym/EZPoints-v0")
+    return override(plain, SMALL | changes)
+
+
+class Listening:
+    """A scorer that remembers what it was given and what it answered."""
+
+    def __init__(self, scorer, process=None):
+        self.scorer, self.process, self.seen = scorer, process, []
+
+    def score(self, rollouts):
+        scores = self.scorer.score(rollouts)
+        if self.process:
+            scores = Scores(
+                scores.advantages, scores.unit, process_rewards=np.arange(len(rollouts.steps), dtype=float)
+            )
+        self.seen.append((rollouts, scores))
+        return scores
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        pass
+
+
+SCORERS = {"grpo": OutcomeScorer, "steppo": StepCriticScorer, "ppo": TokenCriticScorer}
+
+
+def iterate(algorithm, folder, **options):
+    chosen = config(algorithm)
+    setup = TrainingSetup.open(chosen)
+    listening = Listening(SCORERS[algorithm].open(chosen, setup), **options)
+    Trainer(chosen, setup, folder, scorer=listening).iterate()
+    ((rollouts, scores),) = listening.seen
+    return rollouts, scores, read_rollouts(folder, 1)
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "steppo", "ppo"])
+def test_steps_are_kept_with_what_the_algorithm_made_of_them(tmp_path, algorithm):
+    rollouts, scores, episodes = iterate(algorithm, tmp_path)
+    assert [(episode.group, episode.rollout) for episode in episodes] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert {(episode.iteration, episode.version) for episode in episodes} == {(1, 0)}
+    steps = [step for episode in episodes for step in episode.steps]
+    assert [step.response_ids for step in steps] == [row.response_ids for row in rollouts.rows]
+    assert [step.reward for step in steps] == rollouts.steps.reward.tolist()
+    assert [step.valid for step in steps] == rollouts.steps.valid.tolist()
+    for episode in episodes:
+        assert episode.steps[0].return_to_go == sum(step.reward for step in episode.steps)
+        for step in episode.steps:
+            assert step.action in episode.admissible_actions[step.admissible] or not step.valid
+            assert (step.version, step.process_reward) == (0, None)
+    ends = np.cumsum([len(step.response_ids) for step in steps])
+    if find_algorithm(algorithm).unit == "token":
+        assert [a for step in steps for a in step.token_advantages] == scores.advantages.tolist()
+        assert steps[0].advantage == pytest.approx(scores.advantages[: ends[0]].mean())
+        assert [step.value for step in steps] == scores.values[[0, *ends[:-1]]].tolist()
+    else:
+        assert [step.advantage for step in steps] == scores.advantages.tolist()
+        assert {step.token_advantages for step in steps} == {()}
+        values = [None] * len(steps) if scores.values is None else scores.values.tolist()
+        assert [step.value for step in steps] == values
+
+
+def test_process_rewards_are_kept_where_a_reward_model_gives_them(tmp_path):
+    _, _, episodes = iterate("grpo", tmp_path, process=True)
+    kept = [step.process_reward for episode in episodes for step in episode.steps]
+    assert kept == list(range(len(kept)))
+
+
+def test_none_are_kept_unless_asked_for(tmp_path):
+    start(config(iterations=1, keep_rollouts=0), tmp_path, logs=[])
+    assert kept_iterations(tmp_path) == []
+    assert not (tmp_path / "rollouts").exists()
+    with pytest.raises(UsageError, match="keep_rollouts must be at least 0, got -1"):
+        config(keep_rollouts=-1)
+
+
+def test_a_resumed_run_keeps_the_same_rollouts(tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    start(config(keep_rollouts=3, iterations=6), whole, logs=[])
+    assert kept_iterations(whole) == [3, 6]
+    start(config(keep_rollouts=3, iterations=4), parts, logs=[])
+    rollouts_file(parts, 6).write_text("of a run that was cut off before its checkpoint\n")
+    resume(parts, logs=[], iterations=5)
+    assert kept_iterations(parts) == [3]  # what a resumed run has not played yet is gone
+    resume(parts, logs=[], iterations=6)
+    for iteration in (3, 6):
+        assert rollouts_file(parts, iteration).read_bytes() == rollouts_file(whole, iteration).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            lambda line: line.replace(b'"group":0', b'"group": 0'),
+            "line 1: malformed: the line is not written",
+        ),
+        (
+            lambda line: line.replace(b'"iteration":1', b'"iteration":2'),
+            "line 1: malformed: it is of iteration 2",
+        ),
+        (
+            lambda line: line.replace(b'"group":', b'"grup":'),
+            "line 1: malformed: episode: unknown key 'grup'",
+        ),
+        (lambda line: line[:-9], "line 4: the line is cut off"),
+        (lambda line: b"[" * 100_000 + line, "line 1: malformed: .*nested more than 64 deep"),
+    ],
+)
+def test_damaged_files_are_refused_by_line(tmp_path, changed, message):
+    _, _, episodes = iterate("grpo", tmp_path)
+    assert [json.loads(episode.line)["task_id"] for episode in episodes]
+    path = rollouts_file(tmp_path, 1)
+    path.write_bytes(changed(path.read_bytes()))
+    with pytest.raises(UsageError, match=message):
+        read_rollouts(tmp_path, 1)
+
+
+def test_a_missing_iteration_is_told_with_those_there_are(tmp_path):
+    with pytest.raises(UsageError, match="iterations kept: none; train with --set keep_rollouts=10"):
+        read_rollouts(tmp_path, 1)
+    write_rollouts(tmp_path, 20, [])
+    with pytest.raises(UsageError, match="iterations kept: 20"):
+        read_rollouts(tmp_path, 1)
+    drop_rollouts(tmp_path, after=19)
+    assert kept_iterations(tmp_path) == []
