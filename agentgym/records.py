@@ -90,7 +90,12 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
     exact = type(value) is kind or (kind is float and type(value) is int)
     if not exact:
         raise UsageError(f"{where}: expected {_NAMES[kind]}, got {value!r:.60}")
-    return float(value) if kind is float else value
+    if kind is not float:
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        raise UsageError(f"{where}: expected a number that a float can hold, got {value!r:.60}") from None
 
 
 def _tuple(args: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from agentgym.evaluation.statistics import CONFIDENCE, holm, minimum_detectable_
 from agentgym.evaluation.submissions import Submission, Unranked
 from agentgym.evaluation.suite import SuiteAgent
 from agentgym.evaluation.verdicts import BADGES, Badge, Role
-from agentgym.hashing import sha256_json
+from agentgym.hashing import canonical_json, sha256_json
 
 RESAMPLING_SEED = 0
 """Seeds every bootstrap and permutation test, so that a page follows from the results alone."""
@@ -155,7 +157,7 @@ def _board(submissions: Sequence[Submission], unranked: list[Unranked]) -> Board
     return Board(
         suite=run.suite,
         suite_sha256=first.verdict.suite_sha256,
-        envs=run.envs,
+        envs=tuple(replace(e, env=replace(e.env, kwargs=_by_name(e.env.kwargs))) for e in run.envs),
         left_out=left_out,
         families=families,
         scales=scales,
@@ -164,6 +166,12 @@ def _board(submissions: Sequence[Submission], unranked: list[Unranked]) -> Board
         comparisons=tuple(comparisons),
         unranked=tuple(unranked),
     )
+
+
+def _by_name(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Sort options by name, in whatever order a run has them."""
+    ordered: dict[str, Any] = json.loads(canonical_json(options))
+    return ordered
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +231,7 @@ def _entry(runs: Sequence[Submission], name: str) -> _Entry:
     row = Row(
         name=name,
         role=runs[0].verdict.role,
-        agent=_without_paths(first.agent),
+        agent=_shown(first.agent),
         runs=tuple(entry.run.request_id for entry in runs),
         seeds=sum(entry.run.agent.model.training_seed is not None for entry in runs),
         badge=min((entry.verdict.badge for entry in runs), key=BADGES.index),
@@ -237,9 +245,10 @@ def _entry(runs: Sequence[Submission], name: str) -> _Entry:
     return _Entry(row, episodes)
 
 
-def _without_paths(agent: SuiteAgent) -> SuiteAgent:
+def _shown(agent: SuiteAgent) -> SuiteAgent:
     """Drop where an agent's files lie: a page has no place for paths of somebody's machine."""
-    return replace(agent, options={key: value for key, value in agent.options.items() if key != "path"})
+    options = {key: value for key, value in agent.options.items() if key != "path"}
+    return replace(agent, options=_by_name(options), sampling=_by_name(agent.sampling))
 
 
 def _scales(envs: Iterable[RunEnv], entries: Iterable[_Entry]) -> dict[str, Scale]:

@@ -116,7 +116,9 @@ def pack_run(folder: Path, out_dir: Path, *, allow: Collection[str] = ()) -> Pat
         if run.episodes_sha256 != file_sha256(folder / EPISODES_FILE):
             raise UsageError(f"{folder} is not complete, or was changed; run the same bench command again")
         games = _Games([found.env for found in run.envs], stack)
-        lines = [canonical_json(asdict(PackedHeader(FORMAT, PACKED_SCHEMA, json.loads(run.text))))]
+        header = asdict(PackedHeader(FORMAT, PACKED_SCHEMA, json.loads(run.text)))
+        # with keys in the order of run.json, which is written from it again
+        lines = [json.dumps(header, separators=(",", ":"), ensure_ascii=False)]
         lines += [canonical_json(asdict(_pack(episode, *games.of(episode.env)))) for episode in episodes]
     path = out_dir / run.suite.name / f"{run.folder_name}{SUFFIX}"
     make_folder(path.parent)
@@ -235,6 +237,8 @@ def _pack(episode: EpisodeRecord, game: AgentEnv[Any], env: SuiteEnv) -> PackedE
 def _unpack(packed: PackedEpisode, games: _Games, previous: str) -> EpisodeRecord:
     blank = {"actions": [], "rewards": [], "hash_chain": [], "episode_return": 0.0, "length": 0}
     said = parse(EpisodeRecord, {**packed.said, **blank, "previous": previous}, "said")
+    if said.seed < 0:
+        raise UsageError(f"seed {said.seed} is none: seeds begin at 0")
     replay = Replay.begin(*games.of(said.env), said.task_id, said.seed, said.rollout)
     shown = _Shown()
     pieces = loads_json(packed.actions, "actions")
@@ -249,9 +253,17 @@ def _unpack(packed: PackedEpisode, games: _Games, previous: str) -> EpisodeRecor
     record = replay.record(said)
     if isinstance(record, str):
         raise UsageError(record)
-    if record.line != replace(record, **{key: getattr(said, key) for key in packed.said}).line:
+    try:
+        lines = [again.line.encode() for again in (record, replace(record, **_said(said, packed)))]
+    except ValueError as error:  # an infinite number, or half a surrogate pair
+        raise UsageError(f"is damaged: {error}") from error
+    if lines[0] != lines[1]:
         raise UsageError("comes out otherwise than it says")
     return record
+
+
+def _said(said: EpisodeRecord, packed: PackedEpisode) -> dict[str, Any]:
+    return {key: getattr(said, key) for key in packed.said}
 
 
 def _check_link(replay: Replay, links: str, *, last: bool) -> None:

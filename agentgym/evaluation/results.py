@@ -47,7 +47,7 @@ _UNREPEATABLE = ("env_seconds", "model_seconds", *_SINCE_2)
 """Keys of an episode that differ between equal runs, or tell how it was recorded."""
 
 STATED = {"stated": True}
-"""Metadata of fields that are the submitter's word."""
+"""Metadata of fields that are the submitter's word; ``stated_among`` has the values among which one is."""
 
 
 EpisodeKey: TypeAlias = tuple[str, str, int]
@@ -77,7 +77,7 @@ class EpisodeRecord:
     length: int
     """T."""
     invalid_count: int
-    end_reason: EndReason
+    end_reason: EndReason = field(metadata={"stated_among": ABORTED})
     """Which of `ABORTED` it is, is the submitter's word."""
     prompt_tokens: int = field(metadata=STATED)
     completion_tokens: int = field(metadata=STATED)
