@@ -1,0 +1,211 @@
+"""Honest runs of a small suite, and what is published of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agentgym.agents.metadata import Model
+from agentgym.agents.random import make_random
+from agentgym.errors import UnsupportedEnvError
+from agentgym.evaluation.bench import run_bench
+from agentgym.evaluation.boards import Board, make_boards
+from agentgym.evaluation.exports import as_csv, as_json, latex
+from agentgym.evaluation.packed import pack_run
+from agentgym.evaluation.published import Published
+from agentgym.evaluation.results import EPISODES_FILE, EpisodeRecord, RunRecord, closed, episode_lines
+from agentgym.evaluation.runfiles import read_episodes, read_run, write_run
+from agentgym.evaluation.submissions import Submission, Unranked, verify_below
+from agentgym.evaluation.suite import AgentCard, SuiteAgent
+from agentgym.evaluation.tables import markdown
+from agentgym.types import Policy
+from agentgym.vector.core import AgentVectorEnv
+
+NAME = "fuzz"
+
+SUITE = f"""\
+name = "{NAME}"
+version = "1"
+seed = 7
+attempts = 2
+floor = "random"
+oracle = "oracle"
+
+[[env]]
+id = "agentgym/EZPoints-v0"
+label = "EZPoints"
+split = "test"
+tasks = 3
+by_type = true
+
+[[env]]
+id = "agentgym/Sokoban-v0"
+label = "Sokoban"
+split = "test"
+tasks = 2
+metric = "score"
+kwargs = {{ dim_room = [6, 6], num_boxes = 1, max_steps = 12 }}
+
+[[agent]]
+name = "random"
+kind = "random"
+
+[[agent]]
+name = "oracle"
+kind = "oracle"
+
+[[agent]]
+name = "rules"
+kind = "rules"
+"""
+
+NARROW = "benchmarks.fuzz.arena:make_narrow"
+"""An agent that does not play all of the suite."""
+
+STATED_RESULTS = ("tokens_per_success", "cost_per_success", "format_errors")
+"""Results that are made of the submitter's word."""
+
+ENDS = ("ends", "errors")
+"""Results that tell which error ended an episode."""
+
+
+def make_narrow(envs: AgentVectorEnv) -> Policy:
+    """Make an agent that plays EZPoints alone."""
+    if envs.prototype.suite != "ezpoints":
+        raise UnsupportedEnvError("narrow plays EZPoints alone")
+    return make_random(envs)
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """Verified runs, and a page of them."""
+
+    root: Path
+    suite_file: Path
+    results: Path
+    folders: dict[str, Path]
+    """Of each run, by its agent's name."""
+    packed: dict[str, Path]
+    """The same runs packed."""
+    found: tuple[Submission | Unranked, ...]
+    """The runs by path."""
+    paths: tuple[Path, ...]
+    """Folder of each of `found`."""
+    pages: dict[str, str]
+    """`pages` of them."""
+
+    def with_run(self, agent: str, run: Submission | Unranked) -> list[Submission | Unranked]:
+        """Return the verified runs with another in the place of an agent's."""
+        index = self.paths.index(self.folders[agent])
+        return [*self.found[:index], run, *self.found[index + 1 :]]
+
+
+def make_arena(root: Path) -> Arena:
+    """Play the suite with agents that play again and with one that does not, and publish it.
+
+    The latter, ``scripted``, stands for a model: it has tokens, costs, an episode that a machine's fault
+    ended and that was played again, and one whose second attempt failed too.
+    """
+    suite_file = root / "suites" / f"{NAME}.toml"
+    suite_file.parent.mkdir(parents=True)
+    suite_file.write_text(SUITE)
+    results = root / "results"
+    (oracle,) = run_bench(suite_file, results, agents=["oracle"])
+    narrow = SuiteAgent("narrow", NARROW)
+    run_bench(suite_file, results, agents=["random", "rules", "narrow"], further=[narrow])
+    _play_scripted(suite_file, results, read_episodes(oracle), root / "script.jsonl")
+    folders = {read_run(folder).agent.name: folder for folder in (results / NAME).iterdir()}
+    packed = {name: pack_run(folder, root / "packed", allow=[NARROW]) for name, folder in folders.items()}
+    paths = tuple(sorted(folders.values()))
+    found = tuple(verify_below(results, allow=[NARROW]))
+    for entry in found:
+        if isinstance(entry, Unranked):
+            raise AssertionError(f"an honest run is not ranked: {entry.name}: {entry.reason}")
+    return Arena(root, suite_file, results, folders, packed, found, paths, pages(found))
+
+
+def _play_scripted(suite_file: Path, results: Path, solved: Sequence[EpisodeRecord], script: Path) -> None:
+    """Play with two scripts: what the first leaves open the second plays again, but for one task."""
+    actions = {episode.task_id: list(episode.actions) for episode in solved}
+    first, second, third, *_ = actions
+    actions[third] = ["no such action", *actions[third]]  # an invalid one
+    agent = SuiteAgent(
+        "scripted",
+        "scripted",
+        options={"path": str(script)},
+        sampling={"temperature": 1.0, "top_p": 0.95},
+        parser="tags",
+        prompt_sha256="ab" * 32,
+        model=Model("GiGPO", "base-1b", "cd" * 32, "run-7", 3, 100, 20_000, 12.5, "last"),
+        card=AgentCard("someone@example.org", "Apache-2.0", "levels of split train"),
+    )
+    for open_tasks in ((first, second), (second,)):
+        lines = [
+            {"task_id": task, "actions": played[:-1] if task in open_tasks else played}
+            for task, played in actions.items()
+        ]
+        script.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        (folder,) = run_bench(suite_file, results, agents=["scripted"], further=[agent])
+    spent = [
+        replace(e, prompt_tokens=100 + n, completion_tokens=7 + n, cost=n / 1024, format_errors=n % 2)
+        for n, e in enumerate(read_episodes(folder))
+    ]
+    write_lines(folder, read_run(folder), spent)
+
+
+def write_lines(folder: Path, run: RunRecord, episodes: Sequence[EpisodeRecord]) -> None:
+    """Write a run with every digest recomputed."""
+    lines = list(linked(run.request_id, episodes))
+    (folder / EPISODES_FILE).write_bytes(episode_lines(lines))
+    write_run(folder, closed(run, lines, run.transcripts_sha256))
+
+
+def linked(request_id: str, episodes: Sequence[EpisodeRecord]) -> Iterator[EpisodeRecord]:
+    """Chain lines anew, and leave the numbers of their attempts as they are."""
+    previous = request_id
+    for episode in episodes:
+        line = replace(episode, previous=previous)
+        previous = line.line_sha256
+        yield line
+
+
+# --- what is published ------------------------------------------------------------------------------
+
+
+def pages(found: Sequence[Submission | Unranked]) -> dict[str, str]:
+    """Return every file that is published of some runs, by its suffix."""
+    boards, unranked = make_boards(found)
+    return {
+        ".md": markdown(boards, Published(), unranked=unranked),
+        ".json": as_json(boards, Published(), unranked),
+        ".csv": as_csv(boards),
+        ".tex": latex(boards),
+    }
+
+
+def ranking(found: Sequence[Submission | Unranked], *, without: Sequence[str] = ()) -> str:
+    """Return all that the submitter's word must not touch: ranks, scores, intervals, roles, badges, tests.
+
+    Args:
+        found: verified runs.
+        without: fields of `agentgym.evaluation.scoring.EnvResult` that the submitter states.
+    """
+    boards, unranked = make_boards(found)
+    return repr([[_ranking(board, without) for board in boards], len(unranked)])
+
+
+def _ranking(board: Board, without: Sequence[str]) -> list[Any]:
+    rows = []
+    for row in board.rows:
+        results = {
+            label: {key: value for key, value in asdict(result).items() if key not in without}
+            for label, result in row.envs.items()
+        }
+        gaps = [gap.label for gap in row.left_out]
+        rows.append(repr((row.role, row.badge, row.rank, results, gaps, row.aggregate)))
+    tests = [repr((abs(c.difference), c.standard_error, c.p, c.p_holm)) for c in board.comparisons]
+    told = (board.suite, board.suite_sha256, board.envs, board.left_out, board.families, board.scales)
+    return [sorted(rows), sorted(tests), repr((*told, board.detectable)), len(board.unranked)]

@@ -1,0 +1,192 @@
+"""A run's honest files, changed, with the digests that follow from them recomputed."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import lzma
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from agentgym.errors import UsageError
+from agentgym.evaluation.packed import SUFFIX
+from agentgym.evaluation.plan import open_single
+from agentgym.evaluation.results import EPISODES_FILE, RUN_FILE, EpisodeRecord, RunRecord, result_id
+from agentgym.evaluation.runfiles import parse_run
+from agentgym.evaluation.verdicts import VERIFY_FILE
+from agentgym.hashing import HashChain, sha256_json
+from agentgym.records import parse
+from benchmarks.fuzz.changes import TWICE, bytes_of
+
+Table: TypeAlias = dict[str, Any]
+
+Content: TypeAlias = Mapping[str, bytes]
+"""Files by name."""
+
+
+class RunFiles:
+    """The honest files of a run, and what they become around a change."""
+
+    def __init__(self, folder: Path, packed: Path):
+        """Read them.
+
+        Args:
+            folder: the run's.
+            packed: the same run in one file.
+        """
+        names = (RUN_FILE, EPISODES_FILE, VERIFY_FILE)
+        self.bytes = {name: (folder / name).read_bytes() for name in names}
+        self.bytes[SUFFIX] = packed.read_bytes()
+        self.table: Table = json.loads(self.bytes[RUN_FILE])
+        self.run = parse_run(self.table, RUN_FILE)
+        self.lines: list[Table] = [json.loads(line) for line in self.bytes[EPISODES_FILE].splitlines()]
+        self.packed: list[Table] = [
+            json.loads(line) for line in lzma.decompress(self.bytes[SUFFIX]).splitlines()
+        ]
+        kinds: dict[tuple[Any, ...], int] = {}
+        for index, line in enumerate(self.lines):
+            counts = not any(key_of(other) == key_of(line) for other in self.lines[index + 1 :])
+            kinds.setdefault((line["env"], line["end_reason"], line["attempt"], counts), index)
+        self.kinds = list(kinds.values())
+        """An episode of each kind: environment, end, attempt, and whether it counts."""
+        self._states = {index: _visited(self.run, self.lines[index]) for index in self.kinds}
+
+    def differs(self, content: Content) -> bool:
+        """Whether a change changes anything."""
+        return any(data != self.bytes.get(name) for name, data in content.items())
+
+    def with_run(self, table: Table) -> Content:
+        """Return the files around a changed ``run.json``, with the digests that follow from it."""
+        try:
+            run = parse_run(table, RUN_FILE)
+            return self.closed(self.lines, replace(run, request_id=sha256_json(run.request)))
+        except (UsageError, RecursionError):
+            pass  # it is no record: its own digest remains
+        raw = dict(table)
+        with contextlib.suppress(ValueError, TypeError):
+            raw["record_id"] = sha256_json({**table, "record_id": None})
+        return {RUN_FILE: bytes_of(raw, canonical=False)}
+
+    def with_line(self, index: int, line: Table) -> Content:
+        """Return the files around a changed line, with the digests and the hash chain that follow from it."""
+        return self.closed(self.replaced(index, self._with_hash_chain(index, line)))
+
+    def replaced(self, index: int, line: Table) -> list[Table]:
+        """Return the lines with another in the place of one."""
+        return [*self.lines[:index], line, *self.lines[index + 1 :]]
+
+    def closed(self, lines: Sequence[Table], run: RunRecord | None = None) -> Content:
+        """Return both files, with the chain of lines and all digests of files recomputed."""
+        run = run or self.run
+        previous, linked = run.request_id, []
+        for line in lines:
+            linked.append({**line, "previous": previous} if "previous" in line else line)
+            previous = hashlib.sha256(bytes_of(linked[-1], canonical=True)).hexdigest()
+        data, result = joined(linked), run.result_id
+        with contextlib.suppress(ValueError, RecursionError):  # what is no episode has no result
+            result = result_id(run.request_id, [parse(EpisodeRecord, line, "line") for line in linked])
+        run = replace(run, result_id=result, episodes_sha256=hashlib.sha256(data).hexdigest())
+        run = replace(run, record_id=run.record_digest)
+        return {RUN_FILE: run.text.encode("utf-8", "backslashreplace"), EPISODES_FILE: data}
+
+    def _with_hash_chain(self, index: int, line: Table) -> Table:
+        """Return a line with the hash chain that its fields make of the states that were visited."""
+        if line.get("hash_chain") != self.lines[index]["hash_chain"]:
+            return line
+        spec, first, states = self._states[index]
+        try:
+            actions, rewards = line["actions"], line["rewards"]
+            chain = HashChain(spec, line["task_id"], line["seed"], line["rollout"], first)
+            for (state, *ends), action, reward in zip(states, actions, rewards, strict=True):
+                chain.extend(state, action, reward, *ends)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return line  # it has none
+        return {**line, "hash_chain": chain.links}
+
+
+def key_of(line: Table) -> tuple[Any, ...]:
+    """Return what names an episode within its run."""
+    return line["env"], line["task_id"], line["rollout"]
+
+
+def joined(lines: Sequence[Table]) -> bytes:
+    """Return the bytes of ``episodes.jsonl``."""
+    return b"".join(bytes_of(line, canonical=True) + b"\n" for line in lines)
+
+
+def packed_of(lines: Sequence[Table]) -> Content:
+    """Return a packed run."""
+    return {SUFFIX: lzma.compress(joined(lines), preset=0)}
+
+
+def orders(lines: Sequence[Table]) -> Iterator[tuple[str, list[Table]]]:
+    """Yield lines dropped, repeated and moved."""
+    for index, line in enumerate(lines):
+        rest = [*lines[:index], *lines[index + 1 :]]
+        yield "dropped", rest
+        yield "repeated", [*lines[: index + 1], *lines[index:]]
+        yield "repeated at the end", [*lines, line]
+        yield "moved to the end", [*rest, line]
+        yield "moved to the start", [line, *rest]
+        if index + 1 < len(lines):
+            yield "swapped with the next", [*lines[:index], lines[index + 1], line, *lines[index + 2 :]]
+    yield "all dropped", []
+    yield "reversed", list(lines[::-1])
+
+
+def damages(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield files that are damaged."""
+    yield "emptied", b""
+    yield "the last byte cut off", data[:-1]
+    yield "half of it", data[: len(data) // 2]
+    yield "a line more", data + b"\n"
+    yield "twice", data * 2
+    yield "a byte order mark", b"\xef\xbb\xbf" + data
+    yield "line ends of DOS", data.replace(b"\n", b"\r\n")
+    yield "zeros behind it", data + bytes(16)
+    for place in range(1, 8):
+        index = place * len(data) // 8
+        yield f"a bit flipped at {place}/8", data[:index] + bytes([data[index] ^ 1]) + data[index + 1 :]
+
+
+def toml_of(table: Table) -> bytes:
+    """Write a suite; what TOML has no word for becomes an empty text."""
+    lists = {key: value for key, value in table.items() if _is_list_of_tables(value)}
+    lines = [_entry(key, value) for key, value in table.items() if key not in lists]
+    for key, members in lists.items():
+        for member in members:
+            lines += [f"[[{key.removesuffix(TWICE)}]]", *(_entry(*item) for item in member.items())]
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
+
+
+def _is_list_of_tables(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(member, dict) for member in value)
+
+
+def _entry(key: str, value: Any) -> str:
+    return f"{key.removesuffix(TWICE)} = {_toml(value)}"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{ {', '.join(_entry(*item) for item in value.items())} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, float):
+        return {"Infinity": "inf", "-Infinity": "-inf", "NaN": "nan"}.get(json.dumps(value), repr(value))
+    return '""' if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _visited(run: RunRecord, line: Table) -> tuple[str, str, list[tuple[str, bool, bool]]]:
+    """Play an episode; return its environment's specification, first state, and later states with ends."""
+    env = next(found.env for found in run.envs if found.env.label == line["env"])
+    with contextlib.closing(open_single(env)) as game:
+        _, info = game.reset(seed=line["seed"], options={"task": line["task_id"]})
+        first, states = info["state_hash"], []
+        for action in line["actions"]:
+            _, _, terminated, truncated, info = game.step(action)
+            states.append((info["state_hash"], terminated, truncated))
+    return env.spec, first, states

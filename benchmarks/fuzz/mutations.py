@@ -1,0 +1,350 @@
+"""Changed files of runs: every change must be caught, or touch nothing that is published.
+
+A change is made as it is, and with every digest recomputed that whoever made it could recompute: of lines,
+files, request, result and record, and the episode's hash chain from the states that were visited. Fields that
+the schema marks as stated by the submitter may change what is shown as such, and no rank.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
+from typing import Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from agentgym.evaluation.packed import SUFFIX, PackedEpisode, PackedHeader
+from agentgym.evaluation.results import EPISODES_FILE, RUN_FILE, EpisodeRecord, RunRecord
+from agentgym.evaluation.submissions import Submission, Unranked, verify_below
+from agentgym.evaluation.suite import Suite
+from agentgym.evaluation.verdicts import VERIFY_FILE, Verdict
+from benchmarks.fuzz.arena import ENDS, NAME, NARROW, STATED_RESULTS, Arena, pages, ranking
+from benchmarks.fuzz.changes import Change, bytes_of, changes
+from benchmarks.fuzz.files import (
+    Content,
+    RunFiles,
+    Table,
+    damages,
+    joined,
+    key_of,
+    orders,
+    packed_of,
+    toml_of,
+)
+
+Form: TypeAlias = Literal["as it is", "digests recomputed"]
+
+AS_IT_IS: Form = "as it is"
+RECOMPUTED: Form = "digests recomputed"
+
+Outcome: TypeAlias = Literal["caught", "stated", "nothing published", "survived", "crashed", "no change"]
+"""What became of a change; none may survive or crash. What comes out as it was before is no change."""
+
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+
+CONTENTS: Mapping[tuple[Any, str], type] = {
+    (PackedHeader, "run"): RunRecord,
+    (PackedEpisode, "said"): EpisodeRecord,
+}
+"""Records that fields of free JSON hold."""
+
+PACKED = SUFFIX
+SUITE_FILE = "suite"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where and how a mutation changes something."""
+
+    file: str
+    field: str
+    form: Form
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """A changed file."""
+
+    agent: str
+    """Whose run."""
+    file: str
+    field: str
+    change: str
+    form: Form
+    content: Callable[[], Content]
+    """Makes the files of the run that differ, by name; of a packed run or a suite the one file."""
+    stated: bool = False
+    """Whether the schema says that the field is the submitter's word."""
+    ends: bool = False
+    """Whether it says so of the values before and after alone."""
+
+    @property
+    def place(self) -> Place:
+        """Where and how it changes something."""
+        return Place(self.file, self.field, self.form)
+
+    def __str__(self) -> str:
+        """One line, by which it can be found again."""
+        return f"{self.agent}, {self.file}, {self.field}: {self.change} ({self.form})"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What became of a mutation."""
+
+    mutation: Mutation
+    outcome: Outcome
+    detail: str
+    """Why it was caught, or which pages it changed."""
+
+
+class Laboratory:
+    """Makes mutations of an arena's files, and publishes them."""
+
+    def __init__(self, arena: Arena):
+        """Read the honest files."""
+        self.arena = arena
+        self.honest = {name: RunFiles(arena.folders[name], arena.packed[name]) for name in arena.folders}
+        self._suite = arena.suite_file.read_bytes()
+        self._rankings: dict[tuple[str, ...], str] = {}
+
+    def mutations(self, agents: Iterable[str] | None = None) -> Iterator[Mutation]:
+        """Yield every mutation of every file.
+
+        Args:
+            agents: whose runs are changed; None for all.
+        """
+        for agent in agents or self.honest:
+            yield from self._of_run(agent)
+            yield from self._of_lines(agent)
+            yield from self._of_verdict(agent)
+            yield from self._of_packed(agent)
+        yield from self._of_suite()
+
+    def find(self, mutation: Mutation) -> Finding:
+        """Publish a mutation beside the honest runs; say what became of it."""
+        content = mutation.content()
+        if mutation.file != SUITE_FILE and not self.honest[mutation.agent].differs(content):
+            return Finding(mutation, "no change", "")
+        try:
+            found = self.published(mutation, content)
+            refused = [run for run in found if isinstance(run, Unranked)]
+            if refused:
+                return Finding(mutation, "caught", refused[0].reason)
+            changed = [kind for kind, text in pages(found).items() if text != self.arena.pages[kind]]
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is what is looked for
+            return Finding(mutation, "crashed", repr(error)[:300])
+        if not changed:
+            return Finding(mutation, "nothing published", "")
+        if mutation.stated and self.same_ranking(found, (*STATED_RESULTS, *ENDS * mutation.ends)):
+            return Finding(mutation, "stated", " ".join(changed))
+        return Finding(mutation, "survived", " ".join(changed))
+
+    def retries_without_trace(self) -> list[Finding]:
+        """Take earlier attempts out without a trace: ``stated`` where that changes no rank."""
+        honest, findings = self.honest["scripted"], []
+        for line in honest.lines:
+            rest = [dict(other) for other in honest.lines if other is not line]
+            later = [other for other in rest if key_of(other) == key_of(line)]
+            if line["attempt"] == 1 and later:
+                for other in later:
+                    other["attempt"] -= 1
+                name, make = "an attempt out, others renumbered", partial(honest.closed, rest)
+                mutation = Mutation("scripted", EPISODES_FILE, "(line)", name, RECOMPUTED, make)
+                found = self.published(mutation, make())
+                passes = not any(isinstance(run, Unranked) for run in found)
+                stated = passes and self.same_ranking(found, ("retries",))
+                findings.append(Finding(mutation, "stated" if stated else "survived", ""))
+        return findings
+
+    # --- what is published --------------------------------------------------------------------------
+
+    def published(self, mutation: Mutation, content: Content) -> Sequence[Submission | Unranked]:
+        """Verify a changed run; return it among the honest ones."""
+        arena = self.arena
+        if mutation.file == SUITE_FILE:
+            try:
+                arena.suite_file.write_bytes(content[SUITE_FILE])
+                return list(verify_below(arena.results, allow=[NARROW]))
+            finally:
+                arena.suite_file.write_bytes(self._suite)
+        case, folder = arena.root / "case", arena.folders[mutation.agent]
+        shutil.rmtree(case, ignore_errors=True)
+        if mutation.file == PACKED:
+            case.mkdir()
+            (case / f"{folder.name}{SUFFIX}").write_bytes(content[PACKED])
+        else:
+            shutil.copytree(folder, case / NAME)
+            for name, data in content.items():
+                (case / NAME / name).write_bytes(data)
+        (run,) = verify_below(case, allow=[NARROW])
+        return arena.with_run(mutation.agent, run)
+
+    def same_ranking(self, found: Sequence[Submission | Unranked], without: tuple[str, ...]) -> bool:
+        """Whether ranks, scores and the like are those of the honest runs; see `ranking`."""
+        if without not in self._rankings:
+            self._rankings[without] = ranking(self.arena.found, without=without)
+        return ranking(found, without=without) == self._rankings[without]
+
+    # --- mutations of each file ---------------------------------------------------------------------
+
+    def _of_run(self, agent: str) -> Iterator[Mutation]:
+        honest = self.honest[agent]
+        others = [files.table for name, files in self.honest.items() if name != agent]
+        for change in changes(RunRecord, honest.table, others=others):
+            made = partial(_mutation, agent, RUN_FILE, change, RunRecord, honest.table)
+            yield made(AS_IT_IS, lambda table: {RUN_FILE: bytes_of(table, canonical=False)})
+            yield made(RECOMPUTED, honest.with_run)
+        for name, data in damages(honest.bytes[RUN_FILE]):
+            yield Mutation(agent, RUN_FILE, "(bytes)", name, AS_IT_IS, partial(dict, {RUN_FILE: data}))
+
+    def _of_lines(self, agent: str) -> Iterator[Mutation]:
+        honest = self.honest[agent]
+        for index in honest.kinds:
+            line = honest.lines[index]
+            others = [other for other in honest.lines if other is not line][:3]
+            for change in changes(EpisodeRecord, line, others=others):
+                made = partial(_mutation, agent, EPISODES_FILE, change, EpisodeRecord, line)
+                yield made(AS_IT_IS, partial(_plain, honest, index))
+                yield made(RECOMPUTED, partial(honest.with_line, index))
+        for name, lines in orders(honest.lines):
+            made = partial(Mutation, agent, EPISODES_FILE, "(line)", name)
+            yield made(AS_IT_IS, partial(dict, {EPISODES_FILE: joined(lines)}))
+            yield made(RECOMPUTED, partial(honest.closed, lines))
+        for name, data in damages(honest.bytes[EPISODES_FILE]):
+            place = (agent, EPISODES_FILE, "(bytes)", name)
+            yield Mutation(*place, AS_IT_IS, partial(dict, {EPISODES_FILE: data}))
+
+    def _of_verdict(self, agent: str) -> Iterator[Mutation]:
+        """A verdict that comes with a run: nothing reads it."""
+        table = json.loads(self.honest[agent].bytes[VERIFY_FILE])
+        for change in changes(Verdict, table):
+            made = partial(_mutation, agent, VERIFY_FILE, change, Verdict, table)
+            yield made(AS_IT_IS, lambda table: {VERIFY_FILE: bytes_of(table, canonical=False)})
+
+    def _of_packed(self, agent: str) -> Iterator[Mutation]:
+        honest = self.honest[agent]
+        header, *lines = honest.packed
+        for change in changes(PackedHeader, header, contents=CONTENTS):
+            made = partial(_mutation, agent, PACKED, change, PackedHeader, header)
+            yield made(AS_IT_IS, partial(_packed_header, lines))
+            if change.path[:1] == ("run",):
+                yield made(RECOMPUTED, partial(_packed_run, honest, lines))
+        for index in honest.kinds:
+            line = lines[index]
+            for change in (*changes(PackedEpisode, line, contents=CONTENTS), *_of_actions(line)):
+                made = partial(_mutation, agent, PACKED, change, PackedEpisode, line)
+                yield made(AS_IT_IS, partial(_packed_line, honest, index))
+                if change.path[:1] == ("said",):
+                    yield made(RECOMPUTED, partial(_packed_said, honest, index))
+        for name, order in orders(lines):
+            content = partial(packed_of, [header, *order])
+            yield Mutation(agent, PACKED, "(line)", name, AS_IT_IS, content)
+        for name, data in damages(honest.bytes[PACKED]):
+            yield Mutation(agent, PACKED, "(bytes)", name, AS_IT_IS, partial(dict, {PACKED: data}))
+
+    def _of_suite(self) -> Iterator[Mutation]:
+        """The suite that stands beside the runs: theirs must follow from it."""
+        table = tomllib.loads(self._suite.decode())
+        for change in changes(Suite, table):
+            made = partial(_mutation, "all", SUITE_FILE, change, Suite, table)
+            yield made(AS_IT_IS, lambda table: {SUITE_FILE: toml_of(table)})
+
+
+def drawn(mutations: Sequence[Mutation], most: int | None, *, seed: int) -> list[Mutation]:
+    """Draw some mutations: first one at every place of every file in either form, then any.
+
+    Args:
+        mutations: all that there are.
+        most: how many; None for all.
+        seed: draws them.
+    """
+    rng = np.random.default_rng(np.random.SeedSequence(seed))
+    order = rng.permutation(len(mutations)).tolist()
+    places = {mutations[i].place: i for i in reversed(order)}
+    first = set(places.values())
+    ranked = [i for i in order if i in first] + [i for i in order if i not in first]
+    return [mutations[i] for i in ranked[:most]]
+
+
+# --- pieces -----------------------------------------------------------------------------------------
+
+
+def _mutation(
+    agent: str,
+    file: str,
+    change: Change,
+    kind: Any,
+    honest: Table,
+    form: Form,
+    write: Callable[[Any], Content],
+) -> Mutation:
+    stated, ends = _stated(kind, change, honest)
+
+    def content() -> Content:
+        return write(change.applied(honest))
+
+    return Mutation(agent, file, change.field, change.name, form, content, stated, ends)
+
+
+def _stated(kind: Any, change: Change, table: Any) -> tuple[bool, bool]:
+    """Return whether the schema says that a field is stated, and whether only among some values."""
+    value = table
+    for key in change.path:
+        if is_dataclass(kind) and isinstance(key, str):
+            field = next((field for field in fields(kind) if field.name == key), None)
+            if field is None:
+                return False, False
+            value = value.get(key)
+            if field.metadata.get("stated"):
+                return True, False
+            among = field.metadata.get("stated_among", ())
+            if value in among and change.value in among:
+                return True, True
+            kind = CONTENTS.get((kind, key), get_type_hints(kind)[key])
+        elif get_origin(kind) is tuple and isinstance(key, int):
+            kind, value = get_args(kind)[0], value[key]
+        else:
+            return False, False
+    return False, False
+
+
+def _plain(honest: RunFiles, index: int, line: Table) -> Content:
+    return {EPISODES_FILE: joined(honest.replaced(index, line))}
+
+
+def _packed_header(lines: Sequence[Table], header: Table) -> Content:
+    return packed_of([header, *lines])
+
+
+def _packed_run(honest: RunFiles, lines: Sequence[Table], header: Table) -> Content:
+    """Return a packed run with the digests that follow from its changed ``run.json``."""
+    if isinstance(header.get("run"), dict):
+        header = {**header, "run": json.loads(honest.with_run(header["run"])[RUN_FILE])}
+    return packed_of([header, *lines])
+
+
+def _packed_line(honest: RunFiles, index: int, line: Table) -> Content:
+    header, *lines = honest.packed
+    return packed_of([header, *lines[:index], line, *lines[index + 1 :]])
+
+
+def _packed_said(honest: RunFiles, index: int, line: Table) -> Content:
+    """Return a packed run with the digests that follow from what a changed line says."""
+    header, *lines = honest.packed
+    if isinstance(line.get("said"), dict):
+        run = honest.with_line(index, {**honest.lines[index], **line["said"]})[RUN_FILE]
+        header = {**header, "run": json.loads(run)}
+    return packed_of([header, *lines[:index], line, *lines[index + 1 :]])
+
+
+def _of_actions(line: Table) -> Iterator[Change]:
+    """Yield changes of the JSON that a packed line writes its actions as."""
+    pieces = json.loads(line["actions"])
+    for change in changes(None, pieces):
+        text = bytes_of(change.applied(pieces), canonical=True).decode()
+        yield Change(("actions",), f"{change.field or 'list'}: {change.name}", text)

@@ -1,0 +1,115 @@
+"""Changed files of runs: a sample of what ``make fuzz`` tries, and what it has found."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import fields
+from functools import partial
+from typing import Any
+
+import pytest
+
+from agentgym.evaluation.packed import PackedHeader
+from agentgym.evaluation.results import EPISODES_FILE, RUN_FILE, EpisodeRecord, RunRecord
+from agentgym.evaluation.verdicts import VERIFY_FILE
+from benchmarks.fuzz.arena import Arena, make_arena
+from benchmarks.fuzz.changes import changes
+from benchmarks.fuzz.mutations import PACKED, SUITE_FILE, Finding, Laboratory, Mutation, drawn
+
+SAMPLE = 90
+
+
+@pytest.fixture(scope="module")
+def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+    root = tmp_path_factory.mktemp("fuzz")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGENTGYM_CACHE", str(root / "cache"))
+        yield make_arena(root)
+
+
+@pytest.fixture(scope="module")
+def laboratory(arena: Arena) -> Laboratory:
+    return Laboratory(arena)
+
+
+@pytest.fixture(scope="module")
+def every(laboratory: Laboratory) -> list[Mutation]:
+    return list(laboratory.mutations(agents=["scripted", "narrow"]))
+
+
+def test_no_mutation_of_a_sample_survives(laboratory: Laboratory, every: list[Mutation]) -> None:
+    findings = [laboratory.find(mutation) for mutation in drawn(every, SAMPLE, seed=0)]
+    assert [str(f.mutation) for f in findings if f.outcome in ("survived", "crashed")] == []
+    assert {f.mutation.file for f in findings} == {RUN_FILE, EPISODES_FILE, VERIFY_FILE, PACKED, SUITE_FILE}
+    assert sum(f.outcome == "caught" for f in findings) > SAMPLE // 2
+
+
+@pytest.mark.parametrize(("record", "file"), [(RunRecord, RUN_FILE), (EpisodeRecord, EPISODES_FILE)])
+def test_every_field_is_changed(every: list[Mutation], record: type, file: str) -> None:
+    attacked = {
+        mutation.field.partition(".")[0].removesuffix("[]") for mutation in every if mutation.file == file
+    }
+    assert {field.name for field in fields(record)} <= attacked
+    packed = {
+        mutation.field.split(".")[1].removesuffix("[]") for mutation in every if mutation.field.count(".")
+    }
+    assert {field.name for field in fields(RunRecord)} <= packed
+
+
+def test_values_change_by_their_types() -> None:
+    table = {"schema": 2, "format": "x", "run": {"a": None}}
+    found = {(change.field, change.name) for change in changes(PackedHeader, table)}
+    assert {
+        ("schema", "+2**-40"),
+        ("schema", "removed"),
+        ("format", "a newline"),
+        ("run.a", "to text"),
+        ("unknown", "put in"),
+    } <= found
+
+
+def test_an_attempt_that_leaves_no_trace_is_the_only_thing_that_passes(laboratory: Laboratory) -> None:
+    """Whoever made a run alone can leave out what went wrong: nothing tells of it, and no rank changes."""
+    findings = laboratory.retries_without_trace()
+    assert {finding.outcome for finding in findings} == {"stated"}
+
+
+def the_finding(laboratory: Laboratory, every: list[Mutation], file: str, field: str, change: str) -> Finding:
+    mutation = next(m for m in every if (m.file, m.field, m.change) == (file, field, change))
+    return laboratory.find(mutation)
+
+
+@pytest.mark.parametrize(
+    ("file", "field", "change"),
+    [
+        (RUN_FILE, "envs[].env.bounds[]", "hugest"),
+        (EPISODES_FILE, "score", "hugest"),
+        (PACKED, "said.progress", "infinite"),
+        (PACKED, "said.transcript", "half a character"),
+        (PACKED, "said.seed", "negative"),
+        (PACKED, "actions", "shorter"),
+        (PACKED, "actions", "a newline"),
+        (PACKED, "actions", "zeros"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_and_not_an_error(
+    laboratory: Laboratory, every: list[Mutation], file: str, field: str, change: str
+) -> None:
+    """Each of these once ended the whole leaderboard with a traceback."""
+    assert the_finding(laboratory, every, file, field, change).outcome == "caught"
+
+
+def test_the_page_does_not_depend_on_the_order_of_keys(laboratory: Laboratory, arena: Arena) -> None:
+    """A run with its options in another order once changed the page."""
+    for agent, folder in arena.folders.items():
+        turned = json.dumps(_turned(json.loads((folder / RUN_FILE).read_text()))).encode()
+        mutation = Mutation(
+            agent, RUN_FILE, "(keys)", "reversed", "as it is", partial(dict, {RUN_FILE: turned})
+        )
+        assert laboratory.find(mutation).outcome == "nothing published"
+
+
+def _turned(value: Any) -> Any:
+    """Return JSON with the keys of every object in reverse."""
+    if isinstance(value, dict):
+        return {key: _turned(member) for key, member in reversed(value.items())}
+    return [_turned(member) for member in value] if isinstance(value, list) else value
