@@ -5,6 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
 VLLM_VENV ?= .venv-vllm
 SUITE ?= quick
+MINUTES ?= 30
 # The suites of the committed boards, whose data are at hand for every check; the demo's comes from make train-demo.
 COMMITTED = quick official-sokoban official-webshop-small official-alfworld-seen-current official-alfworld-seen-game
 
@@ -26,7 +27,7 @@ OF_GYMNASIUM = tests/test_checking.py tests/test_env.py tests/test_foreign_proje
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-parity test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed train-demo learning-report parity bank prior leaderboard test-leaderboard runs golden docs pictures clean
+.PHONY: help install test test-all test-parity test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed fuzz soak train-demo learning-report parity bank prior leaderboard test-leaderboard runs golden docs pictures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -94,6 +95,12 @@ speed: $(VENV)/.installed-bench $(VENV)/.installed-train ## measure speed side b
 	@$(RUN) -m benchmarks.speed.engine
 	@$(RUN) -m benchmarks.speed.iteration
 	@$(RUN) -m benchmarks.speed.packing
+
+fuzz: $(VENV)/.installed-core ## send 1,000,000 hostile actions, change files of runs in every way, kill benchmarks
+	@$(RUN) -m benchmarks.fuzz
+
+soak: $(VENV)/.installed-core ## play, bench, kill, resume, publish and serve at once for MINUTES, watching memory
+	@$(RUN) -m benchmarks.soak --minutes $(MINUTES)
 
 train-demo: $(VENV)/.installed-plot,train ## train a tiny model in a few minutes, bench, rank and draw it under runs/demo
 	@$(RUN) -m benchmarks.demo
