@@ -22,6 +22,7 @@ from agentgym.evaluation.model_check import ModelCheck
 from agentgym.evaluation.results import EPISODES_FILE, RUN_FILE, Excluded
 from agentgym.evaluation.runfiles import file_sha256
 from agentgym.evaluation.suite import Suite
+from agentgym.evaluation.transcripts import TRANSCRIPTS_FILE
 from agentgym.files import make_folder, replace_file
 from agentgym.hashing import sha256_json
 from agentgym.provenance import Provenance
@@ -156,10 +157,12 @@ def _own(suite: Suite) -> bool:
 
 
 def _path(folder: Path, suite: Suite) -> Path:
+    transcripts = folder / TRANSCRIPTS_FILE
     depends_on = {
         "schema": VERDICT_SCHEMA,
         "run": file_sha256(folder / RUN_FILE),
         "episodes": file_sha256(folder / EPISODES_FILE),
+        "transcripts": file_sha256(transcripts) if transcripts.exists() else None,
         "suite": asdict(suite),
         "code": code_sha256(),
         "python": platform.python_version(),

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from agentgym.agents.metadata import Model
 from agentgym.agents.random import make_random
+from agentgym.agents.scripted import make_scripted
 from agentgym.errors import UnsupportedEnvError
 from agentgym.evaluation.bench import run_bench
 from agentgym.evaluation.boards import Board, make_boards
 from agentgym.evaluation.exports import as_csv, as_json, latex
 from agentgym.evaluation.packed import pack_run
 from agentgym.evaluation.published import Published
-from agentgym.evaluation.results import EPISODES_FILE, EpisodeRecord, RunRecord, closed, episode_lines
-from agentgym.evaluation.runfiles import read_episodes, read_run, write_run
+from agentgym.evaluation.results import EpisodeRecord
+from agentgym.evaluation.runfiles import read_episodes, read_run
 from agentgym.evaluation.submissions import Submission, Unranked, verify_below
 from agentgym.evaluation.suite import AgentCard, SuiteAgent
 from agentgym.evaluation.tables import markdown
-from agentgym.types import Policy
+from agentgym.types import Completion, Message, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 
 NAME = "fuzz"
@@ -65,6 +66,9 @@ kind = "rules"
 NARROW = "benchmarks.fuzz.arena:make_narrow"
 """An agent that does not play all of the suite."""
 
+MODEL = "benchmarks.fuzz.arena:make_model"
+"""An agent that does not play again from its request alone."""
+
 STATED_RESULTS = ("tokens_per_success", "cost_per_success", "format_errors")
 """Results that are made of the submitter's word."""
 
@@ -77,6 +81,41 @@ def make_narrow(envs: AgentVectorEnv) -> Policy:
     if envs.prototype.suite != "ezpoints":
         raise UnsupportedEnvError("narrow plays EZPoints alone")
     return make_random(envs)
+
+
+class _StandIn:
+    """Plays a script and says what a model would."""
+
+    def __init__(self, scripted: Policy):
+        self._scripted = scripted
+
+    def act(self, requests: Sequence[Request]) -> list[Completion]:
+        """Answer with text, tokens and costs."""
+        return [
+            replace(
+                completion,
+                text=f"<action>{completion.action}</action>",
+                messages=(Message("system", "You play.\n\nAnswer in tags."), Message("user", "What now?")),
+                prompt_ids=(1, 2, 3 + request.turn),
+                response_ids=(5, 6),
+                logprobs=(-0.5, -0.25),
+                prompt_tokens=3,
+                completion_tokens=2,
+                cost=(1 + request.turn) / 1024,
+                format_error="no tag" if request.turn == 1 else "",
+            )
+            for request, completion in zip(requests, self._scripted.act(requests), strict=True)
+        ]
+
+
+def make_model(envs: AgentVectorEnv, path: str) -> Policy:
+    """Make an agent that stands for a model.
+
+    Args:
+        envs: what it plays.
+        path: its script, see `agentgym.agents.scripted`.
+    """
+    return _StandIn(make_scripted(envs, path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +145,8 @@ class Arena:
 def make_arena(root: Path) -> Arena:
     """Play the suite with agents that play again and with one that does not, and publish it.
 
-    The latter, ``scripted``, stands for a model: it has tokens, costs, an episode that a machine's fault
-    ended and that was played again, and one whose second attempt failed too.
+    The latter, ``model``, has transcripts, tokens, costs, an episode that a machine's fault ended and that
+    was played again, and one whose second attempt failed too.
     """
     suite_file = root / "suites" / f"{NAME}.toml"
     suite_file.parent.mkdir(parents=True)
@@ -116,7 +155,7 @@ def make_arena(root: Path) -> Arena:
     (oracle,) = run_bench(suite_file, results, agents=["oracle"])
     narrow = SuiteAgent("narrow", NARROW)
     run_bench(suite_file, results, agents=["random", "rules", "narrow"], further=[narrow])
-    _play_scripted(suite_file, results, read_episodes(oracle), root / "script.jsonl")
+    _play_model(suite_file, results, read_episodes(oracle), root / "script.jsonl")
     folders = {read_run(folder).agent.name: folder for folder in (results / NAME).iterdir()}
     packed = {name: pack_run(folder, root / "packed", allow=[NARROW]) for name, folder in folders.items()}
     paths = tuple(sorted(folders.values()))
@@ -127,14 +166,14 @@ def make_arena(root: Path) -> Arena:
     return Arena(root, suite_file, results, folders, packed, found, paths, pages(found))
 
 
-def _play_scripted(suite_file: Path, results: Path, solved: Sequence[EpisodeRecord], script: Path) -> None:
+def _play_model(suite_file: Path, results: Path, solved: Sequence[EpisodeRecord], script: Path) -> None:
     """Play with two scripts: what the first leaves open the second plays again, but for one task."""
     actions = {episode.task_id: list(episode.actions) for episode in solved}
     first, second, third, *_ = actions
     actions[third] = ["no such action", *actions[third]]  # an invalid one
     agent = SuiteAgent(
-        "scripted",
-        "scripted",
+        "model",
+        MODEL,
         options={"path": str(script)},
         sampling={"temperature": 1.0, "top_p": 0.95},
         parser="tags",
@@ -148,28 +187,7 @@ def _play_scripted(suite_file: Path, results: Path, solved: Sequence[EpisodeReco
             for task, played in actions.items()
         ]
         script.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-        (folder,) = run_bench(suite_file, results, agents=["scripted"], further=[agent])
-    spent = [
-        replace(e, prompt_tokens=100 + n, completion_tokens=7 + n, cost=n / 1024, format_errors=n % 2)
-        for n, e in enumerate(read_episodes(folder))
-    ]
-    write_lines(folder, read_run(folder), spent)
-
-
-def write_lines(folder: Path, run: RunRecord, episodes: Sequence[EpisodeRecord]) -> None:
-    """Write a run with every digest recomputed."""
-    lines = list(linked(run.request_id, episodes))
-    (folder / EPISODES_FILE).write_bytes(episode_lines(lines))
-    write_run(folder, closed(run, lines, run.transcripts_sha256))
-
-
-def linked(request_id: str, episodes: Sequence[EpisodeRecord]) -> Iterator[EpisodeRecord]:
-    """Chain lines anew, and leave the numbers of their attempts as they are."""
-    previous = request_id
-    for episode in episodes:
-        line = replace(episode, previous=previous)
-        previous = line.line_sha256
-        yield line
+        run_bench(suite_file, results, agents=["model"], further=[agent])
 
 
 # --- what is published ------------------------------------------------------------------------------

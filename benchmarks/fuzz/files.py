@@ -16,6 +16,7 @@ from agentgym.evaluation.packed import SUFFIX
 from agentgym.evaluation.plan import open_single
 from agentgym.evaluation.results import EPISODES_FILE, RUN_FILE, EpisodeRecord, RunRecord, result_id
 from agentgym.evaluation.runfiles import parse_run
+from agentgym.evaluation.transcripts import TRANSCRIPTS_FILE
 from agentgym.evaluation.verdicts import VERIFY_FILE
 from agentgym.hashing import HashChain, sha256_json
 from agentgym.records import parse
@@ -37,8 +38,8 @@ class RunFiles:
             folder: the run's.
             packed: the same run in one file.
         """
-        names = (RUN_FILE, EPISODES_FILE, VERIFY_FILE)
-        self.bytes = {name: (folder / name).read_bytes() for name in names}
+        names = (RUN_FILE, EPISODES_FILE, VERIFY_FILE, TRANSCRIPTS_FILE)
+        self.bytes = {name: (folder / name).read_bytes() for name in names if (folder / name).exists()}
         self.bytes[SUFFIX] = packed.read_bytes()
         self.table: Table = json.loads(self.bytes[RUN_FILE])
         self.run = parse_run(self.table, RUN_FILE)
@@ -46,6 +47,9 @@ class RunFiles:
         self.packed: list[Table] = [
             json.loads(line) for line in lzma.decompress(self.bytes[SUFFIX]).splitlines()
         ]
+        transcripts = self.bytes.get(TRANSCRIPTS_FILE, b"").splitlines()
+        self.transcripts: list[Table] = [json.loads(line) for line in transcripts]
+        self._transcript_names = [hashlib.sha256(line).hexdigest() for line in transcripts]
         kinds: dict[tuple[Any, ...], int] = {}
         for index, line in enumerate(self.lines):
             counts = not any(key_of(other) == key_of(line) for other in self.lines[index + 1 :])
@@ -84,13 +88,40 @@ class RunFiles:
         previous, linked = run.request_id, []
         for line in lines:
             linked.append({**line, "previous": previous} if "previous" in line else line)
-            previous = hashlib.sha256(bytes_of(linked[-1], canonical=True)).hexdigest()
+            previous = _digest(linked[-1])
         data, result = joined(linked), run.result_id
         with contextlib.suppress(ValueError, RecursionError):  # what is no episode has no result
             result = result_id(run.request_id, [parse(EpisodeRecord, line, "line") for line in linked])
         run = replace(run, result_id=result, episodes_sha256=hashlib.sha256(data).hexdigest())
         run = replace(run, record_id=run.record_digest)
         return {RUN_FILE: run.text.encode("utf-8", "backslashreplace"), EPISODES_FILE: data}
+
+    def with_transcript(self, index: int, line: Table) -> Content:
+        """Return the files around a changed line of transcripts, with the digests that follow from it."""
+        lines = [*self.transcripts[:index], line, *self.transcripts[index + 1 :]]
+        names = dict(zip(self._transcript_names, map(_digest, lines), strict=True))
+        return self._with_transcripts(self.lines, lines, names)
+
+    def without_attempt(self, index: int) -> Content:
+        """Return the files without an attempt and its transcript, others renumbered: nothing tells of it."""
+        gone, names, episodes = self.lines[index], {}, []
+        named = dict(zip(self._transcript_names, self.transcripts, strict=True))
+        for number, line in enumerate(self.lines):
+            fewer = number > index and key_of(line) == key_of(gone)
+            if number != index:
+                episodes.append({**line, "attempt": line["attempt"] - fewer})
+                name = line["transcript"]
+                named[name] = {**named[name], "attempt": named[name]["attempt"] - fewer}
+                names[name] = _digest(named[name])
+        return self._with_transcripts(episodes, [named[name] for name in names], names)
+
+    def _with_transcripts(
+        self, episodes: Sequence[Table], transcripts: Sequence[Table], names: Mapping[str, str]
+    ) -> Content:
+        data = joined(transcripts)
+        renamed = [{**line, "transcript": names.get(line["transcript"], "")} for line in episodes]
+        run = replace(self.run, transcripts_sha256=hashlib.sha256(data).hexdigest())
+        return {**self.closed(renamed, run), TRANSCRIPTS_FILE: data}
 
     def _with_hash_chain(self, index: int, line: Table) -> Table:
         """Return a line with the hash chain that its fields make of the states that were visited."""
@@ -110,6 +141,10 @@ class RunFiles:
 def key_of(line: Table) -> tuple[Any, ...]:
     """Return what names an episode within its run."""
     return line["env"], line["task_id"], line["rollout"]
+
+
+def _digest(line: Table) -> str:
+    return hashlib.sha256(bytes_of(line, canonical=True)).hexdigest()
 
 
 def joined(lines: Sequence[Table]) -> bytes:

@@ -21,6 +21,7 @@ from agentgym.evaluation.packed import SUFFIX, PackedEpisode, PackedHeader
 from agentgym.evaluation.results import EPISODES_FILE, RUN_FILE, EpisodeRecord, RunRecord
 from agentgym.evaluation.submissions import Submission, Unranked, verify_below
 from agentgym.evaluation.suite import Suite
+from agentgym.evaluation.transcripts import TRANSCRIPTS_FILE, TranscriptRecord
 from agentgym.evaluation.verdicts import VERIFY_FILE, Verdict
 from benchmarks.fuzz.arena import ENDS, NAME, NARROW, STATED_RESULTS, Arena, pages, ranking
 from benchmarks.fuzz.changes import Change, bytes_of, changes
@@ -51,6 +52,9 @@ CONTENTS: Mapping[tuple[Any, str], type] = {
     (PackedEpisode, "said"): EpisodeRecord,
 }
 """Records that fields of free JSON hold."""
+
+MOST_TRANSCRIPTS = 3
+"""Lines of transcripts whose fields are changed."""
 
 PACKED = SUFFIX
 SUITE_FILE = "suite"
@@ -121,6 +125,7 @@ class Laboratory:
         for agent in agents or self.honest:
             yield from self._of_run(agent)
             yield from self._of_lines(agent)
+            yield from self._of_transcripts(agent)
             yield from self._of_verdict(agent)
             yield from self._of_packed(agent)
         yield from self._of_suite()
@@ -146,15 +151,11 @@ class Laboratory:
 
     def retries_without_trace(self) -> list[Finding]:
         """Take earlier attempts out without a trace: ``stated`` where that changes no rank."""
-        honest, findings = self.honest["scripted"], []
-        for line in honest.lines:
-            rest = [dict(other) for other in honest.lines if other is not line]
-            later = [other for other in rest if key_of(other) == key_of(line)]
-            if line["attempt"] == 1 and later:
-                for other in later:
-                    other["attempt"] -= 1
-                name, make = "an attempt out, others renumbered", partial(honest.closed, rest)
-                mutation = Mutation("scripted", EPISODES_FILE, "(line)", name, RECOMPUTED, make)
+        honest, findings = self.honest["model"], []
+        for index, line in enumerate(honest.lines):
+            if any(key_of(other) == key_of(line) for other in honest.lines[index + 1 :]):
+                name, make = "an attempt out, others renumbered", partial(honest.without_attempt, index)
+                mutation = Mutation("model", EPISODES_FILE, "(line)", name, RECOMPUTED, make)
                 found = self.published(mutation, make())
                 passes = not any(isinstance(run, Unranked) for run in found)
                 stated = passes and self.same_ranking(found, ("retries",))
@@ -200,7 +201,7 @@ class Laboratory:
             yield made(AS_IT_IS, lambda table: {RUN_FILE: bytes_of(table, canonical=False)})
             yield made(RECOMPUTED, honest.with_run)
         for name, data in damages(honest.bytes[RUN_FILE]):
-            yield Mutation(agent, RUN_FILE, "(bytes)", name, AS_IT_IS, partial(dict, {RUN_FILE: data}))
+            yield Mutation(agent, RUN_FILE, "(bytes)", name, AS_IT_IS, partial(_file, RUN_FILE, data))
 
     def _of_lines(self, agent: str) -> Iterator[Mutation]:
         honest = self.honest[agent]
@@ -213,11 +214,25 @@ class Laboratory:
                 yield made(RECOMPUTED, partial(honest.with_line, index))
         for name, lines in orders(honest.lines):
             made = partial(Mutation, agent, EPISODES_FILE, "(line)", name)
-            yield made(AS_IT_IS, partial(dict, {EPISODES_FILE: joined(lines)}))
+            yield made(AS_IT_IS, partial(_file, EPISODES_FILE, joined(lines)))
             yield made(RECOMPUTED, partial(honest.closed, lines))
         for name, data in damages(honest.bytes[EPISODES_FILE]):
             place = (agent, EPISODES_FILE, "(bytes)", name)
-            yield Mutation(*place, AS_IT_IS, partial(dict, {EPISODES_FILE: data}))
+            yield Mutation(*place, AS_IT_IS, partial(_file, EPISODES_FILE, data))
+
+    def _of_transcripts(self, agent: str) -> Iterator[Mutation]:
+        honest = self.honest[agent]
+        for index, line in enumerate(honest.transcripts[:MOST_TRANSCRIPTS]):
+            for change in changes(TranscriptRecord, line):
+                made = partial(_mutation, agent, TRANSCRIPTS_FILE, change, TranscriptRecord, line)
+                yield made(AS_IT_IS, partial(_plain_transcript, honest, index))
+                yield made(RECOMPUTED, partial(honest.with_transcript, index))
+        if honest.transcripts:
+            altered = [("(line)", name, joined(lines)) for name, lines in orders(honest.transcripts)]
+            altered += [("(bytes)", name, data) for name, data in damages(honest.bytes[TRANSCRIPTS_FILE])]
+            for field, name, data in altered:
+                content = partial(_file, TRANSCRIPTS_FILE, data)
+                yield Mutation(agent, TRANSCRIPTS_FILE, field, name, AS_IT_IS, content)
 
     def _of_verdict(self, agent: str) -> Iterator[Mutation]:
         """A verdict that comes with a run: nothing reads it."""
@@ -245,7 +260,7 @@ class Laboratory:
             content = partial(packed_of, [header, *order])
             yield Mutation(agent, PACKED, "(line)", name, AS_IT_IS, content)
         for name, data in damages(honest.bytes[PACKED]):
-            yield Mutation(agent, PACKED, "(bytes)", name, AS_IT_IS, partial(dict, {PACKED: data}))
+            yield Mutation(agent, PACKED, "(bytes)", name, AS_IT_IS, partial(_file, PACKED, data))
 
     def _of_suite(self) -> Iterator[Mutation]:
         """The suite that stands beside the runs: theirs must follow from it."""
@@ -313,8 +328,17 @@ def _stated(kind: Any, change: Change, table: Any) -> tuple[bool, bool]:
     return False, False
 
 
+def _file(name: str, data: bytes) -> Content:
+    return {name: data}
+
+
 def _plain(honest: RunFiles, index: int, line: Table) -> Content:
     return {EPISODES_FILE: joined(honest.replaced(index, line))}
+
+
+def _plain_transcript(honest: RunFiles, index: int, line: Table) -> Content:
+    lines = [*honest.transcripts[:index], line, *honest.transcripts[index + 1 :]]
+    return {TRANSCRIPTS_FILE: joined(lines)}
 
 
 def _packed_header(lines: Sequence[Table], header: Table) -> Content:

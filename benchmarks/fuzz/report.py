@@ -25,8 +25,8 @@ _INTRODUCTION = """\
 _MUTATIONS = """\
 ## Changed files
 
-Runs of a small suite by agents that play again (`random`, `oracle`, `rules`), by one that does not and
-stands for a model (`scripted`: tokens, costs, errors, second attempts), and by one that plays a part of
+Runs of a small suite by agents that play again (`random`, `oracle`, `rules`), by one that does not
+(`model`: transcripts, tokens, costs, errors, second attempts), and by one that plays a part of
 the suite (`narrow`). {runs:,} changes, made from the records' schemas: every field, list, line and file
 in every way that its type suggests; as it is, and with every digest recomputed. *Caught*: the run is
 refused, or cannot be read. *Stated*: the schema says that the field is the submitter's word; it changes

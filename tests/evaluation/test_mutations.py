@@ -10,12 +10,15 @@ import pytest
 
 from agentgym.evaluation.packed import PackedHeader
 from agentgym.evaluation.results import EPISODES_FILE, RUN_FILE, EpisodeRecord, RunRecord
+from agentgym.evaluation.transcripts import TRANSCRIPTS_FILE, TranscriptRecord
 from agentgym.evaluation.verdicts import VERIFY_FILE
 from benchmarks.fuzz.arena import Arena, make_arena
 from benchmarks.fuzz.changes import changes
 from benchmarks.fuzz.mutations import PACKED, SUITE_FILE, Finding, Laboratory, Mutation, drawn
 
-SAMPLE = 90
+SAMPLE = 100
+
+FILES = {RUN_FILE, EPISODES_FILE, TRANSCRIPTS_FILE, VERIFY_FILE, PACKED, SUITE_FILE}
 
 
 @pytest.fixture(scope="module")
@@ -33,17 +36,20 @@ def laboratory(arena: Arena) -> Laboratory:
 
 @pytest.fixture(scope="module")
 def every(laboratory: Laboratory) -> list[Mutation]:
-    return list(laboratory.mutations(agents=["scripted", "narrow"]))
+    return list(laboratory.mutations(agents=["model", "narrow"]))
 
 
 def test_no_mutation_of_a_sample_survives(laboratory: Laboratory, every: list[Mutation]) -> None:
     findings = [laboratory.find(mutation) for mutation in drawn(every, SAMPLE, seed=0)]
     assert [str(f.mutation) for f in findings if f.outcome in ("survived", "crashed")] == []
-    assert {f.mutation.file for f in findings} == {RUN_FILE, EPISODES_FILE, VERIFY_FILE, PACKED, SUITE_FILE}
+    assert {f.mutation.file for f in findings} == FILES
     assert sum(f.outcome == "caught" for f in findings) > SAMPLE // 2
 
 
-@pytest.mark.parametrize(("record", "file"), [(RunRecord, RUN_FILE), (EpisodeRecord, EPISODES_FILE)])
+@pytest.mark.parametrize(
+    ("record", "file"),
+    [(RunRecord, RUN_FILE), (EpisodeRecord, EPISODES_FILE), (TranscriptRecord, TRANSCRIPTS_FILE)],
+)
 def test_every_field_is_changed(every: list[Mutation], record: type, file: str) -> None:
     attacked = {
         mutation.field.partition(".")[0].removesuffix("[]") for mutation in every if mutation.file == file
@@ -96,6 +102,12 @@ def test_what_cannot_be_read_is_refused_and_not_an_error(
 ) -> None:
     """Each of these once ended the whole leaderboard with a traceback."""
     assert the_finding(laboratory, every, file, field, change).outcome == "caught"
+
+
+def test_a_kept_verdict_ends_with_the_transcripts(laboratory: Laboratory, every: list[Mutation]) -> None:
+    """The verdict on the honest run is in the cache, and was once taken for the run with other transcripts."""
+    found = the_finding(laboratory, every, TRANSCRIPTS_FILE, "steps[].response", "longer")
+    assert (found.outcome, found.detail.split(":")[1].strip()) == ("caught", "file")
 
 
 def test_the_page_does_not_depend_on_the_order_of_keys(laboratory: Laboratory, arena: Arena) -> None:
