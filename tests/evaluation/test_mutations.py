@@ -105,7 +105,7 @@ def test_what_cannot_be_read_is_refused_and_not_an_error(
 
 
 def test_a_kept_verdict_ends_with_the_transcripts(laboratory: Laboratory, every: list[Mutation]) -> None:
-    """The verdict on the honest run is in the cache, and was once taken for the run with other transcripts."""
+    """The honest run's is in the cache, and was once taken for a run with other transcripts."""
     found = the_finding(laboratory, every, TRANSCRIPTS_FILE, "steps[].response", "longer")
     assert (found.outcome, found.detail.split(":")[1].strip()) == ("caught", "file")
 
