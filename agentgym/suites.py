@@ -140,6 +140,9 @@ class SuiteSpec:
     """Its official data sets."""
     rules: str | None = None
     """``module:function`` that makes its rule-based agent from the vector environment; None for none."""
+    untold: str | None = None
+    """``module:function`` that takes an environment and yields texts of its data that the oracle may type in
+    the task being played though never shown, which packed runs refer to; None where there are none."""
     site: str | None = None
     """``module:attribute`` of its `SitePages`; None for none."""
     screen: ScreenHints = ScreenHints()

@@ -18,6 +18,8 @@ from agentgym.cli import main as agentgym
 from agentgym.evaluation.boards import make_boards
 from agentgym.evaluation.statistics import Estimate
 from agentgym.evaluation.submissions import verify_below
+from agentgym.evaluation.suite import load_suite
+from agentgym.evaluation.suites import suite_file
 
 FOLDER = Path("runs/demo")
 RUN = FOLDER / "sokoban-graphgpo"
@@ -100,7 +102,8 @@ STAGES = (
 
 def learned() -> str:
     """Return what was learned, from the board."""
-    (board,), _ = make_boards(verify_below(RESULTS))
+    suite = suite_file(SUITE)
+    (board,), _ = make_boards(verify_below(RESULTS, suites={load_suite(suite).name: suite}))
     success = {row.name: next(iter(row.envs.values())).success for row in board.rows}
     before, chance, after = (success[name] for name in (UNTRAINED.name, "random", RUN.name))
     return (

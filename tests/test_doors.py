@@ -125,9 +125,13 @@ def fresh(*words, path=()):
 
 def test_a_suite_of_outsiders_is_benched_and_verified_in_fresh_processes(outside, tmp_path):
     done = fresh("bench", "own.toml", "--verify")
-    assert (done.returncode, done.stdout.count("replayed: ")) == (0, 3), done.stderr
+    badges = (done.stdout.count("replayed: "), done.stdout.count("re-run: "))
+    assert (done.returncode, badges) == (0, (1, 2)), done.stderr
     (run,) = (tmp_path / "results" / "own").glob("mine-*")
     done = fresh("verify", run, "--suite", "own.toml", "--rerun")
+    assert (done.returncode, done.stdout) == (2, ""), "modules that a run names are not imported unasked"
+    allow = ("--allow", f"{outside}:me", "--allow", f"{outside}_agent:make")
+    done = fresh("verify", run, "--suite", "own.toml", "--rerun", *allow)
     assert (done.returncode, done.stdout[:8]) == (0, "re-run: "), done.stdout + done.stderr
 
 

@@ -13,6 +13,9 @@ REFERENCE = re.compile(r"agentgym(\.\w+)+:\w+")
 STAGES = "an algorithm's stages need torch; the trainer opens them when it trains by the algorithm"
 
 UPWARD = {
+    ("agentgym.agents.table", "agentgym.training.policy.model_check"): (
+        "the agent `model` is checked by the trainer's engines, as it is made by them"
+    ),
     ("agentgym.agents.table", "agentgym.training.policy.agent"): (
         "the agent `model` is made by the trainer's engines, and opened by name like an outside one: nothing "
         "of it is imported until it is asked for, and it needs an extra"

@@ -17,12 +17,13 @@ import lzma
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym.data.directory import cache_directory
 from agentgym.env import AgentEnv
-from agentgym.errors import UsageError
+from agentgym.errors import MissingDataError, MissingPackageError, UntrustedReferenceError, UsageError
 from agentgym.evaluation.plan import open_single
 from agentgym.evaluation.replay import Replay
 from agentgym.evaluation.results import (
@@ -42,7 +43,7 @@ from agentgym.evaluation.runfiles import (
 from agentgym.evaluation.suite import SuiteEnv, load_suite
 from agentgym.evaluation.suites import suite_file_of_run
 from agentgym.evaluation.verdicts import code_sha256
-from agentgym.extras import only_trusted
+from agentgym.extras import load_reference, only_trusted
 from agentgym.files import make_folder, replace_file
 from agentgym.hashing import canonical_json
 from agentgym.records import parse
@@ -62,12 +63,16 @@ LINK_DIGITS = 8
 SHORTEST_PASSAGE = 6
 """Characters; shorter pieces of typed text are written out."""
 
+LONGEST_REST = 16
+"""Characters; longer rests of typed text, beside what was shown, are looked for among untold texts."""
+
 LARGEST = 256 << 20
 """Bytes of a packed file once decompressed."""
 
 Piece = Any
 """Of an action: an int, its place among the admissible actions; a str, as it is; or a list of pieces of text,
-each a str or ``[start, length]`` of all text shown so far."""
+each a str, ``[start, length]`` of all text shown so far, or ``[number]`` of a text that the suite's
+`agentgym.suites.SuiteSpec.untold` yields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +166,8 @@ def run_folder(
         for number, line in _tracked(packed, f"unpacking {run.agent.display_name}", console):
             try:
                 episodes.append(_unpack(line, games, "" if run.schema == 1 else previous))
+            except (MissingDataError, MissingPackageError, UntrustedReferenceError):
+                raise
             except UsageError as error:
                 raise UsageError(f"{path}, episode {number}: {error}") from error
             previous = episodes[-1].line_sha256
@@ -221,7 +228,7 @@ def _tracked(
 
 def _pack(episode: EpisodeRecord, game: AgentEnv[Any], env: SuiteEnv) -> PackedEpisode:
     replay = Replay.begin(game, env, episode.task_id, episode.seed, episode.rollout)
-    shown = _Shown()
+    shown = _Shown(game)
     pieces = []
     for action in episode.actions:
         admissible = shown.add(replay)
@@ -240,7 +247,7 @@ def _unpack(packed: PackedEpisode, games: _Games, previous: str) -> EpisodeRecor
     if said.seed < 0:
         raise UsageError(f"seed {said.seed} is none: seeds begin at 0")
     replay = Replay.begin(*games.of(said.env), said.task_id, said.seed, said.rollout)
-    shown = _Shown()
+    shown = _Shown(replay.game)
     pieces = loads_json(packed.actions, "actions")
     if not isinstance(pieces, list):
         raise UsageError(f"actions are a list, got {pieces!r:.40}")
@@ -274,10 +281,15 @@ def _check_link(replay: Replay, links: str, *, last: bool) -> None:
 
 
 class _Shown:
-    """All text that an agent was shown in an episode."""
+    """All text that an agent was shown in an episode, and what it may know besides."""
 
-    def __init__(self) -> None:
+    def __init__(self, game: AgentEnv[Any]) -> None:
+        self._game = game
         self._text = ""
+
+    def _untold(self) -> Iterator[str]:
+        reference = self._game.suite_spec.untold
+        return iter(()) if reference is None else load_reference(reference, trusted=True)(self._game)
 
     def add(self, replay: Replay) -> tuple[str, ...]:
         """Take in what is shown now; return the admissible actions."""
@@ -288,7 +300,16 @@ class _Shown:
         return admissible
 
     def pieces(self, action: str) -> list[Piece]:
-        """Write typed text as passages of what was shown, as long as possible each."""
+        """Write typed text as passages of what was shown, as long as possible each, or as an untold text."""
+        pieces = self._passages(action)
+        if max((len(piece) for piece in pieces if isinstance(piece, str)), default=0) >= LONGEST_REST:
+            for number, text in enumerate(self._untold()):
+                if len(text) >= SHORTEST_PASSAGE and text in action:
+                    before, after = action.split(text, 1)
+                    return [*self._passages(before), [number], *self._passages(after)]
+        return pieces
+
+    def _passages(self, action: str) -> list[Piece]:
         pieces: list[Piece] = []
         start = 0
         while start < len(action):
@@ -327,6 +348,10 @@ class _Shown:
     def _passage(self, part: Piece) -> str:
         if isinstance(part, str):
             return part
+        if isinstance(part, list) and len(part) == 1 and type(part[0]) is int and part[0] >= 0:
+            text = next(islice(self._untold(), part[0], None), None)
+            if text is not None:
+                return text
         if isinstance(part, list) and len(part) == 2 and all(type(number) is int for number in part):
             start, length = part
             if 0 <= start and 0 < length and start + length <= len(self._text):

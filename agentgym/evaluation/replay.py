@@ -50,7 +50,7 @@ class Replay:
         self, game: AgentEnv[Any], chain: HashChain, observation: Observation, info: Mapping[str, Any]
     ):
         """Take over an environment that has just been reset; `begin` resets it."""
-        self._game = game
+        self.game = game
         self._chain = chain
         self.observation = observation
         """What the agent saw last."""
@@ -79,7 +79,7 @@ class Replay:
 
     def step(self, action: str) -> None:
         """Play an action."""
-        observation, reward, terminated, truncated, info = self._game.step(action)
+        observation, reward, terminated, truncated, info = self.game.step(action)
         self._chain.extend(info["state_hash"], action, reward, terminated, truncated)
         self.observation, self.info = observation, info
         self._terminated, self._truncated = terminated, truncated

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentgym.envs.webshop.data.products import Product
 from agentgym.envs.webshop.engine.goals import Goal
@@ -23,6 +23,9 @@ from agentgym.envs.webshop.engine.session import (
 from agentgym.envs.webshop.engine.world import ShopWorld
 from agentgym.errors import UsageError
 from agentgym.types import Completion, Request
+
+if TYPE_CHECKING:
+    from agentgym.envs.webshop.env import WebShopEnv
 
 PLANS_KEPT = 16_384
 """Goals whose plan is kept."""
@@ -113,6 +116,13 @@ class WebShopOracle:
         place = self._world.catalogue.index_of(asin)
         found = self._world.found(query)
         return None if place not in found else 1 + found.index(place) // PER_PAGE
+
+
+def untold(env: WebShopEnv) -> Iterator[str]:
+    """Yield what the oracle may search for in the task being played, whether or not it was ever shown."""
+    goal: Goal = env.task.content
+    for purchase in islice(purchases(env.world, goal), TRIED):
+        yield from _queries(env.world.item(purchase.asin), goal)
 
 
 def _queries(product: Product, goal: Goal) -> Iterator[str]:

@@ -18,5 +18,6 @@ SUITE = SuiteSpec(
     prompt=PromptDefaults("webshop", tiny_history=2),
     sources=(WEBSHOP,),
     rules="agentgym.envs.webshop.rules:make_shopper",
+    untold="agentgym.envs.webshop.oracle:untold",
     site="agentgym.envs.webshop.site.documents:PAGES",
 )
