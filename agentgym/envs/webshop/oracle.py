@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from agentgym.envs.webshop.data.products import Product
 from agentgym.envs.webshop.engine.goals import Goal
@@ -22,10 +22,8 @@ from agentgym.envs.webshop.engine.session import (
 )
 from agentgym.envs.webshop.engine.world import ShopWorld
 from agentgym.errors import UsageError
+from agentgym.tasks import Task
 from agentgym.types import Completion, Request
-
-if TYPE_CHECKING:
-    from agentgym.envs.webshop.env import WebShopEnv
 
 PLANS_KEPT = 16_384
 """Goals whose plan is kept."""
@@ -118,7 +116,16 @@ class WebShopOracle:
         return None if place not in found else 1 + found.index(place) // PER_PAGE
 
 
-def untold(env: WebShopEnv) -> Iterator[str]:
+class _Shop(Protocol):
+    """What is read of an environment, which imports this module."""
+
+    world: ShopWorld
+
+    @property
+    def task(self) -> Task: ...
+
+
+def untold(env: _Shop) -> Iterator[str]:
     """Yield what the oracle may search for in the task being played, whether or not it was ever shown."""
     goal: Goal = env.task.content
     for purchase in islice(purchases(env.world, goal), TRIED):
