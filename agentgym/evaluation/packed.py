@@ -69,6 +69,9 @@ LONGEST_REST = 16
 LARGEST = 256 << 20
 """Bytes of a packed file once decompressed."""
 
+MOST_TYPED = 1 << 26
+"""Characters of all actions of a packed run: a few passages, repeated, would make a small file a huge one."""
+
 Piece = Any
 """Of an action: an int, its place among the admissible actions; a str, as it is; or a list of pieces of text,
 each a str, ``[start, length]`` of all text shown so far, or ``[number]`` of a text that the suite's
@@ -186,6 +189,8 @@ class _Games:
         self._envs = {env.label: env for env in envs}
         self._games: dict[str, AgentEnv[Any]] = {}
         self._stack = stack
+        self.room = MOST_TYPED
+        """Characters that the actions still to be read may have."""
 
     def of(self, label: str) -> tuple[AgentEnv[Any], SuiteEnv]:
         """Return an environment with its place in the suite."""
@@ -255,7 +260,9 @@ def _unpack(packed: PackedEpisode, games: _Games, previous: str) -> EpisodeRecor
     for number, piece in enumerate(pieces, start=1):
         if replay.over:
             raise UsageError(f"continues after its end at step {number - 1}")
-        replay.step(shown.text(piece, shown.add(replay)))
+        action = shown.text(piece, shown.add(replay), games.room)
+        games.room -= len(action)
+        replay.step(action)
         _check_link(replay, packed.links, last=number == len(pieces))
     record = replay.record(said)
     if isinstance(record, str):
@@ -325,15 +332,21 @@ class _Shown:
                 start += 1
         return pieces
 
-    def text(self, piece: Piece, admissible: tuple[str, ...]) -> str:
-        """Return the action that was written; UsageError where it names nothing."""
+    def text(self, piece: Piece, admissible: tuple[str, ...], room: int) -> str:
+        """Return the action that was written; UsageError where it names nothing, or has no room."""
         if isinstance(piece, str):
             return piece
         if type(piece) is int and 0 <= piece < len(admissible):
             return admissible[piece]
-        if isinstance(piece, list):
-            return "".join(self._passage(part) for part in piece)
-        raise UsageError(f"action {piece!r:.40} names none that is admissible")
+        if not isinstance(piece, list):
+            raise UsageError(f"action {piece!r:.40} names none that is admissible")
+        passages = []
+        for part in piece:
+            passages.append(self._passage(part))
+            room -= len(passages[-1])
+            if room < 0:
+                raise UsageError(f"its actions have more than {MOST_TYPED:,} characters")
+        return "".join(passages)
 
     def _longest(self, action: str, start: int) -> int:
         low, high = 0, len(action) - start

@@ -18,6 +18,10 @@ from agentgym.records import read_toml
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
+MOST_ATTEMPTS = 1_000
+"""Of a suite: whoever verifies a run plans every episode, also of a suite that somebody else wrote."""
+
+
 @dataclass(frozen=True, slots=True)
 class SuiteEnv:
     """One environment of a suite: a column of the table."""
@@ -202,8 +206,8 @@ def _check(suite: Suite, where: str) -> None:
             f"{where}: {error}; use texts, finite numbers, true, false, lists and tables"
         ) from error
     check_names((("suite", suite.name), *(("agent", agent.name) for agent in suite.agent)), f"{where}: ")
-    if suite.seed < 0 or suite.attempts < 1:
-        raise UsageError(f"{where}: seed must be at least 0 and attempts at least 1")
+    if suite.seed < 0 or not 1 <= suite.attempts <= MOST_ATTEMPTS:
+        raise UsageError(f"{where}: seed must be at least 0 and attempts from 1 to {MOST_ATTEMPTS}")
     if not suite.env:
         raise UsageError(f"{where}: no environment; add an [[env]] table")
     _unique((env.label for env in suite.env), f"{where}: two environments are labelled")

@@ -14,6 +14,7 @@ from agentgym.evaluation.transcripts import TRANSCRIPTS_FILE, TranscriptRecord
 from agentgym.evaluation.verdicts import VERIFY_FILE
 from benchmarks.fuzz.arena import Arena, make_arena
 from benchmarks.fuzz.changes import changes
+from benchmarks.fuzz.files import packed_of
 from benchmarks.fuzz.mutations import PACKED, SUITE_FILE, Finding, Laboratory, Mutation, drawn
 
 SAMPLE = 100
@@ -102,6 +103,18 @@ def test_what_cannot_be_read_is_refused_and_not_an_error(
 ) -> None:
     """Each of these once ended the whole leaderboard with a traceback."""
     assert the_finding(laboratory, every, file, field, change).outcome == "caught"
+
+
+def test_a_small_packed_run_does_not_stand_for_a_huge_one(
+    laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentgym.evaluation.packed.MOST_TYPED", 10_000)
+    header, line, *rest = laboratory.honest["model"].packed
+    line = {**line, "actions": json.dumps([[[0, 20]] * 501])}
+    content = partial(packed_of, [header, line, *rest])
+    found = laboratory.find(Mutation("model", PACKED, "actions", "huge", "as it is", content))
+    assert found.outcome == "caught"
+    assert "more than 10,000 characters" in found.detail
 
 
 def test_a_kept_verdict_ends_with_the_transcripts(laboratory: Laboratory, every: list[Mutation]) -> None:
