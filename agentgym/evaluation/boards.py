@@ -199,13 +199,22 @@ def _by_agent(submissions: Iterable[Submission], unranked: list[Unranked]) -> li
         for own in ("weights_sha256", "training_run", *_SPENT_ON_TRAINING):  # a seed has its own
             del model[own]
         group = groups.setdefault(sha256_json({**identity, "model": model}), {})
+        reason = ""
         if seed in group:
             reason = "a second run of the same agent and training seed; only the first counts"
+        elif any(_plays(entry) == _plays(other) for other in group.values()):
+            reason = "the same episodes as a run of another training seed; only the first counts"
+        if reason:
             run = entry.run
             unranked.append(Unranked(run.agent.display_name, run.request_id, run.suite.name, reason))
         else:
             group[seed] = entry
     return [list(group.values()) for group in groups.values()]
+
+
+def _plays(entry: Submission) -> set[str]:
+    """Return the last links of a run's hash chains: what was played, whoever is said to have."""
+    return {episode.hash_chain[-1] for episode in entry.episodes}
 
 
 def _names(groups: Sequence[Sequence[Submission]]) -> list[str]:

@@ -34,7 +34,7 @@ which model made them. *model-checked*: its model also gives a random sample of 
 probabilities. *re-run*: the agent itself played again and did the same. What could not be verified is
 *claimed*, and not ranked. **Stated by the submitter**, proven by nothing and part of no rank: names and
 descriptions of agents that were not re-run, dates and versions, tokens and costs, format errors, and which
-error ended an episode.
+error ended an episode; but which runs are training seeds of one row follows from those descriptions.
 """
 
 _PUBLISHED = (

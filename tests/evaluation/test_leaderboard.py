@@ -205,6 +205,15 @@ def test_training_seeds_make_one_row(results: Path) -> None:
     assert "| GRPO | tiny | 3 |" in squeezed(page)
 
 
+def test_a_copy_of_a_run_is_no_further_training_seed(results: Path) -> None:
+    for seed in (0, 99):
+        model = Model(training_seed=seed, weights_sha256=f"{seed:064}")
+        add_run(results, "oracle", "copied", model, mixed(results, 0.6))
+    board = believed_board(results)
+    assert [(row.seeds, len(row.runs)) for row in board.rows if row.name == "copied"] == [(1, 1)]
+    assert [run.reason[:17] for run in board.unranked] == ["the same episodes"]
+
+
 def test_a_second_run_of_one_agent_does_not_count(results: Path) -> None:
     for weights in ("a" * 64, "b" * 64):
         model = Model(training_seed=0, weights_sha256=weights)
