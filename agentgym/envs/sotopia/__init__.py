@@ -1,0 +1,1 @@
+"""SOTOPIA: two people with private goals talk."""
