@@ -1,11 +1,13 @@
-"""The game itself: whose turn it is, what may be done, and when it is over. No input or output, no chance
-but the order that a scenario draws."""
+"""The game itself: whose turn it is, what may be done, and when it is over.
+
+No input or output, and no chance but the order that a scenario draws.
+"""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
-from agentgym.envs.sotopia.actions import NOTHING, SocialAction
+from agentgym.envs.sotopia.actions import SocialAction
 from agentgym.envs.sotopia.scenarios import Side
 
 Order: TypeAlias = Literal["round-robin", "simultaneous", "random"]

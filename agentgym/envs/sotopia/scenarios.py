@@ -43,7 +43,7 @@ class Scenario:
     """What two characters play: SOTOPIA's environment profile with a pair of agents.
 
     Texts may hold SOTOPIA's tags ``<extra_info>``, ``<clarification_hint>`` and ``<strategy_hint>``, with
-    ``viewer="agent_1"`` or ``viewer="agent_2"`` for what only one side is shown (`agentgym.envs.sotopia.views`).
+    ``viewer="agent_1"`` or ``viewer="agent_2"`` for what only one side is shown.
     """
 
     id: str
@@ -59,4 +59,4 @@ class Scenario:
     """Kind of interaction, such as ``negotiation``; SOTOPIA's codename for real scenarios."""
     source: str = ""
     terms: Any = None
-    """What makes a built-in scenario verifiable (`agentgym.envs.sotopia.builtin.terms`); None for real ones."""
+    """What makes a built-in scenario verifiable; None for real ones."""
