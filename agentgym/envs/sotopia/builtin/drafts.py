@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from agentgym.envs.sotopia.builtin.terms import Terms
 
@@ -17,6 +17,14 @@ GRAMMAR = (
 
 SHOWING = " action[show NAME] shows the other a piece of your evidence."
 """What it says besides where there is evidence."""
+
+
+Value = TypeVar("Value")
+
+
+def by_role(role: int, first: Value, second: Value) -> tuple[Value, Value]:
+    """Return values by side: the first for the side that has a role, the second for the other."""
+    return (first, second) if role == 0 else (second, first)
 
 
 class Draft(NamedTuple):

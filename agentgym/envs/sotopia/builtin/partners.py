@@ -41,8 +41,8 @@ class ScriptedPartner:
     """A partner of one temperament; a pure function of scenario, side and conversation.
 
     Example:
-        >>> from agentgym.envs.sotopia.builtin.tasks import builtin_scenarios
-        >>> scenario = builtin_scenarios("train")[0]
+        >>> from agentgym.envs.sotopia.builtin.scenarios import scenarios
+        >>> scenario = scenarios("train")[0]
         >>> ScriptedPartner("silent").reply(scenario, 0, GameState()).type
         'action'
     """

@@ -9,28 +9,31 @@ from agentgym.hashing import content_id
 from agentgym.rng import KeyRng
 
 _WOMEN = (
-    "Ada", "Birgit", "Chiara", "Dunja", "Elif", "Farah", "Greta", "Hedda", "Imani", "Jolanta", "Kalina", "Leila",
-    "Malin", "Nadia", "Oksana", "Paloma", "Rosalind", "Saskia", "Tamsin", "Ulrike", "Vesna", "Wilma", "Yara", "Zofia",
+    "Ada", "Birgit", "Chiara", "Dunja", "Elif", "Farah", "Greta", "Hedda", "Imani", "Jolanta", "Kalina",
+    "Leila", "Malin", "Nadia", "Oksana", "Paloma", "Rosalind", "Saskia", "Tamsin", "Ulrike", "Vesna",
+    "Wilma", "Yara", "Zofia",
 )  # fmt: skip
 _MEN = (
-    "Anselm", "Bojan", "Cormac", "Davit", "Emre", "Florian", "Gustav", "Hamid", "Ivo", "Jarek", "Kwame", "Lorenz",
-    "Matteo", "Niels", "Otis", "Pavel", "Ruben", "Stellan", "Tariq", "Urs", "Viktor", "Wendel", "Yusuf", "Zoltan",
+    "Anselm", "Bojan", "Cormac", "Davit", "Emre", "Florian", "Gustav", "Hamid", "Ivo", "Jarek", "Kwame",
+    "Lorenz", "Matteo", "Niels", "Otis", "Pavel", "Ruben", "Stellan", "Tariq", "Urs", "Viktor", "Wendel",
+    "Yusuf", "Zoltan",
 )  # fmt: skip
 _FAMILIES = (
-    "Abend", "Brandvold", "Castellan", "Dravik", "Ekholm", "Fontaine", "Grabner", "Halvorsen", "Ilves", "Jankovic",
-    "Kestrel", "Lindqvist", "Marchetti", "Novacek", "Oduya", "Petrakis", "Quintero", "Rasmussen", "Sandoval", "Tiller",
-    "Ulvestad", "Varga", "Westergaard", "Yilmaz", "Zeller",
+    "Abend", "Brandvold", "Castellan", "Dravik", "Ekholm", "Fontaine", "Grabner", "Halvorsen", "Ilves",
+    "Jankovic", "Kestrel", "Lindqvist", "Marchetti", "Novacek", "Oduya", "Petrakis", "Quintero",
+    "Rasmussen", "Sandoval", "Tiller", "Ulvestad", "Varga", "Westergaard", "Yilmaz", "Zeller",
 )  # fmt: skip
 _OCCUPATIONS = (
-    "archivist", "baker", "beekeeper", "bookbinder", "bus driver", "carpenter", "chemist", "dentist", "electrician",
-    "ferry pilot", "florist", "gardener", "geologist", "harbour clerk", "judge's clerk", "librarian", "locksmith",
-    "midwife", "nurse", "optician", "plumber", "potter", "ranger", "roofer", "surveyor", "tailor", "teacher",
-    "tram mechanic", "translator", "violin maker",
+    "archivist", "baker", "beekeeper", "bookbinder", "bus driver", "carpenter", "chemist", "dentist",
+    "electrician", "ferry pilot", "florist", "gardener", "geologist", "harbour clerk", "judge's clerk",
+    "librarian", "locksmith", "midwife", "nurse", "optician", "plumber", "potter", "ranger", "roofer",
+    "surveyor", "tailor", "teacher", "tram mechanic", "translator", "violin maker",
 )  # fmt: skip
 _PASTIMES = (
-    "sings in a choir", "keeps two goats", "collects old maps", "swims in the lake all year", "mends bicycles",
-    "plays chess by post", "paints shop signs", "grows tomatoes on the roof", "reads crime novels", "builds kites",
-    "runs a reading circle", "bakes bread on Sundays", "walks other people's dogs", "repairs radios",
+    "sings in a choir", "keeps two goats", "collects old maps", "swims in the lake all year",
+    "mends bicycles", "plays chess by post", "paints shop signs", "grows tomatoes on the roof",
+    "reads crime novels", "builds kites", "runs a reading circle", "bakes bread on Sundays",
+    "walks other people's dogs", "repairs radios",
 )  # fmt: skip
 _TRAITS = (
     "openness to experience: high, patience: low", "conscientiousness: high, warmth: medium",
@@ -45,16 +48,16 @@ _MANNERS = (
 )  # fmt: skip
 
 HIDDEN_THINGS = (
-    "accordion", "barometer", "chandelier", "dulcimer", "easel", "flintlock", "gramophone", "harpsichord", "icebox",
-    "jukebox", "kayak", "lantern", "mandolin", "necklace", "observatory", "periscope", "quilt", "rowboat", "sundial",
-    "telescope", "unicycle", "vineyard", "windmill", "xylophone", "yacht", "zither",
+    "accordion", "barometer", "chandelier", "dulcimer", "easel", "flintlock", "gramophone", "harpsichord",
+    "icebox", "jukebox", "kayak", "lantern", "mandolin", "necklace", "observatory", "periscope", "quilt",
+    "rowboat", "sundial", "telescope", "unicycle", "vineyard", "windmill", "xylophone", "yacht", "zither",
 )  # fmt: skip
 """What secrets are about: words that nothing else in a built-in scenario says."""
 
 HIDDEN_PLACES = (
-    "Arvenholm", "Brackwater", "Cindermoor", "Dunmarrow", "Elderfen", "Frostwick", "Gullhaven", "Hollowmere",
-    "Ironbeck", "Juniper Falls", "Kingsloch", "Larkspur Bay", "Mossgate", "Netherby", "Oxcombe", "Pinecrest",
-    "Quarrydale", "Ravenstow", "Saltmarch", "Thornbury Vale",
+    "Arvenholm", "Brackwater", "Cindermoor", "Dunmarrow", "Elderfen", "Frostwick", "Gullhaven",
+    "Hollowmere", "Ironbeck", "Juniper Falls", "Kingsloch", "Larkspur Bay", "Mossgate", "Netherby",
+    "Oxcombe", "Pinecrest", "Quarrydale", "Ravenstow", "Saltmarch", "Thornbury Vale",
 )  # fmt: skip
 """Where: made-up names."""
 
@@ -97,8 +100,8 @@ def _person(rng: KeyRng, taken: tuple[str, ...]) -> tuple[Character, tuple[str, 
         "first_name": name,
         "last_name": family,
         "age": rng.between(21, 74),
-        "gender": "woman" if woman else "man",
-        "pronouns": "she/her" if woman else "he/him",
+        "gender": "Woman" if woman else "Man",
+        "pronouns": "She/her" if woman else "He/him",
         "occupation": rng.pick(_OCCUPATIONS),
         "public_info": f"{pronoun} {pastime}.",
         "big_five": rng.pick(_TRAITS),

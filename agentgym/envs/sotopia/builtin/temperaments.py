@@ -53,5 +53,5 @@ BARGAINING: Mapping[Temperament, Bargaining] = {
     "stubborn": Bargaining((20, 40, 60, 80, 100), bears=3, reserve=1),
     "deceptive": Bargaining((30, 30, 60, 100), bears=3),
     "silent": Bargaining((40, 70, 100), bears=4),
-    "generous": Bargaining((100,), bears=6),
+    "generous": Bargaining((80, 100), bears=5),
 }

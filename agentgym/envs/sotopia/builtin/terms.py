@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from agentgym.envs.sotopia.scenarios import Scenario, Side
 from agentgym.errors import UsageError
@@ -99,7 +99,7 @@ class Terms:
         return first, second
 
     def goal(self, side: int, deal: int) -> int:
-        """Return the goal, 0 to 10, that a deal is for a side: its gain in tenths of the greatest, rounded up."""
+        """Return the goal, 0 to 10, that a deal is for a side: tenths of the greatest gain, rounded up."""
         return max(0, min(10, -(-10 * self.gains[side][deal] // self.most[side])))
 
     def convinced(self, side: int, shown: int) -> int:
@@ -120,9 +120,15 @@ class Terms:
         return tuple([points + more for points in self.points[side]])
 
     @cached_property
-    def is_hard(self) -> bool:
-        """Whether at most a third of the deals bring both sides something."""
-        return 3 * len(self.zone) <= len(self.deals)
+    def difficulty(self) -> Literal["", "usual", "hard"]:
+        """``hard`` where at most a third of the deals bring both sides something, else ``usual``.
+
+        Empty for terms that no split has: where fewer than two deals do, or more than six tenths.
+        """
+        size, all_deals = len(self.zone), len(self.deals)
+        if size < 2 or 10 * size > 6 * all_deals:
+            return ""
+        return "hard" if 3 * size <= all_deals else "usual"
 
 
 def terms_of(scenario: Scenario) -> Terms:
