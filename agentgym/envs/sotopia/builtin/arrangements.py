@@ -67,14 +67,14 @@ def _labour(rng: KeyRng, names: tuple[str, str]) -> Draft:
     rewards = (rng.between(8, 40), rng.between(8, 40))
     costs = (rng.between(2, 6), rng.between(2, 6))
     wishes = [
-        f"See the work done without doing too much of it. It is worth {rewards[side]} to you, and each part that "
-        f"you do yourself costs you {costs[side]}."
+        f"See the work done without doing too much of it. It is worth {rewards[side]} to you, and each part "
+        f"that you do yourself costs you {costs[side]}."
         for side in (0, 1)
     ]
     shares = range(PARTS + 1)
     return Draft(
-        f"{names[0]} and {names[1]} have {labour}. Terms say how many of the nine {names[0]} does; {names[1]} does "
-        "the others. How hard the work is for each of them only they know.",
+        f"{names[0]} and {names[1]} have {labour}. Terms say how many of the nine {names[0]} does; "
+        f"{names[1]} does the others. How hard the work is for each of them only they know.",
         (wishes[0], wishes[1]),
         Terms(
             tuple(f"{names[0].lower()} does {share}" for share in shares),
@@ -107,16 +107,16 @@ def accommodation(rng: KeyRng, names: tuple[str, str]) -> Draft:
     taste = tuple(liked[place] - chores[1] * (driver != needy) for place, driver in deals)
     alone = rng.between(1, 4)
     wants = (
-        f"Get a place where you can stay. {rng.pick(_NEEDS)}, and some of the places are out of the question; "
-        "you do not like to talk about it. You would also rather not drive."
+        f"Get a place where you can stay. {rng.pick(_NEEDS)}, and some of the places are out of the "
+        "question; you do not like to talk about it. You would also rather not drive."
     )
     likes = (
-        "Get the place that you like best; you have no needs, only preferences, and could also go alone. You would "
-        "also rather not drive."
+        "Get the place that you like best; you have no needs, only preferences, and could also go alone. You "
+        "would also rather not drive."
     )
     return Draft(
-        f"{names[0]} and {names[1]} go away for a week together. They choose between the {', the '.join(places)}, "
-        "and one of them has to drive.",
+        f"{names[0]} and {names[1]} go away for a week together. They choose between the "
+        f"{', the '.join(places)}, and one of them has to drive.",
         by_role(needy, wants, likes),
         Terms(
             tuple(f"{place} with {names[driver].lower()} driving" for place, driver in deals),

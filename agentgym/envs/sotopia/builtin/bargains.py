@@ -41,12 +41,12 @@ def negotiation(rng: KeyRng, names: tuple[str, str]) -> Draft:
     ware = rng.pick(_WARES)
     private = "Nobody else should learn this number."
     sale = (
-        f"Sell {ware} to {names[1 - seller]} for as much as you can. Your limit is {floor} crowns: below it you "
-        f"would rather keep what you have. {private}"
+        f"Sell {ware} to {names[1 - seller]} for as much as you can. Your limit is {floor} crowns: below it "
+        f"you would rather keep what you have. {private}"
     )
     purchase = (
-        f"Buy {ware} from {names[seller]} for as little as you can. Your limit is {ceiling} crowns: above it you "
-        f"would rather do without. {private}"
+        f"Buy {ware} from {names[seller]} for as little as you can. Your limit is {ceiling} crowns: above it "
+        f"you would rather do without. {private}"
     )
     sold, bought = tuple(price - floor for price in prices), tuple(ceiling - price for price in prices)
     return Draft(
@@ -120,13 +120,14 @@ def competition(rng: KeyRng, names: tuple[str, str]) -> Draft:
             points[taker].append(worth[taker] - payment)
             points[1 - taker].append(payment)
     wishes = [
-        f"Get {prize}, or be paid well for giving it up. It is worth {worth[side]} crowns to you, and the draw is "
-        f"worth {chances[side]}."
+        f"Get {prize}, or be paid well for giving it up. It is worth {worth[side]} crowns to you, and the "
+        f"draw is worth {chances[side]}."
         for side in (0, 1)
     ]
     return Draft(
-        f"Both {names[0]} and {names[1]} want {prize}. One of them can have it and pays the other some crowns "
-        "for it; terms name who pays, and so has it. If they cannot agree, strangers join in, and lots are drawn.",
+        f"Both {names[0]} and {names[1]} want {prize}. One of them can have it and pays the other some "
+        "crowns for it; terms name who pays, and so has it. If they cannot agree, strangers join in, and lots "
+        "are drawn.",
         (wishes[0], wishes[1]),
         Terms(tuple(deals), (tuple(points[0]), tuple(points[1])), chances, material=True),
     )

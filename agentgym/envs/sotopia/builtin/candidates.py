@@ -25,12 +25,14 @@ def candidates(scenario: Scenario, side: Side, state: GameState) -> tuple[Social
     """Return `SIZE` moves of a side, always in this order, whatever has happened.
 
     Accept; reject; ask; talk; show each piece of one's evidence; offer each deal, the best for oneself first;
-    exclude the worst ones, as many as fill the list; do nothing; leave. The other side's points are not in it.
+    exclude the worst ones, as many as fill the list; do nothing; leave. The other side's points are not in
+    it.
 
     Args:
         scenario: a built-in one.
         side: whose moves.
-        state: the conversation so far; the list does not depend on it, so that a place in it keeps its meaning.
+        state: the conversation so far; the list does not depend on it, so that a place in it keeps its
+        meaning.
 
     Raises:
         UsageError: the scenario is of other data.

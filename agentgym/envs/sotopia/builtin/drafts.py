@@ -7,11 +7,11 @@ from typing import NamedTuple, TypeVar
 from agentgym.envs.sotopia.builtin.terms import Terms
 
 GRAMMAR = (
-    "Talk binds nobody. Only these moves count, each written as an action: action[offer TERMS] puts terms on the "
-    "table in place of your earlier offer; action[accept] takes the other's offer and settles the matter; "
-    "action[reject] takes the other's offer off the table; action[promise TERMS] vows to accept these terms as soon "
-    "as the other offers them; action[exclude TERMS] states for the record that these terms are no better for you "
-    "than no agreement."
+    "Talk binds nobody. Only these moves count, each written as an action: action[offer TERMS] puts terms on "
+    "the table in place of your earlier offer; action[accept] takes the other's offer and settles the "
+    "matter; action[reject] takes the other's offer off the table; action[promise TERMS] vows to accept "
+    "these terms as soon as the other offers them; action[exclude TERMS] states for the record that these "
+    "terms are no better for you than no agreement."
 )
 """What the text of every scenario says of binding moves."""
 
@@ -62,7 +62,7 @@ def goal_text(draft: Draft, side: int) -> str:
         text += f" Your evidence: {'; '.join(pieces)}."
     if terms.concerns[side]:
         text += (
-            f" Only evidence about {terms.concerns[side]} convinces you: its weight is added to the points of "
-            "all terms."
+            f" Only evidence about {terms.concerns[side]} convinces you: its weight is added to the points "
+            "of all terms."
         )
     return text

@@ -53,8 +53,8 @@ def persuasion(rng: KeyRng, names: tuple[str, str]) -> Draft:
         f"{names[1 - persuader]}: evidence that does not speak to it only annoys."
     )
     gives = (
-        f"Give {cause} no more hours than you find right. You are ready to be convinced, but only by what matters "
-        "to you."
+        f"Give {cause} no more hours than you find right. You are ready to be convinced, but only by what "
+        "matters to you."
     )
     return Draft(
         f"{names[persuader]} asks {names[1 - persuader]} to work for {cause}. Terms are hours of work.",
@@ -87,17 +87,17 @@ def secret_keeping(rng: KeyRng, names: tuple[str, str]) -> Draft:
     trouble = {favour: rng.between(1, 10) for favour in favours}
     deals = list(product((0, 1), favours))
     keeps = (
-        f"{names[1 - keeper]} is after your secret. Never utter it: if any word that gives it away is uttered, all "
-        "is lost. A hint that you agree upon will be given later and in writing; get a favour for it that is worth "
-        "it, and hint as little as you can."
+        f"{names[1 - keeper]} is after your secret. Never utter it: if any word that gives it away is "
+        "uttered, all is lost. A hint that you agree upon will be given later and in writing; get a favour "
+        "for it that is worth it, and hint as little as you can."
     )
     pries = (
-        f"Learn what {names[keeper]} keeps secret: if {names[keeper]} utters it, you have won. Else get a hint, the "
-        "bigger the better, for a favour that is not too much trouble to you."
+        f"Learn what {names[keeper]} keeps secret: if {names[keeper]} utters it, you have won. Else get a "
+        "hint, the bigger the better, for a favour that is not too much trouble to you."
     )
     return Draft(
-        f"{names[keeper]} keeps something secret, and {names[1 - keeper]} has noticed. They may agree on a hint "
-        "in return for a favour.",
+        f"{names[keeper]} keeps something secret, and {names[1 - keeper]} has noticed. They may agree on a "
+        "hint in return for a favour.",
         by_role(keeper, keeps, pries),
         Terms(
             tuple(f"{_HINTS[size]} for {favour}" for size, favour in deals),

@@ -1,9 +1,9 @@
 """The optimum: the best goal that a side can reach with a scripted partner, and how.
 
 A partner accepts, sooner or later, exactly the deals that it likes best, as many as its temperament says
-(`Bargaining.most`), of those that seem better to it than none once it has seen all evidence that speaks to its
-concern. So no more than the best of these can be reached, and showing that evidence, then offering the deal until
-it is accepted, reaches it where there are turns enough. With fewer, every deal is tried out.
+(`Bargaining.most`), of those that seem better to it than none once it has seen all evidence that speaks to
+its concern. So no more than the best of these can be reached, and showing that evidence, then offering the
+deal until it is accepted, reaches it where there are turns enough. With fewer, every deal is tried out.
 """
 
 from __future__ import annotations

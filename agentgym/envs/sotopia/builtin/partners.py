@@ -6,7 +6,7 @@ A partner's move is the first of these that applies:
 2. the other's offer is among the deals that it accepts now (`Bargaining`): accept it;
 3. it was offered a deal that is worse for it than none: say so, by temperament: fair and generous partners
    exclude the deal for the record, silent ones reject it, the others complain;
-4. it has evidence to show and the other rejected something, or it has just begun: show the weightiest piece;
+4. it has evidence, and it is its first, third, fifth, ... turn: show the weightiest piece not yet shown;
 5. it was asked something (a question mark): answer, by temperament: fair and generous partners name their
    concern, or the deal they like best and one that they would take; deceptive ones name a false concern or
    pretend that only their favourite would do; stubborn ones say nothing of it; silent ones shake their head;
@@ -112,7 +112,7 @@ class ScriptedPartner:
         return SocialAction("speak", self._speech["refusal"][0].format(deal=terms.deals[deal]))
 
     def _evidence(self, table: Table, side: Side) -> SocialAction | None:
-        """Return the showing of the weightiest evidence not yet shown, every other turn; None where all is."""
+        """Return the weightiest evidence not yet shown, every other turn from the first; None for none."""
         terms = table.terms
         if not terms.evidence[side] or table.acted[side] % 2:
             return None
@@ -121,7 +121,7 @@ class ScriptedPartner:
         return show(terms, side, left[0]) if left else None
 
     def _demand(self, table: Table, other: Side, accepted: tuple[int, ...]) -> int:
-        """Return the deal to offer: promised ones first, then the least liked that the other has not excluded."""
+        """Return the deal to offer: one promised, else the least liked that the other has not excluded."""
         promised, excluded = table.promised[other], table.excluded[other]
         for deal in accepted:
             if promised >> deal & 1:

@@ -119,7 +119,7 @@ class Table:
         return points + terms.convinced(side, self.shown[1 - side])
 
     def welcome(self, side: Side) -> int:
-        """Return how many deals seem better than none to a side: the first so many that `Terms.ranked` has."""
+        """Return how many deals seem better than none to a side: the first ones of `Terms.ranked`."""
         terms = self.terms
         least = terms.without[side] - terms.convinced(side, self.shown[1 - side])
         return sum([points > least for points in terms.points[side]])
