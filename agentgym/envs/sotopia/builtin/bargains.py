@@ -126,8 +126,8 @@ def competition(rng: KeyRng, names: tuple[str, str]) -> Draft:
     ]
     return Draft(
         f"Both {names[0]} and {names[1]} want {prize}. One of them can have it and pays the other some "
-        "crowns for it; terms name who pays, and so has it. If they cannot agree, strangers join in, and lots "
-        "are drawn.",
+        "crowns for it; terms name who pays, and so has it. If they cannot agree, strangers join in, and "
+        "lots are drawn.",
         (wishes[0], wishes[1]),
         Terms(tuple(deals), (tuple(points[0]), tuple(points[1])), chances, material=True),
     )

@@ -6,25 +6,25 @@ says has any effect: there is nobody who could be talked to.
 A deal's *gain* is its points, with all evidence that speaks to the side's concern, less the points of no
 deal. *Most* is the greatest gain of the side among deals that bring both something. An *insult* is an offer
 that seems no better than none to the other, by the evidence it has seen, or a piece of evidence that does not
-speak to its concern. *Uttered* is what stands in any action but a binding move, as whole words, whatever their
-letter case.
+speak to its concern. *Uttered* is what stands in any action but a binding move, as whole words, whatever
+their letter case.
 
 - **goal** (0..10): ``10 * gain / most`` of the deal that was made, rounded up; 0 where that is negative, or
   without a deal. Where one side is after the other's secret and a word that gives it away was uttered by its
   keeper: 0 for the keeper, 10 for the other.
 - **secret** (-10..0): -5 for each word that gives away one's secret and was uttered by oneself, -2 if one's
   private limit was.
-- **financial_and_material_benefits** (-5..5): ``5 * gain / most`` of the deal that was made, rounded away from
-  0, where money or goods change hands; else 0.
+- **financial_and_material_benefits** (-5..5): ``5 * gain / most`` of the deal that was made, rounded away
+  from 0, where money or goods change hands; else 0.
 - **social_rules** (-10..0): -4 for each turn in which a promise is broken (the other's offer is what one
   promised to accept, and one does something else); -3 for each exclusion of a deal that seemed better than
   none; -3 for each utterance with a threat (`THREATS`); -2 for each offer, acceptance or rejection after the
   deal was made.
-- **relationship** (-5..5): 3 for a deal that brings the other something, -2 for another deal; 1 for a courtesy
-  (`COURTESIES`); -1 for each insult, at most -3; -3 for threats; -3 for broken promises.
-- **knowledge** (0..10): 2 for each deal that the other offered, promised or excluded, once; 2 for each piece of
-  evidence that it showed; 2 for each word of its secret that it uttered; 1 for each speech of it that follows
-  one's own speech with a question mark.
+- **relationship** (-5..5): 3 for a deal that brings the other something, -2 for another deal; 1 for a
+  courtesy (`COURTESIES`); -1 for each insult, at most -3; -3 for threats; -3 for broken promises.
+- **knowledge** (0..10): 2 for each deal that the other offered, promised or excluded, once; 2 for each piece
+  of evidence that it showed; 2 for each word of its secret that it uttered; 1 for each speech of it that
+  follows one's own speech with a question mark.
 - **believability** (0..10): 10, or 0 for who never did anything; -1 for each action that is one's last once
   more; -1 for each move out of place (accepting or rejecting nothing, naming what is not there); -2 for each
   speech without a letter.

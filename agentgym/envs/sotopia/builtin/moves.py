@@ -76,11 +76,6 @@ def offer(terms: Terms, deal: int) -> SocialAction:
     return SocialAction("action", f"offer {terms.deals[deal]}")
 
 
-def promise(terms: Terms, deal: int) -> SocialAction:
-    """Return the promise to accept a deal."""
-    return SocialAction("action", f"promise {terms.deals[deal]}")
-
-
 def exclude(terms: Terms, deal: int) -> SocialAction:
     """Return the statement that a deal is no better than none."""
     return SocialAction("action", f"exclude {terms.deals[deal]}")

@@ -22,7 +22,7 @@ from __future__ import annotations
 from zlib import crc32
 
 from agentgym.envs.sotopia.actions import SocialAction
-from agentgym.envs.sotopia.builtin.moves import ACCEPT, REJECT, exclude, offer, read_move, show
+from agentgym.envs.sotopia.builtin.moves import ACCEPT, REJECT, exclude, offer, show
 from agentgym.envs.sotopia.builtin.phrases import CONCERNS, GESTURES, SPEECH
 from agentgym.envs.sotopia.builtin.table import NONE, Table
 from agentgym.envs.sotopia.builtin.temperaments import BARGAINING, NAMES, Temperament
@@ -161,8 +161,3 @@ class ScriptedPartner:
             lines = self._speech["insisting"]
         deal = "" if mine == NONE else terms.deals[mine]
         return SocialAction("speak", lines[draw % len(lines)].format(deal=deal))
-
-
-def is_binding(scenario: Scenario, side: Side, action: SocialAction) -> bool:
-    """Return whether an action of a side is a binding move of a scenario."""
-    return read_move(terms_of(scenario), side, action) is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Self
 
 from agentgym.envs.sotopia.actions import NOTHING, SocialAction
@@ -123,16 +122,6 @@ class Table:
         terms = self.terms
         least = terms.without[side] - terms.convinced(side, self.shown[1 - side])
         return sum([points > least for points in terms.points[side]])
-
-
-def bits(flags: int) -> Iterable[int]:
-    """Yield the numbers that a set of bits holds."""
-    number = 0
-    while flags:
-        if flags & 1:
-            yield number
-        flags >>= 1
-        number += 1
 
 
 _PRECEDENCE = {"accept": 0, "reject": 1}

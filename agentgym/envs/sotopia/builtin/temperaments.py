@@ -42,11 +42,6 @@ class Bargaining:
         """Return how many deals it accepts in the end."""
         return max(welcome - self.reserve, min(welcome, 1))
 
-    @property
-    def patience(self) -> int:
-        """Serious offers after which it has conceded all that it ever does."""
-        return len(self.shares) - 1
-
 
 BARGAINING: Mapping[Temperament, Bargaining] = {
     "fair": Bargaining((50, 75, 100), bears=4),
