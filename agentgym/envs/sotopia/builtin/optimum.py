@@ -60,6 +60,11 @@ def oracle_action(
     return moves[0] if moves else LEAVE
 
 
+def _worth(plan: Plan) -> tuple[int, int]:
+    """Rank plans by what they reach, then by how soon."""
+    return plan.goal, -len(plan.moves)
+
+
 class _Search:
     """Plans of one side from one conversation."""
 
@@ -78,18 +83,17 @@ class _Search:
         found = Plan(0, ())
         gains = terms.gains[side]
         for target in sorted(range(len(terms.deals)), key=lambda deal: -gains[deal]):
-            if terms.goal(side, target) <= found.goal:
+            if terms.goal(side, target) < max(found.goal, 1):
                 break
-            for plan in self._plans(target):
-                if plan.goal > found.goal:
-                    found = plan
+            found = max((found, *self._plans(table, target)), key=_worth)
         return found
 
-    def _plans(self, target: int) -> Iterator[Plan]:
+    def _plans(self, table: Table, target: int) -> Iterator[Plan]:
         """Yield what comes of offering a deal after more and more of the evidence, the weightiest first."""
         terms, side = self._terms, self._side
         mine = terms.evidence[side]
-        useful = sorted(terms.relevant[side], key=lambda number: -mine[number].weight)
+        left = [number for number in terms.relevant[side] if not table.shown[side] >> number & 1]
+        useful = sorted(left, key=lambda number: -mine[number].weight)
         for count in range(len(useful) + 1):
             yield self._tried(target, [show(terms, side, number) for number in useful[:count]])
 

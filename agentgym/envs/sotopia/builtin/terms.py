@@ -123,10 +123,10 @@ class Terms:
     def difficulty(self) -> Literal["", "usual", "hard"]:
         """``hard`` where at most a third of the deals bring both sides something, else ``usual``.
 
-        Empty for terms that no split has: where fewer than two deals do, or more than six tenths.
+        Empty for terms that no split has: where fewer than two deals do, or more than half.
         """
         size, all_deals = len(self.zone), len(self.deals)
-        if size < 2 or 10 * size > 6 * all_deals:
+        if size < 2 or 2 * size > all_deals:
             return ""
         return "hard" if 3 * size <= all_deals else "usual"
 
