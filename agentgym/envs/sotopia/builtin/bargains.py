@@ -91,8 +91,8 @@ def exchange(rng: KeyRng, names: tuple[str, str]) -> Draft:
         for side in (0, 1)
     ]
     return Draft(
-        f"{names[0]} has brought a {owned[0][0]} and a {owned[0][1]}, {names[1]} a {owned[1][0]} and a "
-        f"{owned[1][1]}. They may swap. Terms name what {names[0]} gives, then what {names[1]} gives for it.",
+        f"{names[0]} has brought {_both(owned[0])}, {names[1]} {_both(owned[1])}. They may swap. Terms name "
+        f"what {names[0]} gives, then what {names[1]} gives for it.",
         (wishes[0], wishes[1]),
         Terms(
             tuple(f"{' and '.join(first)} for {' and '.join(second)}" for first, second in deals),
@@ -101,6 +101,10 @@ def exchange(rng: KeyRng, names: tuple[str, str]) -> Draft:
             material=True,
         ),
     )
+
+
+def _both(things: tuple[str, ...]) -> str:
+    return " and ".join(f"{'an' if thing[0] in 'aeiou' else 'a'} {thing}" for thing in things)
 
 
 def _listed(worth: dict[str, int]) -> str:

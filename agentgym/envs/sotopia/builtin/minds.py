@@ -81,8 +81,8 @@ def secret_keeping(rng: KeyRng, names: tuple[str, str]) -> Draft:
         favour = rng.pick(_FAVOURS)
         if favour not in favours:
             favours.append(favour)
-    risk = (rng.between(1, 6), rng.between(5, 12))
-    news = (rng.between(2, 8), rng.between(6, 14))
+    risk, news = rng.between(1, 6), rng.between(2, 8)
+    more = (rng.between(2, 7), rng.between(2, 7))  # of both, in a big hint
     use = {favour: rng.between(1, 14) for favour in favours}
     trouble = {favour: rng.between(1, 10) for favour in favours}
     deals = list(product((0, 1), favours))
@@ -103,8 +103,8 @@ def secret_keeping(rng: KeyRng, names: tuple[str, str]) -> Draft:
             tuple(f"{_HINTS[size]} for {favour}" for size, favour in deals),
             by_role(
                 keeper,
-                tuple(use[favour] - risk[size] for size, favour in deals),
-                tuple(news[size] - trouble[favour] for size, favour in deals),
+                tuple(use[favour] - risk - more[0] * size for size, favour in deals),
+                tuple(news + more[1] * size - trouble[favour] for size, favour in deals),
             ),
             (0, 0),
             keeper=keeper,

@@ -4,8 +4,8 @@ A partner's move is the first of these that applies:
 
 1. after a deal, or once it has been insulted as often as it bears: leave;
 2. the other's offer is among the deals that it accepts now (`Bargaining`): accept it;
-3. it was offered a deal that is worse for it than none: say so, by temperament: fair and generous partners
-   exclude the deal for the record, silent ones reject it, the others complain;
+3. the other has just acted, and its offer seems no better to it than no deal: fair and generous partners
+   exclude it for the record, silent ones reject it; the others, and whoever has excluded it already, say no;
 4. it has evidence, and it is its first, third, fifth, ... turn: show the weightiest piece not yet shown;
 5. it was asked something (a question mark): answer, by temperament: fair and generous partners name their
    concern, or the deal they like best and one that they would take; deceptive ones name a false concern or
@@ -89,9 +89,7 @@ class ScriptedPartner:
         draw = crc32(scenario.id.encode()) + 7 * table.acted[side]
         said = table.last[other]
         if offered != NONE and table.gain(side, offered) <= 0 and said.type == "action":
-            refusal = self._refuse(table, side, offered)
-            if refusal is not None:
-                return refusal
+            return self._refuse(table, side, offered)
         evidence = self._evidence(table, side)
         if evidence is not None:
             return evidence
@@ -102,11 +100,11 @@ class ScriptedPartner:
             return offer(terms, mine)
         return self._talk(terms, side, table.offers[side], draw)
 
-    def _refuse(self, table: Table, side: Side, deal: int) -> SocialAction | None:
-        """Return what is said to an insult; None where it was said before."""
+    def _refuse(self, table: Table, side: Side, deal: int) -> SocialAction:
+        """Return what is done about an offer that is no better than none."""
         terms = table.terms
-        if self._frank:
-            return None if table.excluded[side] >> deal & 1 else exclude(terms, deal)
+        if self._frank and not table.excluded[side] >> deal & 1:
+            return exclude(terms, deal)
         if self.temperament == "silent":
             return REJECT
         return SocialAction("speak", self._speech["refusal"][0].format(deal=terms.deals[deal]))
