@@ -124,9 +124,9 @@ def main() -> None:
     played = [one for split in SPLITS for one in episodes(split, count)]
     lines = ["# SOTOPIA's built-in scenarios, played by scripts", ""]
     lines += [
-        f"`python -m benchmarks.sotopia_scripted`: mean goals, 0 to 10, over the first {count} scenarios of "
-        "each split, both sides and all partners. `words` talks and does nothing else, `random` chooses among the "
-        "candidates, `rules` is the rule-based agent, `oracle` plays the optimum.",
+        f"`python -m benchmarks.sotopia_scripted`: mean goals, 0 to 10, over the first {count} scenarios "
+        "of each split, both sides and all partners. `words` talks and does nothing else, `random` chooses "
+        "among the candidates, `rules` is the rule-based agent, `oracle` plays the optimum.",
         "",
     ]
     lines += [*table(played, "kind", lambda one: one.kind, ["all", *KINDS]), ""]

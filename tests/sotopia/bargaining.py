@@ -5,7 +5,7 @@ from functools import cache
 from agentgym.envs.sotopia.actions import SocialAction
 from agentgym.envs.sotopia.builtin.partners import ScriptedPartner
 from agentgym.envs.sotopia.builtin.scenarios import KINDS, scenarios
-from agentgym.envs.sotopia.builtin.terms import Evidence, Terms
+from agentgym.envs.sotopia.builtin.terms import Exhibit, Terms
 from agentgym.envs.sotopia.game import Game
 from agentgym.envs.sotopia.scenarios import Character, Scenario
 
@@ -25,7 +25,7 @@ REQUEST = Terms(
     ("1", "2", "3"),
     ((2, 4, 6), (-1, -3, -5)),
     (1, 0),
-    evidence=((Evidence("ledger", "cost", 4), Evidence("letter", "safety", 5)), ()),
+    evidence=((Exhibit("ledger", "cost", 4), Exhibit("letter", "safety", 5)), ()),
     concerns=("", "cost"),
 )
 """Side 0 asks side 1 for hours, and can convince it by the ledger alone: of 1, 2 or 3, if that is shown."""

@@ -9,7 +9,7 @@ import pytest
 
 from agentgym import UsageError
 from agentgym.envs.sotopia.builtin.idfile import columns
-from agentgym.envs.sotopia.builtin.moves import Move, read_move
+from agentgym.envs.sotopia.builtin.moves import BindingMove, read_move
 from agentgym.envs.sotopia.builtin.partners import ScriptedPartner
 from agentgym.envs.sotopia.builtin.people import HIDDEN_PLACES, HIDDEN_THINGS
 from agentgym.envs.sotopia.builtin.scenarios import HARD, KINDS, SIZES, first_candidate, scenarios
@@ -87,12 +87,14 @@ def test_every_deal_and_piece_of_evidence_can_be_named():
             assert normal_name(name) == name
             assert name in scenario.text
             for side in (0, 1):
-                assert read_move(terms, side, act(f"offer {name}")) == Move("offer", number)
-                assert read_move(terms, side, act(f" Exclude  {name.upper()}. ")) == Move("exclude", number)
+                assert read_move(terms, side, act(f"offer {name}")) == BindingMove("offer", number)
+                assert read_move(terms, side, act(f" Exclude  {name.upper()}. ")) == BindingMove(
+                    "exclude", number
+                )
         for side in (0, 1):
             for number, one in enumerate(terms.evidence[side]):
                 assert normal_name(one.name) == one.name
-                assert read_move(terms, side, act(f"show {one.name}")) == Move("show", number)
+                assert read_move(terms, side, act(f"show {one.name}")) == BindingMove("show", number)
                 assert read_move(terms, 1 - side, act(f"show {one.name}")) is None
 
 
@@ -111,9 +113,7 @@ def test_a_goal_tells_a_side_its_own_part():
             own = OwnTerms.read(scenario.goals[side])
             gains = [points - terms.without[side] for points in terms.points[side]]
             assert own.gains == dict(zip(terms.deals, gains, strict=True))
-            assert [tuple(one) for one in own.exhibits] == [
-                (one.name, one.about, one.weight) for one in terms.evidence[side]
-            ]
+            assert own.exhibits == terms.evidence[side]
             assert terms.concerns[side] in scenario.goals[side]
             assert terms.limits[side] in scenario.goals[side]
 

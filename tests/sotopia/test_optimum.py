@@ -10,10 +10,10 @@ import pytest
 from agentgym import UsageError
 from agentgym.envs.sotopia.builtin.candidates import SIZE, candidates
 from agentgym.envs.sotopia.builtin.judge import rate
-from agentgym.envs.sotopia.builtin.optimum import Plan, best, oracle_action
+from agentgym.envs.sotopia.builtin.optimum import DealPlan, best, oracle_action
 from agentgym.envs.sotopia.builtin.partners import ScriptedPartner
 from agentgym.envs.sotopia.builtin.scenarios import KINDS
-from agentgym.envs.sotopia.builtin.table import NONE, Table
+from agentgym.envs.sotopia.builtin.table import NONE, DealTable
 from agentgym.envs.sotopia.builtin.temperaments import NAMES
 from agentgym.envs.sotopia.game import Game, GameState
 from agentgym.envs.sotopia.rules import BargainerPolicy, OwnTerms, choose, make_bargainer, read_page, sides
@@ -114,7 +114,7 @@ def exhaustive(scenario, side, temperament, max_turns):
     known = {}
 
     def value(state):
-        table = Table.of(scenario.terms, state)
+        table = DealTable.of(scenario.terms, state)
         if table.deal != NONE:
             return scenario.terms.goal(side, table.deal)
         if game.over(state):
@@ -140,19 +140,19 @@ def test_no_other_moves_reach_more(name, turns):
 
 def test_plans_of_a_small_sale():
     scenario = scenario_of(SALE)
-    assert best(scenario, 0, "fair") == Plan(10, (act("offer 55"),) * 2)
-    assert best(scenario, 0, "stubborn") == Plan(6, (act("offer 50"),) * 2)
-    assert best(scenario, 1, "generous") == Plan(10, (act("accept"),))
-    assert best(scenario, 1, "fair") == Plan(10, (act("offer 45"),) * 2)
-    assert best(scenario, 0, "fair", talk("offer 50", "accept")) == Plan(6, ())
-    assert best(scenario, 0, "fair", max_turns=2) == Plan(6, (act("offer 50"),))
-    assert best(scenario, 0, "fair", max_turns=1) == Plan(0, ())
-    assert best(scenario, 0, "fair", talk(":Hm", "offer 45"), max_turns=3) == Plan(2, (act("accept"),))
+    assert best(scenario, 0, "fair") == DealPlan(10, (act("offer 55"),) * 2)
+    assert best(scenario, 0, "stubborn") == DealPlan(6, (act("offer 50"),) * 2)
+    assert best(scenario, 1, "generous") == DealPlan(10, (act("accept"),))
+    assert best(scenario, 1, "fair") == DealPlan(10, (act("offer 45"),) * 2)
+    assert best(scenario, 0, "fair", talk("offer 50", "accept")) == DealPlan(6, ())
+    assert best(scenario, 0, "fair", max_turns=2) == DealPlan(6, (act("offer 50"),))
+    assert best(scenario, 0, "fair", max_turns=1) == DealPlan(0, ())
+    assert best(scenario, 0, "fair", talk(":Hm", "offer 45"), max_turns=3) == DealPlan(2, (act("accept"),))
 
 
 def test_plans_show_evidence_that_convinces_and_no_other():
     scenario = scenario_of(REQUEST)
-    assert best(scenario, 0, "fair") == Plan(10, (act("show ledger"), act("offer 2")))
+    assert best(scenario, 0, "fair") == DealPlan(10, (act("show ledger"), act("offer 2")))
     assert best(scenario, 1, "fair").goal == 10
 
 

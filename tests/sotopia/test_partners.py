@@ -11,7 +11,7 @@ from agentgym.envs.sotopia.builtin.judge import rate
 from agentgym.envs.sotopia.builtin.moves import read_move
 from agentgym.envs.sotopia.builtin.partners import ScriptedPartner
 from agentgym.envs.sotopia.builtin.phrases import CONCERNS, GESTURES
-from agentgym.envs.sotopia.builtin.table import Table
+from agentgym.envs.sotopia.builtin.table import DealTable
 from agentgym.envs.sotopia.builtin.temperaments import BARGAINING, NAMES, Bargaining
 from agentgym.envs.sotopia.game import Game, GameState
 from tests.sotopia.bargaining import GAME, REQUEST, SALE, act, play, scenario_of, some, talk
@@ -62,7 +62,7 @@ def test_a_partner_keeps_its_secret_and_the_rules_and_never_loses(scenario, temp
     ratings = rate(scenario, state)[other]
     assert ratings.secret == 0
     assert ratings.social_rules == 0
-    table = Table(scenario.terms)
+    table = DealTable(scenario.terms)
     for turn in state.turns:
         action = turn.actions[other]
         if other in turn.acting:
@@ -135,7 +135,9 @@ def test_insisting_wears_partners_down_as_far_as_they_go():
     offers = {}
     for name in NAMES:
         state = play(SELLER, 0, name, lambda *_: act("offer 55"))
-        settled = [Table.of(SALE, GameState(state.turns[:n])).deal >= 0 for n in range(len(state.turns) + 1)]
+        settled = [
+            DealTable.of(SALE, GameState(state.turns[:n])).deal >= 0 for n in range(len(state.turns) + 1)
+        ]
         offers[name] = (settled.index(True) if settled[-1] else len(state.turns)) // 2
     assert offers == {"fair": 2, "stubborn": 10, "deceptive": 3, "silent": 2, "generous": 1}
 

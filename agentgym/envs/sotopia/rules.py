@@ -11,9 +11,10 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Self
 
 from agentgym.envs.sotopia.actions import NOTHING, SocialAction
+from agentgym.envs.sotopia.builtin.terms import Exhibit
 from agentgym.envs.sotopia.game import GameState
 from agentgym.envs.sotopia.scenarios import Side
 from agentgym.errors import UnsupportedEnvError, UsageError
@@ -30,14 +31,6 @@ _EVIDENCE = re.compile(r"Your evidence: (.*?\))\.")
 _PIECE = re.compile(r"([^;(]+) \(about (\w+), weight (\d+)\)")
 _PARTICIPANTS = re.compile(r"^Participants: (.+) and (.+)$", re.MULTILINE)
 _LINE = re.compile(r"^Turn #\d+: (.*)$", re.MULTILINE)
-
-
-class Exhibit(NamedTuple):
-    """A piece of its own evidence."""
-
-    name: str
-    about: str
-    weight: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,8 +38,8 @@ import re
 from functools import lru_cache
 
 from agentgym.envs.sotopia.actions import SocialAction
-from agentgym.envs.sotopia.builtin.moves import Move, read_move, starts_move
-from agentgym.envs.sotopia.builtin.table import NONE, Table
+from agentgym.envs.sotopia.builtin.moves import BindingMove, read_move, starts_move
+from agentgym.envs.sotopia.builtin.table import NONE, DealTable
 from agentgym.envs.sotopia.builtin.terms import Terms, terms_of
 from agentgym.envs.sotopia.game import GameState, Turn
 from agentgym.envs.sotopia.ratings import DIMENSIONS, Ratings
@@ -72,7 +72,7 @@ def rate(scenario: Scenario, state: GameState) -> tuple[Ratings, Ratings]:
         UsageError: the scenario is of other data.
     """
     terms = terms_of(scenario)
-    table = Table(terms)
+    table = DealTable(terms)
     records = (_Record(terms, 0), _Record(terms, 1))
     for turn in state.turns:
         for side in turn.acting:
@@ -98,7 +98,7 @@ class _Record:
         self._last: SocialAction | None = None
         self._asked = False
 
-    def note(self, table: Table, turn: Turn) -> None:
+    def note(self, table: DealTable, turn: Turn) -> None:
         """Take in what it does at a table."""
         side, action = self.side, turn.actions[self.side]
         if action.type == "none":
@@ -122,13 +122,13 @@ class _Record:
         last = table.last[1 - side]
         self.answered += action.type == "speak" and last.type == "speak" and "?" in last.argument
 
-    def _promises(self, table: Table, move: Move | None) -> None:
+    def _promises(self, table: DealTable, move: BindingMove | None) -> None:
         """Note a promise that comes due and is not kept."""
         due = table.offers[1 - self.side]
         if table.deal == NONE and due != NONE and table.promised[self.side] >> due & 1:
             self.broken += move is None or move.kind != "accept"
 
-    def _move(self, table: Table, move: Move) -> None:
+    def _move(self, table: DealTable, move: BindingMove) -> None:
         kind, number = move
         if table.deal != NONE:
             self.late += kind in ("offer", "accept", "reject")
@@ -154,7 +154,7 @@ class _Record:
         )
 
 
-def _ratings(table: Table, own: _Record, other: _Record, leaked: bool) -> Ratings:
+def _ratings(table: DealTable, own: _Record, other: _Record, leaked: bool) -> Ratings:
     terms, side = table.terms, own.side
     gain = 0 if table.deal == NONE else terms.gains[side][table.deal]
     most = terms.most[side]

@@ -24,7 +24,7 @@ from zlib import crc32
 from agentgym.envs.sotopia.actions import SocialAction
 from agentgym.envs.sotopia.builtin.moves import ACCEPT, REJECT, exclude, offer, show
 from agentgym.envs.sotopia.builtin.phrases import CONCERNS, GESTURES, SPEECH
-from agentgym.envs.sotopia.builtin.table import NONE, Table
+from agentgym.envs.sotopia.builtin.table import NONE, DealTable
 from agentgym.envs.sotopia.builtin.temperaments import BARGAINING, NAMES, Temperament
 from agentgym.envs.sotopia.builtin.terms import Terms, other_side, terms_of
 from agentgym.envs.sotopia.game import GameState
@@ -74,9 +74,9 @@ class ScriptedPartner:
         Raises:
             UsageError: the scenario is of other data.
         """
-        return self.reply_at(scenario, side, Table.of(terms_of(scenario), state))
+        return self.reply_at(scenario, side, DealTable.of(terms_of(scenario), state))
 
-    def reply_at(self, scenario: Scenario, side: Side, table: Table) -> SocialAction:
+    def reply_at(self, scenario: Scenario, side: Side, table: DealTable) -> SocialAction:
         """Return what the partner does at a table; see `reply`."""
         other = other_side(side)
         if table.deal != NONE or table.insults[other] >= self._bargaining.bears:
@@ -100,7 +100,7 @@ class ScriptedPartner:
             return offer(terms, mine)
         return self._talk(terms, side, table.offers[side], draw)
 
-    def _refuse(self, table: Table, side: Side, deal: int) -> SocialAction:
+    def _refuse(self, table: DealTable, side: Side, deal: int) -> SocialAction:
         """Return what is done about an offer that is no better than none."""
         terms = table.terms
         if self._frank and not table.excluded[side] >> deal & 1:
@@ -109,7 +109,7 @@ class ScriptedPartner:
             return REJECT
         return SocialAction("speak", self._speech["refusal"][0].format(deal=terms.deals[deal]))
 
-    def _evidence(self, table: Table, side: Side) -> SocialAction | None:
+    def _evidence(self, table: DealTable, side: Side) -> SocialAction | None:
         """Return the weightiest evidence not yet shown, every other turn from the first; None for none."""
         terms = table.terms
         if not terms.evidence[side] or table.acted[side] % 2:
@@ -118,7 +118,7 @@ class ScriptedPartner:
         left = [number for number in order if not table.shown[side] >> number & 1]
         return show(terms, side, left[0]) if left else None
 
-    def _demand(self, table: Table, other: Side, accepted: tuple[int, ...]) -> int:
+    def _demand(self, table: DealTable, other: Side, accepted: tuple[int, ...]) -> int:
         """Return the deal to offer: one promised, else the least liked that the other has not excluded."""
         promised, excluded = table.promised[other], table.excluded[other]
         for deal in accepted:
@@ -129,7 +129,7 @@ class ScriptedPartner:
                 return deal
         return accepted[-1] if accepted else NONE
 
-    def _answer(self, table: Table, side: Side, accepted: tuple[int, ...], draw: int) -> SocialAction:
+    def _answer(self, table: DealTable, side: Side, accepted: tuple[int, ...], draw: int) -> SocialAction:
         terms = table.terms
         if self.temperament == "silent":
             return SocialAction("non-verbal communication", GESTURES[draw % len(GESTURES)])
