@@ -106,6 +106,7 @@ def test_evidence_counts_whether_it_was_shown_or_not():
         ("point to the quilt", -5),
         ("exclude 45", 0),
         (":The other has a zither", 0),
+        (":It is in\nMOSSGATE, my\tquilt", -10),
     ],
 )  # fmt: skip
 def test_secrets_are_whole_words(words, secret):

@@ -17,7 +17,7 @@ from agentgym.envs.sotopia.builtin.table import NONE, DealTable
 from agentgym.envs.sotopia.builtin.temperaments import NAMES
 from agentgym.envs.sotopia.game import Game, GameState
 from agentgym.envs.sotopia.rules import BargainerPolicy, OwnTerms, choose, make_bargainer, read_page, sides
-from agentgym.envs.sotopia.views import conversation, view
+from agentgym.envs.sotopia.views import conversation, judge_view, view
 from agentgym.errors import UnsupportedEnvError
 from agentgym.rng import KeyRng
 from agentgym.types import Request
@@ -150,6 +150,14 @@ def test_plans_of_a_small_sale():
     assert best(scenario, 0, "fair", talk(":Hm", "offer 45"), max_turns=3) == DealPlan(2, (act("accept"),))
 
 
+def test_what_is_over_cannot_be_bettered():
+    assert best(scenario_of(SALE), 0, "fair", talk(":Hm", "leave")) == DealPlan(0, ())
+    scenario = scenario_of(replace(SALE, keeper=1))
+    assert best(scenario, 0, "fair", talk(":Hm", ":The zither")) == DealPlan(10, ())
+    assert best(scenario, 1, "fair", talk(":Hm", ":The zither")) == DealPlan(0, ())
+    assert best(scenario, 1, "fair", talk(":The quilt")).goal == 10
+
+
 def test_plans_show_evidence_that_convinces_and_no_other():
     scenario = scenario_of(REQUEST)
     assert best(scenario, 0, "fair") == DealPlan(10, (act("show ledger"), act("offer 2")))
@@ -270,6 +278,12 @@ def test_the_rules_choose_among_what_is_listed():
         *BargainerPolicy().act([request(shown, "none")]),
     ]
     assert BargainerPolicy().act([request(shown, "none")])[0].action == "none"
+
+
+def test_the_rules_are_told_their_side_where_all_goals_are_shown():
+    scenario = some("train")[0]
+    for side in (0, 1):
+        assert read_page(judge_view(scenario), side)[0] == OwnTerms.read(scenario.goals[side])
 
 
 @pytest.mark.parametrize("text", ["", "Participants: Ann Lee and Bo Lee\nAnn Lee's goal: Win."])

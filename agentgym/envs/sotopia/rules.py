@@ -166,17 +166,18 @@ class BargainerPolicy:
 
 
 def _action(request: Request) -> str:
-    own, mine, theirs = read_page(request.observation)
+    own, mine, theirs = read_page(request.observation, request.extra.get("side"))
     action = choose(own, mine, theirs).written
     listed = request.admissible_actions
     return action if action in listed or any("<" in one for one in listed) else NOTHING.written
 
 
-def read_page(page: str) -> tuple[OwnTerms, list[SocialAction], list[SocialAction]]:
+def read_page(page: str, side: Side | None = None) -> tuple[OwnTerms, list[SocialAction], list[SocialAction]]:
     """Read what a side is shown: its terms, what it did, and what the other did.
 
     Args:
         page: the context and the conversation, as `agentgym.envs.sotopia.views` writes them.
+        side: who reads it; None for the one whose goal it tells.
 
     Raises:
         UsageError: the page is none of a built-in scenario.
@@ -187,7 +188,8 @@ def read_page(page: str) -> tuple[OwnTerms, list[SocialAction], list[SocialActio
             "the page names no participants: the agent 'rules' reads the observations of Sotopia-v0"
         )
     goals = [_goal(page, name) for name in people.groups()]
-    side = 1 if goals[0] == "Unknown" else 0
+    if side is None:
+        side = 1 if goals[0] == "Unknown" else 0
     done: dict[str, list[SocialAction]] = {name: [] for name in people.groups()}
     for line in _LINE.findall(page):
         for name in done:

@@ -7,7 +7,7 @@ A deal's *gain* is its points, with all evidence that speaks to the side's conce
 deal. *Most* is the greatest gain of the side among deals that bring both something. An *insult* is an offer
 that seems no better than none to the other, by the evidence it has seen, or a piece of evidence that does not
 speak to its concern. *Uttered* is what stands in any action but a binding move, as whole words, whatever
-their letter case.
+their letter case and blanks.
 
 - **goal** (0..10): ``10 * gain / most`` of the deal that was made, rounded up; 0 where that is negative, or
   without a deal. Where one side is after the other's secret and a word that gives it away was uttered by its
@@ -58,6 +58,9 @@ THREATS = (
 COURTESIES = ("please", "thank you", "thanks", "glad", "sorry", "welcome", "appreciate")
 """What makes words courteous, as whole words."""
 
+SECRET_WORD = 5
+"""What a word costs that gives one's secret away."""
+
 _SIDES: tuple[Side, Side] = (0, 1)
 
 
@@ -81,6 +84,12 @@ def rate(scenario: Scenario, state: GameState) -> tuple[Ratings, Ratings]:
     leaked = terms.keeper is not None and records[terms.keeper].secret_words() > 0
     first, second = (_ratings(table, records[side], records[1 - side], leaked) for side in _SIDES)
     return first, second
+
+
+def secret_is_out(scenario: Scenario, state: GameState) -> bool:
+    """Return whether somebody uttered the secret that the other is after: then nothing changes the goals."""
+    keeper = terms_of(scenario).keeper
+    return keeper is not None and rate(scenario, state)[keeper].secret <= -SECRET_WORD
 
 
 class _Record:
@@ -118,7 +127,7 @@ class _Record:
         if action.type == "speak" and not any(map(str.isalpha, action.argument)):
             self.implausible += 2
         if action.argument:
-            self.uttered.append(action.argument.lower())
+            self.uttered.append(" ".join(action.argument.lower().split()))
         last = table.last[1 - side]
         self.answered += action.type == "speak" and last.type == "speak" and "?" in last.argument
 
@@ -162,7 +171,7 @@ def _ratings(table: DealTable, own: _Record, other: _Record, leaked: bool) -> Ra
     if leaked:
         goal = 0 if terms.keeper == side else 10
     threats, limit = own.threats(), terms.limits[side]
-    secret = -5 * own.secret_words() - 2 * bool(limit and own.utters(limit))
+    secret = -SECRET_WORD * own.secret_words() - 2 * bool(limit and own.utters(limit))
     benefit = 0
     if terms.material:
         size = -(-5 * abs(gain) // most)

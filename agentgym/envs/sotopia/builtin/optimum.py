@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from agentgym.envs.sotopia.actions import NOTHING, SocialAction
+from agentgym.envs.sotopia.builtin.judge import secret_is_out
 from agentgym.envs.sotopia.builtin.moves import ACCEPT, offer, show
 from agentgym.envs.sotopia.builtin.partners import LEAVE, ScriptedPartner
 from agentgym.envs.sotopia.builtin.table import NONE, DealTable
@@ -78,8 +79,10 @@ class _Search:
     def best(self) -> DealPlan:
         terms, side = self._terms, self._side
         table = DealTable.of(terms, self._state)
-        if table.deal != NONE:
-            return DealPlan(terms.goal(side, table.deal), ())
+        if secret_is_out(self._scenario, self._state):
+            return DealPlan(0 if terms.keeper == side else 10, ())
+        if table.deal != NONE or self._state.left:
+            return DealPlan(0 if table.deal == NONE else terms.goal(side, table.deal), ())
         found = DealPlan(0, ())
         gains = terms.gains[side]
         for target in sorted(range(len(terms.deals)), key=lambda deal: -gains[deal]):

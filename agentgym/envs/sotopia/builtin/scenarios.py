@@ -108,11 +108,12 @@ def scenarios(split: str) -> BuiltinScenarios:
 
 def first_candidate(split: str, number: int) -> tuple[Scenario, int]:
     """Return the scenario of a number that belongs to a split, and which attempt it was."""
-    for attempt in count():
-        made = candidate(split == HARD, number, attempt)
-        if made is not None and (split == HARD or split_of(made.id) == split):
-            return made, attempt
-    raise AssertionError("count() never ends")
+    drawn = ((candidate(split == HARD, number, attempt), attempt) for attempt in count())
+    return next(
+        (made, attempt)
+        for made, attempt in drawn
+        if made is not None and (split == HARD or split_of(made.id) == split)
+    )
 
 
 def candidate(hard: bool, number: int, attempt: int) -> Scenario | None:
