@@ -50,6 +50,7 @@ class Dispatcher:
             policy: a batch of requests is asked at once, or each as a future where it has ``submit``.
         """
         self._policy = policy
+        self._later = policy if isinstance(policy, AsyncPolicy) else None
         self._ahead = envs if envs.prototype.answerers and isinstance(envs, AnswersAhead) else None
         self._requests: dict[int, Request] = {}
         self._futures: dict[int, Future[Completion]] = {}
@@ -74,11 +75,11 @@ class Dispatcher:
 
     def ask(self, requests: Mapping[int, Request]) -> None:
         """Ask the policy, by slot."""
-        if not isinstance(self._policy, AsyncPolicy):
+        if self._later is None:
             self._requests.update(requests)
             return
         for slot, request in requests.items():
-            future = self._futures[slot] = self._policy.submit(request)
+            future = self._futures[slot] = self._later.submit(request)
             future.add_done_callback(partial(self._hear, slot))
 
     def wait(self) -> Ready:

@@ -138,6 +138,7 @@ class RolloutWorker:
             )
         self.envs = envs
         self.policy = policy
+        self._listener = policy if isinstance(policy, EpisodeListener) else None
         self.env_id = env_id
         self._measured = measured and bool(envs.prototype.suite_spec.measures)
         self._numbers = count()
@@ -225,8 +226,8 @@ class RolloutWorker:
                 dispatcher.ask({slot: self._request(running[slot], slot) for slot in sorted(waiting)})
                 for slot, trajectory in over:
                     free.append(slot)
-                    if isinstance(self.policy, EpisodeListener):
-                        self.policy.ended(trajectory)
+                    if self._listener is not None:
+                        self._listener.ended(trajectory)
                     yield running.pop(slot).position, trajectory
 
     def _begin(
