@@ -34,6 +34,7 @@ def strip_tags(text: str, viewer: Side | None) -> str:
         >>> strip_tags('Sell it (<extra_info>for <p viewer="agent_0">at least 40</p>!</extra_info>)', 1)
         'Sell it (for !)'
     """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # as XML has it
     if "<" not in text and "&" not in text:
         return text
     shown = _Shown(viewer)
@@ -43,7 +44,7 @@ def strip_tags(text: str, viewer: Side | None) -> str:
         parser.feed(text)
         parser.feed("</root>")
         return str(parser.close())
-    except ET.ParseError:
+    except (ET.ParseError, UnicodeEncodeError):  # the second for half of a surrogate pair
         return _strip_loosely(text, viewer)
 
 
