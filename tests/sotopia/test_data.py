@@ -14,7 +14,7 @@ from agentgym.envs.sotopia.data.folders import find_files, open_folder
 from agentgym.envs.sotopia.data.importer import open_profiles
 from agentgym.envs.sotopia.data.profiles import parse_agent, parse_environment
 from agentgym.envs.sotopia.scenarios import Character
-from agentgym.envs.sotopia.source import open_source
+from agentgym.envs.sotopia.source import open_tasks
 from agentgym.envs.sotopia.sources import SOTOPIA, SOTOPIA_PI
 from agentgym.envs.sotopia.views import judge_view, view
 from tests.sotopia.files import (
@@ -283,12 +283,12 @@ def test_a_scenario_that_is_evaluated_on_is_not_trained_on(upstream, evaluated, 
     write_lines(upstream / "env_agent_combo_storages.jsonl", [combination(0, 0, 0, 1)])
     (upstream / "ampo_env_agent_combos.json").unlink()
     with pytest.raises(UsageError) as caught:
-        open_source(str(upstream), "train")
+        open_tasks(str(upstream), "train", "partner")
     assert str(caught.value) == (
         f"{upstream / 'environment_profiles.jsonl'}:3: {changed['env_id']!r} repeats a scenario that SOTOPIA "
         "evaluates on: take it out of what is trained on"
     )
-    assert len(open_source(str(upstream), "all").tasks("partner")) == 2
+    assert len(open_tasks(str(upstream), "all", "partner")) == 2
 
 
 def test_others_are_trained_on(upstream):
@@ -299,17 +299,15 @@ def test_others_are_trained_on(upstream):
 
 
 def test_a_task_is_a_combination_and_a_side(upstream):
-    source = open_source(str(upstream), "all")
-    tasks = source.tasks("partner")
+    tasks = open_tasks(str(upstream), "all", "partner")
     assert [task.source_id for task in tasks] == [f"C{place}#{side}" for place in range(4) for side in (0, 1)]
     task = tasks.find("C1#1")
     assert task == tasks[3] == tasks.find(task.id)
-    assert source.scenario(task) is task.content.scenario
     assert (task.content.side, task.content.scenario.id, task.type) == (1, "C1", "invented")
     assert tasks.ids == [task.id for task in tasks]
     assert len(set(tasks.ids)) == 8
     tasks.verify()
-    both = source.tasks("self-chat")
+    both = open_tasks(str(upstream), "all", "self-chat")
     assert [task.source_id for task in both] == ["C0", "C1", "C2", "C3"]
     assert both.find("C2").content.side is None
     assert not set(both.ids) & set(tasks.ids)
@@ -323,15 +321,15 @@ def test_a_task_is_a_combination_and_a_side(upstream):
 
 
 def test_ids_follow_from_the_content_alone(upstream):
-    before = open_source(str(upstream), "all").tasks("partner").ids
+    before = open_tasks(str(upstream), "all", "partner").ids
     renamed = [environment(n, codename="other", source="elsewhere") for n in range(3)]
     write_lines(upstream / "environment_profiles.jsonl", renamed)
-    assert open_source(str(upstream), "all").tasks("partner").ids == before
+    assert open_tasks(str(upstream), "all", "partner").ids == before
     write_lines(
         upstream / "environment_profiles.jsonl",
         [environment(0), environment(1), environment(2, relationship=4)],
     )
-    after = open_source(str(upstream), "all").tasks("partner").ids
+    after = open_tasks(str(upstream), "all", "partner").ids
     assert [i for i in range(8) if before[i] != after[i]] == [2, 3]
 
 
@@ -340,20 +338,20 @@ def test_equal_scenarios_are_told_apart(upstream):
         upstream / "env_agent_combo_storages.jsonl", [combination(0, 0, 0, 1), combination(1, 0, 0, 1)]
     )
     (upstream / "ampo_env_agent_combos.json").unlink()
-    tasks = open_source(str(upstream), "all").tasks("partner")
+    tasks = open_tasks(str(upstream), "all", "partner")
     assert len(set(tasks.ids)) == 4
     tasks.verify()
 
 
 def test_an_unknown_split_and_data_set_are_refused(upstream, data):
     with pytest.raises(UsageError, match=r"unknown split 'hardd' \(did you mean 'hard'\?\)"):
-        open_source(str(upstream), "hardd")
+        open_tasks(str(upstream), "hardd", "partner")
     with pytest.raises(UsageError, match=r"unknown set of sotopia 'oficial' \(did you mean 'official'\?\)"):
-        open_source("sotopia/oficial", "all")
+        open_tasks("sotopia/oficial", "all", "partner")
     with pytest.raises(MissingDataError, match="agentgym data import sotopia PATH"):
-        open_source("sotopia/official", "all")
+        open_tasks("sotopia/official", "all", "partner")
     with pytest.raises(MissingDataError, match="no scenarios at 'nowhere': name builtin, sotopia/official"):
-        open_source("nowhere", "all")
+        open_tasks("nowhere", "all", "partner")
 
 
 # ---- importing -----------------------------------------------------------------------------------------
@@ -371,7 +369,7 @@ def test_an_import_brings_all_files(upstream, data):
     }
     assert list(find_damage(SOTOPIA, progress=unwatched)) == []
     assert is_present(SOTOPIA, "official")
-    assert len(open_source("sotopia/official", "hard").tasks("partner")) == 4
+    assert len(open_tasks("sotopia/official", "hard", "partner")) == 4
     (upstream / "agent_profiles.jsonl").unlink()
     write_array(upstream / "agent_profiles.json", AGENTS)
     import_data(SOTOPIA, upstream, progress=unwatched)
@@ -396,7 +394,7 @@ def test_an_import_to_train_on_refuses_what_is_evaluated_on(upstream, data, eval
     )
     (upstream / "ampo_env_agent_combos.json").unlink()
     import_data(SOTOPIA_PI, upstream, progress=unwatched)
-    assert len(open_source("sotopia-pi/profiles", "train").tasks("self-chat")) == 2
+    assert len(open_tasks("sotopia-pi/profiles", "train", "self-chat")) == 2
 
 
 # ---- the official files ----------------------------------------------------------------------------
@@ -445,11 +443,11 @@ def test_no_official_view_holds_what_the_other_side_keeps_to_itself(official):
 @pytest.mark.assets
 def test_official_tasks_are_found_by_their_combination():
     for split, count in (("all", 900), ("hard", 140)):
-        tasks = open_source("sotopia/official", split).tasks("partner")
+        tasks = open_tasks("sotopia/official", split, "partner")
         assert len(tasks) == len(set(tasks.ids)) == count
         assert tasks.find(tasks[7].source_id).id == tasks[7].id
         tasks.verify()
     hard, everything = (
-        set(open_source("sotopia/official", split).tasks("partner").ids) for split in ("hard", "all")
+        set(open_tasks("sotopia/official", split, "partner").ids) for split in ("hard", "all")
     )
     assert hard < everything
