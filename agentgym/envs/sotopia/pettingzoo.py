@@ -64,6 +64,11 @@ class SotopiaAec(AECEnv):  # type: ignore[misc]  # the package has no types
     go through `pettingzoo.utils.turn_based_aec_to_parallel`.
     """
 
+    agents: list[str]
+    agent_selection: str
+    infos: dict[str, dict[str, Any]]
+    _state: GameState
+
     def __init__(
         self,
         dataset: str = BUILTIN,
@@ -99,9 +104,6 @@ class SotopiaAec(AECEnv):  # type: ignore[misc]  # the package has no types
         if judge is None and dataset != BUILTIN:
             raise UsageError(f"the rules judge only built-in scenarios: pass a judge for {dataset!r:.60}")
         super().__init__()
-        self.agents: list[str] = []
-        self.agent_selection = ""
-        self.infos: dict[str, dict[str, Any]] = {}
         self._tasks = open_tasks(dataset, split, "self-chat")
         self._judge: Judge = rate if judge is None else judge
         self._reward_of: RewardOf = reward
@@ -206,7 +208,7 @@ class SotopiaAec(AECEnv):  # type: ignore[misc]  # the package has no types
         self._game = Game(self._order, self._stale_rule, self._max_turns, draws)
         self._task = self._tasks[place]
         self._scenario: Scenario = self._task.content.scenario
-        self._state: GameState = self._game.initial()
+        self._state = self._game.initial()
 
     def _after_action(self) -> None:
         """Select the side that acts next, or end it; say what sides may do."""
