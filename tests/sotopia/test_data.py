@@ -90,7 +90,15 @@ def test_what_is_unknown_is_left_out():
 
 @pytest.mark.parametrize(
     ("value", "number"),
-    [(3, 3), ("3", 3), ("friend", 3), ("romantic_relationship", 4), (0, 0), ("stranger", 0)],
+    [
+        (3, 3),
+        ("3", 3),
+        ("friend", 3),
+        ("RelationshipType.friend", 3),
+        ("romantic_relationship", 4),
+        (0, 0),
+        ("stranger", 0),
+    ],
 )
 def test_a_relationship_is_a_number_or_its_name(value, number):
     assert parse_environment(environment(0, relationship=value), "here").relationship == number

@@ -217,8 +217,9 @@ def _relationship(fields: Fields) -> int:
     if isinstance(value, str):
         if len(value) == 1 and value in "012345":
             return int(value)
-        if value in RELATIONSHIPS:
-            return RELATIONSHIPS[value]
+        name = value.removeprefix("RelationshipType.")  # as Python 3.10 writes it
+        if name in RELATIONSHIPS:
+            return RELATIONSHIPS[name]
     fields.fail(
         "relationship",
         f"expected a number from 0 (stranger) to {len(RELATIONSHIPS) - 1} (family_member), or its name, got "
