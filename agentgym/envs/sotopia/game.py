@@ -27,8 +27,9 @@ MOST_TURNS = 1_000
 MOST_NOTHING = 2
 """How many times in a row nothing may be done; once more, and the conversation is over."""
 
-_ACTING: dict[int, tuple[Side, ...]] = {0: (0,), 1: (1,)}
+_EITHER: tuple[tuple[Side, ...], tuple[Side, ...]] = ((0,), (1,))
 _BOTH: tuple[Side, ...] = (0, 1)
+_NONE_ONLY = ACTION_TYPES[:1]
 
 
 class Turn(NamedTuple):
@@ -93,7 +94,11 @@ class Game:
         self.order: Order = order
         self.stale_rule: StaleRule = stale_rule
         self.max_turns = max_turns
-        self._draws: tuple[Side, ...] = tuple(draws)
+        self._acting: tuple[tuple[Side, ...], ...]
+        if order == "random":
+            self._acting = tuple(_EITHER[side] for side in draws)
+        else:
+            self._acting = (_BOTH,) if order == "simultaneous" else _EITHER
 
     def initial(self) -> GameState:
         """Return the state before anybody has done anything."""
@@ -101,24 +106,25 @@ class Game:
 
     def acting(self, number: int) -> tuple[Side, ...]:
         """Return who acts in a turn, the first being number 0, whether or not it comes to it."""
-        if self.order == "round-robin":
-            return _ACTING[number % 2]
-        return _BOTH if self.order == "simultaneous" else _ACTING[self._draws[number]]
+        return self._acting[number % len(self._acting)]
 
     def to_act(self, state: GameState) -> tuple[Side, ...]:
         """Return who has still to act in this turn, in the order of `apply`; nobody when it is over."""
-        if self.over(state):
+        turns, pending, left, stale = state
+        number = len(turns)
+        if left or stale or number >= self.max_turns:
             return ()
-        return self.acting(len(state.turns)) if state.pending is None else (1,)
+        return self._acting[number % len(self._acting)] if pending is None else _EITHER[1]
 
     def legal(self, state: GameState, side: Side) -> tuple[ActionType, ...]:
         """Return the types of action that a side may take, in fixed order; none when it is over.
 
         A side that is not to act may only do nothing, which needs no call of `apply`.
         """
-        if self.over(state):
-            return ()
-        return ACTION_TYPES if side in self.to_act(state) else ACTION_TYPES[:1]
+        waiting = self.to_act(state)
+        if side in waiting:
+            return ACTION_TYPES
+        return _NONE_ONLY if waiting else ()
 
     def apply(self, state: GameState, side: Side, action: SocialAction) -> GameState:
         """Return the state after a side has acted.
@@ -141,13 +147,13 @@ class Game:
         if len(waiting) == 2:
             return state._replace(pending=action)
         if state.pending is not None:
-            actions, acting = (state.pending, action), _BOTH
+            turn = Turn((state.pending, action), _BOTH)
         else:
-            actions, acting = ((action, NOTHING) if side == 0 else (NOTHING, action)), waiting
-        turns = (*state.turns, Turn(actions, acting))
-        return GameState(
-            turns, None, actions[0].type == "leave" or actions[1].type == "leave", self._is_stale(turns)
-        )
+            turn = Turn((action, NOTHING) if side == 0 else (NOTHING, action), waiting)
+        turns = (*state.turns, turn)
+        stale = action.type == "none" and self._is_stale(turns)
+        first, second = turn.actions
+        return GameState(turns, None, first.type == "leave" or second.type == "leave", stale)
 
     def over(self, state: GameState) -> Ending:
         """Return why the conversation is over; nothing while it goes on.

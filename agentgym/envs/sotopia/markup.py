@@ -23,8 +23,8 @@ _ATTRIBUTE = re.compile(r"([\w.:-]+)\s*=\s*(?:\"([^\"<]*)\"|'([^'<]*)')")
 def strip_tags(text: str, viewer: Side | None) -> str:
     """Return a text without its tags, and without what the viewer is not shown.
 
-    A text that is no XML, such as one with a bare ``<``, is read all the same: what is no tag is text, and a
-    tag that is never closed reaches to the end.
+    Where an ampersand begins no entity, all of them are text. What is no XML even so, such as a bare ``<``,
+    is read all the same: what is no tag is text, and a tag that is never closed reaches to the end.
 
     Args:
         text: with tags.
@@ -34,17 +34,19 @@ def strip_tags(text: str, viewer: Side | None) -> str:
         >>> strip_tags('Sell it (<extra_info>for <p viewer="agent_0">at least 40</p>!</extra_info>)', 1)
         'Sell it (for !)'
     """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # as XML has it
     if "<" not in text and "&" not in text:
         return text
-    shown = _Shown(viewer)
-    parser = ET.XMLParser(target=shown)
-    try:
-        parser.feed("<root>")
-        parser.feed(text)
-        parser.feed("</root>")
-        return str(parser.close())
-    except ET.ParseError:
-        return _strip_loosely(text, viewer)
+    for attempt in (text, text.replace("&", "&amp;")):
+        parser = ET.XMLParser(target=_Shown(viewer))
+        try:
+            parser.feed("<root>")
+            parser.feed(attempt)
+            parser.feed("</root>")
+            return str(parser.close())
+        except (ET.ParseError, UnicodeEncodeError):  # the second for half of a surrogate pair
+            continue
+    return _strip_loosely(text, viewer)
 
 
 class _Shown:

@@ -158,15 +158,11 @@ class SeatTasks(TaskSet):
     def _index(self, key: str) -> int | None:
         if key in self._places:
             return self._places[key]
-        name, mark, side = key.rpartition("#") if self.mode == "partner" else (key, "#", "")
+        if self.mode == "self-chat":
+            return self.pool.position(key)
+        name, _, side = key.rpartition("#")
         place = self.pool.position(name)
-        if (
-            place is None
-            or mark + side not in ("#0", "#1", "#")
-            or (side == "") != (self.mode == "self-chat")
-        ):
-            return None
-        return place * len(self._sides) + int(side or 0)
+        return None if place is None or side not in ("0", "1") else 2 * place + int(side)
 
     def verify(self) -> None:
         """Re-derive every id from the content.

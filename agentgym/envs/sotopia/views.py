@@ -61,15 +61,19 @@ def view(scenario: Scenario, side: Side, detail: Detail = "default") -> str:
     return _context(scenario, strip_tags(scenario.text, side), backgrounds, goals)
 
 
-def judge_view(scenario: Scenario) -> str:
-    """Return what the judge is told: all there is, both goals and both secrets included."""
+def judge_view(scenario: Scenario, *, backgrounds: bool = True) -> str:
+    """Return what the judge is told: all there is, both goals and both secrets included.
+
+    Args:
+        scenario: what is played.
+        backgrounds: whether to tell the characters' backgrounds; SOTOPIA 0.1.4 does not where sides are shown
+            the view ``lite``, though its judge then rates secrets that it has not been told.
+    """
+    known = [_background(each, scenario.relationship, True) for each in scenario.characters]
     return _context(
         scenario,
         strip_tags(scenario.text, None),
-        [
-            strip_tags(_background(character, scenario.relationship, True), None)
-            for character in scenario.characters
-        ],
+        [strip_tags(text, None) if backgrounds else "" for text in known],
         [strip_tags(goal, None) for goal in scenario.goals],
     )
 

@@ -15,7 +15,7 @@ relationship is a number, also as text, or its name there. What is unknown is le
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from agentgym.data.jsonfields import Fields, shown
@@ -87,11 +87,11 @@ def parse_agent(record: Any, where: str) -> Character:
     fields = Fields(record, where)
     return Character(
         id=_id(fields, "pk", "agent_id"),
-        first_name=_name(fields, "first_name"),
-        last_name=_name(fields, "last_name", needed=False),
+        first_name=_first_name(fields),
+        last_name=_name(fields, "last_name", unknown=()),
         age=_age(fields),
-        gender=_name(fields, "gender", needed=False),
-        pronouns=_name(fields, "gender_pronoun", needed=False),
+        gender=_name(fields, "gender"),
+        pronouns=_name(fields, "gender_pronoun"),
         occupation=_text(fields, "occupation"),
         public_info=_text(fields, "public_info"),
         big_five=_text(fields, "big_five"),
@@ -115,8 +115,8 @@ def parse_environment(record: Any, where: str) -> EnvironmentProfile:
         _check_length(fields, name, each, LONGEST)
     return EnvironmentProfile(
         id=_id(fields, "pk", "env_id"),
-        codename=_name(fields, "codename", needed=False),
-        source=_name(fields, "source", needed=False),
+        codename=_name(fields, "codename"),
+        source=_name(fields, "source"),
         text=text,
         goals=goals,
         relationship=_relationship(fields),
@@ -153,24 +153,29 @@ def _id(fields: Fields, *names: str) -> str:
     return text
 
 
-def _name(fields: Fields, name: str, *, needed: bool = True) -> str:
+def _first_name(fields: Fields) -> str:
+    name = _name(fields, "first_name", unknown=())  # there are people called Nan
+    if not name:
+        fields.fail("first_name", "is empty")
+    return name
+
+
+def _name(fields: Fields, name: str, *, unknown: Collection[str] = _UNKNOWN) -> str:
     """Return a text of one line."""
-    text = " ".join(_text(fields, name).split())
-    if needed and not text:
-        fields.fail(name, "is empty")
+    text = " ".join(_text(fields, name, unknown).split())
     if text and not text.isprintable():
         fields.fail(name, f"expected printable characters, got {shown(text)}")
     _check_length(fields, name, text, LONGEST_NAME)
     return text
 
 
-def _text(fields: Fields, name: str) -> str:
+def _text(fields: Fields, name: str, unknown: Collection[str] = _UNKNOWN) -> str:
     """Return a text; nothing where it is unknown."""
     if fields.optional(name) is None:
         return ""
     text = fields.text(name)
     _check_length(fields, name, text, LONGEST)
-    return "" if text.strip().lower() in _UNKNOWN else text
+    return "" if text.strip().lower() in unknown else text
 
 
 def _words(fields: Fields, name: str) -> tuple[str, ...]:
@@ -212,8 +217,9 @@ def _relationship(fields: Fields) -> int:
     if isinstance(value, str):
         if len(value) == 1 and value in "012345":
             return int(value)
-        if value in RELATIONSHIPS:
-            return RELATIONSHIPS[value]
+        name = value.removeprefix("RelationshipType.")  # as Python 3.10 writes it
+        if name in RELATIONSHIPS:
+            return RELATIONSHIPS[name]
     fields.fail(
         "relationship",
         f"expected a number from 0 (stranger) to {len(RELATIONSHIPS) - 1} (family_member), or its name, got "
