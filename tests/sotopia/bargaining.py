@@ -1,5 +1,6 @@
 """Conversations of built-in scenarios, for tests."""
 
+from dataclasses import replace
 from functools import cache
 
 from agentgym.envs.sotopia.actions import SocialAction
@@ -66,3 +67,29 @@ def play(scenario, side, temperament, move, game=GAME):
 def some(split, each=4):
     """Return the first scenarios of a split, so many of each kind."""
     return [scenarios(split)[number] for number in range(each * len(KINDS))]
+
+
+def without_other(scenario, side, *, evidence=()):
+    """Return a scenario in which everything private of the other side is something else.
+
+    Its evidence is as given: what it may show is known once it is shown.
+    """
+    terms = scenario.terms
+
+    def swapped(pair, value):
+        return (value, pair[1]) if side == 1 else (pair[0], value)
+
+    goal = "Something else."
+    return replace(
+        scenario,
+        goals=swapped(scenario.goals, goal),
+        terms=replace(
+            terms,
+            points=swapped(terms.points, tuple(-7 for _ in terms.deals)),
+            without=swapped(terms.without, 99),
+            evidence=swapped(terms.evidence, evidence),
+            concerns=swapped(terms.concerns, "nothing"),
+            secrets=swapped(terms.secrets, ("nothing",)),
+            limits=swapped(terms.limits, "0"),
+        ),
+    )

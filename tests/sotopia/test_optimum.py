@@ -21,7 +21,7 @@ from agentgym.envs.sotopia.views import conversation, judge_view, view
 from agentgym.errors import UnsupportedEnvError
 from agentgym.rng import KeyRng
 from agentgym.types import Request
-from tests.sotopia.bargaining import GAME, REQUEST, SALE, act, play, scenario_of, some, talk
+from tests.sotopia.bargaining import GAME, REQUEST, SALE, act, play, scenario_of, some, talk, without_other
 
 SPLITS = ("train", "hard")
 EACH = 8
@@ -207,34 +207,11 @@ def test_hard_scenarios_are_harder(agent):
         assert average(agent, split="hard", name=name) < average(agent, split="train", name=name)
 
 
-def other_points(scenario, side):
-    """Return a scenario in which everything private of the other side is something else."""
-    terms = scenario.terms
-
-    def swapped(pair, value):
-        return (value, pair[1]) if side == 1 else (pair[0], value)
-
-    goal = "Something else."
-    return replace(
-        scenario,
-        goals=swapped(scenario.goals, goal),
-        terms=replace(
-            terms,
-            points=swapped(terms.points, tuple(-7 for _ in terms.deals)),
-            without=swapped(terms.without, 99),
-            evidence=swapped(terms.evidence, ()),
-            concerns=swapped(terms.concerns, "nothing"),
-            secrets=swapped(terms.secrets, ("nothing",)),
-            limits=swapped(terms.limits, "0"),
-        ),
-    )
-
-
 def test_candidates_hold_nothing_private_of_the_other():
     for scenario in (*some("train", 1), *some("hard", 1)):
         for side in (0, 1):
             listed = candidates(scenario, side, GameState())
-            assert listed == candidates(other_points(scenario, side), side, talk("accept", ":Hm"))
+            assert listed == candidates(without_other(scenario, side), side, talk("accept", ":Hm"))
             assert len(listed) == len(set(listed)) == SIZE
             offers = {move.argument for move in listed if move.argument.startswith("offer ")}
             assert offers == {f"offer {name}" for name in scenario.terms.deals}
@@ -263,7 +240,7 @@ def test_the_rules_read_the_page_and_nothing_else():
                 assert own == OwnTerms.read(scenario.goals[side])
                 assert (mine, theirs) == sides(past, side)
                 if GAME.to_act(past) == (side,):
-                    shown = page(other_points(scenario, side), side, past)
+                    shown = page(without_other(scenario, side), side, past)
                     action = BargainerPolicy().act([request(shown)])[0].action
                     assert action == state.turns[length].actions[side].written
 

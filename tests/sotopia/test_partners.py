@@ -14,7 +14,8 @@ from agentgym.envs.sotopia.builtin.phrases import CONCERNS, GESTURES
 from agentgym.envs.sotopia.builtin.table import DealTable
 from agentgym.envs.sotopia.builtin.temperaments import BARGAINING, NAMES, Bargaining
 from agentgym.envs.sotopia.game import Game, GameState
-from tests.sotopia.bargaining import GAME, REQUEST, SALE, act, play, scenario_of, some, talk
+from agentgym.rng import KeyRng
+from tests.sotopia.bargaining import GAME, REQUEST, SALE, act, play, scenario_of, some, talk, without_other
 
 SCENARIOS = [*some("train", 1), *some("hard", 1)]
 SELLER, HELPER = scenario_of(SALE), scenario_of(REQUEST)
@@ -86,6 +87,20 @@ def test_a_partner_is_a_function_of_the_conversation(temperament):
             replies = {ScriptedPartner(temperament).reply(scenario, side, GameState()) for _ in range(3)}
             assert len(replies) == 1
     assert reply(temperament, SELLER, 1, ":Hello").written == reply(temperament, SELLER, 1, ":Hullo").written
+
+
+@pytest.mark.parametrize("temperament", NAMES)
+def test_a_partner_knows_nothing_private_of_the_other(temperament):
+    """It does the same whatever the other's points, limit, concern and secret are."""
+    partner, rng = ScriptedPartner(temperament), KeyRng(5)
+    for scenario in SCENARIOS:
+        for side in (0, 1):
+            state = play(scenario, side, temperament, lambda *where: rng.pick(candidates(*where)))
+            blind = without_other(scenario, 1 - side, evidence=scenario.terms.evidence[side])
+            for length, turn in enumerate(state.turns):
+                if 1 - side in turn.acting:
+                    told = partner.reply(blind, 1 - side, GameState(state.turns[:length]))
+                    assert told == turn.actions[1 - side]
 
 
 @pytest.mark.parametrize("temperament", NAMES)
@@ -203,7 +218,7 @@ def test_a_partner_leaves_when_all_is_done(temperament):
 
 
 def test_the_one_who_is_after_a_secret_asks_for_it():
-    scenario = next(one for one in SCENARIOS if one.kind == "secret keeping")
+    scenario = next(one for one in SCENARIOS if one.kind == "secret_keeping")
     keeper = scenario.terms.keeper
     said = {
         turn.actions[1 - keeper].argument

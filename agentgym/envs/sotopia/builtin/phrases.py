@@ -26,7 +26,10 @@ _FRANK_ANSWER = (
 
 SPEECH: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "fair": {
-        "opening": ("Thank you for making time. Tell me what you have in mind.",),
+        "opening": (
+            "Thank you for making time. Tell me what you have in mind.",
+            "I am listening, but as it stands I cannot offer you anything.",
+        ),
         "insisting": (
             "I think {deal} is reasonable. If you move a little, so will I.",
             "My offer stands: {deal}. What would you change about it?",
@@ -40,7 +43,10 @@ SPEECH: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "refusal": ("I am sorry, {deal} leaves me worse off than no agreement.",),
     },
     "generous": {
-        "opening": ("How good to see you. I am sure we will find something that suits us both.",),
+        "opening": (
+            "How good to see you. I am sure we will find something that suits us both.",
+            "I would like to say yes. Give me a reason.",
+        ),
         "insisting": (
             "Whatever makes you happy within reason. {deal} is fine with me, for example.",
             "Shall we say {deal}? I do not mind giving a little.",
@@ -51,7 +57,10 @@ SPEECH: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "refusal": ("I would love to, but {deal} is more than I can do.",),
     },
     "stubborn": {
-        "opening": ("I have little time, so let us hear what you want.",),
+        "opening": (
+            "I have little time, so let us hear what you want.",
+            "So far I have heard nothing worth my while.",
+        ),
         "insisting": (
             "I have made my offer: {deal}. I see no reason to move.",
             "It is {deal} as far as I am concerned. Take it.",
@@ -65,7 +74,10 @@ SPEECH: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "refusal": ("No. {deal} is not worth talking about.",),
     },
     "deceptive": {
-        "opening": ("You should know that others have made me very good offers already.",),
+        "opening": (
+            "You should know that others have made me very good offers already.",
+            "Everybody tells me not to deal with you at all. Prove them wrong.",
+        ),
         "insisting": (
             "Believe me, I lose on {deal} as it is. Nobody will give you more.",
             "Somebody else would take {deal} before the hour is out.",

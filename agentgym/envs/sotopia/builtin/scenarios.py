@@ -30,7 +30,7 @@ KINDS: Mapping[str, Callable[[KeyRng, tuple[str, str]], ScenarioDraft]] = {
     "competition": competition,
     "accommodation": accommodation,
     "persuasion": persuasion,
-    "secret keeping": secret_keeping,
+    "secret_keeping": secret_keeping,
 }
 """What makes each kind of interaction."""
 
