@@ -11,9 +11,10 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Self
 
 from agentgym.envs.sotopia.actions import NOTHING, SocialAction
+from agentgym.envs.sotopia.builtin.terms import Exhibit
 from agentgym.envs.sotopia.game import GameState
 from agentgym.envs.sotopia.scenarios import Side
 from agentgym.errors import UnsupportedEnvError, UsageError
@@ -23,22 +24,13 @@ from agentgym.vector.core import AgentVectorEnv
 SUITE = "sotopia"
 
 DEMANDS = (100, 100, 85, 70, 55, 40, 25, 10)
-"""Percent of its greatest gain that it asks for in its first, second, ... turn; the last holds for all later."""
+"""Percent of its greatest gain that it asks for in its first, second, ... turn; the last holds ever after."""
 
 _POINTS = re.compile(r"What terms are worth to you, in points: (.*?); no agreement = (-?\d+)\.")
 _EVIDENCE = re.compile(r"Your evidence: (.*?\))\.")
 _PIECE = re.compile(r"([^;(]+) \(about (\w+), weight (\d+)\)")
 _PARTICIPANTS = re.compile(r"^Participants: (.+) and (.+)$", re.MULTILINE)
 _LINE = re.compile(r"^Turn #\d+: (.*)$", re.MULTILINE)
-_BINDING = ("offer ", "exclude ", "show ")
-
-
-class Exhibit(NamedTuple):
-    """A piece of its own evidence."""
-
-    name: str
-    about: str
-    weight: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +49,8 @@ class OwnTerms:
             UsageError: it is none.
 
         Example:
-            >>> OwnTerms.read("Sell. What terms are worth to you, in points: 40 = 0; 45 = 5; no agreement = 1.").gains
+            >>> goal = "What terms are worth to you, in points: 40 = 0; 45 = 5; no agreement = 1."
+            >>> OwnTerms.read(goal).gains
             {'40': -1, '45': 4}
         """
         found = _POINTS.search(goal)
@@ -156,7 +149,7 @@ class BargainerPolicy:
     Example:
         >>> page = (
         ...     "Participants: Ann Lee and Bo Lee\n"
-        ...     "Ann Lee's goal: Sell. What terms are worth to you, in points: 40 = 0; 45 = 5; no agreement = 0.\n"
+        ...     "Ann Lee's goal: What terms are worth to you, in points: 40 = 0; 45 = 5; no agreement = 0.\n"
         ...     "Bo Lee's goal: Unknown\n"
         ...     "Turn #0: Ann Lee said: \"Hello?\"\n"
         ...     "Turn #1: Bo Lee [action] offer 45"

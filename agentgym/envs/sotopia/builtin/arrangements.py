@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from agentgym.envs.sotopia.builtin.drafts import Draft, by_role
+from agentgym.envs.sotopia.builtin.drafts import ScenarioDraft, by_role
 from agentgym.envs.sotopia.builtin.terms import Terms
 from agentgym.rng import KeyRng
 
@@ -35,12 +35,12 @@ _NEEDS = (
 )  # fmt: skip
 
 
-def collaboration(rng: KeyRng, names: tuple[str, str]) -> Draft:
+def collaboration(rng: KeyRng, names: tuple[str, str]) -> ScenarioDraft:
     """Draft a common task: a date by private calendars, or a labour to divide at private cost."""
     return _date(rng, names) if rng.below(2) == 0 else _labour(rng, names)
 
 
-def _date(rng: KeyRng, names: tuple[str, str]) -> Draft:
+def _date(rng: KeyRng, names: tuple[str, str]) -> ScenarioDraft:
     slots = tuple(f"{day} {half}" for day, half in product(_DAYS, _HALVES))
     task = rng.pick(_MEETINGS)
     points = [tuple(_hour(rng, 60) for _ in slots) for _ in names]
@@ -49,7 +49,7 @@ def _date(rng: KeyRng, names: tuple[str, str]) -> Draft:
         "below nothing, you are busy."
         for _ in names
     ]
-    return Draft(
+    return ScenarioDraft(
         f"{names[0]} and {names[1]} have to {task} together, which takes half a day of next week. Each has a "
         "calendar that the other does not see.",
         (wishes[0], wishes[1]),
@@ -62,7 +62,7 @@ def _hour(rng: KeyRng, free: int) -> int:
     return rng.between(1, 12) if rng.below(100) < free else -rng.between(1, 8)
 
 
-def _labour(rng: KeyRng, names: tuple[str, str]) -> Draft:
+def _labour(rng: KeyRng, names: tuple[str, str]) -> ScenarioDraft:
     labour = rng.pick(_LABOURS)
     rewards = (rng.between(8, 40), rng.between(8, 40))
     costs = (rng.between(2, 6), rng.between(2, 6))
@@ -72,7 +72,7 @@ def _labour(rng: KeyRng, names: tuple[str, str]) -> Draft:
         for side in (0, 1)
     ]
     shares = range(PARTS + 1)
-    return Draft(
+    return ScenarioDraft(
         f"{names[0]} and {names[1]} have {labour}. Terms say how many of the nine {names[0]} does; "
         f"{names[1]} does the others. How hard the work is for each of them only they know.",
         (wishes[0], wishes[1]),
@@ -87,7 +87,7 @@ def _labour(rng: KeyRng, names: tuple[str, str]) -> Draft:
     )
 
 
-def accommodation(rng: KeyRng, names: tuple[str, str]) -> Draft:
+def accommodation(rng: KeyRng, names: tuple[str, str]) -> ScenarioDraft:
     """Draft a common trip: what one cannot do without is private, and so is what the other would like."""
     needy = rng.below(2)
     places: list[str] = []
@@ -114,7 +114,7 @@ def accommodation(rng: KeyRng, names: tuple[str, str]) -> Draft:
         "Get the place that you like best; you have no needs, only preferences, and could also go alone. You "
         "would also rather not drive."
     )
-    return Draft(
+    return ScenarioDraft(
         f"{names[0]} and {names[1]} go away for a week together. They choose between the "
         f"{', the '.join(places)}, and one of them has to drive.",
         by_role(needy, wants, likes),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from agentgym.envs.sotopia.builtin.drafts import Draft, by_role
+from agentgym.envs.sotopia.builtin.drafts import ScenarioDraft, by_role
 from agentgym.envs.sotopia.builtin.terms import Terms
 from agentgym.rng import KeyRng
 
@@ -30,7 +30,7 @@ _PRIZES = (
 )  # fmt: skip
 
 
-def negotiation(rng: KeyRng, names: tuple[str, str]) -> Draft:
+def negotiation(rng: KeyRng, names: tuple[str, str]) -> ScenarioDraft:
     """Draft a sale: the least that the seller takes and the most that the buyer gives are private."""
     seller = rng.below(2)
     step = rng.pick((5, 10, 20))
@@ -49,7 +49,7 @@ def negotiation(rng: KeyRng, names: tuple[str, str]) -> Draft:
         f"you would rather do without. {private}"
     )
     sold, bought = tuple(price - floor for price in prices), tuple(ceiling - price for price in prices)
-    return Draft(
+    return ScenarioDraft(
         f"{names[seller]} wants to sell {ware}, and {names[1 - seller]} may buy it. They meet to settle the "
         "price, in crowns.",
         by_role(seller, sale, purchase),
@@ -63,7 +63,7 @@ def negotiation(rng: KeyRng, names: tuple[str, str]) -> Draft:
     )
 
 
-def exchange(rng: KeyRng, names: tuple[str, str]) -> Draft:
+def exchange(rng: KeyRng, names: tuple[str, str]) -> ScenarioDraft:
     """Draft a swap: each has two things, and what all four are worth to one is private."""
     things: list[str] = []
     while len(things) < 4:
@@ -90,9 +90,9 @@ def exchange(rng: KeyRng, names: tuple[str, str]) -> Draft:
         f"End up with things that are worth as much as possible to you. To you the {_listed(worth[side])}."
         for side in (0, 1)
     ]
-    return Draft(
-        f"{names[0]} has brought a {owned[0][0]} and a {owned[0][1]}, {names[1]} a {owned[1][0]} and a "
-        f"{owned[1][1]}. They may swap. Terms name what {names[0]} gives, then what {names[1]} gives for it.",
+    return ScenarioDraft(
+        f"{names[0]} has brought {_both(owned[0])}, {names[1]} {_both(owned[1])}. They may swap. Terms name "
+        f"what {names[0]} gives, then what {names[1]} gives for it.",
         (wishes[0], wishes[1]),
         Terms(
             tuple(f"{' and '.join(first)} for {' and '.join(second)}" for first, second in deals),
@@ -103,11 +103,15 @@ def exchange(rng: KeyRng, names: tuple[str, str]) -> Draft:
     )
 
 
+def _both(things: tuple[str, ...]) -> str:
+    return " and ".join(f"{'an' if thing[0] in 'aeiou' else 'a'} {thing}" for thing in things)
+
+
 def _listed(worth: dict[str, int]) -> str:
     return ", the ".join(f"{thing} is worth {points}" for thing, points in worth.items())
 
 
-def competition(rng: KeyRng, names: tuple[str, str]) -> Draft:
+def competition(rng: KeyRng, names: tuple[str, str]) -> ScenarioDraft:
     """Draft a contest for one good: either may take it and pay the other off; its worth is private."""
     prize = rng.pick(_PRIZES)
     step = rng.pick((2, 3, 5))
@@ -124,10 +128,10 @@ def competition(rng: KeyRng, names: tuple[str, str]) -> Draft:
         f"draw is worth {chances[side]}."
         for side in (0, 1)
     ]
-    return Draft(
+    return ScenarioDraft(
         f"Both {names[0]} and {names[1]} want {prize}. One of them can have it and pays the other some "
-        "crowns for it; terms name who pays, and so has it. If they cannot agree, strangers join in, and lots "
-        "are drawn.",
+        "crowns for it; terms name who pays, and so has it. If they cannot agree, strangers join in, and "
+        "lots are drawn.",
         (wishes[0], wishes[1]),
         Terms(tuple(deals), (tuple(points[0]), tuple(points[1])), chances, material=True),
     )

@@ -27,7 +27,7 @@ def by_role(role: int, first: Value, second: Value) -> tuple[Value, Value]:
     return (first, second) if role == 0 else (second, first)
 
 
-class Draft(NamedTuple):
+class ScenarioDraft(NamedTuple):
     """A scenario without its people's secrets."""
 
     situation: str
@@ -37,18 +37,18 @@ class Draft(NamedTuple):
     terms: Terms
 
 
-def scenario_text(draft: Draft) -> str:
+def scenario_text(draft: ScenarioDraft) -> str:
     """Return what both sides are told."""
     showing = SHOWING if any(draft.terms.evidence) else ""
     return f"{draft.situation} {GRAMMAR}{showing} TERMS are one of: {'; '.join(draft.terms.deals)}."
 
 
-def goal_text(draft: Draft, side: int) -> str:
+def goal_text(draft: ScenarioDraft, side: int) -> str:
     """Return what one side is told of its goal: its wish, its points and its evidence.
 
     Example:
         >>> terms = Terms(("40", "45"), ((0, 5), (5, 0)), (1, 1))
-        >>> goal_text(Draft("", ("Sell.", "Buy."), terms), 0)
+        >>> goal_text(ScenarioDraft("", ("Sell.", "Buy."), terms), 0)
         'Sell. What terms are worth to you, in points: 40 = 0; 45 = 5; no agreement = 1.'
     """
     terms = draft.terms

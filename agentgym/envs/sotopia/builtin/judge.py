@@ -6,25 +6,25 @@ says has any effect: there is nobody who could be talked to.
 A deal's *gain* is its points, with all evidence that speaks to the side's concern, less the points of no
 deal. *Most* is the greatest gain of the side among deals that bring both something. An *insult* is an offer
 that seems no better than none to the other, by the evidence it has seen, or a piece of evidence that does not
-speak to its concern. *Uttered* is what stands in any action but a binding move, as whole words, whatever their
-letter case.
+speak to its concern. *Uttered* is what stands in any action but a binding move, as whole words, whatever
+their letter case.
 
 - **goal** (0..10): ``10 * gain / most`` of the deal that was made, rounded up; 0 where that is negative, or
   without a deal. Where one side is after the other's secret and a word that gives it away was uttered by its
   keeper: 0 for the keeper, 10 for the other.
 - **secret** (-10..0): -5 for each word that gives away one's secret and was uttered by oneself, -2 if one's
   private limit was.
-- **financial_and_material_benefits** (-5..5): ``5 * gain / most`` of the deal that was made, rounded away from
-  0, where money or goods change hands; else 0.
+- **financial_and_material_benefits** (-5..5): ``5 * gain / most`` of the deal that was made, rounded away
+  from 0, where money or goods change hands; else 0.
 - **social_rules** (-10..0): -4 for each turn in which a promise is broken (the other's offer is what one
   promised to accept, and one does something else); -3 for each exclusion of a deal that seemed better than
   none; -3 for each utterance with a threat (`THREATS`); -2 for each offer, acceptance or rejection after the
   deal was made.
-- **relationship** (-5..5): 3 for a deal that brings the other something, -2 for another deal; 1 for a courtesy
-  (`COURTESIES`); -1 for each insult, at most -3; -3 for threats; -3 for broken promises.
-- **knowledge** (0..10): 2 for each deal that the other offered, promised or excluded, once; 2 for each piece of
-  evidence that it showed; 2 for each word of its secret that it uttered; 1 for each speech of it that follows
-  one's own speech with a question mark.
+- **relationship** (-5..5): 3 for a deal that brings the other something, -2 for another deal; 1 for a
+  courtesy (`COURTESIES`); -1 for each insult, at most -3; -3 for threats; -3 for broken promises.
+- **knowledge** (0..10): 2 for each deal that the other offered, promised or excluded, once; 2 for each piece
+  of evidence that it showed; 2 for each word of its secret that it uttered; 1 for each speech of it that
+  follows one's own speech with a question mark.
 - **believability** (0..10): 10, or 0 for who never did anything; -1 for each action that is one's last once
   more; -1 for each move out of place (accepting or rejecting nothing, naming what is not there); -2 for each
   speech without a letter.
@@ -38,8 +38,8 @@ import re
 from functools import lru_cache
 
 from agentgym.envs.sotopia.actions import SocialAction
-from agentgym.envs.sotopia.builtin.moves import Move, read_move, starts_move
-from agentgym.envs.sotopia.builtin.table import NONE, Table
+from agentgym.envs.sotopia.builtin.moves import BindingMove, read_move, starts_move
+from agentgym.envs.sotopia.builtin.table import NONE, DealTable
 from agentgym.envs.sotopia.builtin.terms import Terms, terms_of
 from agentgym.envs.sotopia.game import GameState, Turn
 from agentgym.envs.sotopia.ratings import DIMENSIONS, Ratings
@@ -72,7 +72,7 @@ def rate(scenario: Scenario, state: GameState) -> tuple[Ratings, Ratings]:
         UsageError: the scenario is of other data.
     """
     terms = terms_of(scenario)
-    table = Table(terms)
+    table = DealTable(terms)
     records = (_Record(terms, 0), _Record(terms, 1))
     for turn in state.turns:
         for side in turn.acting:
@@ -98,7 +98,7 @@ class _Record:
         self._last: SocialAction | None = None
         self._asked = False
 
-    def note(self, table: Table, turn: Turn) -> None:
+    def note(self, table: DealTable, turn: Turn) -> None:
         """Take in what it does at a table."""
         side, action = self.side, turn.actions[self.side]
         if action.type == "none":
@@ -122,13 +122,13 @@ class _Record:
         last = table.last[1 - side]
         self.answered += action.type == "speak" and last.type == "speak" and "?" in last.argument
 
-    def _promises(self, table: Table, move: Move | None) -> None:
+    def _promises(self, table: DealTable, move: BindingMove | None) -> None:
         """Note a promise that comes due and is not kept."""
         due = table.offers[1 - self.side]
         if table.deal == NONE and due != NONE and table.promised[self.side] >> due & 1:
             self.broken += move is None or move.kind != "accept"
 
-    def _move(self, table: Table, move: Move) -> None:
+    def _move(self, table: DealTable, move: BindingMove) -> None:
         kind, number = move
         if table.deal != NONE:
             self.late += kind in ("offer", "accept", "reject")
@@ -154,7 +154,7 @@ class _Record:
         )
 
 
-def _ratings(table: Table, own: _Record, other: _Record, leaked: bool) -> Ratings:
+def _ratings(table: DealTable, own: _Record, other: _Record, leaked: bool) -> Ratings:
     terms, side = table.terms, own.side
     gain = 0 if table.deal == NONE else terms.gains[side][table.deal]
     most = terms.most[side]

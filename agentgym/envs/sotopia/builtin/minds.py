@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import product
 
-from agentgym.envs.sotopia.builtin.drafts import Draft, by_role
+from agentgym.envs.sotopia.builtin.drafts import ScenarioDraft, by_role
 from agentgym.envs.sotopia.builtin.phrases import CONCERNS
-from agentgym.envs.sotopia.builtin.terms import Evidence, Terms
+from agentgym.envs.sotopia.builtin.terms import Exhibit, Terms
 from agentgym.rng import KeyRng
 
 _CAUSES = (
@@ -31,7 +31,7 @@ _FAVOURS = (
 _HINTS = ("small hint", "big hint")
 
 
-def persuasion(rng: KeyRng, names: tuple[str, str]) -> Draft:
+def persuasion(rng: KeyRng, names: tuple[str, str]) -> ScenarioDraft:
     """Draft a request for help: what convinces the other is private, and so is what one can show."""
     persuader = rng.below(2)
     cause, concern = rng.pick(_CAUSES), rng.pick(CONCERNS)
@@ -41,12 +41,12 @@ def persuasion(rng: KeyRng, names: tuple[str, str]) -> Draft:
     goodwill = rng.between(-4, 9)
     reward, least = rng.between(2, 4), rng.between(0, 9)
     helps = 1 + rng.below(2)
-    evidence: list[Evidence] = []
+    evidence: list[Exhibit] = []
     while len(evidence) < PIECES:
         name, about = rng.pick(_PIECES), rng.pick(CONCERNS)
         if name in [one.name for one in evidence] or (about == concern) != (len(evidence) < helps):
             continue
-        evidence.append(Evidence(name, about, rng.between(2, 7)))
+        evidence.append(Exhibit(name, about, rng.between(2, 7)))
     evidence.sort(key=lambda one: one.name)
     asks = (
         f"Get {names[1 - persuader]} to give {cause} as many hours as you can. Find out what would convince "
@@ -56,7 +56,7 @@ def persuasion(rng: KeyRng, names: tuple[str, str]) -> Draft:
         f"Give {cause} no more hours than you find right. You are ready to be convinced, but only by what "
         "matters to you."
     )
-    return Draft(
+    return ScenarioDraft(
         f"{names[persuader]} asks {names[1 - persuader]} to work for {cause}. Terms are hours of work.",
         by_role(persuader, asks, gives),
         Terms(
@@ -73,7 +73,7 @@ def persuasion(rng: KeyRng, names: tuple[str, str]) -> Draft:
     )
 
 
-def secret_keeping(rng: KeyRng, names: tuple[str, str]) -> Draft:
+def secret_keeping(rng: KeyRng, names: tuple[str, str]) -> ScenarioDraft:
     """Draft a trade of hints for favours: the one who has a secret must not utter it."""
     keeper = rng.below(2)
     favours: list[str] = []
@@ -81,8 +81,8 @@ def secret_keeping(rng: KeyRng, names: tuple[str, str]) -> Draft:
         favour = rng.pick(_FAVOURS)
         if favour not in favours:
             favours.append(favour)
-    risk = (rng.between(1, 6), rng.between(5, 12))
-    news = (rng.between(2, 8), rng.between(6, 14))
+    risk, news = rng.between(1, 6), rng.between(2, 8)
+    more = (rng.between(2, 7), rng.between(2, 7))  # of both, in a big hint
     use = {favour: rng.between(1, 14) for favour in favours}
     trouble = {favour: rng.between(1, 10) for favour in favours}
     deals = list(product((0, 1), favours))
@@ -95,7 +95,7 @@ def secret_keeping(rng: KeyRng, names: tuple[str, str]) -> Draft:
         f"Learn what {names[keeper]} keeps secret: if {names[keeper]} utters it, you have won. Else get a "
         "hint, the bigger the better, for a favour that is not too much trouble to you."
     )
-    return Draft(
+    return ScenarioDraft(
         f"{names[keeper]} keeps something secret, and {names[1 - keeper]} has noticed. They may agree on a "
         "hint in return for a favour.",
         by_role(keeper, keeps, pries),
@@ -103,8 +103,8 @@ def secret_keeping(rng: KeyRng, names: tuple[str, str]) -> Draft:
             tuple(f"{_HINTS[size]} for {favour}" for size, favour in deals),
             by_role(
                 keeper,
-                tuple(use[favour] - risk[size] for size, favour in deals),
-                tuple(news[size] - trouble[favour] for size, favour in deals),
+                tuple(use[favour] - risk - more[0] * size for size, favour in deals),
+                tuple(news + more[1] * size - trouble[favour] for size, favour in deals),
             ),
             (0, 0),
             keeper=keeper,

@@ -28,7 +28,7 @@ BARE = ("accept", "reject")
 _KINDS = frozenset(get_args(MoveKind))
 
 
-class Move(NamedTuple):
+class BindingMove(NamedTuple):
     """A binding move."""
 
     kind: MoveKind
@@ -36,13 +36,13 @@ class Move(NamedTuple):
     """Of the deal or the piece of evidence; -1 where the move names none."""
 
 
-def read_move(terms: Terms, side: Side, action: SocialAction) -> Move | None:
+def read_move(terms: Terms, side: Side, action: SocialAction) -> BindingMove | None:
     """Return the binding move that an action of a side is; None where it is none.
 
     Example:
         >>> terms = Terms(("40", "45"), ((0, 5), (5, 0)), (0, 0))
         >>> read_move(terms, 0, SocialAction("action", "Offer  45."))
-        Move(kind='offer', number=1)
+        BindingMove(kind='offer', number=1)
         >>> read_move(terms, 0, SocialAction("action", "offer 4500")) is None
         True
     """
@@ -51,19 +51,19 @@ def read_move(terms: Terms, side: Side, action: SocialAction) -> Move | None:
     kind, _, name = action.argument.partition(" ")
     number = terms.numbers.get(name)
     if number is not None and kind == "offer":  # as candidates and partners write it
-        return Move("offer", number)
+        return BindingMove("offer", number)
     return _read(terms, side, action.argument)
 
 
-def _read(terms: Terms, side: Side, argument: str) -> Move | None:
+def _read(terms: Terms, side: Side, argument: str) -> BindingMove | None:
     kind, _, name = argument.strip(" .!\t\n").lower().partition(" ")
     if kind not in _KINDS:
         return None
     if kind in BARE:
-        return None if name else Move(kind)  # type: ignore[arg-type]  # is one of the names
+        return None if name else BindingMove(kind)  # type: ignore[arg-type]  # is one of the names
     known = terms.evidence_numbers[side] if kind == "show" else terms.numbers
     number = known.get(normal_name(name))
-    return None if number is None else Move(kind, number)  # type: ignore[arg-type]
+    return None if number is None else BindingMove(kind, number)  # type: ignore[arg-type]
 
 
 def starts_move(argument: str) -> bool:
@@ -74,11 +74,6 @@ def starts_move(argument: str) -> bool:
 def offer(terms: Terms, deal: int) -> SocialAction:
     """Return the offer of a deal."""
     return SocialAction("action", f"offer {terms.deals[deal]}")
-
-
-def promise(terms: Terms, deal: int) -> SocialAction:
-    """Return the promise to accept a deal."""
-    return SocialAction("action", f"promise {terms.deals[deal]}")
 
 
 def exclude(terms: Terms, deal: int) -> SocialAction:

@@ -14,14 +14,14 @@ from typing import NamedTuple
 from agentgym.envs.sotopia.actions import NOTHING, SocialAction
 from agentgym.envs.sotopia.builtin.moves import ACCEPT, offer, show
 from agentgym.envs.sotopia.builtin.partners import LEAVE, ScriptedPartner
-from agentgym.envs.sotopia.builtin.table import NONE, Table
+from agentgym.envs.sotopia.builtin.table import NONE, DealTable
 from agentgym.envs.sotopia.builtin.temperaments import Temperament
 from agentgym.envs.sotopia.builtin.terms import other_side, terms_of
 from agentgym.envs.sotopia.game import GameState, Turn
 from agentgym.envs.sotopia.scenarios import Scenario, Side
 
 
-class Plan(NamedTuple):
+class DealPlan(NamedTuple):
     """Moves of one side, and the goal that they reach."""
 
     goal: int
@@ -36,7 +36,7 @@ def best(
     temperament: Temperament,
     state: GameState = GameState(),  # noqa: B008 (immutable)
     max_turns: int = 20,
-) -> Plan:
+) -> DealPlan:
     """Return the best that a side can still do with a scripted partner, in round-robin order.
 
     Args:
@@ -60,6 +60,11 @@ def oracle_action(
     return moves[0] if moves else LEAVE
 
 
+def _worth(plan: DealPlan) -> tuple[int, int]:
+    """Rank plans by what they reach, then by how soon."""
+    return plan.goal, -len(plan.moves)
+
+
 class _Search:
     """Plans of one side from one conversation."""
 
@@ -70,33 +75,32 @@ class _Search:
         self._state, self._turns = state, max_turns
         self._terms = terms_of(scenario)
 
-    def best(self) -> Plan:
+    def best(self) -> DealPlan:
         terms, side = self._terms, self._side
-        table = Table.of(terms, self._state)
+        table = DealTable.of(terms, self._state)
         if table.deal != NONE:
-            return Plan(terms.goal(side, table.deal), ())
-        found = Plan(0, ())
+            return DealPlan(terms.goal(side, table.deal), ())
+        found = DealPlan(0, ())
         gains = terms.gains[side]
         for target in sorted(range(len(terms.deals)), key=lambda deal: -gains[deal]):
-            if terms.goal(side, target) <= found.goal:
+            if terms.goal(side, target) < max(found.goal, 1):
                 break
-            for plan in self._plans(target):
-                if plan.goal > found.goal:
-                    found = plan
+            found = max((found, *self._plans(table, target)), key=_worth)
         return found
 
-    def _plans(self, target: int) -> Iterator[Plan]:
+    def _plans(self, table: DealTable, target: int) -> Iterator[DealPlan]:
         """Yield what comes of offering a deal after more and more of the evidence, the weightiest first."""
         terms, side = self._terms, self._side
         mine = terms.evidence[side]
-        useful = sorted(terms.relevant[side], key=lambda number: -mine[number].weight)
+        left = [number for number in terms.relevant[side] if not table.shown[side] >> number & 1]
+        useful = sorted(left, key=lambda number: -mine[number].weight)
         for count in range(len(useful) + 1):
             yield self._tried(target, [show(terms, side, number) for number in useful[:count]])
 
-    def _tried(self, target: int, shown: list[SocialAction]) -> Plan:
+    def _tried(self, target: int, shown: list[SocialAction]) -> DealPlan:
         """Return what comes of showing evidence, then offering a deal."""
         side, other, terms = self._side, other_side(self._side), self._terms
-        table = Table.of(terms, self._state)
+        table = DealTable.of(terms, self._state)
         moves: list[SocialAction] = []
         insist = offer(terms, target)
         for number in range(len(self._state.turns), self._turns):
@@ -114,5 +118,5 @@ class _Search:
                 break
             table.play(Turn((action, NOTHING) if actor == 0 else (NOTHING, action), (actor,)))
             if table.deal != NONE:
-                return Plan(terms.goal(side, table.deal), tuple(moves))
-        return Plan(0, ())
+                return DealPlan(terms.goal(side, table.deal), tuple(moves))
+        return DealPlan(0, ())

@@ -4,8 +4,8 @@ A partner's move is the first of these that applies:
 
 1. after a deal, or once it has been insulted as often as it bears: leave;
 2. the other's offer is among the deals that it accepts now (`Bargaining`): accept it;
-3. it was offered a deal that is worse for it than none: say so, by temperament: fair and generous partners
-   exclude the deal for the record, silent ones reject it, the others complain;
+3. the other has just acted, and its offer seems no better to it than no deal: fair and generous partners
+   exclude it for the record, silent ones reject it; the others, and whoever has excluded it already, say no;
 4. it has evidence, and it is its first, third, fifth, ... turn: show the weightiest piece not yet shown;
 5. it was asked something (a question mark): answer, by temperament: fair and generous partners name their
    concern, or the deal they like best and one that they would take; deceptive ones name a false concern or
@@ -22,9 +22,9 @@ from __future__ import annotations
 from zlib import crc32
 
 from agentgym.envs.sotopia.actions import SocialAction
-from agentgym.envs.sotopia.builtin.moves import ACCEPT, REJECT, exclude, offer, read_move, show
+from agentgym.envs.sotopia.builtin.moves import ACCEPT, REJECT, exclude, offer, show
 from agentgym.envs.sotopia.builtin.phrases import CONCERNS, GESTURES, SPEECH
-from agentgym.envs.sotopia.builtin.table import NONE, Table
+from agentgym.envs.sotopia.builtin.table import NONE, DealTable
 from agentgym.envs.sotopia.builtin.temperaments import BARGAINING, NAMES, Temperament
 from agentgym.envs.sotopia.builtin.terms import Terms, other_side, terms_of
 from agentgym.envs.sotopia.game import GameState
@@ -74,9 +74,9 @@ class ScriptedPartner:
         Raises:
             UsageError: the scenario is of other data.
         """
-        return self.reply_at(scenario, side, Table.of(terms_of(scenario), state))
+        return self.reply_at(scenario, side, DealTable.of(terms_of(scenario), state))
 
-    def reply_at(self, scenario: Scenario, side: Side, table: Table) -> SocialAction:
+    def reply_at(self, scenario: Scenario, side: Side, table: DealTable) -> SocialAction:
         """Return what the partner does at a table; see `reply`."""
         other = other_side(side)
         if table.deal != NONE or table.insults[other] >= self._bargaining.bears:
@@ -89,9 +89,7 @@ class ScriptedPartner:
         draw = crc32(scenario.id.encode()) + 7 * table.acted[side]
         said = table.last[other]
         if offered != NONE and table.gain(side, offered) <= 0 and said.type == "action":
-            refusal = self._refuse(table, side, offered)
-            if refusal is not None:
-                return refusal
+            return self._refuse(table, side, offered)
         evidence = self._evidence(table, side)
         if evidence is not None:
             return evidence
@@ -102,16 +100,16 @@ class ScriptedPartner:
             return offer(terms, mine)
         return self._talk(terms, side, table.offers[side], draw)
 
-    def _refuse(self, table: Table, side: Side, deal: int) -> SocialAction | None:
-        """Return what is said to an insult; None where it was said before."""
+    def _refuse(self, table: DealTable, side: Side, deal: int) -> SocialAction:
+        """Return what is done about an offer that is no better than none."""
         terms = table.terms
-        if self._frank:
-            return None if table.excluded[side] >> deal & 1 else exclude(terms, deal)
+        if self._frank and not table.excluded[side] >> deal & 1:
+            return exclude(terms, deal)
         if self.temperament == "silent":
             return REJECT
         return SocialAction("speak", self._speech["refusal"][0].format(deal=terms.deals[deal]))
 
-    def _evidence(self, table: Table, side: Side) -> SocialAction | None:
+    def _evidence(self, table: DealTable, side: Side) -> SocialAction | None:
         """Return the weightiest evidence not yet shown, every other turn from the first; None for none."""
         terms = table.terms
         if not terms.evidence[side] or table.acted[side] % 2:
@@ -120,7 +118,7 @@ class ScriptedPartner:
         left = [number for number in order if not table.shown[side] >> number & 1]
         return show(terms, side, left[0]) if left else None
 
-    def _demand(self, table: Table, other: Side, accepted: tuple[int, ...]) -> int:
+    def _demand(self, table: DealTable, other: Side, accepted: tuple[int, ...]) -> int:
         """Return the deal to offer: one promised, else the least liked that the other has not excluded."""
         promised, excluded = table.promised[other], table.excluded[other]
         for deal in accepted:
@@ -131,7 +129,7 @@ class ScriptedPartner:
                 return deal
         return accepted[-1] if accepted else NONE
 
-    def _answer(self, table: Table, side: Side, accepted: tuple[int, ...], draw: int) -> SocialAction:
+    def _answer(self, table: DealTable, side: Side, accepted: tuple[int, ...], draw: int) -> SocialAction:
         terms = table.terms
         if self.temperament == "silent":
             return SocialAction("non-verbal communication", GESTURES[draw % len(GESTURES)])
@@ -161,8 +159,3 @@ class ScriptedPartner:
             lines = self._speech["insisting"]
         deal = "" if mine == NONE else terms.deals[mine]
         return SocialAction("speak", lines[draw % len(lines)].format(deal=deal))
-
-
-def is_binding(scenario: Scenario, side: Side, action: SocialAction) -> bool:
-    """Return whether an action of a side is a binding move of a scenario."""
-    return read_move(terms_of(scenario), side, action) is not None

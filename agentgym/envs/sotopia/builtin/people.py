@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from agentgym.envs.sotopia.scenarios import Character
 from agentgym.hashing import content_id
 from agentgym.rng import KeyRng
@@ -68,15 +66,6 @@ _SECRETS = (
     "inherited a {thing} in {place} and keeps it from the family",
     "broke into a house in {place} once, for a {thing}",
 )
-
-
-class Secret(NamedTuple):
-    """A secret, and the words that give it away."""
-
-    text: str
-    """As the profile has it."""
-    words: tuple[str, ...]
-    """Lower case."""
 
 
 def draw_people(rng: KeyRng) -> tuple[tuple[Character, Character], tuple[tuple[str, ...], tuple[str, ...]]]:

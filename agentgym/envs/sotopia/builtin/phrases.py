@@ -62,7 +62,7 @@ SPEECH: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         ),
         "concern": ("I am not here to explain myself. Convince me or do not.",),
         "answer": ("I have said all I have to say about what I want.",),
-        "refusal": ("{deal}? That is not worth talking about.",),
+        "refusal": ("No. {deal} is not worth talking about.",),
     },
     "deceptive": {
         "opening": ("You should know that others have made me very good offers already.",),
@@ -76,7 +76,7 @@ SPEECH: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         ),
         "concern": ("Between the two of us, all I ever care about is {concern}.",),
         "answer": ("Honestly, anything but {best} would ruin me.",),
-        "refusal": ("{deal} is an insult. Half the town has offered me more.",),
+        "refusal": ("You insult me with {deal}. Others have offered far more.",),
     },
     "silent": {},
 }

@@ -12,7 +12,7 @@ import numpy as np
 
 from agentgym.envs.sotopia.builtin.arrangements import accommodation, collaboration
 from agentgym.envs.sotopia.builtin.bargains import competition, exchange, negotiation
-from agentgym.envs.sotopia.builtin.drafts import Draft, goal_text, scenario_text
+from agentgym.envs.sotopia.builtin.drafts import ScenarioDraft, goal_text, scenario_text
 from agentgym.envs.sotopia.builtin.minds import persuasion, secret_keeping
 from agentgym.envs.sotopia.builtin.people import draw_people
 from agentgym.envs.sotopia.scenarios import FAMILY, Scenario
@@ -23,7 +23,7 @@ from agentgym.tasks import check_split, split_of
 VERSION = 1
 """Raised when any scenario becomes another: the file of ids is of one version."""
 
-KINDS: Mapping[str, Callable[[KeyRng, tuple[str, str]], Draft]] = {
+KINDS: Mapping[str, Callable[[KeyRng, tuple[str, str]], ScenarioDraft]] = {
     "negotiation": negotiation,
     "exchange": exchange,
     "collaboration": collaboration,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Self
 
 from agentgym.envs.sotopia.actions import NOTHING, SocialAction
-from agentgym.envs.sotopia.builtin.moves import Move, read_move
+from agentgym.envs.sotopia.builtin.moves import BindingMove, read_move
 from agentgym.envs.sotopia.builtin.terms import Terms
 from agentgym.envs.sotopia.game import GameState, Turn
 from agentgym.envs.sotopia.scenarios import Side
@@ -15,7 +14,7 @@ NONE = -1
 """In place of a deal's number: no deal."""
 
 
-class Table:
+class DealTable:
     """Offers, agreements and evidence as they stand; everything follows from the conversation.
 
     After a deal nothing binds any more. In a turn in which both act, each answers what was on the table
@@ -77,7 +76,7 @@ class Table:
             if action.type == "action":
                 self.move(side, read_move(self.terms, side, action))
             return
-        moves: list[tuple[Side, Move | None]] = []
+        moves: list[tuple[Side, BindingMove | None]] = []
         for side in acting:
             self.acted[side] += 1
             self.last[side] = turn.actions[side]
@@ -85,7 +84,7 @@ class Table:
         for side, move in sorted(moves, key=_answers_first):
             self.move(side, move)
 
-    def move(self, side: Side, move: Move | None) -> None:
+    def move(self, side: Side, move: BindingMove | None) -> None:
         """Make a binding move, as far as it means anything now."""
         if move is None or self.deal != NONE:
             return
@@ -125,20 +124,10 @@ class Table:
         return sum([points > least for points in terms.points[side]])
 
 
-def bits(flags: int) -> Iterable[int]:
-    """Yield the numbers that a set of bits holds."""
-    number = 0
-    while flags:
-        if flags & 1:
-            yield number
-        flags >>= 1
-        number += 1
-
-
 _PRECEDENCE = {"accept": 0, "reject": 1}
 
 
-def _answers_first(entry: tuple[Side, Move | None]) -> int:
+def _answers_first(entry: tuple[Side, BindingMove | None]) -> int:
     """Order the moves of one turn: what answers an earlier offer comes before what replaces it."""
     move = entry[1]
     return 2 if move is None else _PRECEDENCE.get(move.kind, 2)

@@ -23,7 +23,7 @@ class Bargaining:
     """Percent of the deals better than none that it accepts after 0, 1, 2, ... serious offers; the last
     holds for all further ones."""
     bears: int
-    """Insults (see `agentgym.envs.sotopia.builtin.table.Table.insults`) at which it leaves."""
+    """Insults (see `agentgym.envs.sotopia.builtin.table.DealTable.insults`) at which it leaves."""
     reserve: int = 0
     """Deals that it never accepts, however long one insists: those that it likes least, as long as any
     other is left."""
@@ -41,11 +41,6 @@ class Bargaining:
     def most(self, welcome: int) -> int:
         """Return how many deals it accepts in the end."""
         return max(welcome - self.reserve, min(welcome, 1))
-
-    @property
-    def patience(self) -> int:
-        """Serious offers after which it has conceded all that it ever does."""
-        return len(self.shares) - 1
 
 
 BARGAINING: Mapping[Temperament, Bargaining] = {

@@ -10,12 +10,12 @@ from typing import Literal, TypeAlias
 from agentgym.envs.sotopia.scenarios import Scenario, Side
 from agentgym.errors import UsageError
 
-Pair: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+DealPoints: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 """A number for each deal, by side."""
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class Exhibit:
     """A piece of evidence that one side can show to the other."""
 
     name: str
@@ -35,11 +35,11 @@ class Terms:
 
     deals: tuple[str, ...]
     """What can be agreed upon, as binding moves name it; each in the form of `normal_name`."""
-    points: Pair
+    points: DealPoints
     """What each deal is worth to each side, before any evidence."""
     without: tuple[int, int]
     """What no deal is worth: the walk-away value."""
-    evidence: tuple[tuple[Evidence, ...], tuple[Evidence, ...]] = ((), ())
+    evidence: tuple[tuple[Exhibit, ...], tuple[Exhibit, ...]] = ((), ())
     """What each side can show."""
     concerns: tuple[str, str] = ("", "")
     """What each side can be convinced by; empty for nothing."""
@@ -62,7 +62,7 @@ class Terms:
         return mine, other
 
     @cached_property
-    def gains(self) -> Pair:
+    def gains(self) -> DealPoints:
         """What each deal brings each side beyond no deal."""
         everything = tuple((1 << len(one)) - 1 for one in self.evidence)
         return self.seen_gains(0, everything[1]), self.seen_gains(1, everything[0])
@@ -123,10 +123,10 @@ class Terms:
     def difficulty(self) -> Literal["", "usual", "hard"]:
         """``hard`` where at most a third of the deals bring both sides something, else ``usual``.
 
-        Empty for terms that no split has: where fewer than two deals do, or more than six tenths.
+        Empty for terms that no split has: where fewer than two deals do, or more than half.
         """
         size, all_deals = len(self.zone), len(self.deals)
-        if size < 2 or 10 * size > 6 * all_deals:
+        if size < 2 or 2 * size > all_deals:
             return ""
         return "hard" if 3 * size <= all_deals else "usual"
 
