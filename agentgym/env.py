@@ -11,11 +11,11 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ResetNeeded
 
-from agentgym.answers import Asker
+from agentgym.consultations import Asker
 from agentgym.errors import UsageError
 from agentgym.generators import GeneratorState, restored_generator
 from agentgym.hashing import StateHasher, canonical
-from agentgym.options import check_options, check_reset_options, check_rollout, check_seed, options_of
+from agentgym.options import check_max_steps, check_options, check_render_mode, options_of, reset_request
 from agentgym.outcomes import Outcome as Outcome
 from agentgym.outcomes import Status as Status
 from agentgym.snapshots import HeldEpisode, Undo, call, check_kind, checked, refusals_explained
@@ -115,15 +115,11 @@ class AgentEnv(gymnasium.Env[ObsT, str], Asker):
         Raises:
             UsageError: a step limit below 1, or an unknown render mode.
         """
-        limit: object = max_steps  # suites and the command line pass what they were given
-        if limit is not None and not (isinstance(limit, int) and limit >= 1 and limit is not True):
-            raise UsageError(f"max_steps must be at least 1 and whole, got {limit!r}")
-        modes = self.metadata["render_modes"]
-        if render_mode is not None and render_mode not in modes:
-            raise UsageError(f"unknown render_mode {render_mode!r}; choose one of {', '.join(modes)}")
+        limit = check_max_steps(max_steps)
+        check_render_mode(render_mode, self.metadata["render_modes"])
         self.tasks = tasks
         self.data_key = data_key
-        self.max_steps = self.default_max_steps if max_steps is None else int(max_steps)
+        self.max_steps = self.default_max_steps if limit is None else limit
         self.render_mode = render_mode
         self.tools = self.suite_spec.tools  # a game may set those of its options
         self.action_space = UnicodeText()
@@ -177,6 +173,10 @@ class AgentEnv(gymnasium.Env[ObsT, str], Asker):
         """Return what the state hash covers: a plain value, by default the whole state."""
         return self._state()
 
+    def _context(self) -> Any:
+        """Return what ``state_hash("context")`` covers: coarser than `_identity`, or by default the same."""
+        return self._identity()
+
     def _reject(self, action: str) -> Outcome:
         """Return the outcome of an action that is not accepted, cut to `MAX_ACTION_LENGTH` characters.
 
@@ -221,8 +221,7 @@ class AgentEnv(gymnasium.Env[ObsT, str], Asker):
             UsageError: unknown option or task, or a seed that is no whole number of at least 0.
             UnansweredError: no answer could be had to what loading the task needs.
         """
-        given = check_reset_options(options, RESET_OPTIONS)
-        key, rollout, seed = given.get("task"), check_rollout(given.get("rollout")), check_seed(seed)
+        key, rollout, seed = reset_request(options, RESET_OPTIONS, seed)
         named = None if key is None else self.tasks.find(key)
         if not self.load_may_fail and not self.answerers:
             return self._start(self._pick(named, seed, rollout))
@@ -230,7 +229,7 @@ class AgentEnv(gymnasium.Env[ObsT, str], Asker):
         try:
             task = self._pick(named, seed, rollout)
             if self.answerers:
-                self.answers = self._consulted(self._load_consultation(task))
+                self.answers = self._consulted(self._load_consultation(task, rollout))
             return self._start(task)
         except BaseException:
             self._roll_back(undo)
@@ -315,14 +314,15 @@ class AgentEnv(gymnasium.Env[ObsT, str], Asker):
         return len(action) <= MAX_ACTION_LENGTH and self._accepts(action)
 
     @final
-    def state_hash(self) -> str:
+    def state_hash(self, kind: Literal["state", "context"] = "state") -> str:
         """Return 32 hex digits of the state: blake2b-128 scoped by suite, schema and task.
 
-        It covers the game's state and whether the game has ended; not the step count, the random
-        generator, or how the state is shown.
+        It covers the game's state and whether it has ended; not the step count, the generator, or how the
+        state is shown. Kind ``context`` joins states that differ in free words alone, where a game has such.
         """
         self.task  # noqa: B018 (raises before the first reset)
-        return self._hasher.hash(canonical(self._identity()), self._terminated)
+        covered = self._identity() if kind == "state" else self._context()
+        return self._hasher.hash(canonical(covered), self._terminated)
 
     @final
     def measures(self) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import numbers
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, cast
 
@@ -108,3 +108,34 @@ def _constructors(creator: Callable[..., Any]) -> list[Callable[..., Any]]:
     if not inspect.isclass(creator):
         return [creator]
     return [vars(base)["__init__"] for base in inspect.getmro(creator) if "__init__" in vars(base)]
+
+
+def check_max_steps(limit: object) -> int | None:
+    """Return a step limit, or None for the default.
+
+    Raises:
+        UsageError: it is no whole number of at least 1.
+    """
+    if limit is None or (isinstance(limit, int) and limit >= 1 and limit is not True):
+        return limit  # suites and the command line pass what they were given
+    raise UsageError(f"max_steps must be at least 1 and whole, got {limit!r}")
+
+
+def check_render_mode(mode: object, known: Sequence[str]) -> None:
+    """Refuse a render mode that an environment has not; None is no rendering.
+
+    Raises:
+        UsageError: names those there are.
+    """
+    if mode is not None and mode not in known:
+        raise UsageError(f"unknown render_mode {mode!r}; choose one of {', '.join(known)}")
+
+
+def reset_request(options: Any, known: tuple[str, ...], seed: Any) -> tuple[str | None, int, int | None]:
+    """Return what a reset asks for: the task's name, the rollout and the seed.
+
+    Raises:
+        UsageError: an unknown option, or a number that is none.
+    """
+    given = check_reset_options(options, known)
+    return given.get("task"), check_rollout(given.get("rollout")), check_seed(seed)

@@ -1,14 +1,17 @@
 """The only place that loops over time: policies play episodes in the slots of a vector environment.
 
-A policy is asked once a turn about all running episodes and never about finished ones. A slot whose
-episode is over takes the next one from the queue at once, so no episode waits for another's end.
-The worker keeps nothing between turns but its running episodes, and both halves of a turn
-(`RolloutWorker._request`, `RolloutWorker._advance`) work on any subset of the slots.
+A policy that is asked in batches is asked once a turn about all running episodes, and never about finished
+ones. One that answers each request in its own time has a request per running episode in flight, and so have
+the partners, judges and indexes that games ask: an episode proceeds when its own answers are there
+(`agentgym.dispatch`). A slot whose episode is over takes the next one from the queue at once, so no episode
+waits for another's end. Both halves of a turn (`RolloutWorker._request`, `RolloutWorker._advance`) work on
+any subset of the slots.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, islice
@@ -20,9 +23,20 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from agentgym.answers import UnansweredError
+from agentgym.dispatch import Dispatcher
 from agentgym.errors import UsageError
 from agentgym.hashing import content_id
-from agentgym.types import Completion, EndReason, Group, Policy, Request, Step, Trajectory
+from agentgym.types import (
+    AsyncPolicy,
+    Completion,
+    EndReason,
+    EpisodeListener,
+    Group,
+    Policy,
+    Request,
+    Step,
+    Trajectory,
+)
 from agentgym.vector.batching import unbatch_observations
 from agentgym.vector.core import AgentVectorEnv
 
@@ -78,6 +92,8 @@ class _Episode:
     row: int
     extra: Mapping[str, Any]
     """The suite's own keys of that info."""
+    asked_since: float
+    """When its game last asked something."""
     steps: tuple[Step, ...] = ()
     env_seconds: float = 0.0
     model_seconds: float = 0.0
@@ -100,12 +116,15 @@ class RolloutWorker:
         [3, 3]
     """
 
-    def __init__(self, envs: AgentVectorEnv, policy: Policy, *, env_id: str, measured: bool = False):
+    def __init__(
+        self, envs: AgentVectorEnv, policy: Policy | AsyncPolicy, *, env_id: str, measured: bool = False
+    ):
         """Bind a policy to an environment.
 
         Args:
             envs: the slots, in autoreset mode DISABLED. One run uses them at a time.
-            policy: asked once a turn.
+            policy: asked once a turn about all episodes, or about each as soon as it is its turn where the
+                policy has ``submit``.
             env_id: written into trajectories.
             measured: whether trajectories hold the suite's measures, which may cost a search for the best.
 
@@ -119,6 +138,7 @@ class RolloutWorker:
             )
         self.envs = envs
         self.policy = policy
+        self._listener = policy if isinstance(policy, EpisodeListener) else None
         self.env_id = env_id
         self._measured = measured and bool(envs.prototype.suite_spec.measures)
         self._numbers = count()
@@ -173,20 +193,42 @@ class RolloutWorker:
         """Yield each trajectory with the position of its episode in ``episodes``."""
         queue = enumerate(episodes)
         running: dict[int, _Episode] = {}
+        starting: dict[int, tuple[int, EpisodeSpec]] = {}
+        said: dict[int, Completion] = {}
         free = list(range(self.envs.num_envs))
-        while True:
-            taken = list(islice(queue, len(free)))
-            if taken:
-                running.update(self._begin(free[: len(taken)], taken))
-                free = free[len(taken) :]
-            if not running:
-                return
-            slots = sorted(running)
-            completions = self._ask([running[slot] for slot in slots], slots)
-            for slot, trajectory in self._advance(running, slots, completions):
-                position = running.pop(slot).position
-                free.append(slot)
-                yield position, trajectory
+        with closing(Dispatcher(self.envs, self.policy)) as dispatcher:
+            while True:
+                taken = list(islice(queue, len(free)))
+                if taken:
+                    slots, free = free[: len(taken)], free[len(taken) :]
+                    starting.update(zip(slots, taken, strict=True))
+                    specs = [spec for _, spec in taken]
+                    dispatcher.begin_resets(slots, [s.task_id for s in specs], [s.rollout for s in specs])
+                if not (running or starting):
+                    return
+                over: list[tuple[int, Trajectory]] = []
+                ready = dispatcher.wait()
+                for slot, reason in ready.failed:
+                    if slot in starting:
+                        raise UnansweredError(reason)  # there is no episode yet that could end
+                    over.append((slot, self._aborted(running[slot], slot, "env_error", said.pop(slot))))
+                begun = sorted(slot for slot in ready.answered if slot in starting)
+                moving = sorted(slot for slot in ready.answered if slot in said)
+                if moving:
+                    over += self._advance(running, moving, [said.pop(slot) for slot in moving])
+                if begun:
+                    running.update(self._begin(begun, [starting.pop(slot) for slot in begun]))
+                over += self._hear(running, ready.completions, said)
+                asking = [slot for slot in ready.completions if slot in said]
+                dispatcher.begin_steps(asking, [said[slot].action for slot in asking])
+                ended = {slot for slot, _ in over}
+                waiting = [slot for slot in (*moving, *begun) if slot not in ended]
+                dispatcher.ask({slot: self._request(running[slot], slot) for slot in sorted(waiting)})
+                for slot, trajectory in over:
+                    free.append(slot)
+                    if self._listener is not None:
+                        self._listener.ended(trajectory)
+                    yield running.pop(slot).position, trajectory
 
     def _begin(
         self, slots: list[int], taken: list[tuple[int, EpisodeSpec]]
@@ -221,24 +263,30 @@ class RolloutWorker:
                     row=row,
                     extra=extras[row],
                     env_seconds=share,
+                    asked_since=started,
                 ),
             )
 
-    def _ask(self, episodes: list[_Episode], slots: list[int]) -> Sequence[Completion]:
-        """Ask the policy about running episodes and hold it to its promise."""
-        requests = [self._request(episode, slot) for episode, slot in zip(episodes, slots, strict=True)]
-        started = perf_counter()
-        completions = self.policy.act(requests)
-        share = (perf_counter() - started) / len(requests)
-        name = type(self.policy).__name__
-        if len(completions) != len(requests):
-            raise UsageError(
-                f"{name}.act returned {len(completions)} completions for {len(requests)} requests"
-            )
-        for episode, completion in zip(episodes, completions, strict=True):
+    def _hear(
+        self,
+        running: Mapping[int, _Episode],
+        completions: Mapping[int, tuple[Completion, float]],
+        said: dict[int, Completion],
+    ) -> Iterator[tuple[int, Trajectory]]:
+        """Take what the policy says, and hold it to its promise; yield the episodes that it ends.
+
+        An episode without an action ends where it stands, with score 0.
+        """
+        name, now = type(self.policy).__name__, perf_counter()
+        for slot, (completion, seconds) in completions.items():
             _check_completion(completion, name)
-            episode.model_seconds += share
-        return completions
+            episode = running[slot]
+            episode.model_seconds += seconds
+            episode.asked_since = now
+            if completion.error is None:
+                said[slot] = completion
+            else:
+                yield slot, self._aborted(episode, slot, completion.error, completion)
 
     def _request(self, episode: _Episode, slot: int) -> Request:
         return Request(
@@ -258,16 +306,8 @@ class RolloutWorker:
     def _advance(
         self, running: Mapping[int, _Episode], slots: list[int], completions: Sequence[Completion]
     ) -> Iterator[tuple[int, Trajectory]]:
-        """Play one answer in each slot; yield the episodes that end, with their slots.
-
-        An episode without an answer ends where it stands, with score 0.
-        """
-        answers = {}
-        for slot, completion in zip(slots, completions, strict=True):
-            if completion.error is None:
-                answers[slot] = completion
-            else:
-                yield slot, self._aborted(running[slot], slot, completion.error, completion)
+        """Play one answer in each slot; yield the episodes that end, with their slots."""
+        answers = dict(zip(slots, completions, strict=True))
         while answers:
             moving = list(answers)
             try:
@@ -286,6 +326,7 @@ class RolloutWorker:
     def _step(self, episodes: list[_Episode], slots: list[int], completions: list[Completion]) -> list[int]:
         """Append a step to each episode; return the slots whose episodes are over."""
         started = perf_counter()
+        waited = [started - episode.asked_since for episode in episodes]
         batch, rewards, terminations, truncations, infos = self.envs.step_at(
             slots, [completion.action for completion in completions]
         )
@@ -317,7 +358,7 @@ class RolloutWorker:
             episode.infos = infos
             episode.row = row
             episode.extra = extras[row]
-            episode.env_seconds += share
+            episode.env_seconds += share + waited[row]
         return [slot for row, slot in enumerate(slots) if over[row] or cut[row]]
 
     def _aborted(self, episode: _Episode, slot: int, reason: EndReason, unplayed: Completion) -> Trajectory:

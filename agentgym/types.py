@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
@@ -339,4 +340,25 @@ class Policy(Protocol):
 
     def act(self, requests: Sequence[Request]) -> Sequence[Completion]:
         """Return one completion per request, in order."""
+        ...
+
+
+@runtime_checkable
+class AsyncPolicy(Protocol):
+    """Answers every request in its own time, as a model behind an endpoint does."""
+
+    def submit(self, request: Request) -> Future[Completion]:
+        """Return the completion to come.
+
+        What concerns one episode alone is in `Completion.error`; an exception ends the whole rollout.
+        """
+        ...
+
+
+@runtime_checkable
+class EpisodeListener(Protocol):
+    """A policy that is told how episodes ended, such as one that learns from earlier attempts at a task."""
+
+    def ended(self, trajectory: Trajectory) -> None:
+        """Take note of an episode, before it is yielded."""
         ...

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from agentgym.answers import Answerer, AnswerKind, Asked, Standing, UnansweredError
+from agentgym.answers import UNKNOWN, Answerer, AnswerKind, Asked, Standing, UnansweredError
 from agentgym.errors import MissingDataError, MissingPackageError, UsageError
 from agentgym.hashing import canonical_json, sha256_json
 from agentgym.records import parse
@@ -172,35 +172,31 @@ class RecordingAnswers:
         self._env = env
         self._append = append
 
-    def answer(self, answerer: Answerer, asked: Sequence[Asked]) -> Sequence[Any]:
-        """Return an answer to each question."""
+    def find(self, answerer: Answerer, asked: Sequence[Asked]) -> Sequence[Any]:
+        """Return the answers that were recorded before."""
         kind = answerer.kind
         if kind.standing == "exact":
-            return answerer.answer([each.question for each in asked])
-        keys = [question_key(kind, each) for each in asked]
-        new = {
-            key: each.question
-            for key, each in zip(keys, asked, strict=True)
-            if self._book.find(self._env, kind, key) is None
-        }
-        failed: dict[str, UnansweredError] = {}
-        if new:
-            for key, value in zip(new, answerer.answer(list(new.values())), strict=True):
-                if isinstance(value, UnansweredError):
-                    failed[key] = value
-                else:
-                    self._record(kind, key, value)
-        return [failed[key] if key in failed else self._recorded(kind, key) for key in keys]
+            return [UNKNOWN] * len(asked)
+        records = (self._book.find(self._env, kind, question_key(kind, each)) for each in asked)
+        return [UNKNOWN if record is None else record.value for record in records]
 
-    def _record(self, kind: AnswerKind, key: str, value: Any) -> None:
-        # as it will be read again: a replay must see the very same values
+    def keep(self, answerer: Answerer, asked: Sequence[Asked], answers: Sequence[Any]) -> Sequence[Any]:
+        """Record answers; return them as they will be read again: a replay must see the very same values."""
+        kind = answerer.kind
+        if kind.standing == "exact":
+            return answers
+        return [
+            self._recorded(kind, question_key(kind, each), value)
+            for each, value in zip(asked, answers, strict=True)
+        ]
+
+    def _recorded(self, kind: AnswerKind, key: str, value: Any) -> Any:
+        before = self._book.find(self._env, kind, key)
+        if before is not None:
+            return before.value  # to an equal question that was asked at the same time
         answer = RecordedAnswer(self._env, kind.name, key, loads_json(canonical_json(value), "answer"))
         self._append(answer.line)
         self._book.add(answer)
-
-    def _recorded(self, kind: AnswerKind, key: str) -> Any:
-        answer = self._book.find(self._env, kind, key)
-        assert answer is not None
         return answer.value
 
 
@@ -218,11 +214,11 @@ class ReplayedAnswers:
         self._env = env
         self._used: dict[str, tuple[Answerer, Any, Any]] = {}
 
-    def answer(self, answerer: Answerer, asked: Sequence[Asked]) -> Sequence[Any]:
-        """Return an answer to each question; an UnansweredError where the book has none."""
+    def find(self, answerer: Answerer, asked: Sequence[Asked]) -> Sequence[Any]:
+        """Return the answers of the book; an UnansweredError where it has none."""
         kind = answerer.kind
         if kind.standing == "exact":
-            return answerer.answer([each.question for each in asked])
+            return [UNKNOWN] * len(asked)
         answers: list[Any] = []
         for each in asked:
             key = question_key(kind, each)
@@ -233,6 +229,10 @@ class ReplayedAnswers:
             else:
                 self._used[key] = answerer, each.question, found.value
                 answers.append(found.value)
+        return answers
+
+    def keep(self, answerer: Answerer, asked: Sequence[Asked], answers: Sequence[Any]) -> Sequence[Any]:
+        """Pass on what the package computes itself."""
         return answers
 
     @property

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.answers import Consultation, UnansweredError, consult
-from agentgym.env import MAX_ACTION_LENGTH
+from agentgym.answers import UnansweredError
 from agentgym.types import Snapshot
+from agentgym.vector.answering import Answered, SlotAnswers, Wake
 from agentgym.vector.batching import Moves, Starts, batch_observations, info_columns
 from agentgym.vector.core import AgentVectorEnv
 
@@ -26,23 +26,25 @@ class SerialVectorEnv(AgentVectorEnv):
     def _make_slots(self) -> None:
         self.envs = [self.prototype.spawn() for _ in range(self.num_envs)]
         self._seen: list[Any] = [None] * self.num_envs
-        self._answered: dict[int, tuple[str, Any]] = {}
+        self._answers = SlotAnswers(self.envs, self.prototype)
+        self._asks = bool(self.prototype.answerers)
 
     def _reset_slots(
         self, slots: Sequence[int], tasks: Sequence[str | None], seeds: Sequence[int | None]
     ) -> Starts:
         found = {key: self.tasks.find(key) for key in set(tasks) if key is not None}
-        self._forget_answers(slots)
         picked = [
             self.envs[i]._pick(None if task is None else found[task], seed, self._rollouts[i])
             for i, task, seed in zip(slots, tasks, seeds, strict=True)
         ]
-        if self.prototype.answerers:
-            asking = [self.envs[i]._load_consultation(task) for i, task in zip(slots, picked, strict=True)]
-            for i, answer in zip(slots, self._consult(asking), strict=True):
-                if isinstance(answer, UnansweredError):
-                    raise answer
-                self.envs[i].answers = answer
+        if self._asks:
+            rollouts = [self._rollouts[i] for i in slots]
+            self._answers.begin_resets(slots, picked, rollouts)
+            for _, reason in self._answers.settle(slots):
+                self._answers.forget(slots)
+                raise UnansweredError(reason)
+            for i, task, rollout in zip(slots, picked, rollouts, strict=True):
+                self.envs[i].answers = self._answers.take(i, (task.id, rollout))
         rows = []
         for i, task in zip(slots, picked, strict=True):
             self._seen[i], info = self.envs[i]._start(task)  # undone here if a later slot's fails
@@ -64,11 +66,11 @@ class SerialVectorEnv(AgentVectorEnv):
         terminations = np.empty(n, dtype=np.bool_)
         truncations = np.empty(n, dtype=np.bool_)
         rows = []
-        asks = bool(self.prototype.answerers)
+        asks = self._asks
         if asks:
             self.gather_answers(slots, actions)
-            for i in slots:
-                self.envs[i].answers = self._answered.pop(i, ("", None))[1]
+            for i, action in zip(slots, actions, strict=True):
+                self.envs[i].answers = self._answers.take(i, action)
         for k, (i, action) in enumerate(zip(slots, actions, strict=True)):
             step = self.envs[i]._play if asks else self.envs[i].step
             self._seen[i], rewards[k], terminations[k], truncations[k], info = step(action)
@@ -83,29 +85,29 @@ class SerialVectorEnv(AgentVectorEnv):
         Raises:
             UnansweredError: names the slots whose questions have no answer.
         """
-        kept = self._answered
-        todo = [
-            (i, action)
-            for i, action in zip(slots, actions, strict=True)
-            if len(action) <= MAX_ACTION_LENGTH and (i not in kept or kept[i][0] != action)
-        ]
-        answers = self._consult([self.envs[i]._next_consultation(action) for i, action in todo])
-        failed = []
-        for (i, action), answer in zip(todo, answers, strict=True):
-            if isinstance(answer, UnansweredError):
-                failed.append((i, str(answer)))
-            else:
-                kept[i] = action, answer
-        if failed:
+        self._answers.begin_steps(slots, actions)
+        if failed := self._answers.settle(slots):
             raise UnansweredError.at(failed)
 
-    def _forget_answers(self, slots: Sequence[int]) -> None:
-        for slot in slots if self._answered else ():
-            self._answered.pop(slot, None)
+    def begin_resets(self, slots: Sequence[int], tasks: Sequence[str], rollouts: Sequence[int]) -> None:
+        """Ask what resetting slots to tasks needs."""
+        self._answers.begin_resets(slots, [self.tasks.find(task) for task in tasks], rollouts)
 
-    def _consult(self, consultations: list[Consultation]) -> list[Any]:
-        prototype = self.prototype
-        return consult(consultations, prototype.answerers, prototype.answer_source)
+    def begin_steps(self, slots: Sequence[int], actions: Sequence[str]) -> None:
+        """Ask what playing actions needs."""
+        self._answers.begin_steps(slots, actions)
+
+    def collect_answers(self) -> Answered:
+        """Return the slots whose answers have come since the last call; `step_at` or `reset_at` uses them."""
+        return self._answers.collect()
+
+    def wake_with(self, wake: Wake | None) -> None:
+        """Have a function called when `collect_answers` may have more."""
+        self._answers.wake_with(wake)
+
+    def forget_answers(self, slots: Sequence[int]) -> None:
+        """Ask no more for slots."""
+        self._answers.forget(slots)
 
     def _observe_slots(self, slots: Sequence[int]) -> Any:
         return batch_observations([self._seen[i] for i in slots])
@@ -118,6 +120,6 @@ class SerialVectorEnv(AgentVectorEnv):
         return self.envs[slot].snapshot()
 
     def _restore_slot(self, slot: int, snapshot: Snapshot) -> tuple[Any, dict[str, Any]]:
-        self._forget_answers([slot])
+        self._answers.forget([slot])
         self._seen[slot], info = self.envs[slot].restore(snapshot)
         return self._seen[slot], info
