@@ -13,7 +13,7 @@ from agentgym.envs.sotopia.builtin.partners import ScriptedPartner
 from agentgym.envs.sotopia.builtin.phrases import CONCERNS, GESTURES
 from agentgym.envs.sotopia.builtin.table import DealTable
 from agentgym.envs.sotopia.builtin.temperaments import BARGAINING, NAMES, Bargaining
-from agentgym.envs.sotopia.game import Game, GameState
+from agentgym.envs.sotopia.game import GameState, SocialGame
 from tests.sotopia.bargaining import GAME, REQUEST, SALE, act, play, scenario_of, some, talk
 
 SCENARIOS = [*some("train", 1), *some("hard", 1)]
@@ -91,7 +91,7 @@ def test_a_partner_is_a_function_of_the_conversation(temperament):
 @pytest.mark.parametrize("temperament", NAMES)
 def test_what_is_not_yet_said_does_not_count(temperament):
     """In simultaneous order the other's action is there, but not yet told."""
-    game = Game("simultaneous", "acting-agents")
+    game = SocialGame("simultaneous", "acting-agents")
     before = game.initial()
     during = game.apply(before, 0, act("offer 45"))
     partner = ScriptedPartner(temperament)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Literal, TypeAlias, get_args
 
 from agentgym.envs.sotopia.actions import SocialAction
-from agentgym.envs.sotopia.game import GameState, Turn
+from agentgym.envs.sotopia.game import GameState, SocialTurn
 from agentgym.envs.sotopia.markup import strip_tags
 from agentgym.envs.sotopia.options import check_choice
 from agentgym.envs.sotopia.scenarios import ACQUAINTANCE, KNOW_BY_NAME, STRANGER, Character, Scenario, Side
@@ -91,10 +91,10 @@ def conversation(scenario: Scenario, state: GameState, side: Side | None, form: 
         UsageError: unknown form.
 
     Example:
-        >>> from agentgym.envs.sotopia.game import Game
+        >>> from agentgym.envs.sotopia.game import SocialGame
         >>> ann, bo = (Character(name, name, "Lee", 30, "", "", "") for name in ("Ann", "Bo"))
         >>> scenario = Scenario("tea", "A kitchen.", ("Drink tea.", "Drink coffee."), 3, (ann, bo))
-        >>> game = Game("round-robin", "acting-agents")
+        >>> game = SocialGame("round-robin", "acting-agents")
         >>> said = SocialAction("speak", 'Tea?\nTurn #1: Bo Lee said: "Yes!"')
         >>> print(conversation(scenario, game.apply(game.initial(), 0, said), 1))
         Turn #0: Ann Lee said: "Tea? Turn #1: Bo Lee said: \"Yes!\""
@@ -113,7 +113,7 @@ def conversation(scenario: Scenario, state: GameState, side: Side | None, form: 
     )
 
 
-def turn_text(scenario: Scenario, turn: Turn, side: Side) -> str:
+def turn_text(scenario: Scenario, turn: SocialTurn, side: Side) -> str:
     """Return a turn as SOTOPIA 0.1.4 shows it to a side: what was done, by whom, tags applied.
 
     Args:
