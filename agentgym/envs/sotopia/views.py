@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Literal, TypeAlias, get_args
 
 from agentgym.envs.sotopia.actions import SocialAction
@@ -106,8 +107,9 @@ def conversation(scenario: Scenario, state: GameState, side: Side | None, form: 
         return "\n".join(
             f"Turn #{number}: {turn_text(scenario, turn, side)}\n" for number, turn in enumerate(state.turns)
         )
+    names = [_plain(character.name) for character in scenario.characters]
     return "\n".join(
-        f"Turn #{number}: {_plain(scenario.characters[actor].name)} {_quoted(turn.actions[actor])}"
+        f"Turn #{number}: {names[actor]} {_quoted(turn.actions[actor])}"
         for number, turn in enumerate(state.turns)
         for actor in turn.acting
     )
@@ -171,6 +173,7 @@ def _history(scenario: Scenario, state: GameState) -> Iterator[str]:
                 yield f"{character.name} {action.told}"
 
 
+@lru_cache(maxsize=2_048)  # every observation shows all that was said before it
 def _quoted(action: SocialAction) -> str:
     """Return what was done on one line that nothing in it can end or take for another's."""
     if action.type == "speak":
