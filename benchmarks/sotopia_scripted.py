@@ -21,7 +21,7 @@ from agentgym.envs.sotopia.builtin.optimum import oracle_action
 from agentgym.envs.sotopia.builtin.partners import ScriptedPartner
 from agentgym.envs.sotopia.builtin.scenarios import HARD, KINDS, scenarios
 from agentgym.envs.sotopia.builtin.temperaments import NAMES, Temperament
-from agentgym.envs.sotopia.game import Game, GameState
+from agentgym.envs.sotopia.game import GameState, SocialGame
 from agentgym.envs.sotopia.rules import OwnTerms, choose, sides
 from agentgym.envs.sotopia.scenarios import Scenario, Side
 from agentgym.rng import KeyRng
@@ -29,7 +29,7 @@ from benchmarks.speed.report import machine
 
 PAGE = Path(__file__).with_suffix(".md")
 SPLITS = ("test", HARD)
-GAME = Game("round-robin", "acting-agents")
+GAME = SocialGame("round-robin", "acting-agents")
 ROUNDS = 9
 SIDES: tuple[Side, Side] = (0, 1)
 

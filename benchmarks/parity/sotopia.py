@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 from agentgym.envs.sotopia.actions import ACTION_TYPES, SocialAction
 from agentgym.envs.sotopia.data.importer import open_profiles
-from agentgym.envs.sotopia.game import Game, GameState
+from agentgym.envs.sotopia.game import GameState, SocialGame
 from agentgym.envs.sotopia.ratings import Ratings
 from agentgym.envs.sotopia.scenarios import Character, Scenario, Side
 from agentgym.envs.sotopia.views import conversation, judge_view, turn_text, view
@@ -88,7 +88,7 @@ def play(episode: Mapping[str, Any]) -> Record:
     """Return what ours shows and says of an episode, as `benchmarks.parity.sotopia_original` does."""
     order = episode["order"]
     draws = episode["draws"] if order == "random" else ()
-    game = Game(order, "0.1.4", episode["max_turns"], draws)
+    game = SocialGame(order, "0.1.4", episode["max_turns"], draws)
     scenario = scenario_of(episode)
     state = game.initial()
     starts = (f"\n{view(scenario, side, episode['detail'])}\nConversation Starts:\n" for side in SIDES)
@@ -122,7 +122,7 @@ def play(episode: Mapping[str, Any]) -> Record:
     return {"steps": steps, "history": history if game.over(state) else None}
 
 
-def legal(game: Game, state: GameState, side: Side) -> list[str]:
+def legal(game: SocialGame, state: GameState, side: Side) -> list[str]:
     """Return what a side may do, sorted; after the end, as the original does, what it might if it went on."""
     kinds = game.legal(state, side)
     if not kinds:
@@ -130,7 +130,7 @@ def legal(game: Game, state: GameState, side: Side) -> list[str]:
     return sorted(kinds)
 
 
-def why(game: Game, state: GameState) -> str:
+def why(game: SocialGame, state: GameState) -> str:
     """Return the original's words for the end of a conversation; it names every reason that holds."""
     last = state.turns[-1].actions
     held = (
@@ -215,7 +215,7 @@ def our_speed(*, texts: bool) -> float:
     """
     episode = next(draw_episodes(SEED, 1))
     scenario = scenario_of(episode)
-    game = Game("round-robin", "0.1.4")
+    game = SocialGame("round-robin", "0.1.4")
     said = SocialAction("speak", "Good morning to you.")
     count, start = 0, time.perf_counter()
     while (spent := time.perf_counter() - start) < SECONDS:

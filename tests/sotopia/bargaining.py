@@ -7,10 +7,10 @@ from agentgym.envs.sotopia.actions import SocialAction
 from agentgym.envs.sotopia.builtin.partners import ScriptedPartner
 from agentgym.envs.sotopia.builtin.scenarios import KINDS, scenarios
 from agentgym.envs.sotopia.builtin.terms import Exhibit, Terms
-from agentgym.envs.sotopia.game import Game
+from agentgym.envs.sotopia.game import SocialGame
 from agentgym.envs.sotopia.scenarios import Character, Scenario
 
-GAME = Game("round-robin", "acting-agents")
+GAME = SocialGame("round-robin", "acting-agents")
 
 SALE = Terms(
     ("40", "45", "50", "55", "60"),

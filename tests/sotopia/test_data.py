@@ -5,6 +5,8 @@ from collections import Counter
 from importlib.resources import files
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentgym import MissingDataError, UsageError
 from agentgym.data.importing import find_damage, import_data, is_present
@@ -12,7 +14,12 @@ from agentgym.envs.sotopia.data import evaluation
 from agentgym.envs.sotopia.data.evaluation import digests
 from agentgym.envs.sotopia.data.folders import find_files, open_folder
 from agentgym.envs.sotopia.data.importer import open_profiles
-from agentgym.envs.sotopia.data.profiles import parse_agent, parse_environment
+from agentgym.envs.sotopia.data.profiles import (
+    parse_agent,
+    parse_combination,
+    parse_environment,
+    parse_relationship,
+)
 from agentgym.envs.sotopia.scenarios import Character
 from agentgym.envs.sotopia.source import open_tasks
 from agentgym.envs.sotopia.sources import SOTOPIA, SOTOPIA_PI
@@ -121,6 +128,7 @@ def test_a_relationship_is_a_number_or_its_name(value, number):
         ({"age_constraint": "[(18, 70)]"}, "field 'age_constraint': expected two ranges"),
         ({"occupation_constraint": "[a, b, c]"}, "field 'occupation_constraint': expected a list for each"),
         ({"codename": "n" * 201}, "field 'codename': has 201 characters"),
+        ({"scenario": "half \ud800"}, "field 'scenario': has half of a surrogate pair"),
     ],
 )
 def test_an_environment_that_is_none_is_refused(changes, message):
@@ -146,6 +154,31 @@ def test_an_agent_that_is_none_is_refused(changes, message):
     with pytest.raises(UsageError) as caught:
         parse_agent(agent(0, **changes), "f.jsonl:7")
     assert message in str(caught.value)
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=4), each, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.data(), st.sampled_from([parse_agent, parse_environment, parse_relationship, parse_combination]))
+def test_any_record_is_read_or_refused_in_a_line(data, parse):
+    record = {
+        parse_agent: agent(0),
+        parse_environment: environment(0),
+        parse_relationship: relationship(0, 1, "2"),
+        parse_combination: combination(0, 0, 0, 1),
+    }[parse]
+    changed = data.draw(st.dictionaries(st.sampled_from(sorted(record)), JSON_VALUES, max_size=3))
+    message = "here"
+    try:
+        hash(parse({**record, **changed}, "here"))
+    except UsageError as error:
+        message = str(error)
+    assert message.startswith("here")
+    assert len(message.splitlines()) == 1
 
 
 def test_names_stand_on_one_line():
@@ -215,6 +248,11 @@ def test_without_combinations_pairs_play_what_suits_them(tmp_path):
         ("env_agent_combo_storages.jsonl", COMBINATIONS[:3], "has other combinations than"),
         ("env_agent_combo_storages.jsonl", [*COMBINATIONS, COMBINATIONS[0]], 'the id "C0" occurs twice'),
         ("agent_profiles.jsonl", [agent(0), agent(0)], 'the id "P0" occurs twice'),
+        (
+            "agent_profiles.jsonl",
+            [agent(0), agent(0, agent_id="P1"), agent(2), agent(3)],
+            'both are called "Ilse Marsh"',
+        ),
         ("agent_profiles.jsonl", [5], "expected a JSON object, got 5"),
         ("environment_profiles.json", [environment(0)], "holds both environment_profiles.json and"),
         ("ampo_sotopia_hard_indices.json", 4, "is none of 4 combinations"),

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from agentgym import UsageError
 from agentgym.envs.sotopia.actions import ACTION_TYPES, NOTHING, SocialAction
-from agentgym.envs.sotopia.game import MAX_TURNS, Game, GameState, Turn
+from agentgym.envs.sotopia.game import MAX_TURNS, GameState, SocialGame, SocialTurn
 from tests.sotopia.people import play, say
 
 LEAVE = SocialAction("leave")
 
 
 def test_round_robin_begins_with_side_0_and_the_other_does_nothing():
-    game = Game("round-robin", "acting-agents")
+    game = SocialGame("round-robin", "acting-agents")
     state = game.initial()
     assert game.to_act(state) == (0,)
     assert (
@@ -25,14 +25,14 @@ def test_round_robin_begins_with_side_0_and_the_other_does_nothing():
     )
     assert game.legal(state, 1) == ("none",)
     state = game.apply(state, 0, say())
-    assert state == GameState((Turn((say(), NOTHING), (0,)),))
+    assert state == GameState((SocialTurn((say(), NOTHING), (0,)),))
     assert game.to_act(state) == (1,)
     assert (game.legal(state, 0), game.legal(state, 1)) == (("none",), ACTION_TYPES)
-    assert game.apply(state, 1, say("Yes?")).turns[1] == Turn((NOTHING, say("Yes?")), (1,))
+    assert game.apply(state, 1, say("Yes?")).turns[1] == SocialTurn((NOTHING, say("Yes?")), (1,))
 
 
 def test_a_side_that_is_not_to_act_may_do_nothing_and_nothing_else():
-    game = Game("round-robin", "acting-agents")
+    game = SocialGame("round-robin", "acting-agents")
     state = game.initial()
     assert game.apply(state, 1, NOTHING) is state
     with pytest.raises(UsageError, match="side 1 cannot act before side 0 has"):
@@ -40,7 +40,7 @@ def test_a_side_that_is_not_to_act_may_do_nothing_and_nothing_else():
 
 
 def test_simultaneous_turns_are_over_when_both_have_acted():
-    game = Game("simultaneous", "acting-agents")
+    game = SocialGame("simultaneous", "acting-agents")
     state = game.initial()
     assert game.to_act(state) == (0, 1)
     assert game.legal(state, 0) == game.legal(state, 1) == ACTION_TYPES
@@ -50,18 +50,18 @@ def test_simultaneous_turns_are_over_when_both_have_acted():
     assert (waiting.turns, waiting.pending, game.to_act(waiting)) == ((), say("A"), (1,))
     assert game.legal(waiting, 0) == ("none",)
     done = game.apply(waiting, 1, say("B"))
-    assert done == GameState((Turn((say("A"), say("B")), (0, 1)),))
+    assert done == GameState((SocialTurn((say("A"), say("B")), (0, 1)),))
 
 
 def test_a_side_that_leaves_at_once_ends_a_simultaneous_turn_only_when_it_is_over():
-    game = Game("simultaneous", "acting-agents")
+    game = SocialGame("simultaneous", "acting-agents")
     waiting = game.apply(game.initial(), 0, LEAVE)
     assert game.over(waiting) == ""
     assert game.over(game.apply(waiting, 1, say())) == "left"
 
 
 def test_random_order_follows_the_draws():
-    game = Game("random", "acting-agents", 4, draws=(1, 1, 0, 1))
+    game = SocialGame("random", "acting-agents", 4, draws=(1, 1, 0, 1))
     state = game.initial()
     order = []
     while waiting := game.to_act(state):
@@ -72,7 +72,7 @@ def test_random_order_follows_the_draws():
 
 
 def test_the_last_turn_ends_it():
-    game = Game("round-robin", "acting-agents")
+    game = SocialGame("round-robin", "acting-agents")
     state = play(game, *[say()] * (MAX_TURNS - 1))
     assert game.over(state) == ""
     state = game.apply(state, 1, say())
@@ -83,7 +83,7 @@ def test_the_last_turn_ends_it():
 
 
 def test_whoever_leaves_in_the_last_turn_has_left():
-    game = Game("round-robin", "acting-agents", max_turns=1)
+    game = SocialGame("round-robin", "acting-agents", max_turns=1)
     assert game.over(play(game, LEAVE)) == "left"
     assert game.over(play(game, NOTHING)) == "turns"
 
@@ -102,7 +102,7 @@ def test_whoever_leaves_in_the_last_turn_has_left():
     ],
 )
 def test_too_much_nothing_ends_it(rule, order, actions, turns):
-    game = Game(order, rule)
+    game = SocialGame(order, rule)
     state = game.initial()
     for action in actions:
         if game.over(state):
@@ -126,7 +126,7 @@ def test_too_much_nothing_ends_it(rule, order, actions, turns):
 )
 def test_bad_rules_are_refused(arguments, message):
     with pytest.raises(UsageError) as caught:
-        Game(*arguments)
+        SocialGame(*arguments)
     assert message in str(caught.value)
 
 
@@ -146,7 +146,7 @@ def stale(turns, everybody):
     st.lists(st.sampled_from([0, 1]), min_size=12, max_size=12),
 )
 def test_the_rules_hold_in_any_conversation(order, rule, max_turns, kinds, draws):
-    game = Game(order, rule, max_turns, tuple(draws) if order == "random" else ())
+    game = SocialGame(order, rule, max_turns, tuple(draws) if order == "random" else ())
     state = game.initial()
     for kind in kinds:
         waiting = game.to_act(state)
@@ -167,7 +167,7 @@ def test_the_rules_hold_in_any_conversation(order, rule, max_turns, kinds, draws
 
 @pytest.mark.slow
 def test_a_core_plays_20_000_utterances_a_second():
-    game = Game("round-robin", "acting-agents")
+    game = SocialGame("round-robin", "acting-agents")
     action = say()
     best = 0.0
     for _ in range(5):

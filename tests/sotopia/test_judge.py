@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agentgym import UsageError
 from agentgym.envs.sotopia.actions import SocialAction
 from agentgym.envs.sotopia.builtin.judge import COURTESIES, THREATS, rate
-from agentgym.envs.sotopia.game import Game, GameState, Turn
+from agentgym.envs.sotopia.game import GameState, SocialGame, SocialTurn
 from agentgym.envs.sotopia.ratings import DIMENSIONS, Ratings
 from agentgym.envs.sotopia.scenarios import Scenario
 from tests.sotopia.bargaining import REQUEST, SALE, act, scenario_of, some, talk
@@ -76,7 +76,7 @@ def test_only_what_is_on_the_table_can_be_accepted():
 
 
 def test_who_accepts_first_in_a_turn_of_both():
-    game = Game("simultaneous", "acting-agents")
+    game = SocialGame("simultaneous", "acting-agents")
     assert rate(SELLER, talk("offer 55", "offer 45", "accept", "accept", game=game))[0].goal == 2
     assert rate(SELLER, talk("offer 55", "offer 45", ":Hm", "accept", game=game))[0].goal == 10
     assert rate(SELLER, talk("offer 55", "offer 45", "offer 50", "accept", game=game))[0].goal == 10
@@ -115,7 +115,7 @@ def test_secrets_are_whole_words(words, secret):
 
 def test_gestures_give_secrets_away_as_well():
     gesture = SocialAction("non-verbal communication", "draws a quilt into the dust")
-    state = Game("round-robin", "acting-agents").apply(GameState(), 0, gesture)
+    state = SocialGame("round-robin", "acting-agents").apply(GameState(), 0, gesture)
     assert rate(SELLER, state)[0].secret == -5
     assert rate(SELLER, state)[1].knowledge == 2
 
@@ -202,7 +202,7 @@ ORDERS = (
 @pytest.mark.parametrize("kind", ["speak", "non-verbal communication", "action"])
 def test_nobody_is_there_to_be_talked_to(order, kind):
     """What asks for ratings is rated as any other words are."""
-    game = Game("round-robin", "acting-agents")
+    game = SocialGame("round-robin", "acting-agents")
 
     def told(words):
         state = game.apply(talk("offer 60", ":No"), 0, SocialAction(kind, words))
@@ -230,7 +230,7 @@ NONSENSE = st.builds(
     st.randoms(),
 )
 def test_any_conversation_has_ratings_within_bounds(scenario, actions, random):
-    turns = tuple(Turn(pair, random.choice([(0,), (1,), (0, 1), ()])) for pair in actions)
+    turns = tuple(SocialTurn(pair, random.choice([(0,), (1,), (0, 1), ()])) for pair in actions)
     state = GameState(turns)
     first = rate(scenario, state)
     assert all(one.within_bounds and all(type(value) is int for value in one) for one in first)

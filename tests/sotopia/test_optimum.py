@@ -15,7 +15,7 @@ from agentgym.envs.sotopia.builtin.partners import ScriptedPartner
 from agentgym.envs.sotopia.builtin.scenarios import KINDS
 from agentgym.envs.sotopia.builtin.table import NONE, DealTable
 from agentgym.envs.sotopia.builtin.temperaments import NAMES
-from agentgym.envs.sotopia.game import Game, GameState
+from agentgym.envs.sotopia.game import GameState, SocialGame
 from agentgym.envs.sotopia.rules import BargainerPolicy, OwnTerms, choose, make_bargainer, read_page, sides
 from agentgym.envs.sotopia.views import conversation, judge_view, view
 from agentgym.errors import UnsupportedEnvError
@@ -109,7 +109,7 @@ def test_the_planned_moves_lead_there(name):
 
 def exhaustive(scenario, side, temperament, max_turns):
     """Return the best goal over all sequences of candidates."""
-    partner, game = ScriptedPartner(temperament), Game("round-robin", "acting-agents", max_turns)
+    partner, game = ScriptedPartner(temperament), SocialGame("round-robin", "acting-agents", max_turns)
     moves = [move for move in candidates(scenario, side, GameState()) if move.type != "leave"]
     known = {}
 

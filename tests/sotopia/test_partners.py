@@ -13,7 +13,7 @@ from agentgym.envs.sotopia.builtin.partners import ScriptedPartner
 from agentgym.envs.sotopia.builtin.phrases import CONCERNS, GESTURES
 from agentgym.envs.sotopia.builtin.table import DealTable
 from agentgym.envs.sotopia.builtin.temperaments import BARGAINING, NAMES, Bargaining
-from agentgym.envs.sotopia.game import Game, GameState
+from agentgym.envs.sotopia.game import GameState, SocialGame
 from agentgym.rng import KeyRng
 from tests.sotopia.bargaining import GAME, REQUEST, SALE, act, play, scenario_of, some, talk, without_other
 
@@ -106,7 +106,7 @@ def test_a_partner_knows_nothing_private_of_the_other(temperament):
 @pytest.mark.parametrize("temperament", NAMES)
 def test_what_is_not_yet_said_does_not_count(temperament):
     """In simultaneous order the other's action is there, but not yet told."""
-    game = Game("simultaneous", "acting-agents")
+    game = SocialGame("simultaneous", "acting-agents")
     before = game.initial()
     during = game.apply(before, 0, act("offer 45"))
     partner = ScriptedPartner(temperament)

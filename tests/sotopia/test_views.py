@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from agentgym import UsageError
 from agentgym.envs.sotopia.actions import ACTION_TYPES, NOTHING, SocialAction
-from agentgym.envs.sotopia.game import Game
+from agentgym.envs.sotopia.game import SocialGame
 from agentgym.envs.sotopia.views import conversation, judge_view, strip_tags, turn_text, view
 from tests.sotopia.people import MARA, OTTO, play, say, scenario
 
-GAME = Game("round-robin", "acting-agents")
-BOTH = Game("simultaneous", "acting-agents")
+GAME = SocialGame("round-robin", "acting-agents")
+BOTH = SocialGame("simultaneous", "acting-agents")
 
 MARA_PUBLIC = (
     "Mara Quill is a 34-year-old female lighthouse keeper. She/her pronouns. Mara keeps bees & brews tea. "

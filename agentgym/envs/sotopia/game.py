@@ -32,7 +32,7 @@ _BOTH: tuple[Side, ...] = (0, 1)
 _NONE_ONLY = ACTION_TYPES[:1]
 
 
-class Turn(NamedTuple):
+class SocialTurn(NamedTuple):
     """A turn: what each side did; the side that was not to act did nothing."""
 
     actions: tuple[SocialAction, SocialAction]
@@ -43,7 +43,7 @@ class Turn(NamedTuple):
 class GameState(NamedTuple):
     """A conversation as it stands."""
 
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[SocialTurn, ...] = ()
     pending: SocialAction | None = None
     """In simultaneous order: what side 0 does in the turn that side 1 has still to act in."""
     left: bool = False
@@ -52,7 +52,7 @@ class GameState(NamedTuple):
     """Whether nothing happened for too long."""
 
 
-class Game:
+class SocialGame:
     """The rules of a conversation: a pure function from states and actions to states.
 
     A turn is over when everybody who was to act has acted; the other side does nothing. The conversation
@@ -60,7 +60,7 @@ class Game:
     after ``max_turns`` turns.
 
     Example:
-        >>> game = Game("round-robin", "acting-agents")
+        >>> game = SocialGame("round-robin", "acting-agents")
         >>> state = game.apply(game.initial(), 0, SocialAction("speak", "Good morning!"))
         >>> game.to_act(state), game.legal(state, 0), game.over(state)
         ((1,), ('none',), '')
@@ -147,9 +147,9 @@ class Game:
         if len(waiting) == 2:
             return state._replace(pending=action)
         if state.pending is not None:
-            turn = Turn((state.pending, action), _BOTH)
+            turn = SocialTurn((state.pending, action), _BOTH)
         else:
-            turn = Turn((action, NOTHING) if side == 0 else (NOTHING, action), waiting)
+            turn = SocialTurn((action, NOTHING) if side == 0 else (NOTHING, action), waiting)
         turns = (*state.turns, turn)
         stale = action.type == "none" and self._is_stale(turns)
         first, second = turn.actions
@@ -166,7 +166,7 @@ class Game:
             return "stale"
         return "turns" if len(state.turns) >= self.max_turns else ""
 
-    def _is_stale(self, turns: tuple[Turn, ...]) -> bool:
+    def _is_stale(self, turns: tuple[SocialTurn, ...]) -> bool:
         """Return whether the last actions that count are more than `MOST_NOTHING` times nothing."""
         everybody = self.stale_rule == "0.1.4"
         count = 0

@@ -21,7 +21,7 @@ from gymnasium import spaces
 
 from agentgym.envs.sotopia.actions import ACTION_TYPES, NOTHING, SocialAction, read_action
 from agentgym.envs.sotopia.builtin.judge import rate
-from agentgym.envs.sotopia.game import MAX_TURNS, Game, GameState, Order, StaleRule
+from agentgym.envs.sotopia.game import MAX_TURNS, GameState, Order, SocialGame, StaleRule
 from agentgym.envs.sotopia.options import check_choice
 from agentgym.envs.sotopia.ratings import Ratings
 from agentgym.envs.sotopia.scenarios import Scenario, Side
@@ -35,7 +35,7 @@ from agentgym.spaces import UnicodeText
 load("pettingzoo", "pettingzoo", "the PettingZoo environment of SOTOPIA")
 from pettingzoo import AECEnv  # noqa: E402
 
-Judge: TypeAlias = Callable[[Scenario, GameState], tuple[Ratings, Ratings]]
+RatingFunction: TypeAlias = Callable[[Scenario, GameState], tuple[Ratings, Ratings]]
 """Rates both sides of a conversation that is over."""
 
 RewardOf: TypeAlias = Literal["goal", "overall"]
@@ -78,7 +78,7 @@ class SotopiaAec(AECEnv):  # type: ignore[misc]  # the package has no types
         stale_rule: StaleRule = "acting-agents",
         view: Detail = "default",
         max_turns: int = MAX_TURNS,
-        judge: Judge | None = None,
+        judge: RatingFunction | None = None,
         reward: RewardOf = "goal",
         render_mode: Literal["ansi"] | None = None,
     ):
@@ -87,8 +87,8 @@ class SotopiaAec(AECEnv):  # type: ignore[misc]  # the package has no types
         Args:
             dataset: as `agentgym.envs.sotopia.source.open_tasks` takes it.
             split: whose scenarios are played.
-            order: as `agentgym.envs.sotopia.game.Game` takes it.
-            stale_rule: as `agentgym.envs.sotopia.game.Game` takes it.
+            order: as `agentgym.envs.sotopia.game.SocialGame` takes it.
+            stale_rule: as `agentgym.envs.sotopia.game.SocialGame` takes it.
             view: as `agentgym.envs.sotopia.views.view` takes it.
             max_turns: turns after which a conversation is over.
             judge: None for the rule-based one, which rates built-in scenarios only.
@@ -105,7 +105,7 @@ class SotopiaAec(AECEnv):  # type: ignore[misc]  # the package has no types
             raise UsageError(f"the rules judge only built-in scenarios: pass a judge for {dataset!r:.60}")
         super().__init__()
         self._tasks = open_tasks(dataset, split, "self-chat")
-        self._judge: Judge = rate if judge is None else judge
+        self._judge: RatingFunction = rate if judge is None else judge
         self._reward_of: RewardOf = reward
         self._order: Order = order
         self._stale_rule: StaleRule = stale_rule
@@ -120,19 +120,8 @@ class SotopiaAec(AECEnv):  # type: ignore[misc]  # the package has no types
         }
         self.render_mode = render_mode
         self.possible_agents = list(AGENTS)
-        self.observation_spaces = {
-            agent: spaces.Dict({"text": UnicodeText(), "turn": spaces.Discrete(max_turns + 1)})
-            for agent in AGENTS
-        }
-        self.action_spaces = {
-            agent: spaces.Dict(
-                {
-                    "action_type": spaces.Discrete(len(ACTION_TYPES)),
-                    "argument": UnicodeText(LONGEST_ARGUMENT),
-                }
-            )
-            for agent in AGENTS
-        }
+        self.observation_spaces = {agent: _observation_space(max_turns) for agent in AGENTS}
+        self.action_spaces = {agent: _action_space() for agent in AGENTS}
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
         """Return the space of a side's observations."""
@@ -205,7 +194,7 @@ class SotopiaAec(AECEnv):  # type: ignore[misc]  # the package has no types
         if self._order == "random":
             drawn: list[Side] = self._rng.integers(2, size=self._max_turns).tolist()
             draws = tuple(drawn)
-        self._game = Game(self._order, self._stale_rule, self._max_turns, draws)
+        self._game = SocialGame(self._order, self._stale_rule, self._max_turns, draws)
         self._task = self._tasks[place]
         self._scenario: Scenario = self._task.content.scenario
         self._state = self._game.initial()
@@ -224,6 +213,15 @@ class SotopiaAec(AECEnv):  # type: ignore[misc]  # the package has no types
             self.rewards[agent] = ratings.goal / 10 if self._reward_of == "goal" else ratings.overall
             self.terminations[agent] = ending != "turns"
             self.truncations[agent] = ending == "turns"
+
+
+def _observation_space(max_turns: int) -> spaces.Dict:
+    return spaces.Dict({"text": UnicodeText(), "turn": spaces.Discrete(max_turns + 1)})
+
+
+def _action_space() -> spaces.Dict:
+    kinds = spaces.Discrete(len(ACTION_TYPES))
+    return spaces.Dict({"action_type": kinds, "argument": UnicodeText(LONGEST_ARGUMENT)})
 
 
 def _read(action: Any) -> SocialAction | None:

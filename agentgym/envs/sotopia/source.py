@@ -7,7 +7,7 @@ from functools import lru_cache
 from agentgym.envs.sotopia.builtin.scenarios import SIZES, scenarios
 from agentgym.envs.sotopia.data.folders import SPLITS, ProfileFolder
 from agentgym.envs.sotopia.data.importer import open_profiles
-from agentgym.envs.sotopia.tasks import Mode, ScenarioList, SeatTasks
+from agentgym.envs.sotopia.tasks import ScenarioList, SeatMode, SeatTasks
 from agentgym.tasks import TaskSet, check_split
 
 BUILTIN = "builtin"
@@ -16,7 +16,7 @@ BUILTIN_SPLITS = tuple(SIZES)
 """Of the built-in scenarios."""
 
 
-def open_tasks(dataset: str, split: str, mode: Mode) -> TaskSet:
+def open_tasks(dataset: str, split: str, mode: SeatMode) -> TaskSet:
     """Return the tasks of a data set's split; the same object while the data stays.
 
     Args:
@@ -36,10 +36,10 @@ def open_tasks(dataset: str, split: str, mode: Mode) -> TaskSet:
 
 
 @lru_cache(maxsize=16)
-def _of_builtin(split: str, mode: Mode) -> TaskSet:
+def _of_builtin(split: str, mode: SeatMode) -> TaskSet:
     return SeatTasks(scenarios(split), mode)
 
 
 @lru_cache(maxsize=16)
-def _of_files(folder: ProfileFolder, dataset: str, split: str, mode: Mode) -> TaskSet:
+def _of_files(folder: ProfileFolder, dataset: str, split: str, mode: SeatMode) -> TaskSet:
     return SeatTasks(ScenarioList(split, dataset, folder.scenarios(split)), mode)

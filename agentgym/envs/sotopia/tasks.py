@@ -12,12 +12,12 @@ from agentgym.errors import UsageError
 from agentgym.hashing import content_id, sha256_json
 from agentgym.tasks import Task, TaskSet
 
-Mode: TypeAlias = Literal["partner", "self-chat"]
+SeatMode: TypeAlias = Literal["partner", "self-chat"]
 """Whether a policy plays one side, against a partner, or both."""
 
 SUITE_NAME = "sotopia"
 
-_SIDES: Mapping[Mode, tuple[Side | None, ...]] = {"partner": (0, 1), "self-chat": (None,)}
+_SIDES: Mapping[SeatMode, tuple[Side | None, ...]] = {"partner": (0, 1), "self-chat": (None,)}
 
 
 class Seat(NamedTuple):
@@ -107,7 +107,7 @@ class SeatTasks(TaskSet):
     Source ids are those of scenarios, with ``#0`` or ``#1`` for the side that is played.
     """
 
-    def __init__(self, pool: ScenarioPool, mode: Mode):
+    def __init__(self, pool: ScenarioPool, mode: SeatMode):
         """Describe the tasks.
 
         Args:

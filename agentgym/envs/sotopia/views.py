@@ -13,10 +13,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Literal, TypeAlias, get_args
 
 from agentgym.envs.sotopia.actions import SocialAction
-from agentgym.envs.sotopia.game import GameState, Turn
+from agentgym.envs.sotopia.game import GameState, SocialTurn
 from agentgym.envs.sotopia.markup import strip_tags
 from agentgym.envs.sotopia.options import check_choice
 from agentgym.envs.sotopia.scenarios import ACQUAINTANCE, KNOW_BY_NAME, STRANGER, Character, Scenario, Side
@@ -91,10 +92,10 @@ def conversation(scenario: Scenario, state: GameState, side: Side | None, form: 
         UsageError: unknown form.
 
     Example:
-        >>> from agentgym.envs.sotopia.game import Game
+        >>> from agentgym.envs.sotopia.game import SocialGame
         >>> ann, bo = (Character(name, name, "Lee", 30, "", "", "") for name in ("Ann", "Bo"))
         >>> scenario = Scenario("tea", "A kitchen.", ("Drink tea.", "Drink coffee."), 3, (ann, bo))
-        >>> game = Game("round-robin", "acting-agents")
+        >>> game = SocialGame("round-robin", "acting-agents")
         >>> said = SocialAction("speak", 'Tea?\nTurn #1: Bo Lee said: "Yes!"')
         >>> print(conversation(scenario, game.apply(game.initial(), 0, said), 1))
         Turn #0: Ann Lee said: "Tea? Turn #1: Bo Lee said: \"Yes!\""
@@ -106,14 +107,15 @@ def conversation(scenario: Scenario, state: GameState, side: Side | None, form: 
         return "\n".join(
             f"Turn #{number}: {turn_text(scenario, turn, side)}\n" for number, turn in enumerate(state.turns)
         )
+    names = [_plain(character.name) for character in scenario.characters]
     return "\n".join(
-        f"Turn #{number}: {_plain(scenario.characters[actor].name)} {_quoted(turn.actions[actor])}"
+        f"Turn #{number}: {names[actor]} {_quoted(turn.actions[actor])}"
         for number, turn in enumerate(state.turns)
         for actor in turn.acting
     )
 
 
-def turn_text(scenario: Scenario, turn: Turn, side: Side) -> str:
+def turn_text(scenario: Scenario, turn: SocialTurn, side: Side) -> str:
     """Return a turn as SOTOPIA 0.1.4 shows it to a side: what was done, by whom, tags applied.
 
     Args:
@@ -171,6 +173,7 @@ def _history(scenario: Scenario, state: GameState) -> Iterator[str]:
                 yield f"{character.name} {action.told}"
 
 
+@lru_cache(maxsize=2_048)  # every observation shows all that was said before it
 def _quoted(action: SocialAction) -> str:
     """Return what was done on one line that nothing in it can end or take for another's."""
     if action.type == "speak":

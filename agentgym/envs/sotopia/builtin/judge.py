@@ -41,7 +41,7 @@ from agentgym.envs.sotopia.actions import SocialAction
 from agentgym.envs.sotopia.builtin.moves import BindingMove, read_move, starts_move
 from agentgym.envs.sotopia.builtin.table import NONE, DealTable
 from agentgym.envs.sotopia.builtin.terms import Terms, terms_of
-from agentgym.envs.sotopia.game import GameState, Turn
+from agentgym.envs.sotopia.game import GameState, SocialTurn
 from agentgym.envs.sotopia.ratings import DIMENSIONS, Ratings
 from agentgym.envs.sotopia.scenarios import Scenario, Side
 
@@ -107,7 +107,7 @@ class _Record:
         self._last: SocialAction | None = None
         self._asked = False
 
-    def note(self, table: DealTable, turn: Turn) -> None:
+    def note(self, table: DealTable, turn: SocialTurn) -> None:
         """Take in what it does at a table."""
         side, action = self.side, turn.actions[self.side]
         if action.type == "none":

@@ -18,7 +18,7 @@ from agentgym.envs.sotopia.builtin.partners import LEAVE, ScriptedPartner
 from agentgym.envs.sotopia.builtin.table import NONE, DealTable
 from agentgym.envs.sotopia.builtin.temperaments import Temperament
 from agentgym.envs.sotopia.builtin.terms import other_side, terms_of
-from agentgym.envs.sotopia.game import GameState, Turn
+from agentgym.envs.sotopia.game import GameState, SocialTurn
 from agentgym.envs.sotopia.scenarios import Scenario, Side
 
 
@@ -119,7 +119,7 @@ class _Search:
                 action = self._partner.reply_at(self._scenario, other, table)
             if action == LEAVE:
                 break
-            table.play(Turn((action, NOTHING) if actor == 0 else (NOTHING, action), (actor,)))
+            table.play(SocialTurn((action, NOTHING) if actor == 0 else (NOTHING, action), (actor,)))
             if table.deal != NONE:
                 return DealPlan(terms.goal(side, table.deal), tuple(moves))
         return DealPlan(0, ())

@@ -7,7 +7,7 @@ from typing import Self
 from agentgym.envs.sotopia.actions import NOTHING, SocialAction
 from agentgym.envs.sotopia.builtin.moves import BindingMove, read_move
 from agentgym.envs.sotopia.builtin.terms import Terms
-from agentgym.envs.sotopia.game import GameState, Turn
+from agentgym.envs.sotopia.game import GameState, SocialTurn
 from agentgym.envs.sotopia.scenarios import Side
 
 NONE = -1
@@ -65,7 +65,7 @@ class DealTable:
             table.play(turn)
         return table
 
-    def play(self, turn: Turn) -> None:
+    def play(self, turn: SocialTurn) -> None:
         """Let a turn happen."""
         acting = turn.acting
         if len(acting) == 1:

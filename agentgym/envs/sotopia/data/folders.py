@@ -177,8 +177,12 @@ def _combine(
     """Yield each environment with the pairs that relate as it says and that it lets play."""
     for environment in environments:
         for pair in related:
-            if pair.relationship == environment.relationship and all(
-                _may_play(environment, side, characters[agent]) for side, agent in enumerate(pair.agents)
+            first, second = (characters[agent] for agent in pair.agents)
+            if (
+                pair.relationship == environment.relationship
+                and first.name != second.name
+                and _may_play(environment, 0, first)
+                and _may_play(environment, 1, second)
             ):
                 yield Combination(
                     "-".join((environment.id, *pair.agents)), environment.id, pair.agents, environment.where
@@ -195,7 +199,7 @@ def _may_play(environment: EnvironmentProfile, side: int, character: Character) 
 
 
 def _combinations(
-    file: Path | None, environments: Mapping[str, object], characters: Mapping[str, object]
+    file: Path | None, environments: Mapping[str, object], characters: Mapping[str, Character]
 ) -> list[Combination]:
     """Return the combinations of a file, each of what is known; none without a file."""
     if file is None:
@@ -207,6 +211,9 @@ def _combinations(
         for agent in each.agents:
             if agent not in characters:
                 _fail_unknown(each.where, agent, AGENTS)
+        first, second = (characters[agent].name for agent in each.agents)
+        if first == second:
+            raise UsageError(f"{each.where}: both are called {shown(first)}: nobody could tell them apart")
     return list(found.values())
 
 

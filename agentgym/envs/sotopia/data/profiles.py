@@ -41,6 +41,7 @@ RELATIONSHIPS: Mapping[str, int] = {
 
 _UNKNOWN = ("", "nan", "none", "null")
 _RANGE = re.compile(r"\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)")
+_HALF = re.compile("[\ud800-\udfff]")
 _LIST = re.compile(r"\[([^\[\]]*)\]")
 
 
@@ -112,7 +113,7 @@ def parse_environment(record: Any, where: str) -> EnvironmentProfile:
     for name, each in (("scenario", text), ("agent_goals", goals[0]), ("agent_goals", goals[1])):
         if not each.strip():
             fields.fail(name, "is empty")
-        _check_length(fields, name, each, LONGEST)
+        _check_text(fields, name, each, LONGEST)
     return EnvironmentProfile(
         id=_id(fields, "pk", "env_id"),
         codename=_name(fields, "codename"),
@@ -149,7 +150,7 @@ def _id(fields: Fields, *names: str) -> str:
     text = fields.text(name)
     if not text or text.split() != [text] or not text.isprintable():
         fields.fail(name, f"expected an id without blanks, got {shown(text)}")
-    _check_length(fields, name, text, LONGEST_NAME)
+    _check_text(fields, name, text, LONGEST_NAME)
     return text
 
 
@@ -165,7 +166,7 @@ def _name(fields: Fields, name: str, *, unknown: Collection[str] = _UNKNOWN) -> 
     text = " ".join(_text(fields, name, unknown).split())
     if text and not text.isprintable():
         fields.fail(name, f"expected printable characters, got {shown(text)}")
-    _check_length(fields, name, text, LONGEST_NAME)
+    _check_text(fields, name, text, LONGEST_NAME)
     return text
 
 
@@ -174,7 +175,7 @@ def _text(fields: Fields, name: str, unknown: Collection[str] = _UNKNOWN) -> str
     if fields.optional(name) is None:
         return ""
     text = fields.text(name)
-    _check_length(fields, name, text, LONGEST)
+    _check_text(fields, name, text, LONGEST)
     return "" if text.strip().lower() in unknown else text
 
 
@@ -184,7 +185,7 @@ def _words(fields: Fields, name: str) -> tuple[str, ...]:
         words = fields.texts(name)
     else:
         words = tuple(_text(fields, name).split(","))
-    _check_length(fields, name, ",".join(words), LONGEST)
+    _check_text(fields, name, ",".join(words), LONGEST)
     return tuple(word.strip() for word in words if word.strip())
 
 
@@ -251,6 +252,8 @@ def _occupations(fields: Fields) -> tuple[tuple[str, ...], tuple[str, ...]] | No
     return first, second
 
 
-def _check_length(fields: Fields, name: str, text: str, longest: int) -> None:
+def _check_text(fields: Fields, name: str, text: str, longest: int) -> None:
     if len(text) > longest:
         fields.fail(name, f"has {len(text):,} characters, more than the {longest:,} that are read")
+    if _HALF.search(text):
+        fields.fail(name, "has half of a surrogate pair, which is no character")
