@@ -114,9 +114,8 @@ class BudgetMeter:
             limit, spent = getattr(self.budget, name), getattr(self.spent, name)
             # a sum of floats that was subtracted from again is off by a few last digits
             if limit is not None and getattr(total, name) > limit + (1e-9 if name == "dollars" else 0):
-                unit = "$" if name == "dollars" else ""
                 return (
-                    f"the budget of {unit}{limit:,}{'' if unit else ' ' + name} is spent: {unit}{spent:,.6g} so far, "
-                    "and the next call may go beyond it; raise it and run the same command again"
+                    f"the budget of {limit:,} {name} is spent: {spent:,.6g} so far, and the next call may go "
+                    "beyond it; raise it and run the same command again"
                 )
         return ""

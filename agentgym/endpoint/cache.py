@@ -21,8 +21,8 @@ from agentgym.records import parse
 from agentgym.untrusted import loads_json
 
 CacheMode: TypeAlias = Literal["off", "read", "write", "replay-only"]
-"""``off``: no cache. ``read``: answers from it; others are asked for and not kept. ``write``: answers from it;
-others are asked for and kept. ``replay-only``: answers from it and nowhere else."""
+"""``off``: no cache. ``read``: answers from it; others are asked for and not kept. ``write``: answers from
+it; others are asked for and kept. ``replay-only``: answers from it and nowhere else."""
 
 SCHEMA = 1
 """Number of the file's form, its ``user_version``."""
@@ -129,22 +129,25 @@ class AnswerCache:
 
     def _broken(self, error: sqlite3.Error) -> UsageError:
         return UsageError(
-            f"cannot use the cache {self.path}: {error}; free space, wait for whoever holds it, or name another file"
+            f"cannot use the cache {self.path}: {error}; free space, wait for whoever holds it, or name "
+            "another file"
         )
 
 
-def reply_of(value: Mapping[str, Any], where: str) -> ChatReply:
-    """Read the JSON value of a reply, strictly.
+def value_of(reply: ChatReply, day: str) -> dict[str, Any]:
+    """Return a reply as a JSON value, with the day of its answer; what depends on the session is left out."""
+    return {"reply": asdict(replace(reply, cost=None, from_cache=False)), "when": day}
+
+
+def reply_of(value: Mapping[str, Any]) -> tuple[ChatReply, str]:
+    """Return the reply and the day of `value_of`.
 
     Raises:
         UsageError: it does not fit.
     """
-    return parse(ChatReply, dict(value), where)
-
-
-def value_of(reply: ChatReply) -> dict[str, Any]:
-    """Return a reply as a JSON value; what depends on the session is left out of it."""
-    return asdict(replace(reply, cost=None, from_cache=False))
+    if set(value) != {"reply", "when"} or not isinstance(value["when"], str):
+        raise UsageError("the cache has something else than a reply under a reply's key: get it again")
+    return parse(ChatReply, value["reply"], "the cache"), value["when"]
 
 
 def _connect(path: Path) -> sqlite3.Connection:

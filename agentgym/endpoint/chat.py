@@ -83,7 +83,8 @@ class ChatMessage:
             )
         if (self.tool_calls and self.role != "assistant") or bool(self.tool_call_id) != (self.role == "tool"):
             raise UsageError(
-                "a message has tool_calls if an assistant wrote it, and a tool_call_id if and only if a tool did"
+                "a message has tool_calls if an assistant wrote it, and a tool_call_id if and only if a tool "
+                "did"
             )
         object.__setattr__(self, "text", whole_text(self.text))
 
@@ -149,7 +150,7 @@ class ChatReply:
     """Of the prompt: those that the endpoint had computed before."""
     reasoning_tokens: int = 0
     seconds: float = 0.0
-    """From the first attempt's start to the last one's end. What an answer from a cache took when it was asked."""
+    """From the first attempt's start to the last one's end; for an answer from a cache, when it was asked."""
     retries: int = 0
     """Attempts before the one that brought the answer."""
     cost: float | None = None

@@ -13,15 +13,17 @@ Example:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any
 
-from agentgym.endpoint.caller import EndpointCaller, Sleep
+from agentgym.endpoint.caller import EndpointCaller
 from agentgym.endpoint.chat import ChatReply, ChatRequest
 from agentgym.endpoint.errors import EndpointError
 from agentgym.endpoint.loop import BackgroundLoop, LoopUser, join_loop, leave_loop
 from agentgym.endpoint.probe import EndpointProbe, probe_endpoint
+from agentgym.endpoint.sending import Sleep
 from agentgym.endpoint.session import NO_SESSION, current_session
 from agentgym.endpoint.spec import EndpointSpec
 from agentgym.endpoint.wire import cache_key
@@ -29,7 +31,7 @@ from agentgym.hashing import canonical_json
 
 
 class Endpoint:
-    """A model behind an endpoint. Safe to ask from any thread; a forked child asks with connections of its own."""
+    """A model behind an endpoint. Safe to ask from any thread; a forked child has connections of its own."""
 
     def __init__(
         self, spec: EndpointSpec, *, transport: Callable[[], Any] | None = None, sleep: Sleep = asyncio.sleep
@@ -51,7 +53,9 @@ class Endpoint:
     @property
     def left_out(self) -> Mapping[str, str]:
         """Parameters that the endpoint has refused so far, with what it said. They are never sent again."""
-        return {name: line for caller in self._callers.values() for name, line in caller.left_out.items()}
+        return {
+            name: line for caller in self._callers.values() for name, line in caller.sender.left_out.items()
+        }
 
     @property
     def closed(self) -> bool:
@@ -120,12 +124,34 @@ class Endpoint:
             raise EndpointError("an endpoint is asked from any thread but that of its event loop")
         caller = self._callers.get(loop)
         if caller is None:
-            transport = None if self._transport is None else self._transport()
-            caller = self._callers.setdefault(loop, EndpointCaller(self.spec, transport, self._sleep))
+            transport = self._transport or _Network.stand_in
+            made = None if transport is None else transport()
+            caller = self._callers.setdefault(loop, EndpointCaller(self.spec, made, self._sleep))
         return loop, caller
 
 
 _OPEN: dict[str, LoopUser] = {}
+
+
+class _Network:
+    """What stands for the network."""
+
+    stand_in: Callable[[], Any] | None = None
+
+
+@contextmanager
+def without_network(transport: Callable[[], Any]) -> Iterator[None]:
+    """Let all endpoints that are first asked within the block use something else than the network, for tests.
+
+    Args:
+        transport: returns it (see `agentgym.endpoint.transport.ChatTransport`), for each endpoint.
+    """
+    before = _Network.stand_in
+    _Network.stand_in = transport
+    try:
+        yield
+    finally:
+        _Network.stand_in = before
 
 
 def open_endpoint(spec: EndpointSpec) -> Endpoint:

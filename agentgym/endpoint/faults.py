@@ -1,11 +1,11 @@
-"""What the refusals of an endpoint mean: which are tried again, when, and which tell of a fault of the request."""
+"""What the refusals of an endpoint mean: which are tried again, when, and which are the request's fault."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Collection, Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
@@ -30,8 +30,9 @@ _OVERFLOW = re.compile(
 )
 _FILTERED = re.compile(r"content[ _]?(?:filter|policy|management policy)|responsible ?ai", re.IGNORECASE)
 _SPENT = re.compile(
-    r"insufficient_quota|exceeded your current quota|billing_(?:hard_limit|not_active)|insufficient (?:balance|credits?|funds)",
-    re.I,
+    r"insufficient_quota|exceeded your current quota|billing_(?:hard_limit|not_active)"
+    r"|insufficient (?:balance|credits?|funds)",
+    re.IGNORECASE,
 )
 
 
@@ -126,8 +127,8 @@ def retry_after(headers: Mapping[str, str], now: float) -> float:
             date = parsedate_to_datetime(said)
         except (ValueError, TypeError):
             return 0.0
-        date = date if date.tzinfo else date.replace(tzinfo=timezone.utc)
-        seconds = (date - datetime.fromtimestamp(now, timezone.utc)).total_seconds()
+        date = date if date.tzinfo else date.replace(tzinfo=UTC)
+        seconds = (date - datetime.fromtimestamp(now, UTC)).total_seconds()
     return max(0.0, seconds) if math.isfinite(seconds) else 0.0
 
 
@@ -145,7 +146,7 @@ def _place(problem: Mapping[str, Any]) -> str:
 
 
 def _names(line: str, name: str) -> bool:
-    """Whether a message names a parameter: in quotes, after a word for parameters, or by a word like no other."""
+    """Whether a message names a parameter: in quotes, after a word for parameters, or by a rare word."""
     quoted = rf"[\"'`\[({{]{name}[\"'`\])}}:=]"
     after = (
         rf"(?:param(?:eter)?s?|arguments?|fields?|inputs?|propert(?:y|ies)|supplied|option)\W{{1,3}}{name}\b"

@@ -91,7 +91,7 @@ class PriceTable:
             if price.model == model and price.url in ("", url) and price.since <= day
         ]
         own = [price for price in fitting if price.url]
-        return (own or fitting or [None])[-1]
+        return next(reversed(own or fitting), None)
 
 
 def _dated(row: Any) -> Any:

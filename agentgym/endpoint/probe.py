@@ -127,7 +127,7 @@ class _Prober:
 
     async def probe(self) -> EndpointProbe:
         first, again = await self._ask(_COUNT), await self._ask(_COUNT)
-        left_out = self._caller.left_out
+        left_out = self._caller.sender.left_out
         limits = {name: await self._limit(name) for name in ("max_tokens", "max_completion_tokens")}
         temperature: Support = "refused" if "temperature" in left_out else "accepted"
         rest = {
@@ -155,7 +155,9 @@ class _Prober:
         self, text: str, *, temperature: float = 0.0, tokens: int | None = _SHORT, **fields: Any
     ) -> Answer:
         request = ChatRequest((ChatMessage("user", text),), ChatSampling(temperature, tokens), label=LABEL)
-        return (await self._caller.exchange(request, self._session, **fields)).answer
+        answer, reply = await self._caller.ask(request, self._session, **fields)
+        self._caller.note(self._session, request, reply)
+        return answer
 
     async def _try(self, name: str, text: str, **fields: Any) -> _Seen:
         try:
@@ -166,7 +168,7 @@ class _Prober:
 
     async def _limit(self, name: str) -> Support:
         """Ask for few tokens of a long answer, by one of the two names of the limit."""
-        if name in self._caller.left_out:
+        if name in self._caller.sender.left_out:
             return "refused"
         seen = await self._try(name, _COUNT, tokens=None, **{name: _SHORT})
         answer = seen.answer
@@ -177,7 +179,7 @@ class _Prober:
         )
 
     async def _seed(self) -> Support:
-        if "seed" in self._caller.left_out:
+        if "seed" in self._caller.sender.left_out:
             return "refused"
         seen = [await self._try("seed", _DRAW, temperature=1.0, seed=seed) for seed in (1, 1, 2)]
         texts = [each.answer.text for each in seen if each.answer is not None]
@@ -188,7 +190,7 @@ class _Prober:
         return "heeded" if texts[0] != texts[2] else "accepted"
 
     async def _shown(self, name: str, value: Any, shows: Any) -> Support:
-        if name in self._caller.left_out:
+        if name in self._caller.sender.left_out:
             return "refused"
         seen = await self._try(name, _COLOUR, **{name: value})
         return seen.support(seen.answer is not None and shows(seen.answer))

@@ -198,7 +198,7 @@ def _token_ids(choice: Mapping[str, Any]) -> tuple[int, ...]:
 
 def _logprobs(choice: Mapping[str, Any]) -> tuple[float, ...]:
     tokens = part(part(choice, "logprobs", dict, {}), "content", list, [])
-    found = [table_of(token, "a token of its logprobs").get("logprob") for token in tokens]
+    found: list[Any] = [table_of(token, "a token of its logprobs").get("logprob") for token in tokens]
     if not all(type(each) in (int, float) for each in found):
         raise MalformedAnswerError("its logprobs are no numbers")
     return tuple(float(each) for each in found)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from agentgym.endpoint.budget import BudgetMeter, EndpointBudget, Spending
 from agentgym.endpoint.cache import AnswerCache, CacheMode
+from agentgym.endpoint.errors import EndpointError
 from agentgym.endpoint.ledger import Ledger, LedgerRow
 from agentgym.endpoint.loop import LoopUser, loop_of_process
 from agentgym.endpoint.prices import PriceTable
+from agentgym.endpoint.replies import TokenUsage
+from agentgym.endpoint.spec import EndpointSpec
 from agentgym.errors import UsageError
 from agentgym.files import make_folder
 
@@ -70,8 +74,7 @@ class EndpointSession:
         """What was opened within the session, by its spec."""
         self.calls: set[asyncio.Task[Any]] = set()
         """That are under way. Changed on the loop only; so is what follows."""
-        self.sending: set[asyncio.Task[Any]] = set()
-        """Those whose request has been sent."""
+        self._sent: set[asyncio.Task[Any]] = set()
         self.ending = False
         """Whether nothing more is sent."""
 
@@ -84,6 +87,30 @@ class EndpointSession:
     def meter(self) -> BudgetMeter:
         """What counts against the budgets."""
         return self._meter
+
+    def cost(self, spec: EndpointSpec, usage: TokenUsage, day: str = "") -> float | None:
+        """Return what tokens cost by the prices of a day (default: today), in dollars; None without a price.
+
+        Args:
+            spec: of the endpoint.
+            usage: the tokens.
+            day: as 2026-01-31.
+        """
+        price = self.prices.of(spec.url, spec.model, day or datetime.now(UTC).date().isoformat())
+        return None if price is None else price.cost(usage)
+
+    def spending(self, spec: EndpointSpec, usage: TokenUsage) -> Spending:
+        """Return what a request with such tokens takes from the budgets.
+
+        Raises:
+            EndpointError: there is a budget in dollars, and no price.
+        """
+        cost = self.cost(spec, usage)
+        if cost is None and self.budget.dollars is not None:
+            raise EndpointError(
+                f"a budget in dollars needs a price for {spec.model} at {spec.url}: add it to the prices"
+            )
+        return Spending(1, usage.prompt + usage.completion, cost or 0.0)
 
     def find(self, key: str) -> Mapping[str, Any] | None:
         """Return the value that the cache has under a key; None where it has none, or there is no cache."""
@@ -98,6 +125,18 @@ class EndpointSession:
         cache = self._cache
         if cache is not None and self.mode == "write":
             await asyncio.get_running_loop().run_in_executor(self._writer, cache.keep, key, value)
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """Mark the task of a block as one whose request is sent, so that the session's end waits for it."""
+        task = asyncio.current_task()
+        if self.ending or task is None:
+            raise asyncio.CancelledError
+        self._sent.add(task)
+        try:
+            yield
+        finally:
+            self._sent.discard(task)
 
     def note(self, row: Callable[[], LedgerRow]) -> None:
         """Add a row to the ledger, where there is one.
@@ -152,7 +191,7 @@ class EndpointSession:
 
     async def _end(self, wait: bool) -> None:
         self.ending = True
-        for task in self.calls - (self.sending if wait else set()):
+        for task in self.calls - (self._sent if wait else set()):
             task.cancel()
         await asyncio.gather(*self.calls, return_exceptions=True)
 

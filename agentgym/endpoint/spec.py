@@ -20,8 +20,10 @@ _KEY_NAME = re.compile(r"[A-Z][A-Z0-9_]{0,99}", re.ASCII)
 _SECRET_ENDINGS = ("KEY", "TOKEN", "SECRET")
 
 _OWN_FIELDS = frozenset(
-    "model messages temperature max_tokens max_completion_tokens seed stop top_p n tools response_format stream "
-    "stream_options logprobs return_token_ids".split()
+    (
+        *("model", "messages", "temperature", "max_tokens", "max_completion_tokens", "seed", "stop", "top_p"),
+        *("n", "tools", "response_format", "stream", "stream_options", "logprobs", "return_token_ids"),
+    )
 )
 """Fields of a request that `EndpointSpec.extra` must not hold, since a request or an option says them."""
 
@@ -81,8 +83,8 @@ class EndpointSpec:
             _KEY_NAME.fullmatch(self.key_env) and self.key_env.endswith(_SECRET_ENDINGS)
         ):
             raise UsageError(
-                "endpoint: key_env is the name of an environment variable in capitals that ends in KEY, TOKEN or "
-                "SECRET, such as OPENAI_API_KEY, and never the key itself"
+                "endpoint: key_env is the name of an environment variable, in capitals and ending in KEY, "
+                "TOKEN or SECRET, such as OPENAI_API_KEY, and never the key itself"
             )
         _check_range("concurrency", self.concurrency, 1, 4_096)
         _check_range("attempts", self.attempts, 1, 100)
@@ -98,7 +100,7 @@ class EndpointSpec:
         _check_extra(self.extra)
 
     @classmethod
-    def of(cls, table: Mapping[str, Any]) -> Self:
+    def of(cls, table: Any) -> Self:
         """Read a table such as an option's or a file's; unknown and mistyped keys are errors.
 
         Raises:
@@ -126,7 +128,8 @@ def checked_url(url: str) -> str:
     form = "write http://HOST:PORT/v1 or https://HOST/v1"
     try:
         parts = urlsplit(url)
-        problem = "" if parts.hostname and (parts.port or 1) else "it names no host"
+        port = parts.port
+        problem = "" if parts.hostname and port != 0 else "it names no host"
     except ValueError:
         problem = "its host or port is none"
     if problem or parts.scheme not in ("http", "https"):

@@ -31,7 +31,7 @@ async def read_stream(pieces: AsyncIterator[bytes], *, secret: bytes = b"") -> A
         secret: what is cut out of every event.
 
     Raises:
-        MalformedAnswerError: an event is none of a chat completion, or the stream ends before the answer does.
+        MalformedAnswerError: an event is none of a chat completion, or the answer does not come to its end.
     """
     gathered = _Gathered()
     async for data in _events(pieces):

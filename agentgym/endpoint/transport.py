@@ -162,7 +162,8 @@ def _read_key(spec: EndpointSpec) -> str:
     key = os.environ.get(spec.key_env, "").strip()
     if not key:
         raise EndpointError(
-            f"the key of {spec.url} is not there: set the environment variable {spec.key_env}, or leave out key_env"
+            f"the key of {spec.url} is not there: set the environment variable {spec.key_env}, or leave out "
+            "key_env"
         )
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise EndpointError(f"the environment variable {spec.key_env} holds what no key is: set it again")
@@ -174,7 +175,7 @@ def _read_key(spec: EndpointSpec) -> str:
 
 
 def _limiter(http: Any) -> Callable[[Any], Any]:
-    """Return a hook that ends answers of more than `LARGEST_ANSWER` bytes, and packed ones, which may unfold."""
+    """Return a hook that ends answers of more than `LARGEST_ANSWER` bytes, and packed ones."""
 
     class LimitedStream(http.AsyncByteStream):  # type: ignore[misc]  # of the library that the SDK uses
         def __init__(self, stream: Any):
