@@ -219,7 +219,7 @@ class ChatSender:
         spec, error = self.spec, state.outcome.exception()
         if isinstance(error, _AgainError) and error.pause:
             return float(error.pause) + self._jitter.uniform(0, spec.first_pause)
-        doubled = spec.first_pause * 2.0 ** min(state.attempt_number - 1, 40)
+        doubled: float = spec.first_pause * 2.0 ** min(state.attempt_number - 1, 40)
         return min(doubled, spec.longest_pause) * self._jitter.uniform(0.5, 1.0)
 
     def _who(self, request: ChatRequest) -> str:
