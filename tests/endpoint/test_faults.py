@@ -307,10 +307,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("name", "error"), REFUSED)
 def test_a_refused_parameter_is_left_out_once_and_for_all(name, error):
-    def answer(body):
-        return refusal(400, error.pop("message", "no"), **error) if name in body and error else completion()
-
-    fake = FakeEndpoint(otherwise=answer)
+    fake = FakeEndpoint(otherwise=lambda body: refusal(400, **error) if name in body else completion())
     sampling = ChatSampling(temperature=0.5, seed=1, stop=("\n",), top_p=0.9)
     with fake.open() as endpoint:
         replies = [
