@@ -70,8 +70,9 @@ class BudgetMeter:
         self.budget = budget
         self.spent = Spending()
         self._reserved = Spending()
-        self._turn: asyncio.Lock | None = None
-        self._settled: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._turn = asyncio.Lock()
+        self._settled = asyncio.Event()
 
     async def reserve(self, most: Spending) -> None:
         """Wait until a call fits, and count it as in flight.
@@ -82,16 +83,15 @@ class BudgetMeter:
         Raises:
             BudgetSpentError: it does not fit.
         """
-        if self.budget == EndpointBudget():
-            self._reserved = self._reserved.plus(most)
-            return
-        self._turn = self._turn or asyncio.Lock()
-        self._settled = self._settled or asyncio.Event()
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:  # the first one, or that of a forked child, where nothing is in flight
+            self._loop, self._reserved = loop, Spending()
+            self._turn, self._settled = asyncio.Lock(), asyncio.Event()
         async with self._turn:  # whoever came first is sent first
             while self._exceeded(self.spent.plus(self._reserved).plus(most)):
                 problem = self._exceeded(self.spent.plus(most))
-                if problem or self._reserved.requests == 0:
-                    raise BudgetSpentError(problem or self._exceeded(self.spent.plus(most)))
+                if problem:
+                    raise BudgetSpentError(problem)
                 self._settled.clear()
                 await self._settled.wait()
             self._reserved = self._reserved.plus(most)
@@ -105,8 +105,7 @@ class BudgetMeter:
         """
         self._reserved = self._reserved.minus(most)
         self.spent = self.spent.plus(spent)
-        if self._settled is not None:
-            self._settled.set()
+        self._settled.set()
 
     def _exceeded(self, total: Spending) -> str:
         """Return what a total goes beyond, as a message; empty where nothing."""

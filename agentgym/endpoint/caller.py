@@ -48,6 +48,7 @@ class EndpointCaller:
         self.spec = spec
         self.sender = ChatSender(spec, transport, sleep)
         self._calls: dict[tuple[int, str], _Call] = {}
+        self._closed = False
 
     def start(
         self, request: ChatRequest, key: str, session: EndpointSession, future: Future[ChatReply]
@@ -60,9 +61,14 @@ class EndpointCaller:
             session: that the call belongs to.
             future: is given the reply.
         """
-        if session.ending:
+        if session.ending or self._closed:
+            what = (
+                "endpoint session has ended: ask within it"
+                if session.ending
+                else "endpoint is closed: open it"
+            )
             if future.set_running_or_notify_cancel():
-                future.set_exception(EndpointError("the endpoint session has ended: ask within it"))
+                future.set_exception(EndpointError(f"the {what}"))
             return
         loop = asyncio.get_running_loop()
         place = (id(session), key)
@@ -77,6 +83,7 @@ class EndpointCaller:
 
     async def close(self) -> None:
         """Cancel what is under way, and close the connections."""
+        self._closed = True
         tasks = [call.task for call in self._calls.values()]
         for task in tasks:
             task.cancel()
@@ -98,7 +105,7 @@ class EndpointCaller:
             EndpointError: there will be none to any request.
             RefusedRequestError: the endpoint refuses a request with such fields.
         """
-        effort = Effort(asyncio.get_running_loop().time())
+        effort = Effort()
         try:
             answer = await self.sender.send(request, session, effort, fields)
         except (UsageError, RefusedRequestError, asyncio.CancelledError) as error:
@@ -186,12 +193,15 @@ class EndpointCaller:
             if error is not None:
                 future.set_exception(error)
                 continue
-            reply = task.result()
-            if paid:  # by whoever asked first
-                reply = replace(reply, from_cache=True)
-                self.note(call.session, request, reply)
+            reply = replace(task.result(), from_cache=paid or task.result().from_cache)
+            try:
+                if paid:  # by whoever asked first
+                    self.note(call.session, request, reply)
+            except UsageError as failed:  # the disk is full; nobody waits forever
+                future.set_exception(failed)
+            else:
+                future.set_result(reply)
             paid = True
-            future.set_result(reply)
 
 
 def _leave_soon(loop: asyncio.AbstractEventLoop, call: _Call, future: Future[ChatReply]) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 from agentgym.endpoint.caller import EndpointCaller
 from agentgym.endpoint.chat import ChatReply, ChatRequest
 from agentgym.endpoint.errors import EndpointError
-from agentgym.endpoint.loop import BackgroundLoop, LoopUser, join_loop, leave_loop
+from agentgym.endpoint.loop import BackgroundLoop, LoopUser, join_loop, leave_loop, loop_of_process
 from agentgym.endpoint.probe import EndpointProbe, probe_endpoint
 from agentgym.endpoint.sending import Sleep
 from agentgym.endpoint.session import NO_SESSION, current_session
@@ -106,12 +106,8 @@ class Endpoint:
     def close(self) -> None:
         """Cancel what is under way, and close the connections. Nothing can be asked after."""
         self._closed = True
-        session = current_session()
-        for registry in (_OPEN, session.endpoints if session is not None else {}):
-            for place in [place for place, endpoint in registry.items() if endpoint is self]:
-                del registry[place]
-        loop = join_loop(self) if self._callers else None
-        caller = self._callers.pop(loop, None) if loop is not None else None
+        loop = loop_of_process()
+        caller = None if loop is None else self._callers.pop(loop, None)
         if loop is not None and caller is not None:
             loop.submit(caller.close()).result()
         leave_loop(self)

@@ -15,6 +15,7 @@ from agentgym.endpoint.chat import ChatMessage, ChatRequest, ChatSampling
 from agentgym.endpoint.errors import CacheMissError
 from agentgym.endpoint.replies import Answer
 from agentgym.endpoint.transport import RefusedRequestError
+from agentgym.endpoint.wire import DROPPABLE
 from agentgym.hashing import sha256_json
 from agentgym.records import parse
 
@@ -107,13 +108,21 @@ async def probe_endpoint(caller: EndpointCaller, session: EndpointSession) -> En
     key = sha256_json({"probe": _VERSION, "url": spec.url, "model": spec.model, "extra": dict(spec.extra)})
     kept = session.find(key)
     if kept is not None:
-        return parse(EndpointProbe, dict(kept), "the cache's probe")
+        return _heeded(parse(EndpointProbe, dict(kept), "the cache's probe"), caller)
     if session.mode == "replay-only":
         raise CacheMissError(
             f"the cache has no probe of {spec.identity}: record it with the cache mode 'write' first"
         )
     probe = await _Prober(caller, session).probe()
     await session.keep(key, probe.to_json())
+    return _heeded(probe, caller)
+
+
+def _heeded(probe: EndpointProbe, caller: EndpointCaller) -> EndpointProbe:
+    """Return a probe; what it found to be refused is left out from now on."""
+    for name, line in probe.refused.items():
+        if name in DROPPABLE:
+            caller.sender.left_out.setdefault(name, line)
     return probe
 
 

@@ -45,14 +45,19 @@ class _AgainError(Exception):
 class Effort:
     """What a request has taken so far."""
 
-    started: float
-    """On the loop's clock."""
     attempts: int = 0
+    started: float | None = None
+    """When it was first sent, on the loop's clock; None before."""
 
     @property
     def seconds(self) -> float:
-        """Since its start."""
-        return asyncio.get_running_loop().time() - self.started
+        """Since it was first sent; what it waited before that for its turn is not the endpoint's."""
+        return 0.0 if self.started is None else asyncio.get_running_loop().time() - self.started
+
+    def send(self) -> None:
+        """Note that it is sent now."""
+        if self.started is None:
+            self.started = asyncio.get_running_loop().time()
 
     @property
     def retries(self) -> int:
@@ -109,11 +114,16 @@ class ChatSender:
             EndpointError: there will be none to any request.
             RefusedRequestError: the endpoint refuses a request with such fields.
         """
+
+        async def rest(seconds: float) -> None:
+            session.check_open()
+            await self._sleep(seconds)
+
         retrying = self._tenacity.AsyncRetrying(
             stop=self._tenacity.stop_after_attempt(self.spec.attempts),
             retry=self._tenacity.retry_if_exception(self._worth_another),
             wait=self._pause,
-            sleep=self._sleep,
+            sleep=rest,
             reraise=True,
         )
         try:
@@ -141,7 +151,7 @@ class ChatSender:
             fault = ""
             try:
                 async with self._slots:
-                    return await self._exchange(request, session, body)
+                    return await self._exchange(request, session, effort, body)
             except RefusedRequestError as error:
                 refusal = error.refusal
             except LostConnectionError as error:
@@ -155,7 +165,9 @@ class ChatSender:
                 raise self._failure(request, refusal, fields)
             self.left_out.setdefault(name, refusal.line)
 
-    async def _exchange(self, request: ChatRequest, session: EndpointSession, body: dict[str, Any]) -> Answer:
+    async def _exchange(
+        self, request: ChatRequest, session: EndpointSession, effort: Effort, body: dict[str, Any]
+    ) -> Answer:
         """Send a body as soon as limits and budgets let it, and count what it took."""
         estimated, limit = estimated_prompt_tokens(request), answer_limit(request)
         if self._requests:
@@ -166,11 +178,13 @@ class ChatSender:
         if pause > 0:
             await self._sleep(pause)
         most = session.spending(self.spec, TokenUsage(estimated, limit))
-        # without an answer nobody knows what the endpoint counts: the prompt, as estimated
-        spent = session.spending(self.spec, TokenUsage(estimated))
         await session.meter.reserve(most)
+        spent = Spending()
         try:
             with session.sending():
+                effort.send()
+                # without an answer nobody knows what the endpoint counts: the prompt, as estimated
+                spent = session.spending(self.spec, TokenUsage(estimated))
                 answer = await self._transport.post(body)
             guess = TokenUsage(estimated, len(answer.text) // BYTES_A_TOKEN)
             spent = session.spending(self.spec, answer.usage or guess)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -68,13 +69,14 @@ class EndpointSession:
         self._cache: AnswerCache | None = None
         self._ledger: Ledger | None = None
         self._writer: ThreadPoolExecutor | None = None
+        self._process = 0
         self._meter = BudgetMeter(self.budget)
         self._close = ExitStack()
         self.endpoints: dict[str, LoopUser] = {}
         """What was opened within the session, by its spec."""
         self.calls: set[asyncio.Task[Any]] = set()
         """That are under way. Changed on the loop only; so is what follows."""
-        self._sent: set[asyncio.Task[Any]] = set()
+        self._sent: set[asyncio.Task[Any] | None] = set()
         self.ending = False
         """Whether nothing more is sent."""
 
@@ -124,19 +126,23 @@ class EndpointSession:
         """
         cache = self._cache
         if cache is not None and self.mode == "write":
-            await asyncio.get_running_loop().run_in_executor(self._writer, cache.keep, key, value)
+            await asyncio.get_running_loop().run_in_executor(self._writing_thread(), cache.keep, key, value)
 
     @contextmanager
     def sending(self) -> Iterator[None]:
         """Mark the task of a block as one whose request is sent, so that the session's end waits for it."""
+        self.check_open()
         task = asyncio.current_task()
-        if self.ending or task is None:
-            raise asyncio.CancelledError
         self._sent.add(task)
         try:
             yield
         finally:
             self._sent.discard(task)
+
+    def check_open(self) -> None:
+        """Cancel the task that calls this, once the session ends."""
+        if self.ending:
+            raise asyncio.CancelledError
 
     def note(self, row: Callable[[], LedgerRow]) -> None:
         """Add a row to the ledger, where there is one.
@@ -162,8 +168,7 @@ class EndpointSession:
                     make_folder(self._cache_path.parent)
                 self._cache = AnswerCache(self._cache_path, writable=writable)
                 undo.callback(self._cache.close)
-                self._writer = ThreadPoolExecutor(1, "agentgym-endpoint-cache")
-                undo.callback(self._writer.shutdown)
+                undo.callback(self._end_writing)
             if self._ledger_path is not None:
                 make_folder(self._ledger_path.parent)
                 self._ledger = Ledger(self._ledger_path)
@@ -189,11 +194,24 @@ class EndpointSession:
                 endpoint.close()
         self.ending = True
 
+    def _writing_thread(self) -> ThreadPoolExecutor:
+        """Return the thread that writes to the cache; a forked child has one of its own."""
+        if self._writer is None or self._process != os.getpid():
+            self._writer, self._process = ThreadPoolExecutor(1, "agentgym-endpoint-cache"), os.getpid()
+        return self._writer
+
+    def _end_writing(self) -> None:
+        if self._writer is not None and self._process == os.getpid():
+            self._writer.shutdown()
+
     async def _end(self, wait: bool) -> None:
         self.ending = True
-        for task in self.calls - (self._sent if wait else set()):
-            task.cancel()
-        await asyncio.gather(*self.calls, return_exceptions=True)
+        loop = asyncio.get_running_loop()
+        calls = [task for task in self.calls if task.get_loop() is loop]  # not those of a parent process
+        for task in calls:
+            if not (wait and task in self._sent):
+                task.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
 
 
 _SESSIONS: list[EndpointSession] = []

@@ -165,7 +165,9 @@ MALFORMED = {
     "usage in fractions": changed(usage={"prompt_tokens": 1.5}),
     "tool calls of another type": with_choice(message={"content": None, "tool_calls": "search"}),
     "tool call without a name": with_choice(message={"tool_calls": [{"function": {"arguments": "{}"}}]}),
-    "many tool calls": with_choice(message={"tool_calls": [{"function": {"name": "a", "arguments": ""}}] * 200}),
+    "many tool calls": with_choice(
+        message={"tool_calls": [{"function": {"name": "a", "arguments": ""}}] * 200}
+    ),
     "token ids of another type": with_choice(token_ids=["a"]),
     "logprobs of another type": with_choice(logprobs={"content": [{"logprob": "low"}]}),
     "packed": Said(b"\x1f\x8b", headers=((b"content-encoding", b"gzip"),)),
@@ -211,16 +213,26 @@ def test_filtered_content():
             endpoint.ask([asking(label="episode 1")])
         assert one_line(error).startswith("episode 1: ")
         assert reply_text(endpoint)  # that request only
-    policy = refusal(400, "The response was filtered due to the content management policy.", code="content_filter")
+    policy = refusal(
+        400, "The response was filtered due to the content management policy.", code="content_filter"
+    )
     with FakeEndpoint(policy).open() as endpoint, pytest.raises(ContentFilteredError):
         endpoint.ask([asking()])
 
 
 OVERFLOWS = [
-    (400, "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.", {}),
+    (
+        400,
+        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
+        {},
+    ),
     (400, "too long", {"code": "context_length_exceeded"}),
     (400, "The decoder prompt (length 9000) is longer than the maximum model length of 4096.", {}),
-    (400, "the request exceeds the available context size, try increasing it", {"type": "exceed_context_size_error"}),
+    (
+        400,
+        "the request exceeds the available context size, try increasing it",
+        {"type": "exceed_context_size_error"},
+    ),
     (422, "Input validation error: `inputs` must have less than 4096 tokens. Given: 5000", {}),
     (422, "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4097. Given: 5000", {}),
     (400, "prompt is too long: 210000 tokens > 200000 maximum", {}),
@@ -229,9 +241,17 @@ OVERFLOWS = [
     (400, "The input (5000 tokens) is longer than the model's context length (4096 tokens).", {}),
     (400, "Prompt contains 40000 tokens, too large for model with 32768 maximum context length", {}),
     (400, "Please reduce the length of the messages or completion.", {"param": "messages"}),
-    (400, "Trying to keep the first 9000 tokens when context the overflows: tokens to keep from the initial prompt", {}),
+    (
+        400,
+        "Trying to keep the first 9000 tokens when context the overflows: tokens to keep from the initial prompt",
+        {},
+    ),
     (413, "", {}),
-    (400, "max_tokens is too large: 5000. This model's maximum context length is 4096 tokens", {"param": "max_tokens"}),
+    (
+        400,
+        "max_tokens is too large: 5000. This model's maximum context length is 4096 tokens",
+        {"param": "max_tokens"},
+    ),
 ]
 
 
@@ -289,7 +309,9 @@ def test_a_wrong_address_stops(status):
 
 def test_another_refusal_is_that_of_one_request():
     with FakeEndpoint(refusal(400, "roles must alternate")).open() as endpoint:
-        with pytest.raises(UnansweredRequestError, match=r"refuses the request \(400: roles must alternate\)"):
+        with pytest.raises(
+            UnansweredRequestError, match=r"refuses the request \(400: roles must alternate\)"
+        ):
             endpoint.ask([asking()])
         assert reply_text(endpoint)
 
@@ -330,7 +352,9 @@ def test_validation_errors_name_the_parameter_by_its_place():
 def test_max_tokens_goes_by_its_newer_name():
     def answer(body):
         if "max_tokens" in body:
-            message = "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."
+            message = (
+                "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."
+            )
             return refusal(400, message, param="max_tokens", code="unsupported_parameter")
         return completion()
 
@@ -343,7 +367,9 @@ def test_max_tokens_goes_by_its_newer_name():
 
 def test_several_refused_parameters_are_found_one_by_one():
     def answer(body):
-        found = [name for name in ("max_tokens", "max_completion_tokens", "temperature", "seed") if name in body]
+        found = [
+            name for name in ("max_tokens", "max_completion_tokens", "temperature", "seed") if name in body
+        ]
         return refusal(400, f"Unknown parameter: '{found[0]}'.") if found else completion("bare")
 
     fake = FakeEndpoint(otherwise=answer)
@@ -362,7 +388,16 @@ def test_tools_are_never_left_out():
 
 
 def test_refusals_in_any_form_are_read():
-    for body in (b"", b"<html>", b"nope", b'{"error": "nope"}', b'{"error": []}', b"7", b'{"detail": "nope"}', b"\xff"):
+    for body in (
+        b"",
+        b"<html>",
+        b"nope",
+        b'{"error": "nope"}',
+        b'{"error": []}',
+        b"7",
+        b'{"detail": "nope"}',
+        b"\xff",
+    ):
         read = read_refusal(500, body, {}, 0.0)
         assert read.status == 500
         assert "\n" not in read.line

@@ -6,7 +6,13 @@ import traceback
 
 import pytest
 
-from agentgym.endpoint import EndpointError, EndpointSession, EndpointSpec, KeyRefusedError, UnansweredRequestError
+from agentgym.endpoint import (
+    EndpointError,
+    EndpointSession,
+    EndpointSpec,
+    KeyRefusedError,
+    UnansweredRequestError,
+)
 from agentgym.errors import UsageError
 from tests.endpoint.fake import FakeEndpoint, Said, asking, completion, refusal
 
@@ -57,14 +63,17 @@ def test_a_key_within_a_spec_is_refused():
     assert KEY not in str(error.value)
 
 
-def shown(error: BaseException) -> str:
-    """Return an error as a traceback with all local variables, and all errors that it came from."""
-    chain = traceback.TracebackException.from_exception(error, capture_locals=True)
-    linked, each = [], error
+def shown(error: BaseException, *, values: bool = True) -> str:
+    """Return an error as a traceback, with the local variables below this test, and all that it came from."""
+    texts: list[str] = ["".join(traceback.format_exception(error))]
+    each: BaseException | None = error
     while each is not None:
-        linked += [repr(each), str(each), repr(vars(each))]
+        texts += [repr(each), str(each), repr(vars(each))]
+        frames = [frame for frame, _ in traceback.walk_tb(each.__traceback__)]
+        below = [frame for frame in frames if values and frame.f_code.co_filename != __file__]
+        texts += [f"{name} = {value!r}" for frame in below for name, value in frame.f_locals.items()]
         each = each.__cause__ or each.__context__
-    return "".join(chain.format()) + "".join(linked)
+    return "".join(texts)
 
 
 ECHOES = {
@@ -74,11 +83,10 @@ ECHOES = {
     "other": (refusal(400, KEY, type=KEY), UnansweredRequestError),
     "malformed": (Said(f'{{"choices": "{KEY}"}}'.encode()), UnansweredRequestError),
     "not JSON": (Said(f"{KEY}".encode()), UnansweredRequestError),
-    "lost": (ConnectionError(KEY), None),
 }
 
 
-@pytest.mark.parametrize("said", [echo for echo in ECHOES if echo != "lost"])
+@pytest.mark.parametrize("said", ECHOES)
 def test_an_endpoint_that_repeats_the_key_leaks_nothing(said, tmp_path, caplog, capfd):
     answer, kind = ECHOES[said]
     caplog.set_level(logging.DEBUG)
@@ -88,7 +96,10 @@ def test_an_endpoint_that_repeats_the_key_leaks_nothing(said, tmp_path, caplog, 
     fake = FakeEndpoint(otherwise=lambda _: answer)
     files = {"cache": tmp_path / "cache.sqlite", "ledger": tmp_path / "ledger.jsonl"}
     try:
-        with EndpointSession(mode="write", **files), fake.open(key_env="MARKER_API_KEY", attempts=2) as endpoint:
+        with (
+            EndpointSession(mode="write", **files),
+            fake.open(key_env="MARKER_API_KEY", attempts=2) as endpoint,
+        ):
             with pytest.raises(kind) as error:
                 endpoint.ask([asking(label="episode 1")])
             fake.otherwise = lambda _: completion(f"Your key is {KEY}.", model=KEY)
@@ -108,6 +119,4 @@ def test_an_endpoint_that_repeats_the_key_leaks_nothing(said, tmp_path, caplog, 
 def test_credentials_in_addresses_are_refused_without_repeating_them():
     with pytest.raises(UsageError, match="holds credentials") as error:
         EndpointSpec(f"https://user:{KEY}@host/v1", "m")
-    assert KEY not in shown(error.value).replace(f"'https://user:{KEY}@host/v1'", "").replace(
-        f'"https://user:{KEY}@host/v1"', ""
-    )
+    assert KEY not in shown(error.value, values=False)
