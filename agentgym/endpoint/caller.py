@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -33,22 +34,33 @@ class _Call:
 class EndpointCaller:
     """Asks one endpoint. All of it happens on one event loop."""
 
-    def __init__(self, spec: EndpointSpec, transport: Any = None, sleep: Sleep = asyncio.sleep):
-        """Read the key; nothing is sent yet.
+    def __init__(self, spec: EndpointSpec):
+        """Begin without a connection.
 
         Args:
             spec: of the endpoint.
-            transport: see `ChatTransport`.
+        """
+        self.spec = spec
+        self.left_out: dict[str, str] = {}
+        """Parameters that the endpoint has refused, with what it said."""
+        self._sender: ChatSender | None = None
+        self._calls: dict[tuple[int, str], _Call] = {}
+        self._closed = False
+
+    def connect(self, transport: Callable[[], Any] | None, sleep: Sleep) -> None:
+        """Read the key and make what sends requests, once; answers of the cache need neither.
+
+        Args:
+            transport: returns what stands for the network (see `ChatTransport`); None for the network.
             sleep: waits between attempts.
 
         Raises:
             EndpointError: see `ChatTransport`.
             MissingPackageError: the extra ``endpoint`` is not installed.
         """
-        self.spec = spec
-        self.sender = ChatSender(spec, transport, sleep)
-        self._calls: dict[tuple[int, str], _Call] = {}
-        self._closed = False
+        if self._sender is None:
+            network = None if transport is None else transport()
+            self._sender = ChatSender(self.spec, network, sleep, self.left_out)
 
     def start(
         self, request: ChatRequest, key: str, session: EndpointSession, future: Future[ChatReply]
@@ -88,7 +100,8 @@ class EndpointCaller:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self.sender.close()
+        if self._sender is not None:
+            await self._sender.close()
 
     async def ask(
         self, request: ChatRequest, session: EndpointSession, **fields: Any
@@ -105,9 +118,11 @@ class EndpointCaller:
             EndpointError: there will be none to any request.
             RefusedRequestError: the endpoint refuses a request with such fields.
         """
+        if self._sender is None:
+            raise EndpointError(f"nothing is sent to {self.spec.identity}: the session only replays")
         effort = Effort()
         try:
-            answer = await self.sender.send(request, session, effort, fields)
+            answer = await self._sender.send(request, session, effort, fields)
         except (UsageError, RefusedRequestError, asyncio.CancelledError) as error:
             if effort.attempts:
                 failed = ChatReply("", (), "", seconds=effort.seconds, retries=effort.retries)
@@ -156,7 +171,7 @@ class EndpointCaller:
                 from_cache=reply.from_cache,
                 finish_reason=reply.finish_reason,
                 error=error,
-                left_out=tuple(self.sender.left_out),
+                left_out=tuple(self.left_out),
             )
         )
 

@@ -24,7 +24,7 @@ from agentgym.endpoint.errors import EndpointError
 from agentgym.endpoint.loop import BackgroundLoop, LoopUser, join_loop, leave_loop, loop_of_process
 from agentgym.endpoint.probe import EndpointProbe, probe_endpoint
 from agentgym.endpoint.sending import Sleep
-from agentgym.endpoint.session import NO_SESSION, current_session
+from agentgym.endpoint.session import NO_SESSION, EndpointSession, current_session
 from agentgym.endpoint.spec import EndpointSpec
 from agentgym.endpoint.wire import cache_key
 from agentgym.hashing import canonical_json
@@ -53,9 +53,7 @@ class Endpoint:
     @property
     def left_out(self) -> Mapping[str, str]:
         """Parameters that the endpoint has refused so far, with what it said. They are never sent again."""
-        return {
-            name: line for caller in self._callers.values() for name, line in caller.sender.left_out.items()
-        }
+        return {name: line for caller in self._callers.values() for name, line in caller.left_out.items()}
 
     @property
     def closed(self) -> bool:
@@ -74,10 +72,10 @@ class Endpoint:
             EndpointError: the endpoint is closed, or its key is not there.
             MissingPackageError: the extra ``endpoint`` is not installed.
         """
-        loop, caller = self._open()
+        session = current_session() or NO_SESSION
+        loop, caller = self._open(session)
         key = cache_key(request, self.spec)
         future: Future[ChatReply] = Future()
-        session = current_session() or NO_SESSION
         loop.loop.call_soon_threadsafe(caller.start, request, key, session, future)
         return future
 
@@ -100,8 +98,9 @@ class Endpoint:
         Raises:
             UsageError: it does not answer, or the session only replays and its cache has no probe.
         """
-        loop, caller = self._open()
-        return loop.submit(probe_endpoint(caller, current_session() or NO_SESSION)).result()
+        session = current_session() or NO_SESSION
+        loop, caller = self._open(session)
+        return loop.submit(probe_endpoint(caller, session)).result()
 
     def close(self) -> None:
         """Cancel what is under way, and close the connections. Nothing can be asked after."""
@@ -112,17 +111,16 @@ class Endpoint:
             loop.submit(caller.close()).result()
         leave_loop(self)
 
-    def _open(self) -> tuple[BackgroundLoop, EndpointCaller]:
+    def _open(self, session: EndpointSession) -> tuple[BackgroundLoop, EndpointCaller]:
         if self._closed:
             raise EndpointError(f"the endpoint {self.spec.identity} is closed: open it again")
         loop = join_loop(self)
         if loop.inside():
             raise EndpointError("an endpoint is asked from any thread but that of its event loop")
-        caller = self._callers.get(loop)
-        if caller is None:
-            transport = self._transport or _Network.stand_in
-            made = None if transport is None else transport()
-            caller = self._callers.setdefault(loop, EndpointCaller(self.spec, made, self._sleep))
+        with loop.lock:
+            caller = self._callers.setdefault(loop, EndpointCaller(self.spec))
+            if session.mode != "replay-only":
+                caller.connect(self._transport or _Network.stand_in, self._sleep)
         return loop, caller
 
 

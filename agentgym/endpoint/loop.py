@@ -11,12 +11,14 @@ import atexit
 import os
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 ResultT = TypeVar("ResultT")
 
 _STOP_SECONDS = 10.0
+_THREADS = 4
+"""That look up the addresses of hosts."""
 
 
 class LoopUser(Protocol):
@@ -33,7 +35,10 @@ class BackgroundLoop:
     def __init__(self) -> None:
         """Start the thread."""
         self.loop = asyncio.new_event_loop()
+        self.loop.set_default_executor(ThreadPoolExecutor(_THREADS, "agentgym-endpoint-names"))
         self.users: set[LoopUser] = set()
+        self.lock = threading.Lock()
+        """For what users make once for the loop, from any thread."""
         self._thread = threading.Thread(target=self._run, name="agentgym-endpoints", daemon=True)
         self._thread.start()
 

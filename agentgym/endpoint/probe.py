@@ -122,7 +122,7 @@ def _heeded(probe: EndpointProbe, caller: EndpointCaller) -> EndpointProbe:
     """Return a probe; what it found to be refused is left out from now on."""
     for name, line in probe.refused.items():
         if name in DROPPABLE:
-            caller.sender.left_out.setdefault(name, line)
+            caller.left_out.setdefault(name, line)
     return probe
 
 
@@ -136,7 +136,7 @@ class _Prober:
 
     async def probe(self) -> EndpointProbe:
         first, again = await self._ask(_COUNT), await self._ask(_COUNT)
-        left_out = self._caller.sender.left_out
+        left_out = self._caller.left_out
         limits = {name: await self._limit(name) for name in ("max_tokens", "max_completion_tokens")}
         temperature: Support = "refused" if "temperature" in left_out else "accepted"
         rest = {
@@ -177,7 +177,7 @@ class _Prober:
 
     async def _limit(self, name: str) -> Support:
         """Ask for few tokens of a long answer, by one of the two names of the limit."""
-        if name in self._caller.sender.left_out:
+        if name in self._caller.left_out:
             return "refused"
         seen = await self._try(name, _COUNT, tokens=None, **{name: _SHORT})
         answer = seen.answer
@@ -188,7 +188,7 @@ class _Prober:
         )
 
     async def _seed(self) -> Support:
-        if "seed" in self._caller.sender.left_out:
+        if "seed" in self._caller.left_out:
             return "refused"
         seen = [await self._try("seed", _DRAW, temperature=1.0, seed=seed) for seed in (1, 1, 2)]
         texts = [each.answer.text for each in seen if each.answer is not None]
@@ -199,7 +199,7 @@ class _Prober:
         return "heeded" if texts[0] != texts[2] else "accepted"
 
     async def _shown(self, name: str, value: Any, shows: Any) -> Support:
-        if name in self._caller.sender.left_out:
+        if name in self._caller.left_out:
             return "refused"
         seen = await self._try(name, _COLOUR, **{name: value})
         return seen.support(seen.answer is not None and shows(seen.answer))

@@ -68,21 +68,21 @@ class Effort:
 class ChatSender:
     """Sends requests to one endpoint, on one event loop."""
 
-    def __init__(self, spec: EndpointSpec, transport: Any, sleep: Sleep):
+    def __init__(self, spec: EndpointSpec, transport: Any, sleep: Sleep, left_out: dict[str, str]):
         """Read the key; nothing is sent yet.
 
         Args:
             spec: of the endpoint.
             transport: see `ChatTransport`.
             sleep: waits between attempts.
+            left_out: parameters that the endpoint refuses, with what it said; further ones are added.
 
         Raises:
             EndpointError: see `ChatTransport`.
             MissingPackageError: the extra ``endpoint`` is not installed.
         """
         self.spec = spec
-        self.left_out: dict[str, str] = {}
-        """Parameters that the endpoint has refused, with what it said."""
+        self._left_out = left_out
         self._tenacity = load("tenacity", "endpoint", _NEED)
         limiter = load("aiolimiter", "endpoint", _NEED).AsyncLimiter
         self._requests = spec.requests_per_minute and limiter(spec.requests_per_minute, 60)
@@ -147,7 +147,7 @@ class ChatSender:
         while True:
             if self._key_refused:
                 raise KeyRefusedError(self._key_refused)
-            body = {**body_of(request, self.spec, self.left_out), **fields}
+            body = {**body_of(request, self.spec, self._left_out), **fields}
             fault = ""
             try:
                 async with self._slots:
@@ -163,7 +163,7 @@ class ChatSender:
             name = refusal.refused([name for name in DROPPABLE if name in body and name not in fields])
             if refusal.overflow or name is None:
                 raise self._failure(request, refusal, fields)
-            self.left_out.setdefault(name, refusal.line)
+            self._left_out.setdefault(name, refusal.line)
 
     async def _exchange(
         self, request: ChatRequest, session: EndpointSession, effort: Effort, body: dict[str, Any]

@@ -77,7 +77,8 @@ class FakeEndpoint:
             body += message.get("body", b"")
             if not message.get("more_body"):
                 break
-        self.bodies.append(json.loads(body))
+        asked = json.loads(body)
+        self.bodies.append(asked)
         self.headers.append({name.decode(): value.decode() for name, value in scope["headers"]})
         self.in_flight += 1
         self.most_in_flight = max(self.in_flight, self.most_in_flight)
@@ -85,7 +86,7 @@ class FakeEndpoint:
             await asyncio.sleep(self.delay)
         finally:
             self.in_flight -= 1
-        said = self.said.pop(0) if self.said else self.otherwise(self.bodies[-1])
+        said = self.said.pop(0) if self.said else self.otherwise(asked)
         if isinstance(said, Exception):
             raise said
         await send({"type": "http.response.start", "status": said.status, "headers": list(said.headers)})
