@@ -106,7 +106,7 @@ class EndpointCaller:
     async def ask(
         self, request: ChatRequest, session: EndpointSession, **fields: Any
     ) -> tuple[Answer, ChatReply]:
-        """Return the endpoint's answer, and the reply that it is; a row of the ledger is written for none.
+        """Return the endpoint's answer, and the reply that it is; where there is none, the ledger has a row.
 
         Args:
             request: what is asked.
@@ -124,7 +124,7 @@ class EndpointCaller:
         try:
             answer = await self._sender.send(request, session, effort, fields)
         except (UsageError, RefusedRequestError, asyncio.CancelledError) as error:
-            if effort.attempts:
+            if effort.started is not None:
                 failed = ChatReply("", (), "", seconds=effort.seconds, retries=effort.retries)
                 self.note(session, request, failed, type(error).__name__)
             raise

@@ -1,4 +1,4 @@
-"""An endpoint in the process: an ASGI application that says what a test wants, and counts what it is asked."""
+"""An endpoint in the process: an ASGI application that says what a test wants and counts what it is asked."""
 
 import asyncio
 import json

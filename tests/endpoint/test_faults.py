@@ -44,7 +44,8 @@ def test_after_all_attempts_the_error_is_one_line():
     with fake.open(attempts=3) as endpoint, pytest.raises(UnansweredRequestError) as error:
         endpoint.ask([asking(label="episode 7")])
     assert one_line(error) == (
-        "episode 7: tiny at http://endpoint.test/v1 gave no answer in 3 attempts: it is busy (503: no room [31m)"
+        "episode 7: tiny at http://endpoint.test/v1 gave no answer in 3 attempts: "
+        "it is busy (503: no room [31m)"
     )
     assert len(fake.bodies) == 3
 
@@ -243,7 +244,7 @@ OVERFLOWS = [
     (400, "Please reduce the length of the messages or completion.", {"param": "messages"}),
     (
         400,
-        "Trying to keep the first 9000 tokens when context the overflows: tokens to keep from the initial prompt",
+        "The number of tokens to keep from the initial prompt is greater than the context length",
         {},
     ),
     (413, "", {}),

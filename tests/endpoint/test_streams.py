@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,7 @@ def read(data: bytes, cuts: list[int] | None = None):
     places = [0, *sorted(min(cut, len(data)) for cut in cuts or []), len(data)]
 
     async def pieces() -> AsyncIterator[bytes]:
-        for start, end in zip(places, places[1:], strict=False):
+        for start, end in pairwise(places):
             yield data[start:end]
 
     return asyncio.run(read_stream(pieces()))
