@@ -1,0 +1,120 @@
+"""Budgets of requests, tokens and dollars: nothing is sent that could go beyond them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from agentgym.endpoint.errors import BudgetSpentError
+from agentgym.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointBudget:
+    """What a session may spend on all its endpoints; None for no limit."""
+
+    requests: int | None = None
+    """That are sent, further attempts included."""
+    tokens: int | None = None
+    """Of prompts and answers."""
+    dollars: float | None = None
+    """By the session's prices."""
+
+    def __post_init__(self) -> None:
+        """Check the limits.
+
+        Raises:
+            UsageError: one is negative or no number.
+        """
+        for name in self.__slots__:
+            limit = getattr(self, name)
+            if limit is not None and not 0 <= limit < math.inf:
+                raise UsageError(f"a budget of {name} is a number that is not negative, not {limit!r:.40}")
+
+
+class Spending(NamedTuple):
+    """What was spent, or what a call may spend."""
+
+    requests: int = 0
+    tokens: int = 0
+    dollars: float = 0.0
+
+    def plus(self, other: Spending) -> Spending:
+        """Return the sum."""
+        return Spending(
+            self.requests + other.requests, self.tokens + other.tokens, self.dollars + other.dollars
+        )
+
+    def minus(self, other: Spending) -> Spending:
+        """Return the difference."""
+        return Spending(
+            self.requests - other.requests, self.tokens - other.tokens, self.dollars - other.dollars
+        )
+
+
+class BudgetMeter:
+    """Counts what is spent, and what calls in flight may spend at most. Used by one event loop.
+
+    A call is sent if the budget holds even where all in flight cost what was estimated for them. If it does
+    not, the call waits for them, and is refused once nothing in flight could make room for it.
+    """
+
+    def __init__(self, budget: EndpointBudget):
+        """Begin with nothing spent.
+
+        Args:
+            budget: the limits.
+        """
+        self.budget = budget
+        self.spent = Spending()
+        self._reserved = Spending()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._turn = asyncio.Lock()
+        self._settled = asyncio.Event()
+
+    async def reserve(self, most: Spending) -> None:
+        """Wait until a call fits, and count it as in flight.
+
+        Args:
+            most: what it may spend; `settle` must be called with the same.
+
+        Raises:
+            BudgetSpentError: it does not fit.
+        """
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:  # the first one, or that of a forked child, where nothing is in flight
+            self._loop, self._reserved = loop, Spending()
+            self._turn, self._settled = asyncio.Lock(), asyncio.Event()
+        async with self._turn:  # whoever came first is sent first
+            while self._exceeded(self.spent.plus(self._reserved).plus(most)):
+                problem = self._exceeded(self.spent.plus(most))
+                if problem:
+                    raise BudgetSpentError(problem)
+                self._settled.clear()
+                await self._settled.wait()
+            self._reserved = self._reserved.plus(most)
+
+    def settle(self, most: Spending, spent: Spending) -> None:
+        """Count a call as ended.
+
+        Args:
+            most: what was reserved for it.
+            spent: what it did spend.
+        """
+        self._reserved = self._reserved.minus(most)
+        self.spent = self.spent.plus(spent)
+        self._settled.set()
+
+    def _exceeded(self, total: Spending) -> str:
+        """Return what a total goes beyond, as a message; empty where nothing."""
+        for name in ("requests", "tokens", "dollars"):
+            limit, spent = getattr(self.budget, name), getattr(self.spent, name)
+            # a sum of floats that was subtracted from again is off by a few last digits
+            if limit is not None and getattr(total, name) > limit + (1e-9 if name == "dollars" else 0):
+                return (
+                    f"the budget of {limit:,} {name} is spent: {spent:,.6g} so far, and the next call may go "
+                    "beyond it; raise it and run the same command again"
+                )
+        return ""

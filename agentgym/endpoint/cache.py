@@ -1,0 +1,167 @@
+"""Answers of endpoints in an SQLite file, by the sha256 of what was asked.
+
+Values are JSON. Several processes may share a file, and a kill loses no answer that was handed on: it is
+committed before anybody sees it. The file is in WAL mode, which needs a local disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from agentgym.endpoint.chat import ChatReply
+from agentgym.errors import UsageError
+from agentgym.records import parse
+from agentgym.untrusted import loads_json
+
+CacheMode: TypeAlias = Literal["off", "read", "write", "replay-only"]
+"""``off``: no cache. ``read``: answers from it; others are asked for and not kept. ``write``: answers from
+it; others are asked for and kept. ``replay-only``: answers from it and nowhere else."""
+
+SCHEMA = 1
+"""Number of the file's form, its ``user_version``."""
+
+_APPLICATION = 0x61676570
+_BUSY_SECONDS = 30.0
+_TABLE = "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
+_INHERITED: list[sqlite3.Connection] = []
+"""Of a parent process: neither used nor closed, since closing would take the locks of the parent away."""
+
+
+class AnswerCache:
+    """A file of answers. Each connection is used by one thread at a time: one reads, one writes."""
+
+    def __init__(self, path: Path, *, writable: bool):
+        """Open the file; make it if it is to be written.
+
+        Args:
+            path: of the file.
+            writable: whether `keep` is called.
+
+        Raises:
+            UsageError: there is none, it is no cache, or it cannot be written.
+        """
+        self.path = path
+        self._writable = writable
+        self._process = 0
+        self._reader: sqlite3.Connection
+        self._writer: sqlite3.Connection | None = None
+        self._open()
+
+    def find(self, key: str) -> Mapping[str, Any] | None:
+        """Return what was kept under a key; None where nothing was.
+
+        Raises:
+            UsageError: the file is damaged.
+        """
+        self._reopen_after_fork()
+        try:
+            row = self._reader.execute("SELECT value FROM answers WHERE key = ?", (key,)).fetchone()
+        except sqlite3.Error as error:
+            raise self._broken(error) from error
+        if row is None:
+            return None
+        value = loads_json(row[0], f"{self.path}: the answer {key[:12]}")
+        if not isinstance(value, dict):
+            raise UsageError(
+                f"{self.path}: the answer {key[:12]} is no object; remove the file, or get it again"
+            )
+        return value
+
+    def keep(self, key: str, value: Mapping[str, Any]) -> None:
+        """Commit a value under a key; one that is there stays.
+
+        Raises:
+            UsageError: it cannot be written.
+        """
+        self._reopen_after_fork()
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        if self._writer is None:
+            raise UsageError(f"{self.path} was opened to be read: open it with the mode 'write'")
+        try:
+            self._writer.execute("INSERT OR IGNORE INTO answers VALUES (?, ?)", (key, text))
+        except sqlite3.Error as error:
+            raise self._broken(error) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._process == os.getpid():
+            self._reader.close()
+            if self._writer is not None:
+                self._writer.close()
+
+    def _reopen_after_fork(self) -> None:
+        if self._process != os.getpid():
+            _INHERITED.extend(each for each in (self._reader, self._writer) if each is not None)
+            self._open()
+
+    def _open(self) -> None:
+        if not self._writable and not self.path.is_file():
+            raise UsageError(
+                f"there is no cache {self.path}: run with the cache mode 'write' first, or name another"
+            )
+        self._process = os.getpid()
+        with contextlib.ExitStack() as undo:
+            try:
+                self._writer = None
+                if self._writable:
+                    self._writer = _connect(self.path)
+                    undo.callback(self._writer.close)
+                    _prepare(self._writer)
+                self._reader = _connect(self.path)
+                undo.callback(self._reader.close)
+                self._check()
+            except sqlite3.Error as error:
+                raise self._broken(error) from error
+            undo.pop_all()
+
+    def _check(self) -> None:
+        application = self._reader.execute("PRAGMA application_id").fetchone()[0]
+        version = self._reader.execute("PRAGMA user_version").fetchone()[0]
+        if (application, version) != (_APPLICATION, SCHEMA):
+            raise UsageError(f"{self.path} is no cache of answers of schema {SCHEMA}: name another file")
+
+    def _broken(self, error: sqlite3.Error) -> UsageError:
+        return UsageError(
+            f"cannot use the cache {self.path}: {error}; free space, wait for whoever holds it, or name "
+            "another file"
+        )
+
+
+def value_of(reply: ChatReply, day: str) -> dict[str, Any]:
+    """Return a reply as a JSON value, with the day of its answer; what depends on the session is left out."""
+    return {"reply": asdict(replace(reply, cost=None, from_cache=False)), "when": day}
+
+
+def reply_of(value: Mapping[str, Any]) -> tuple[ChatReply, str]:
+    """Return the reply and the day of `value_of`.
+
+    Raises:
+        UsageError: it does not fit.
+    """
+    if set(value) != {"reply", "when"} or not isinstance(value["when"], str):
+        raise UsageError("the cache has something else than a reply under a reply's key: get it again")
+    return parse(ChatReply, value["reply"], "the cache"), value["when"]
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # a reader of a WAL file writes to its index too; isolation None: each statement is a transaction
+    return sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    """Make the table of a new file; leave any other as it is."""
+    if connection.execute("PRAGMA schema_version").fetchone()[0] == 0:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(_TABLE)
+        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA}")
+        connection.execute("COMMIT")
+    connection.execute("PRAGMA synchronous = NORMAL")

@@ -1,0 +1,239 @@
+"""Calls to one endpoint on the event loop: the cache before it, equal calls made once, a row for each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from agentgym.endpoint.cache import reply_of, value_of
+from agentgym.endpoint.chat import ChatReply, ChatRequest
+from agentgym.endpoint.errors import CacheMissError, EndpointError
+from agentgym.endpoint.ledger import LedgerRow
+from agentgym.endpoint.replies import Answer, TokenUsage
+from agentgym.endpoint.sending import ChatSender, Effort, Sleep
+from agentgym.endpoint.session import EndpointSession
+from agentgym.endpoint.spec import EndpointSpec
+from agentgym.endpoint.transport import RefusedRequestError
+from agentgym.errors import UsageError
+
+
+@dataclass(eq=False, slots=True)
+class _Call:
+    """A call that is under way, and who waits for it."""
+
+    session: EndpointSession
+    task: asyncio.Task[ChatReply]
+    waiting: list[tuple[Future[ChatReply], ChatRequest]] = field(default_factory=list)
+
+
+class EndpointCaller:
+    """Asks one endpoint. All of it happens on one event loop."""
+
+    def __init__(self, spec: EndpointSpec):
+        """Begin without a connection.
+
+        Args:
+            spec: of the endpoint.
+        """
+        self.spec = spec
+        self.left_out: dict[str, str] = {}
+        """Parameters that the endpoint has refused, with what it said."""
+        self._sender: ChatSender | None = None
+        self._calls: dict[tuple[int, str], _Call] = {}
+        self._closed = False
+
+    def connect(self, transport: Callable[[], Any] | None, sleep: Sleep) -> None:
+        """Read the key and make what sends requests, once; answers of the cache need neither.
+
+        Args:
+            transport: returns what stands for the network (see `ChatTransport`); None for the network.
+            sleep: waits between attempts.
+
+        Raises:
+            EndpointError: see `ChatTransport`.
+            MissingPackageError: the extra ``endpoint`` is not installed.
+        """
+        if self._sender is None:
+            network = None if transport is None else transport()
+            self._sender = ChatSender(self.spec, network, sleep, self.left_out)
+
+    def start(
+        self, request: ChatRequest, key: str, session: EndpointSession, future: Future[ChatReply]
+    ) -> None:
+        """Begin a call, or wait for an equal one that is under way.
+
+        Args:
+            request: what is asked.
+            key: of the request, by `agentgym.endpoint.wire.cache_key`.
+            session: that the call belongs to.
+            future: is given the reply.
+        """
+        if session.ending or self._closed:
+            what = (
+                "endpoint session has ended: ask within it"
+                if session.ending
+                else "endpoint is closed: open it"
+            )
+            if future.set_running_or_notify_cancel():
+                future.set_exception(EndpointError(f"the {what}"))
+            return
+        loop = asyncio.get_running_loop()
+        place = (id(session), key)
+        call = self._calls.get(place)
+        if call is None:
+            call = _Call(session, loop.create_task(self._reply(request, key, session)))
+            self._calls[place] = call
+            session.calls.add(call.task)
+            call.task.add_done_callback(partial(self._finish, place, call))
+        call.waiting.append((future, request))
+        future.add_done_callback(partial(_leave_soon, loop, call))
+
+    async def close(self) -> None:
+        """Cancel what is under way, and close the connections."""
+        self._closed = True
+        tasks = [call.task for call in self._calls.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._sender is not None:
+            await self._sender.close()
+
+    async def ask(
+        self, request: ChatRequest, session: EndpointSession, **fields: Any
+    ) -> tuple[Answer, ChatReply]:
+        """Return the endpoint's answer, and the reply that it is; where there is none, the ledger has a row.
+
+        Args:
+            request: what is asked.
+            session: that the call belongs to.
+            fields: of the body, beside those of the request, such as ``n``.
+
+        Raises:
+            RequestFailedError: there is none.
+            EndpointError: there will be none to any request.
+            RefusedRequestError: the endpoint refuses a request with such fields.
+        """
+        if self._sender is None:
+            raise EndpointError(f"nothing is sent to {self.spec.identity}: the session only replays")
+        effort = Effort()
+        try:
+            answer = await self._sender.send(request, session, effort, fields)
+        except (UsageError, RefusedRequestError, asyncio.CancelledError) as error:
+            if effort.started is not None:
+                failed = ChatReply("", (), "", seconds=effort.seconds, retries=effort.retries)
+                self.note(session, request, failed, type(error).__name__)
+            raise
+        usage = answer.usage or TokenUsage()
+        return answer, ChatReply(
+            text=answer.text,
+            tool_calls=answer.tool_calls,
+            finish_reason=answer.finish_reason,
+            prompt_tokens=usage.prompt,
+            completion_tokens=usage.completion,
+            cached_tokens=usage.cached,
+            reasoning_tokens=usage.reasoning,
+            seconds=effort.seconds,
+            retries=effort.retries,
+            cost=session.cost(self.spec, usage),
+            token_ids=answer.token_ids,
+            logprobs=answer.logprobs,
+            reasoning=answer.reasoning,
+        )
+
+    def note(self, session: EndpointSession, request: ChatRequest, reply: ChatReply, error: str = "") -> None:
+        """Write a row of the session's ledger.
+
+        Args:
+            session: that the call belongs to.
+            request: what was asked.
+            reply: what came of it.
+            error: name of the error that the call ended in.
+        """
+        session.note(
+            lambda: LedgerRow(
+                when=_now(),
+                label=request.label,
+                url=self.spec.url,
+                model=self.spec.model,
+                prompt_id=request.prompt_id,
+                prompt_tokens=reply.prompt_tokens,
+                completion_tokens=reply.completion_tokens,
+                cached_tokens=reply.cached_tokens,
+                reasoning_tokens=reply.reasoning_tokens,
+                seconds=reply.seconds,
+                retries=reply.retries,
+                cost=reply.cost,
+                from_cache=reply.from_cache,
+                finish_reason=reply.finish_reason,
+                error=error,
+                left_out=tuple(self.left_out),
+            )
+        )
+
+    async def _reply(self, request: ChatRequest, key: str, session: EndpointSession) -> ChatReply:
+        """Return a reply, from the cache or the endpoint."""
+        kept = session.find(key)
+        if kept is not None:
+            reply, day = reply_of(kept)
+            usage = TokenUsage(reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)
+            reply = replace(reply, from_cache=True, cost=session.cost(self.spec, usage, day))
+        elif session.mode == "replay-only":
+            name = f"of {request.label}" if request.label else f"with the key {key[:12]}"
+            raise CacheMissError(
+                f"the cache has no answer to a request {name} to {self.spec.identity}: "
+                "record it with the cache mode 'write' first"
+            )
+        else:
+            _, reply = await self.ask(request, session)
+            await session.keep(key, value_of(reply, _now()[:10]))
+        self.note(session, request, reply)
+        return reply
+
+    def _finish(self, place: tuple[int, str], call: _Call, task: asyncio.Task[ChatReply]) -> None:
+        """Tell all who wait for a call how it ended."""
+        del self._calls[place]
+        call.session.calls.discard(task)
+        error = None if task.cancelled() else task.exception()
+        paid = False
+        for future, request in call.waiting:
+            if task.cancelled():
+                future.cancel()
+            if not future.set_running_or_notify_cancel():
+                continue
+            if error is not None:
+                future.set_exception(error)
+                continue
+            reply = replace(task.result(), from_cache=paid or task.result().from_cache)
+            try:
+                if paid:  # by whoever asked first
+                    self.note(call.session, request, reply)
+            except UsageError as failed:  # the disk is full; nobody waits forever
+                future.set_exception(failed)
+            else:
+                future.set_result(reply)
+            paid = True
+
+
+def _leave_soon(loop: asyncio.AbstractEventLoop, call: _Call, future: Future[ChatReply]) -> None:
+    """Tell the loop that a future was cancelled, whichever thread did it."""
+    if future.cancelled() and not call.task.done():
+        loop.call_soon_threadsafe(_leave, call, future)
+
+
+def _leave(call: _Call, future: Future[ChatReply]) -> None:
+    """Let a cancelled future go; a call that nobody waits for any more is cancelled."""
+    left = [each for each in call.waiting if each[0] is not future]
+    if len(left) < len(call.waiting):
+        call.waiting = left
+        future.set_running_or_notify_cancel()
+        if not left:
+            call.task.cancel()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,165 @@
+"""Records of a chat with a model: what is asked, and what is answered. Plain data, in any library's stead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+from agentgym.errors import UsageError
+
+ChatRole: TypeAlias = Literal["system", "user", "assistant", "tool"]
+"""Who speaks. ``tool`` gives the result of a call."""
+
+LARGEST_IMAGE = 20 << 20
+"""Bytes of an image at most."""
+
+_PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def whole_text(text: str) -> str:
+    r"""Return a text with replacement characters for halves of surrogate pairs, which no file can hold.
+
+    Example:
+        >>> whole_text("a" + chr(0xD800))
+        'a\ufffd'
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    """An image of a message."""
+
+    png: bytes
+
+    def __post_init__(self) -> None:
+        """Check the form.
+
+        Raises:
+            UsageError: these are not the bytes of a PNG file, or too many.
+        """
+        if not self.png.startswith(_PNG) or len(self.png) > LARGEST_IMAGE:
+            raise UsageError(f"an image of a message is a PNG file of at most {LARGEST_IMAGE:,} bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class ChatToolCall:
+    """A call that a model made."""
+
+    id: str
+    """What the result is given to, in the message that follows."""
+    name: str
+    arguments: str
+    """JSON as the model wrote it, which may be none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    """A turn of a chat."""
+
+    role: ChatRole
+    text: str
+    images: tuple[ImagePart, ...] = ()
+    """They follow the text."""
+    tool_calls: tuple[ChatToolCall, ...] = ()
+    """Of an assistant."""
+    tool_call_id: str = ""
+    """Of a tool: which call this is the result of."""
+
+    def __post_init__(self) -> None:
+        """Check what goes with the role; make the text one that can be written.
+
+        Raises:
+            UsageError: there is no such role, or another role has such parts.
+        """
+        if self.role not in get_args(ChatRole):
+            raise UsageError(
+                f"no message has the role {self.role!r:.40}: use {', '.join(get_args(ChatRole))}"
+            )
+        if (self.tool_calls and self.role != "assistant") or bool(self.tool_call_id) != (self.role == "tool"):
+            raise UsageError(
+                "a message has tool_calls if an assistant wrote it, and a tool_call_id if and only if a tool "
+                "did"
+            )
+        object.__setattr__(self, "text", whole_text(self.text))
+
+
+@dataclass(frozen=True, slots=True)
+class ChatSampling:
+    """How an answer is drawn. None leaves a setting to the endpoint."""
+
+    temperature: float | None = 0.0
+    max_tokens: int | None = 512
+    """Tokens of an answer at most, reasoning included where the endpoint counts it so."""
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    """Texts that end an answer and are not part of it."""
+    top_p: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the ranges.
+
+        Raises:
+            UsageError: a setting is out of range.
+        """
+        if self.temperature is not None and not 0 <= self.temperature <= 2:
+            raise UsageError(f"a temperature is between 0 and 2, not {self.temperature!r:.40}")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise UsageError(f"max_tokens is at least 1, not {self.max_tokens!r:.40}")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise UsageError(f"top_p is above 0 and at most 1, not {self.top_p!r:.40}")
+        if "" in self.stop:
+            raise UsageError("a text that ends an answer is not empty")
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """What a model is asked."""
+
+    messages: tuple[ChatMessage, ...]
+    sampling: ChatSampling = ChatSampling()
+    tools: tuple[Mapping[str, Any], ...] = ()
+    """Functions that may be called, as ``{"type": "function", "function": {"name": ..., ...}}``."""
+    response_schema: Mapping[str, Any] | None = None
+    """JSON Schema that the answer should fit. Endpoints may ignore it: read what they say as strictly."""
+    prompt_id: str = ""
+    """Names the wording, such as by its sha256; a part of the cache's key."""
+    sample: int = 0
+    """Tells requests apart that are otherwise equal; a part of the cache's key."""
+    label: str = ""
+    """Names the episode in errors and in the ledger; no part of the cache's key."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """What a model answered. The finish reason ``length`` says that it was cut off."""
+
+    text: str
+    tool_calls: tuple[ChatToolCall, ...] = ()
+    finish_reason: str = "stop"
+    prompt_tokens: int = 0
+    """0 where the endpoint does not say; so are the three below."""
+    completion_tokens: int = 0
+    """Those of reasoning included."""
+    cached_tokens: int = 0
+    """Of the prompt: those that the endpoint had computed before."""
+    reasoning_tokens: int = 0
+    seconds: float = 0.0
+    """From the first attempt's start to the last one's end; for an answer from a cache, when it was asked."""
+    retries: int = 0
+    """Attempts before the one that brought the answer."""
+    cost: float | None = None
+    """Dollars by the session's prices; None without. What an answer from a cache cost when it was asked."""
+    from_cache: bool = False
+    """Whether nothing was paid for it: the cache had it, or an equal request was under way."""
+    token_ids: tuple[int, ...] = ()
+    """Of the answer, where the spec asks for them and the endpoint gives them."""
+    logprobs: tuple[float, ...] = ()
+    """Natural logarithms of the probabilities of the answer's tokens, on the same terms."""
+    reasoning: str = ""
+    """What the model wrote before its answer, where the endpoint tells that apart."""

@@ -1,0 +1,165 @@
+"""A ledger of calls to endpoints: a line of JSON for each, whatever came of it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentgym.errors import UsageError
+from agentgym.files import writing
+from agentgym.records import parse
+from agentgym.untrusted import loads_json
+
+LARGEST_LEDGER = 4 << 30
+"""Bytes that are read at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """A call to an endpoint."""
+
+    when: str
+    """Its end, as 2026-01-31T12:00:00.000Z."""
+    label: str
+    """The episode, or whatever `ChatRequest.label` says."""
+    url: str
+    model: str
+    prompt_id: str
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    reasoning_tokens: int
+    seconds: float
+    """From the first attempt's start to the last one's end, pauses included."""
+    retries: int
+    cost: float | None
+    """Dollars; None without a price. Where `from_cache`, what the answer had cost: nothing was paid now."""
+    from_cache: bool
+    finish_reason: str
+    """Empty where there is no answer."""
+    error: str = ""
+    """Name of the error that the call ended in; empty for an answer."""
+    left_out: tuple[str, ...] = ()
+    """Parameters that the endpoint had refused."""
+
+
+class LedgerTotals(NamedTuple):
+    """Sums over calls. Tokens and dollars are of answers that were paid for."""
+
+    calls: int = 0
+    from_cache: int = 0
+    errors: int = 0
+    retries: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost: float | None = None
+    """None where an answer has no price."""
+
+
+class Ledger:
+    """An append-only file of rows; several processes may write to one.
+
+    A row is one ``write``: killing the process loses none that was written, and half a row, which a crash may
+    leave, is cut off by whoever opens the file next.
+    """
+
+    def __init__(self, path: Path):
+        """Open or create the file.
+
+        Args:
+            path: of it; its folder is there.
+
+        Raises:
+            UsageError: it cannot be written.
+        """
+        self.path = path
+        with writing(path):
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._trim()
+
+    def append(self, row: LedgerRow) -> None:
+        """Write a row.
+
+        Raises:
+            UsageError: it did not fit; the file ends with the last row that did.
+        """
+        line = json.dumps(asdict(row), ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        with writing(self.path):
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            try:
+                before = os.fstat(self._fd).st_size
+                if os.write(self._fd, line) != len(line):
+                    os.ftruncate(self._fd, before)
+                    raise UsageError(
+                        f"cannot write {self.path}: no space left; free some and run the same again"
+                    )
+            finally:
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Release the file."""
+        os.close(self._fd)
+
+    def _trim(self) -> None:
+        """Cut off what follows the last end of a line."""
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        try:
+            end = size = os.fstat(self._fd).st_size
+            while end > 0:
+                start = max(0, end - 65_536)
+                newline = os.pread(self._fd, end - start, start).rfind(b"\n")
+                end = start if newline < 0 else start + newline + 1
+                if newline >= 0:
+                    break
+            if end != size:
+                os.ftruncate(self._fd, end)
+        finally:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+
+def read_ledger(path: Path) -> list[LedgerRow]:
+    """Read the rows of a ledger; half a row at its end is left out.
+
+    Raises:
+        UsageError: it cannot be read, or a row does not fit.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(LARGEST_LEDGER + 1)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}; name a ledger") from error
+    if len(raw) > LARGEST_LEDGER:
+        raise UsageError(f"{path} is larger than the {LARGEST_LEDGER:,} bytes that a ledger has at most")
+    lines = raw.split(b"\n")[:-1]
+    return [
+        _row(loads_json(line, f"{path}:{number}"), f"{path}:{number}") for number, line in enumerate(lines, 1)
+    ]
+
+
+def total(rows: Iterable[LedgerRow]) -> LedgerTotals:
+    """Return the sums over rows."""
+    sums: dict[str, int] = dict.fromkeys(LedgerTotals._fields[:-1], 0)
+    cost, priced = 0.0, True
+    for row in rows:
+        sums["calls"] += 1
+        sums["from_cache"] += row.from_cache
+        sums["errors"] += bool(row.error)
+        sums["retries"] += 0 if row.from_cache else row.retries
+        if row.from_cache:
+            continue
+        for name in ("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens"):
+            sums[name] += getattr(row, name)
+        priced = priced and (row.cost is not None or bool(row.error))
+        cost += row.cost or 0.0
+    return LedgerTotals(**sums, cost=cost if priced and sums["calls"] else None)
+
+
+def _row(table: Any, where: str) -> LedgerRow:
+    return parse(LedgerRow, table, where)

@@ -1,0 +1,101 @@
+"""Prices of models from a user's TOML file: dated, in dollars per million tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, Self
+
+from agentgym.endpoint.replies import TokenUsage
+from agentgym.endpoint.spec import checked_url
+from agentgym.errors import UsageError
+from agentgym.hashing import canonical_json
+from agentgym.records import parse
+from agentgym.untrusted import read_toml_table
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPrice:
+    """What tokens of a model cost from a day on, in dollars per million."""
+
+    model: str
+    since: str
+    """A day, as 2026-01-31."""
+    input: float
+    output: float
+    """Reasoning included, where the endpoint counts it among an answer's tokens."""
+    cached_input: float | None = None
+    """Of a prompt's tokens that the endpoint had computed before; as `input` where it is not given."""
+    url: str = ""
+    """Endpoint that the price is for; any where it is empty."""
+
+    def __post_init__(self) -> None:
+        """Check the day and the numbers.
+
+        Raises:
+            UsageError: they are none.
+        """
+        try:
+            date.fromisoformat(self.since)
+        except ValueError:
+            raise UsageError(f"prices: since is a day such as 2026-01-31, not {self.since!r:.40}") from None
+        for price in (self.input, self.output, self.cached_input or 0.0):
+            if not 0 <= price < math.inf:
+                raise UsageError(f"prices: dollars per million tokens are not negative: {price!r:.40}")
+        if self.url:
+            object.__setattr__(self, "url", checked_url(self.url))
+
+    def cost(self, usage: TokenUsage) -> float:
+        """Return what tokens cost, in dollars."""
+        cached = min(usage.cached, usage.prompt)
+        again = self.input if self.cached_input is None else self.cached_input
+        dollars = (usage.prompt - cached) * self.input + cached * again + usage.completion * self.output
+        return dollars / 1e6
+
+
+class PriceTable:
+    """The prices that a user knows of."""
+
+    def __init__(self, prices: Sequence[TokenPrice] = ()):
+        """Keep the prices.
+
+        Args:
+            prices: in any order.
+        """
+        self._prices = sorted(prices, key=lambda price: (price.since, bool(price.url)))
+        table = [[p.model, p.since, p.input, p.output, p.cached_input, p.url] for p in self._prices]
+        self.sha256 = hashlib.sha256(canonical_json(table).encode()).hexdigest()
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a file of tables ``[[price]]`` with the fields of `TokenPrice`.
+
+        Raises:
+            UsageError: it cannot be read, or does not fit.
+        """
+        table = read_toml_table(path)
+        rows = table.get("price")
+        if set(table) != {"price"} or not isinstance(rows, list):
+            raise UsageError(f"{path}: a file of prices holds tables [[price]] and nothing else")
+        return cls([parse(TokenPrice, _dated(row), f"{path}: price") for row in rows])
+
+    def of(self, url: str, model: str, day: str) -> TokenPrice | None:
+        """Return the price on a day: the newest one until then, those of the endpoint before those of any."""
+        fitting = [
+            price
+            for price in self._prices
+            if price.model == model and price.url in ("", url) and price.since <= day
+        ]
+        own = [price for price in fitting if price.url]
+        return next(reversed(own or fitting), None)
+
+
+def _dated(row: Any) -> Any:
+    """Return a table with its day as text, which TOML may write as a date."""
+    if isinstance(row, dict) and isinstance(row.get("since"), date):
+        return {**row, "since": row["since"].isoformat()}
+    return row

@@ -1,0 +1,224 @@
+"""What an endpoint takes: parameters that it refuses, ignores or heeds, as far as its answers show.
+
+A server may ignore what it does not know without a word. So each parameter is asked for where its effect can
+be seen, and what cannot be seen is ``accepted`` only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+from agentgym.endpoint.chat import ChatMessage, ChatRequest, ChatSampling
+from agentgym.endpoint.errors import CacheMissError
+from agentgym.endpoint.replies import Answer
+from agentgym.endpoint.transport import RefusedRequestError
+from agentgym.endpoint.wire import DROPPABLE
+from agentgym.hashing import sha256_json
+from agentgym.records import parse
+
+if TYPE_CHECKING:
+    from agentgym.endpoint.caller import EndpointCaller
+    from agentgym.endpoint.session import EndpointSession
+
+Support: TypeAlias = Literal["heeded", "accepted", "ignored", "refused"]
+"""``heeded``: the answer shows it. ``accepted``: no refusal, and no answer could show more. ``ignored``: no
+refusal, and the answer lacks what was asked for. ``refused``: an error."""
+
+LABEL = "probe"
+"""Label of its calls in the ledger."""
+
+_VERSION = 1
+_SHORT = 8
+_LONG = 64
+_COUNT = "Count from 1 to 100, separated by commas."
+_DRAW = "Write five random words."
+_COLOUR = "Name a colour."
+_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"colour": {"type": "string"}},
+    "required": ["colour"],
+    "additionalProperties": False,
+}
+_TOOL: Mapping[str, Any] = {
+    "type": "function",
+    "function": {"name": "paint", "description": "Paint in a colour.", "parameters": dict(_SCHEMA)},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointProbe:
+    """What an endpoint takes, as of one run."""
+
+    url: str
+    model: str
+    answers_as: str
+    """The model that the endpoint says it is."""
+    fingerprint: str
+    """What the endpoint names its software and settings by; empty where it does not."""
+    temperature: Support
+    seed: Support
+    """``heeded``: two answers at temperature 1 agree with one seed and differ with another."""
+    n: Support
+    logprobs: Support
+    token_ids: Support
+    response_format: Support
+    tools: Support
+    """``accepted``: it was not refused, but the model called nothing."""
+    max_tokens: Support
+    max_completion_tokens: Support
+    usage: bool
+    """Whether answers count their tokens."""
+    repeatable: bool
+    """Whether two answers at temperature 0 agreed."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """What the endpoint said of parameters that it refuses, which are never sent."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields as JSON values."""
+        return asdict(self)
+
+
+class _Seen(NamedTuple):
+    """What came of asking with a parameter."""
+
+    answer: Answer | None
+    refusal: str = ""
+
+    def support(self, heeded: bool | None) -> Support:
+        """Return what that says of it; None where no answer could show it."""
+        if self.answer is None:
+            return "refused"
+        return "accepted" if heeded is None else "heeded" if heeded else "ignored"
+
+
+async def probe_endpoint(caller: EndpointCaller, session: EndpointSession) -> EndpointProbe:
+    """Ask an endpoint what it takes; or the session's cache, where it knows.
+
+    Args:
+        caller: asks it.
+        session: that the requests belong to.
+
+    Raises:
+        UsageError: it does not answer at all, or the session only replays and knows of no probe.
+    """
+    spec = caller.spec
+    key = sha256_json({"probe": _VERSION, "url": spec.url, "model": spec.model, "extra": dict(spec.extra)})
+    kept = session.find(key)
+    if kept is not None:
+        return _heeded(parse(EndpointProbe, dict(kept), "the cache's probe"), caller)
+    if session.mode == "replay-only":
+        raise CacheMissError(
+            f"the cache has no probe of {spec.identity}: record it with the cache mode 'write' first"
+        )
+    probe = await _Prober(caller, session).probe()
+    await session.keep(key, probe.to_json())
+    return _heeded(probe, caller)
+
+
+def _heeded(probe: EndpointProbe, caller: EndpointCaller) -> EndpointProbe:
+    """Return a probe; what it found to be refused is left out from now on."""
+    for name, line in probe.refused.items():
+        if name in DROPPABLE:
+            caller.left_out.setdefault(name, line)
+    return probe
+
+
+class _Prober:
+    """Asks short questions, one after the other."""
+
+    def __init__(self, caller: EndpointCaller, session: EndpointSession):
+        self._caller = caller
+        self._session = session
+        self._refused: dict[str, str] = {}
+
+    async def probe(self) -> EndpointProbe:
+        first, again = await self._ask(_COUNT), await self._ask(_COUNT)
+        left_out = self._caller.left_out
+        limits = {name: await self._limit(name) for name in ("max_tokens", "max_completion_tokens")}
+        temperature: Support = "refused" if "temperature" in left_out else "accepted"
+        rest = {
+            "seed": await self._seed(),
+            "n": await self._shown("n", 2, lambda answer: answer.choices == 2),
+            "logprobs": await self._shown("logprobs", True, lambda answer: bool(answer.logprobs)),
+            "token_ids": await self._shown("return_token_ids", True, lambda answer: bool(answer.token_ids)),
+            "response_format": await self._format(),
+            "tools": await self._tools(),
+        }
+        return EndpointProbe(
+            url=self._caller.spec.url,
+            model=self._caller.spec.model,
+            answers_as=first.model,
+            fingerprint=first.fingerprint,
+            temperature=temperature,
+            **limits,
+            **rest,
+            usage=first.usage is not None,
+            repeatable=(first.text, first.tool_calls) == (again.text, again.tool_calls),
+            refused={**left_out, **self._refused},
+        )
+
+    async def _ask(
+        self, text: str, *, temperature: float = 0.0, tokens: int | None = _SHORT, **fields: Any
+    ) -> Answer:
+        request = ChatRequest((ChatMessage("user", text),), ChatSampling(temperature, tokens), label=LABEL)
+        answer, reply = await self._caller.ask(request, self._session, **fields)
+        self._caller.note(self._session, request, reply)
+        return answer
+
+    async def _try(self, name: str, text: str, **fields: Any) -> _Seen:
+        try:
+            return _Seen(await self._ask(text, **fields))
+        except RefusedRequestError as error:
+            self._refused[name] = error.refusal.line
+            return _Seen(None, error.refusal.line)
+
+    async def _limit(self, name: str) -> Support:
+        """Ask for few tokens of a long answer, by one of the two names of the limit."""
+        if name in self._caller.left_out:
+            return "refused"
+        seen = await self._try(name, _COUNT, tokens=None, **{name: _SHORT})
+        answer = seen.answer
+        return seen.support(
+            answer is not None
+            and answer.finish_reason == "length"
+            and (answer.usage is None or answer.usage.completion <= _SHORT)
+        )
+
+    async def _seed(self) -> Support:
+        if "seed" in self._caller.left_out:
+            return "refused"
+        seen = [await self._try("seed", _DRAW, temperature=1.0, seed=seed) for seed in (1, 1, 2)]
+        texts = [each.answer.text for each in seen if each.answer is not None]
+        if len(texts) < len(seen):
+            return "refused"
+        if texts[0] != texts[1]:
+            return "ignored"
+        return "heeded" if texts[0] != texts[2] else "accepted"
+
+    async def _shown(self, name: str, value: Any, shows: Any) -> Support:
+        if name in self._caller.left_out:
+            return "refused"
+        seen = await self._try(name, _COLOUR, **{name: value})
+        return seen.support(seen.answer is not None and shows(seen.answer))
+
+    async def _format(self) -> Support:
+        schema = {"name": "answer", "schema": dict(_SCHEMA), "strict": True}
+        wanted = {"type": "json_schema", "json_schema": schema}
+        seen = await self._try("response_format", _COLOUR, tokens=_LONG, response_format=wanted)
+        return seen.support(seen.answer is not None and _fits(seen.answer.text))
+
+    async def _tools(self) -> Support:
+        seen = await self._try("tools", "Paint in blue by the tool.", tokens=_LONG, tools=[dict(_TOOL)])
+        # a model that calls nothing may have seen the tool all the same
+        return seen.support(True if seen.answer is not None and seen.answer.tool_calls else None)
+
+
+def _fits(text: str) -> bool:
+    try:
+        table = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(table, dict) and list(table) == ["colour"] and isinstance(table["colour"], str)

@@ -1,0 +1,204 @@
+"""What an endpoint answered, read strictly: anything but a chat completion is a `MalformedAnswerError`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from agentgym.endpoint.chat import ChatToolCall, whole_text
+from agentgym.errors import UsageError
+from agentgym.untrusted import loads_json
+
+MOST_CALLS = 128
+"""Tool calls of an answer at most."""
+
+MOST_TOKENS = 10_000_000
+"""That a usage may count."""
+
+
+class MalformedAnswerError(ValueError):
+    """The answer is no chat completion; the message says why, on one line."""
+
+
+class TokenUsage(NamedTuple):
+    """Tokens that an endpoint counted."""
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+    reasoning: int = 0
+
+
+class Answer(NamedTuple):
+    """An answer of an endpoint: the first choice, and what was counted."""
+
+    text: str
+    tool_calls: tuple[ChatToolCall, ...]
+    finish_reason: str
+    usage: TokenUsage | None
+    """None where the endpoint does not say."""
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    reasoning: str = ""
+    choices: int = 1
+    """How many there were."""
+    model: str = ""
+    """The model that the endpoint says it is."""
+    fingerprint: str = ""
+    """What the endpoint names its software and settings by."""
+
+
+def read_answer_body(body: bytes) -> Answer:
+    """Read the body of an answer that came whole.
+
+    Raises:
+        MalformedAnswerError: it is no chat completion.
+    """
+    table = read_object(body)
+    choices = part(table, "choices", list, [])
+    if not choices:
+        raise MalformedAnswerError("it has no choices")
+    choice = table_of(choices[0], "a choice")
+    return read_choice(choice, table_of(choice.get("message"), "its message"), table, len(choices))
+
+
+def read_choice(
+    choice: Mapping[str, Any], message: Mapping[str, Any], table: Mapping[str, Any], choices: int
+) -> Answer:
+    """Read a choice.
+
+    Args:
+        choice: of the answer.
+        message: of the choice.
+        table: the answer.
+        choices: how many it has.
+
+    Raises:
+        MalformedAnswerError: a part is missing or of another type.
+    """
+    finish = choice.get("finish_reason")
+    if not isinstance(finish, str) or not 0 < len(finish) <= 64:
+        raise MalformedAnswerError("its choice has no finish_reason")
+    return Answer(
+        text=whole_text(_content(message)),
+        tool_calls=_tool_calls(message),
+        finish_reason=whole_text(finish),
+        usage=read_usage(table.get("usage")),
+        token_ids=_token_ids(choice),
+        logprobs=_logprobs(choice),
+        reasoning=whole_text(reasoning_of(message)),
+        choices=choices,
+        model=whole_text(optional_text(table, "model"))[:200],
+        fingerprint=whole_text(optional_text(table, "system_fingerprint"))[:200],
+    )
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """Return the object that a body is, or raise a MalformedAnswerError."""
+    if not body.strip():
+        raise MalformedAnswerError("it is empty")
+    if body.lstrip()[:1] == b"<":
+        raise MalformedAnswerError("it is a page of HTML")
+    try:
+        value = loads_json(body, "answer", repeated_keys=True)
+    except UsageError as error:
+        raise MalformedAnswerError(f"it is no JSON ({str(error).removeprefix('answer: ')})") from None
+    return table_of(value, "it")
+
+
+def read_usage(usage: Any) -> TokenUsage | None:
+    """Read what was counted; None where nothing was.
+
+    Raises:
+        MalformedAnswerError: a count is none.
+    """
+    if usage is None:
+        return None
+    table = table_of(usage, "its usage")
+    prompt = part(table, "prompt_tokens_details", dict, {})
+    completion = part(table, "completion_tokens_details", dict, {})
+    return TokenUsage(
+        _count(table, "prompt_tokens"),
+        _count(table, "completion_tokens"),
+        _count(prompt, "cached_tokens"),
+        _count(completion, "reasoning_tokens"),
+    )
+
+
+def part(table: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
+    """Return a part of a type; the default where it is missing or null. Else raise a MalformedAnswerError."""
+    value = table.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, kind):
+        raise MalformedAnswerError(f"its {key} is of another type than {kind.__name__}")
+    return value
+
+
+def optional_text(table: Mapping[str, Any], key: str) -> str:
+    """Return a text; the empty one where it is missing or null."""
+    return str(part(table, key, str, ""))
+
+
+def reasoning_of(message: Mapping[str, Any]) -> str:
+    """Return what was written before the answer, by either name that servers have for it."""
+    return optional_text(message, "reasoning_content") or (
+        message["reasoning"] if isinstance(message.get("reasoning"), str) else ""
+    )
+
+
+def table_of(value: Any, what: str) -> dict[str, Any]:
+    """Return an object, or raise a MalformedAnswerError."""
+    if not isinstance(value, dict):
+        raise MalformedAnswerError(f"{what} is no object")
+    return value
+
+
+def _content(message: Mapping[str, Any]) -> str:
+    content = message.get("content")
+    if isinstance(content, list):  # parts, as some endpoints answer where they were asked in parts
+        parts = [table_of(each, "a part of its content") for each in content]
+        return "".join(optional_text(each, "text") for each in parts)
+    text = optional_text(message, "content")
+    return text or optional_text(message, "refusal")
+
+
+def _tool_calls(message: Mapping[str, Any]) -> tuple[ChatToolCall, ...]:
+    calls = part(message, "tool_calls", list, [])
+    if len(calls) > MOST_CALLS:
+        raise MalformedAnswerError(f"it has more than {MOST_CALLS} tool calls")
+    return tuple(_tool_call(table_of(call, "a tool call"), number) for number, call in enumerate(calls))
+
+
+def _tool_call(call: Mapping[str, Any], number: int) -> ChatToolCall:
+    function = table_of(call.get("function"), "the function of a tool call")
+    name, arguments = function.get("name"), function.get("arguments")
+    if isinstance(arguments, dict):  # not as they should be, but nothing is lost
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    if not isinstance(name, str) or not isinstance(arguments, str):
+        raise MalformedAnswerError("a tool call has no name or arguments")
+    id = optional_text(call, "id") or f"call_{number}"
+    return ChatToolCall(whole_text(id), whole_text(name), whole_text(arguments))
+
+
+def _count(table: Mapping[str, Any], key: str) -> int:
+    value = part(table, key, int, 0)
+    if not 0 <= value <= MOST_TOKENS or isinstance(value, bool):
+        raise MalformedAnswerError(f"its {key} is no count")
+    return int(value)
+
+
+def _token_ids(choice: Mapping[str, Any]) -> tuple[int, ...]:
+    ids = part(choice, "token_ids", list, [])
+    if not all(type(id) is int and 0 <= id < 1 << 31 for id in ids):
+        raise MalformedAnswerError("its token_ids are no ids")
+    return tuple(ids)
+
+
+def _logprobs(choice: Mapping[str, Any]) -> tuple[float, ...]:
+    tokens = part(part(choice, "logprobs", dict, {}), "content", list, [])
+    found: list[Any] = [table_of(token, "a token of its logprobs").get("logprob") for token in tokens]
+    if not all(type(each) in (int, float) for each in found):
+        raise MalformedAnswerError("its logprobs are no numbers")
+    return tuple(float(each) for each in found)

@@ -1,0 +1,240 @@
+"""Requests sent to one endpoint: limits, budgets, further attempts, and what its refusals mean."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from agentgym.endpoint.budget import Spending
+from agentgym.endpoint.chat import ChatRequest
+from agentgym.endpoint.errors import (
+    BudgetSpentError,
+    ContentFilteredError,
+    ContextOverflowError,
+    EndpointError,
+    KeyRefusedError,
+    UnansweredRequestError,
+)
+from agentgym.endpoint.faults import BUSY, Refusal
+from agentgym.endpoint.replies import Answer, MalformedAnswerError, TokenUsage
+from agentgym.endpoint.session import EndpointSession
+from agentgym.endpoint.spec import EndpointSpec
+from agentgym.endpoint.transport import ChatTransport, LostConnectionError, RefusedRequestError
+from agentgym.endpoint.wire import BYTES_A_TOKEN, DROPPABLE, answer_limit, body_of, estimated_prompt_tokens
+from agentgym.extras import load
+
+Sleep: TypeAlias = Callable[[float], Awaitable[None]]
+"""Waits for so many seconds."""
+
+_WRONG_ADDRESS = frozenset((*range(300, 400), 404, 405, 410))
+_NEED = "asking an endpoint"
+
+
+class _AgainError(Exception):
+    """An attempt that another one may mend."""
+
+    def __init__(self, line: str, pause: float = 0.0):
+        super().__init__(line)
+        self.pause = pause
+
+
+@dataclass(slots=True)
+class Effort:
+    """What a request has taken so far."""
+
+    attempts: int = 0
+    started: float | None = None
+    """When it was first sent, on the loop's clock; None before."""
+
+    @property
+    def seconds(self) -> float:
+        """Since it was first sent; what it waited before that for its turn is not the endpoint's."""
+        return 0.0 if self.started is None else asyncio.get_running_loop().time() - self.started
+
+    def send(self) -> None:
+        """Note that it is sent now."""
+        if self.started is None:
+            self.started = asyncio.get_running_loop().time()
+
+    @property
+    def retries(self) -> int:
+        """Attempts beyond the first."""
+        return max(0, self.attempts - 1)
+
+
+class ChatSender:
+    """Sends requests to one endpoint, on one event loop."""
+
+    def __init__(self, spec: EndpointSpec, transport: Any, sleep: Sleep, left_out: dict[str, str]):
+        """Read the key; nothing is sent yet.
+
+        Args:
+            spec: of the endpoint.
+            transport: see `ChatTransport`.
+            sleep: waits between attempts.
+            left_out: parameters that the endpoint refuses, with what it said; further ones are added.
+
+        Raises:
+            EndpointError: see `ChatTransport`.
+            MissingPackageError: the extra ``endpoint`` is not installed.
+        """
+        self.spec = spec
+        self._left_out = left_out
+        self._tenacity = load("tenacity", "endpoint", _NEED)
+        limiter = load("aiolimiter", "endpoint", _NEED).AsyncLimiter
+        self._requests = spec.requests_per_minute and limiter(spec.requests_per_minute, 60)
+        self._tokens = spec.tokens_per_minute and limiter(spec.tokens_per_minute, 60)
+        self._transport = ChatTransport(spec, transport)
+        self._sleep = sleep
+        self._slots = asyncio.Semaphore(spec.concurrency)
+        self._jitter = random.Random()  # of its own: pauses decide nothing that is kept
+        self._resume = 0.0
+        self._key_refused = ""
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._transport.close()
+
+    async def send(
+        self, request: ChatRequest, session: EndpointSession, effort: Effort, fields: Mapping[str, Any]
+    ) -> Answer:
+        """Return the endpoint's answer, after as many attempts as it takes.
+
+        Args:
+            request: what is asked.
+            session: whose budgets count.
+            effort: counts the attempts.
+            fields: of the body, beside those of the request, such as ``n``.
+
+        Raises:
+            RequestFailedError: there is none.
+            EndpointError: there will be none to any request.
+            RefusedRequestError: the endpoint refuses a request with such fields.
+        """
+
+        async def rest(seconds: float) -> None:
+            session.check_open()
+            await self._sleep(seconds)
+
+        retrying = self._tenacity.AsyncRetrying(
+            stop=self._tenacity.stop_after_attempt(self.spec.attempts),
+            retry=self._tenacity.retry_if_exception(self._worth_another),
+            wait=self._pause,
+            sleep=rest,
+            reraise=True,
+        )
+        try:
+            answer: Answer = await retrying(self._attempt, request, session, effort, fields)
+        except _AgainError as error:
+            line, asked = str(error), error.pause
+        else:
+            if answer.finish_reason == "content_filter":
+                raise ContentFilteredError(f"{self._who(request)} kept its answer back: content_filter")
+            return answer
+        if asked > self.spec.longest_pause:
+            line += f"; it asks for a pause of {asked:g} s: wait, or raise longest_pause"
+        tried = "1 attempt" if effort.attempts == 1 else f"{effort.attempts} attempts"
+        raise UnansweredRequestError(f"{self._who(request)} gave no answer in {tried}: {line}")
+
+    async def _attempt(
+        self, request: ChatRequest, session: EndpointSession, effort: Effort, fields: Mapping[str, Any]
+    ) -> Answer:
+        """Send a request once, and once more for each parameter that the endpoint refuses."""
+        effort.attempts += 1
+        while True:
+            if self._key_refused:
+                raise KeyRefusedError(self._key_refused)
+            body = {**body_of(request, self.spec, self._left_out), **fields}
+            fault = ""
+            try:
+                async with self._slots:
+                    return await self._exchange(request, session, effort, body)
+            except RefusedRequestError as error:
+                refusal = error.refusal
+            except LostConnectionError as error:
+                fault = str(error)
+            except MalformedAnswerError as error:
+                fault = f"what it says is no answer: {error}"
+            if fault:
+                raise _AgainError(fault)
+            name = refusal.refused([name for name in DROPPABLE if name in body and name not in fields])
+            if refusal.overflow or name is None:
+                raise self._failure(request, refusal, fields)
+            self._left_out.setdefault(name, refusal.line)
+
+    async def _exchange(
+        self, request: ChatRequest, session: EndpointSession, effort: Effort, body: dict[str, Any]
+    ) -> Answer:
+        """Send a body as soon as limits and budgets let it, and count what it took."""
+        estimated, limit = estimated_prompt_tokens(request), answer_limit(request)
+        if self._requests:
+            await self._requests.acquire()
+        if self._tokens:
+            await self._tokens.acquire(min(estimated + limit, self._tokens.max_rate))
+        pause = self._resume - asyncio.get_running_loop().time()
+        if pause > 0:
+            await self._sleep(pause)
+        most = session.spending(self.spec, TokenUsage(estimated, limit))
+        await session.meter.reserve(most)
+        spent = Spending()
+        try:
+            with session.sending():
+                effort.send()
+                # without an answer nobody knows what the endpoint counts: the prompt, as estimated
+                spent = session.spending(self.spec, TokenUsage(estimated))
+                answer = await self._transport.post(body)
+            guess = TokenUsage(estimated, len(answer.text) // BYTES_A_TOKEN)
+            spent = session.spending(self.spec, answer.usage or guess)
+            return answer
+        except RefusedRequestError:
+            spent = Spending(1)
+            raise
+        finally:
+            session.meter.settle(most, spent)
+
+    def _failure(self, request: ChatRequest, refusal: Refusal, fields: Mapping[str, Any]) -> Exception:
+        """Return the error that a refusal is."""
+        status, who = refusal.status, self._who(request)
+        said = f" ({status}{f': {refusal.line}' if refusal.line else ''})"
+        if refusal.overflow:
+            return ContextOverflowError(f"{who} has no room for the request{said}")
+        if refusal.filtered:
+            return ContentFilteredError(f"{who} refuses the content of the request{said}")
+        if status in (401, 403):
+            variable = f"the key in {self.spec.key_env}" if self.spec.key_env else "requests without a key"
+            mend = "set it again" if self.spec.key_env else "name the key's environment variable in key_env"
+            self._key_refused = f"{self.spec.url} refuses {variable}: {mend}{said}"
+            return KeyRefusedError(self._key_refused)
+        if refusal.spent:
+            return BudgetSpentError(f"the account at {self.spec.url} has nothing left: fill it up{said}")
+        if status in BUSY:
+            if refusal.pause <= self.spec.longest_pause:  # nobody else need find out
+                resume = asyncio.get_running_loop().time() + refusal.pause
+                self._resume = max(self._resume, resume)
+            return _AgainError(f"it is busy{said}", refusal.pause)
+        if fields and status in (400, 404, 422):
+            return RefusedRequestError(refusal)
+        if status in _WRONG_ADDRESS:
+            return EndpointError(
+                f"{self.spec.url} has no chat completions of {self.spec.model}: mend url or model{said}"
+            )
+        if refusal.refused(["tools"] if request.tools else []):
+            return EndpointError(f"{self.spec.identity} takes no tools: ask for answers as text{said}")
+        return UnansweredRequestError(f"{who} refuses the request{said}")
+
+    def _worth_another(self, error: BaseException) -> bool:
+        return isinstance(error, _AgainError) and error.pause <= self.spec.longest_pause
+
+    def _pause(self, state: Any) -> float:
+        """Return the seconds before the next attempt: doubled each time, and by chance, to come apart."""
+        spec, error = self.spec, state.outcome.exception()
+        if isinstance(error, _AgainError) and error.pause:
+            return float(error.pause) + self._jitter.uniform(0, spec.first_pause)
+        doubled: float = spec.first_pause * 2.0 ** min(state.attempt_number - 1, 40)
+        return min(doubled, spec.longest_pause) * self._jitter.uniform(0.5, 1.0)
+
+    def _who(self, request: ChatRequest) -> str:
+        return f"{f'{request.label}: ' if request.label else ''}{self.spec.identity}"

@@ -1,0 +1,158 @@
+"""Which endpoint and model, and how it may be asked: what an agent's or environment's options name."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from agentgym.errors import UsageError
+from agentgym.hashing import canonical_json
+from agentgym.records import parse
+from agentgym.untrusted import check_json
+
+# the form that redaction takes for the name of a secret, so that transcripts are rid of the key too
+_KEY_NAME = re.compile(r"[A-Z][A-Z0-9_]{0,99}", re.ASCII)
+_SECRET_ENDINGS = ("KEY", "TOKEN", "SECRET")
+
+_OWN_FIELDS = frozenset(
+    (
+        *("model", "messages", "temperature", "max_tokens", "max_completion_tokens", "seed", "stop", "top_p"),
+        *("n", "tools", "response_format", "stream", "stream_options", "logprobs", "return_token_ids"),
+    )
+)
+"""Fields of a request that `EndpointSpec.extra` must not hold, since a request or an option says them."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSpec:
+    """A model behind an endpoint of chat completions, and how it is asked. Holds no key.
+
+    Example:
+        >>> spec = EndpointSpec.of({"url": "http://127.0.0.1:8000/v1/", "model": "tiny", "concurrency": 8})
+        >>> spec.identity
+        'tiny at http://127.0.0.1:8000/v1'
+        >>> EndpointSpec.of({"url": "http://127.0.0.1:8000/v1", "modle": "tiny"})
+        Traceback (most recent call last):
+        agentgym.errors.UsageError: endpoint: unknown key 'modle' (did you mean 'model'?); known: ...
+    """
+
+    url: str
+    """What ``/chat/completions`` follows, such as ``https://api.openai.com/v1``."""
+    model: str
+    key_env: str = ""
+    """Name of the environment variable that holds the key; it ends in KEY, TOKEN or SECRET. Empty: no key."""
+    stream: bool = False
+    """Whether answers come piece by piece: the same answers, and no proxy that ends silent connections."""
+    concurrency: int = 64
+    """Requests in flight at most."""
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+    """Of prompts, as estimated, and of answers, as `ChatSampling.max_tokens` allows."""
+    timeout: float = 120.0
+    """Seconds for one attempt, to its last byte."""
+    attempts: int = 8
+    """Times that a request is sent at most."""
+    first_pause: float = 0.5
+    """Seconds before the second attempt; doubled before each further one."""
+    longest_pause: float = 60.0
+    """Seconds between two attempts at most; whoever asks for longer gets no further attempt."""
+    logprobs: bool = False
+    """Whether to ask for the log-probabilities of answers' tokens."""
+    token_ids: bool = False
+    """Whether to ask for the token ids of answers, as vLLM gives them."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of a request, such as ``{"reasoning_effort": "low"}``; part of the identity."""
+
+    def __post_init__(self) -> None:
+        """Check the address and the ranges; cut off the slash at the address's end.
+
+        Raises:
+            UsageError: a value is none; the message does not repeat what may be a secret.
+        """
+        object.__setattr__(self, "url", checked_url(self.url))
+        if not self.model or len(self.model) > 200 or not self.model.isprintable():
+            raise UsageError(
+                "endpoint: model is the name that the server knows it by, of at most 200 characters"
+            )
+        if self.key_env and not (
+            _KEY_NAME.fullmatch(self.key_env) and self.key_env.endswith(_SECRET_ENDINGS)
+        ):
+            raise UsageError(
+                "endpoint: key_env is the name of an environment variable, in capitals and ending in KEY, "
+                "TOKEN or SECRET, such as OPENAI_API_KEY, and never the key itself"
+            )
+        _check_range("concurrency", self.concurrency, 1, 4_096)
+        _check_range("attempts", self.attempts, 1, 100)
+        _check_range("timeout", self.timeout, 0.001, 86_400)
+        _check_range("first_pause", self.first_pause, 0, 3_600)
+        _check_range("longest_pause", self.longest_pause, 0, 86_400)
+        for name, value in (
+            ("requests_per_minute", self.requests_per_minute),
+            ("tokens_per_minute", self.tokens_per_minute),
+        ):
+            if value is not None:
+                _check_range(name, value, 1, 1e12)
+        _check_extra(self.extra)
+
+    @classmethod
+    def of(cls, table: Any) -> Self:
+        """Read a table such as an option's or a file's; unknown and mistyped keys are errors.
+
+        Raises:
+            UsageError: it does not fit.
+        """
+        return parse(cls, dict(table) if isinstance(table, Mapping) else table, "endpoint")
+
+    @property
+    def identity(self) -> str:
+        """Model and address, and what further fields say: what names and digests hold of an endpoint."""
+        more = f" with {canonical_json(dict(self.extra))}" if self.extra else ""
+        return f"{self.model} at {self.url}{more}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields, as `of` reads them."""
+        return asdict(self)
+
+
+def checked_url(url: str) -> str:
+    """Return an endpoint's address without a slash at its end.
+
+    Raises:
+        UsageError: it is none, or holds credentials or a query; the message does not repeat it.
+    """
+    form = "write http://HOST:PORT/v1 or https://HOST/v1"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+        problem = "" if parts.hostname and port != 0 else "it names no host"
+    except ValueError:
+        problem = "its host or port is none"
+    if problem or parts.scheme not in ("http", "https"):
+        raise UsageError(f"endpoint: url is no address of a server: {problem or 'it has no scheme'}; {form}")
+    if "@" in parts.netloc:
+        raise UsageError(
+            f"endpoint: url holds credentials; {form}, and name the key's environment variable in key_env"
+        )
+    if "?" in url or "#" in url or not url.isascii() or any(map(str.isspace, url)) or not url.isprintable():
+        raise UsageError(f"endpoint: url has a query, a fragment or characters that no address has; {form}")
+    return url.rstrip("/").removesuffix("/chat/completions")
+
+
+def _check_range(name: str, value: float, least: float, most: float) -> None:
+    if math.isnan(value) or not least <= value <= most:
+        raise UsageError(f"endpoint: {name} is between {least:g} and {most:g}, not {value!r:.40}")
+
+
+def _check_extra(extra: Mapping[str, Any]) -> None:
+    own = sorted(name for name in extra if name in _OWN_FIELDS)
+    if own:
+        raise UsageError(f"endpoint: extra holds {own[0]!r}, which a request or another option says")
+    try:
+        check_json(json.dumps(dict(extra), allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"endpoint: extra is no JSON: {error}") from error

@@ -1,0 +1,134 @@
+"""Answers that come piece by piece as server-sent events, put together to what would have come whole."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from agentgym.endpoint.replies import (
+    MOST_CALLS,
+    Answer,
+    MalformedAnswerError,
+    optional_text,
+    part,
+    read_choice,
+    read_object,
+    reasoning_of,
+    table_of,
+)
+
+LONGEST_LINE = 4 << 20
+"""Bytes of an event at most."""
+
+_DONE = b"[DONE]"
+
+
+async def read_stream(pieces: AsyncIterator[bytes], *, secret: bytes = b"") -> Answer:
+    """Read a stream to its end.
+
+    Args:
+        pieces: bytes as they come.
+        secret: what is cut out of every event.
+
+    Raises:
+        MalformedAnswerError: an event is none of a chat completion, or the answer does not come to its end.
+    """
+    gathered = _Gathered()
+    async for data in _events(pieces):
+        if data == _DONE:
+            break
+        gathered.add(read_object(data.replace(secret, b"[key]") if secret else data))
+    return gathered.answer()
+
+
+async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the data of each event. Lines end in LF or CR LF; an event ends with an empty line."""
+    rest = b""
+    data: list[bytes] = []
+    async for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        if len(rest) > LONGEST_LINE:
+            raise MalformedAnswerError(f"an event has more than {LONGEST_LINE:,} bytes")
+        for line in lines:
+            line = line.rstrip(b"\r")
+            if line.startswith(b"data:"):
+                data.append(line[5:].strip())
+            elif not line and data:
+                yield b"\n".join(data)
+                data = []
+    rest = rest.rstrip(b"\r")
+    if rest.startswith(b"data:"):
+        data.append(rest[5:].strip())
+    if data:  # the empty line after the last event is often left out
+        yield b"\n".join(data)
+
+
+class _Gathered:
+    """What the events of a stream said so far."""
+
+    def __init__(self) -> None:
+        self._head: dict[str, Any] = {}
+        self._usage: Any = None
+        self._content: list[str] = []
+        self._reasoning: list[str] = []
+        self._refusal: list[str] = []
+        self._calls: dict[int, dict[str, Any]] = {}
+        self._finish: Any = None
+        self._logprobs: list[Any] = []
+        self._token_ids: list[Any] = []
+        self._events = 0
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        """Take an event."""
+        if event.get("error"):
+            raise MalformedAnswerError("the stream ends in an error")
+        self._events += 1
+        self._head = self._head or {key: event.get(key) for key in ("model", "system_fingerprint")}
+        self._usage = event.get("usage") or self._usage
+        choices = part(event, "choices", list, [])
+        if not choices:
+            return
+        choice = table_of(choices[0], "a choice")
+        delta = part(choice, "delta", dict, {})
+        self._content.append(optional_text(delta, "content"))
+        self._reasoning.append(reasoning_of(delta))
+        self._refusal.append(optional_text(delta, "refusal"))
+        for call in part(delta, "tool_calls", list, []):
+            self._add_call(table_of(call, "a tool call"))
+        self._logprobs += part(part(choice, "logprobs", dict, {}), "content", list, [])
+        self._token_ids += part(choice, "token_ids", list, [])
+        self._finish = choice.get("finish_reason") or self._finish
+
+    def answer(self) -> Answer:
+        """Return what all events say together.
+
+        Raises:
+            MalformedAnswerError: the answer did not come to its end.
+        """
+        if not self._events:
+            raise MalformedAnswerError("it has no events")
+        if self._finish is None:
+            raise MalformedAnswerError("the stream ends before the answer does")
+        calls = [self._calls[index] for index in sorted(self._calls)]
+        message = {
+            "content": "".join(self._content),
+            "reasoning_content": "".join(self._reasoning),
+            "refusal": "".join(self._refusal),
+            "tool_calls": calls,
+        }
+        choice = {
+            "finish_reason": self._finish,
+            "logprobs": {"content": self._logprobs},
+            "token_ids": self._token_ids,
+        }
+        return read_choice(choice, message, {**self._head, "usage": self._usage}, 1)
+
+    def _add_call(self, piece: Mapping[str, Any]) -> None:
+        index = part(piece, "index", int, len(self._calls))
+        if not 0 <= index < MOST_CALLS:
+            raise MalformedAnswerError(f"it has more than {MOST_CALLS} tool calls")
+        call = self._calls.setdefault(index, {"id": "", "function": {"name": "", "arguments": ""}})
+        call["id"] = call["id"] or optional_text(piece, "id")
+        function = part(piece, "function", dict, {})
+        for key in ("name", "arguments"):
+            call["function"][key] += optional_text(function, key)

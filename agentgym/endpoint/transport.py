@@ -1,0 +1,200 @@
+"""One exchange with an endpoint, by the openai SDK: a body is sent, an answer is read strictly.
+
+The SDK makes the requests, the connections and the headers. Its typed methods are passed by: they take
+longer for a request than all else here, and read answers without looking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from agentgym.endpoint.errors import EndpointError
+from agentgym.endpoint.faults import Refusal, one_line, read_refusal
+from agentgym.endpoint.replies import Answer, read_answer_body
+from agentgym.endpoint.spec import EndpointSpec
+from agentgym.endpoint.streams import read_stream
+from agentgym.extras import load
+from agentgym.hashing import canonical_json
+
+LARGEST_ANSWER = 32 << 20
+"""Bytes of an answer at most."""
+
+_PATH = "/chat/completions"
+_CONNECT_SECONDS = 30.0
+_SHORTEST_SECRET = 8
+"""Characters of a key below which it may be an ordinary word, such as a local server's ``EMPTY``."""
+_HIDDEN = b"[key]"
+
+
+class LostConnectionError(Exception):
+    """No answer came, or not all of it; the message says why, on one line."""
+
+
+class RefusedRequestError(Exception):
+    """The endpoint answered with a status that is no success."""
+
+    def __init__(self, refusal: Refusal):
+        """Keep what it said.
+
+        Args:
+            refusal: of the endpoint.
+        """
+        super().__init__(refusal.line)
+        self.refusal = refusal
+
+
+class ChatTransport:
+    """The connections to one endpoint. Used by one event loop."""
+
+    def __init__(self, spec: EndpointSpec, transport: Any = None):
+        """Read the key; nothing is sent yet.
+
+        Args:
+            spec: of the endpoint.
+            transport: what stands for the network: an asynchronous transport of the HTTP library that the SDK
+                uses; None for the network.
+
+        Raises:
+            EndpointError: the variable of the key is not set, or holds what no header can.
+            MissingPackageError: the extra ``endpoint`` is not installed.
+        """
+        openai = load("openai", "endpoint", "asking an endpoint")
+        key = _read_key(spec)
+        self._spec = spec
+        self._secret = key.encode() if len(key) >= _SHORTEST_SECRET else b""
+        # httpx or its successor, whichever the installed SDK is built on
+        self._http = import_module(openai.DefaultAsyncHttpxClient.__mro__[1].__module__.partition(".")[0])
+        self._openai = openai
+        client = openai.DefaultAsyncHttpxClient(
+            transport=transport,
+            timeout=self._http.Timeout(spec.timeout, connect=min(spec.timeout, _CONNECT_SECONDS)),
+            limits=self._http.Limits(
+                max_connections=spec.concurrency, max_keepalive_connections=spec.concurrency
+            ),
+            follow_redirects=False,  # what is asked goes to the address that was named, and nowhere else
+            event_hooks={"response": [_limiter(self._http)]},
+        )
+        absent = openai.Omit()
+        self._options = {} if key else {"headers": {"Authorization": absent}}
+        self._client = openai.AsyncOpenAI(
+            api_key=key or "none",
+            base_url=spec.url,
+            max_retries=0,
+            timeout=client.timeout,
+            http_client=client,
+            # what the SDK would take from the environment is for OpenAI's own endpoint
+            default_headers={
+                "OpenAI-Organization": absent,
+                "OpenAI-Project": absent,
+                "Accept-Encoding": "identity",
+            },
+        )
+
+    async def post(self, body: Mapping[str, Any]) -> Answer:
+        """Send a body and read the answer.
+
+        Raises:
+            LostConnectionError: no whole answer came.
+            MalformedAnswerError: it is no chat completion.
+            RefusedRequestError: the status is no success.
+        """
+        lost = ""
+        try:
+            async with asyncio.timeout(self._spec.timeout):
+                response = await self._client.post(
+                    _PATH,
+                    cast_to=self._http.Response,
+                    body=body,
+                    options=self._options,
+                    stream=True,
+                    stream_cls=self._openai.AsyncStream,
+                )
+                try:
+                    return await self._read(response)
+                finally:
+                    await response.aclose()
+        except (TimeoutError, self._openai.APITimeoutError, self._http.TimeoutException):
+            lost = f"no whole answer within {self._spec.timeout:g} s"
+        except self._openai.APIStatusError as error:
+            refusal = self._refusal(error)
+        except self._openai.APIConnectionError as error:
+            lost = self._reason(error.__cause__ or error)
+        except (self._http.HTTPError, self._http.StreamError) as error:
+            lost = self._reason(error)
+        # outside of the handlers: the SDK's errors hold the request, and with it the key
+        if lost:
+            raise LostConnectionError(lost)
+        raise RefusedRequestError(refusal)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def _read(self, response: Any) -> Answer:
+        if "text/event-stream" in response.headers.get("content-type", ""):
+            return await read_stream(response.aiter_bytes(), secret=self._secret)
+        body: bytes = await response.aread()
+        return read_answer_body(self._hidden(body))
+
+    def _refusal(self, error: Any) -> Refusal:
+        response = error.response
+        headers = {str(name).lower(): str(value) for name, value in response.headers.items()}
+        return read_refusal(error.status_code, self._hidden(response.content), headers, time.time())
+
+    def _reason(self, error: BaseException) -> str:
+        said = self._hidden(str(error).encode("utf-8", "replace")).decode()
+        return one_line(f"{type(error).__name__}: {said}" if said else type(error).__name__)
+
+    def _hidden(self, text: bytes) -> bytes:
+        """Return a text of the endpoint without the key, which some repeat."""
+        return text.replace(self._secret, _HIDDEN) if self._secret else text
+
+
+def _read_key(spec: EndpointSpec) -> str:
+    """Return the key of an endpoint; the empty text where it takes none."""
+    if not spec.key_env:
+        return ""
+    key = os.environ.get(spec.key_env, "").strip()
+    if not key:
+        raise EndpointError(
+            f"the key of {spec.url} is not there: set the environment variable {spec.key_env}, or leave out "
+            "key_env"
+        )
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        raise EndpointError(f"the environment variable {spec.key_env} holds what no key is: set it again")
+    if len(key) >= _SHORTEST_SECRET and key in canonical_json(spec.to_json()):
+        raise EndpointError(
+            f"the key in {spec.key_env} stands in the endpoint's url, model or extra: take it out"
+        )
+    return key
+
+
+def _limiter(http: Any) -> Callable[[Any], Any]:
+    """Return a hook that ends answers of more than `LARGEST_ANSWER` bytes, and packed ones."""
+
+    class LimitedStream(http.AsyncByteStream):  # type: ignore[misc]  # of the library that the SDK uses
+        def __init__(self, stream: Any):
+            self._stream = stream
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for piece in self._stream:
+                size += len(piece)
+                if size > LARGEST_ANSWER:
+                    raise http.ReadError(f"an answer of more than {LARGEST_ANSWER:,} bytes")
+                yield piece
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    async def limit(response: Any) -> None:
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise http.DecodingError("a packed answer, which was not asked for", request=response.request)
+        response.stream = LimitedStream(response.stream)
+
+    return limit

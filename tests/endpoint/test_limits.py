@@ -1,0 +1,240 @@
+"""How much is asked at once and in all: slots, rates, budgets, memory."""
+
+import asyncio
+import resource
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from agentgym.endpoint import (
+    BudgetSpentError,
+    ChatSampling,
+    EndpointBudget,
+    EndpointError,
+    EndpointSession,
+    Spending,
+)
+from agentgym.endpoint.budget import BudgetMeter
+from agentgym.errors import UsageError
+from tests.endpoint.fake import FakeEndpoint, asking, completion, refusal
+
+
+def requests(count, **fields):
+    return [asking(f"request {number}", **fields) for number in range(count)]
+
+
+def test_as_many_are_in_flight_as_are_asked():
+    fake = FakeEndpoint(delay=0.1)
+    with fake.open() as endpoint:
+        replies = endpoint.ask(requests(64))
+    assert fake.most_in_flight == 64
+    assert [reply.text for reply in replies] == [f"re: request {number}" for number in range(64)]
+
+
+def test_a_slow_answer_holds_nobody_up():
+    release = threading.Event()
+
+    class Slow(FakeEndpoint):
+        async def __call__(self, scope, receive, send):
+            if not self.bodies:
+                self.bodies.append({})
+                while not release.is_set():
+                    await asyncio.sleep(0.001)
+            await super().__call__(scope, receive, send)
+
+    with Slow().open() as endpoint:
+        slow = endpoint.submit(asking("slow"))
+        while endpoint.ask([asking("is it there?")]) is None:
+            pass
+        endpoint.ask(requests(30))
+        assert not slow.done()
+        release.set()
+        assert slow.result(5).text == "re: slow"
+
+
+def test_no_more_are_in_flight_than_may_be():
+    fake = FakeEndpoint(delay=0.005)
+    with fake.open(concurrency=5) as endpoint:
+        endpoint.ask(requests(40))
+    assert fake.most_in_flight == 5
+
+
+def test_requests_a_minute():
+    fake = FakeEndpoint()
+    with fake.open(requests_per_minute=20) as endpoint:
+        futures = [endpoint.submit(request) for request in requests(25)]
+        for future in futures[:20]:
+            future.result(5)
+        time.sleep(0.05)
+        assert len(fake.bodies) == 20  # the others wait for the minute to go on
+        for future in futures:
+            future.cancel()
+
+
+def test_tokens_a_minute():
+    fake = FakeEndpoint()
+    sampling = ChatSampling(max_tokens=90)
+    with fake.open(tokens_per_minute=1_000) as endpoint:
+        futures = [endpoint.submit(request) for request in requests(20, sampling=sampling)]
+        for future in futures[:10]:
+            future.result(5)
+        time.sleep(0.05)
+        assert len(fake.bodies) == 10  # of about 100 tokens each
+        for future in futures:
+            future.cancel()
+    with FakeEndpoint().open(tokens_per_minute=10) as endpoint:  # a request beyond the limit is sent alone
+        assert endpoint.ask(requests(1))
+
+
+def test_a_thousand_in_flight_take_little_memory_and_no_threads():
+    before, threads = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, threading.active_count()
+    fake = FakeEndpoint(delay=0.5)
+    with fake.open(concurrency=1_000) as endpoint:
+        futures = [endpoint.submit(request) for request in requests(1_000)]
+        while fake.in_flight < 1_000 and not all(future.done() for future in futures):
+            time.sleep(0.002)
+        more = threading.active_count() - threads
+        assert all(future.result(30).text for future in futures)
+    assert fake.most_in_flight == 1_000
+    assert more <= 5  # the loop's, and those that look up names
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000  # KiB
+
+
+def test_a_budget_of_requests():
+    fake = FakeEndpoint(refusal(500), refusal(500))
+    with EndpointSession(budget=EndpointBudget(requests=5)) as session, fake.open() as endpoint:
+        assert [reply.retries for reply in endpoint.ask(requests(1))] == [2]  # further attempts count
+        endpoint.ask(requests(3)[1:])
+        with pytest.raises(BudgetSpentError, match="the budget of 5 requests is spent: 5 so far") as error:
+            endpoint.ask(requests(6)[5:])
+        assert "\n" not in str(error.value)
+        assert session.spent == Spending(5, 39, 0.0)
+    assert len(fake.bodies) == 5
+
+
+def test_a_budget_is_never_exceeded_by_calls_in_flight():
+    fake = FakeEndpoint(delay=0.01)
+    with EndpointSession(budget=EndpointBudget(requests=10)) as session, fake.open() as endpoint:
+        futures = [endpoint.submit(request) for request in requests(30)]
+        errors = [future.exception() for future in futures]
+        assert [type(error) for error in errors] == [type(None)] * 10 + [BudgetSpentError] * 20
+        assert session.spent.requests == 10
+    assert len(fake.bodies) == 10
+
+
+def test_a_budget_of_tokens_waits_for_what_is_in_flight():
+    # a call may take 10 + 90 tokens and takes 13: four at once fit at first, in the end thirty-one do
+    fake = FakeEndpoint(delay=0.001)
+    sampling = ChatSampling(max_tokens=90)
+    with EndpointSession(budget=EndpointBudget(tokens=500)) as session, fake.open() as endpoint:
+        futures = [endpoint.submit(request) for request in requests(50, sampling=sampling)]
+        done = [future for future in futures if future.exception() is None]
+        assert fake.most_in_flight <= 5
+        assert 400 - 13 <= 13 * len(done) <= 500
+        assert session.spent == Spending(len(done), 13 * len(done))
+
+
+PRICES = """
+[[price]]
+model = "tiny"
+since = 2020-01-01
+input = 1000.0
+cached_input = 100.0
+output = 10000.0
+
+[[price]]
+model = "tiny"
+since = "2999-01-01"
+input = 1.0
+output = 1.0
+"""
+
+
+@pytest.fixture
+def prices(tmp_path: Path) -> Path:
+    path = tmp_path / "prices.toml"
+    path.write_text(PRICES)
+    return path
+
+
+def test_a_budget_of_dollars(prices):
+    fake = FakeEndpoint()
+    sampling = ChatSampling(max_tokens=3)
+    with (
+        EndpointSession(budget=EndpointBudget(dollars=0.1), prices=prices) as session,
+        fake.open() as endpoint,
+    ):
+        [reply] = endpoint.ask(requests(1, sampling=sampling))
+        assert reply.cost == pytest.approx(0.04)  # 10 tokens of $1000 and 3 of $10000 a million
+        with pytest.raises(BudgetSpentError, match=r"the budget of 0\.1 dollars is spent: 0\.08 so far"):
+            endpoint.ask(requests(9, sampling=sampling)[1:])
+        assert session.spent.dollars == pytest.approx(0.08)
+    assert len(fake.bodies) == 2
+
+
+def test_a_budget_of_dollars_needs_prices(prices):
+    with pytest.raises(UsageError, match="needs prices"):
+        EndpointSession(budget=EndpointBudget(dollars=1))
+    fake = FakeEndpoint()
+    session = EndpointSession(budget=EndpointBudget(dollars=1), prices=prices)
+    with (
+        session,
+        fake.open(model="unheard-of") as endpoint,
+        pytest.raises(EndpointError, match="needs a price"),
+    ):
+        endpoint.ask([asking()])
+    assert fake.bodies == []
+
+
+def test_answers_of_the_cache_are_free(prices, tmp_path):
+    fake = FakeEndpoint()
+    cache = tmp_path / "cache.sqlite"
+    with EndpointSession(cache=cache, mode="write"), fake.open() as endpoint:
+        endpoint.ask([asking()])
+    budget = EndpointBudget(requests=0, tokens=0, dollars=0.0)
+    with EndpointSession(cache=cache, mode="read", budget=budget, prices=prices), fake.open() as endpoint:
+        [reply] = endpoint.ask([asking()])
+        assert reply.cost == pytest.approx(0.04)
+        with pytest.raises(BudgetSpentError):
+            endpoint.ask([asking("new")])
+    assert len(fake.bodies) == 1
+
+
+def test_what_an_endpoint_does_not_count_is_estimated():
+    fake = FakeEndpoint(completion("a" * 400, usage=None))
+    with EndpointSession(budget=EndpointBudget(tokens=10_000)) as session, fake.open() as endpoint:
+        [reply] = endpoint.ask([asking("b" * 400)])
+        assert (reply.prompt_tokens, reply.completion_tokens) == (0, 0)
+        assert session.spent.tokens == 106 + 100
+
+
+def test_refused_requests_take_no_tokens_and_lost_ones_their_prompt():
+    fake = FakeEndpoint(refusal(503), ConnectionResetError())
+    with EndpointSession(budget=EndpointBudget(tokens=10_000)) as session, fake.open(timeout=0.2) as endpoint:
+        endpoint.submit(asking("b" * 400)).exception()
+        assert session.spent.tokens in (106, 106 + 13)
+
+
+@pytest.mark.parametrize("limit", [{"requests": -1}, {"tokens": float("nan")}, {"dollars": float("inf")}])
+def test_budgets_that_are_none(limit):
+    with pytest.raises(UsageError):
+        EndpointBudget(**limit)
+
+
+def test_a_meter_serves_in_turn():
+    async def run():
+        meter = BudgetMeter(EndpointBudget(tokens=100))
+        order: list[str] = []
+
+        async def call(name: str, most: int) -> None:
+            await meter.reserve(Spending(1, most))
+            order.append(name)
+            await asyncio.sleep(0)
+            meter.settle(Spending(1, most), Spending(1, 1))
+
+        await asyncio.gather(call("large", 90), call("larger", 95), call("small", 5))
+        return order, meter.spent
+
+    assert asyncio.run(run()) == (["large", "larger", "small"], Spending(3, 3))
