@@ -216,8 +216,8 @@ def markdown(speeds: Sequence[Speed], found: Sequence[Meeting], steps: Steps, ab
         ),
         "",
         f"Step groups of {TASKS} tasks, {ATTEMPTS} attempts each ({len(steps.group):,} steps): the",
-        "rule-based agent, which does a quarter of the time some candidate move, and a quarter says six words",
-        "drawn at random.",
+        "rule-based agent, which does a quarter of the time some candidate move, and a quarter says six",
+        "words drawn at random.",
         "",
         "| states matched by | groups of more than one step | steps in them | groups, first steps included |",
         "|---|---:|---:|---:|",
@@ -227,8 +227,8 @@ def markdown(speeds: Sequence[Speed], found: Sequence[Meeting], steps: Steps, ab
         ),
         "",
         "First steps always meet, as attempts at a task begin alike. The encoder is all-MiniLM-L6-v2, which",
-        "reads 256 tokens: of an observation hardly more than what is told before the conversation, which is the",
-        "same in all attempts. That such steps match says nothing about them.",
+        "reads 256 tokens: of an observation hardly more than what is told before the conversation, which is",
+        "the same in all attempts. That such steps match says nothing about them.",
     ]
     return "\n".join(lines) + "\n"
 

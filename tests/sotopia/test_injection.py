@@ -9,7 +9,7 @@ import pytest
 from agentgym.envs.sotopia.actions import SocialAction
 from agentgym.envs.sotopia.builtin.judge import rate
 from agentgym.envs.sotopia.builtin.scenarios import scenarios
-from agentgym.envs.sotopia.game import Game
+from agentgym.envs.sotopia.game import SocialGame
 from agentgym.envs.sotopia.judgeprompt import judge_prompt
 from agentgym.envs.sotopia.pages import page
 from agentgym.envs.sotopia.quoting import BREAK, defused, json_line, marker
@@ -40,7 +40,7 @@ TOKENS = re.compile(
     r"<\||\|>|\[/?INST\]|</?s>|<</?SYS>>|</?(start|end)_of_turn>|<\uff5c|\uff5c>|</?tool_(call|response)>",
     re.IGNORECASE,
 )
-GAME = Game("round-robin", "acting-agents")
+GAME = SocialGame("round-robin", "acting-agents")
 KINDS = ("speak", "non-verbal communication", "action")
 
 

@@ -17,7 +17,7 @@ from agentgym.endpoint.errors import (
 )
 from agentgym.envs.sotopia.actions import SocialAction
 from agentgym.envs.sotopia.env import SotopiaEnv, SotopiaVectorEnv
-from agentgym.envs.sotopia.game import Game
+from agentgym.envs.sotopia.game import SocialGame
 from agentgym.envs.sotopia.judgeprompt import judge_prompt, read_rating, read_reply, reply_schema
 from agentgym.envs.sotopia.judges import REPAIRED, TRIES, RuleJudge
 from agentgym.envs.sotopia.partners import LONGEST_REPLY
@@ -28,7 +28,7 @@ from agentgym.evaluation.answerbook import AnswerBook, RecordingAnswers, Replaye
 from tests.sotopia import models
 from tests.sotopia.people import play, say, scenario
 
-GAME = Game("round-robin", "acting-agents")
+GAME = SocialGame("round-robin", "acting-agents")
 TALK = play(GAME, say("Forty?"), say("Sixty!"))
 
 

@@ -154,7 +154,7 @@ class SotopiaEnv(AgentEnv[str]):
         (answer,) = yield (Ask(JUDGE, self.judge.question(self._scenario, talk)),)
         return Played(talk, read_rating(answer))
 
-    def _partner_acts(self, task: Task, game: Game, talk: GameState, name: str, sample: int) -> Asking:
+    def _partner_acts(self, task: Task, game: SocialGame, talk: GameState, name: str, sample: int) -> Asking:
         """Ask the partner until it is the learner's turn, in one round at least."""
         name = name if name in self.players else PARTNER
         asked = False

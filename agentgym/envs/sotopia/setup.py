@@ -10,14 +10,14 @@ from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias, cast, get_a
 
 from agentgym.answers import Answerer
 from agentgym.envs.sotopia.builtin.temperaments import NAMES, Temperament
-from agentgym.envs.sotopia.game import MOST_TURNS, Game, Order, StaleRule
+from agentgym.envs.sotopia.game import MOST_TURNS, Order, SocialGame, StaleRule
 from agentgym.envs.sotopia.judges import JudgeOptions, ModelJudge, RuleJudge, SocialJudge
 from agentgym.envs.sotopia.modelcalls import ModelPart, read_model
 from agentgym.envs.sotopia.options import check_choice
 from agentgym.envs.sotopia.partners import ModelPartner, Partner, PartnerOptions, TemperamentPartner
 from agentgym.envs.sotopia.scenarios import Side
 from agentgym.envs.sotopia.source import BUILTIN, open_tasks
-from agentgym.envs.sotopia.tasks import Mode
+from agentgym.envs.sotopia.tasks import SeatMode
 from agentgym.envs.sotopia.views import Detail
 from agentgym.errors import UsageError, nearest
 from agentgym.extras import load_reference
@@ -38,7 +38,7 @@ PARTNER, OPENING, JUDGE = "partner", "opening", "judge"
 
 
 _CHOICES: Mapping[str, Any] = {
-    "mode": Mode,
+    "mode": SeatMode,
     "order": Order,
     "stale_rule": StaleRule,
     "view": Detail,
@@ -52,7 +52,7 @@ _CHOICES: Mapping[str, Any] = {
 class TalkOptions:
     """The options of an environment that are no parts of it."""
 
-    mode: Mode
+    mode: SeatMode
     order: Order
     stale_rule: StaleRule
     view: Detail
@@ -92,7 +92,7 @@ class TalkSetup(NamedTuple):
     players: Mapping[str, Partner]
     """The partner by what it is asked for, openings apart where those differ; none in self-chat."""
     answerers: Mapping[str, Answerer]
-    game_of: Callable[[Task], Game]
+    game_of: Callable[[Task], SocialGame]
     """Returns the rules of a task; who acts in random order follows from the task."""
     key: str
     """Names the data and all that decides how an episode goes on."""
@@ -148,7 +148,7 @@ def _pinned(tasks: TaskSet, parts: tuple[tuple[str, Any], ...]) -> TaskSet:
     return pinned
 
 
-def _game(options: TalkOptions, task: Task) -> Game:
+def _game(options: TalkOptions, task: Task) -> SocialGame:
     draws: tuple[Side, ...] = ()
     if options.order == "random":
         draws = _drawn(task.id, options.max_turns)
@@ -156,8 +156,8 @@ def _game(options: TalkOptions, task: Task) -> Game:
 
 
 @lru_cache(maxsize=1_024)
-def _rules(order: Order, stale_rule: StaleRule, max_turns: int, draws: tuple[Side, ...]) -> Game:
-    return Game(order, stale_rule, max_turns, draws)
+def _rules(order: Order, stale_rule: StaleRule, max_turns: int, draws: tuple[Side, ...]) -> SocialGame:
+    return SocialGame(order, stale_rule, max_turns, draws)
 
 
 @lru_cache(maxsize=1_024)

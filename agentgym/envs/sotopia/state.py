@@ -29,8 +29,8 @@ def transcript(state: GameState) -> tuple[Any, ...]:
 
     Example:
         >>> from agentgym.envs.sotopia.actions import NOTHING
-        >>> from agentgym.envs.sotopia.game import Turn
-        >>> transcript(GameState((Turn((SocialAction("speak", "Good morning!"), NOTHING), (0,)),)))
+        >>> from agentgym.envs.sotopia.game import SocialTurn
+        >>> transcript(GameState((SocialTurn((SocialAction("speak", "Good morning!"), NOTHING), (0,)),)))
         ((('speak', 'Good morning!', 'none', '', (0,)),), None)
     """
     turns = tuple([(*first, *second, acting) for (first, second), acting in state.turns])
@@ -66,7 +66,7 @@ MOST_COUNTED = max(max(len(way.shares), way.bears) for way in BARGAINING.values(
 """Serious offers and insults beyond so many make no difference to any scripted partner."""
 
 
-def check_talk(game: Game, state: GameState) -> None:
+def check_talk(game: SocialGame, state: GameState) -> None:
     """Raise a ValueError unless the rules, and actions as they are read, lead to a state."""
     replayed = game.initial()
     for turn in state.turns:
