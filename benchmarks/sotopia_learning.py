@@ -121,7 +121,6 @@ def report(seconds: float, table: dict[str, dict[str, float]]) -> str:
             f"{row['overall']:.2f} | {row['utterances']:.1f} |"
             for name, row in table.items()
         ),
-        "",
     ]
     return "\n".join(lines) + "\n"
 
