@@ -30,7 +30,7 @@ class TokenUsage(NamedTuple):
     reasoning: int = 0
 
 
-class Answer(NamedTuple):
+class EndpointAnswer(NamedTuple):
     """An answer of an endpoint: the first choice, and what was counted."""
 
     text: str
@@ -49,7 +49,7 @@ class Answer(NamedTuple):
     """What the endpoint names its software and settings by."""
 
 
-def read_answer_body(body: bytes) -> Answer:
+def read_answer_body(body: bytes) -> EndpointAnswer:
     """Read the body of an answer that came whole.
 
     Raises:
@@ -65,7 +65,7 @@ def read_answer_body(body: bytes) -> Answer:
 
 def read_choice(
     choice: Mapping[str, Any], message: Mapping[str, Any], table: Mapping[str, Any], choices: int
-) -> Answer:
+) -> EndpointAnswer:
     """Read a choice.
 
     Args:
@@ -80,7 +80,7 @@ def read_choice(
     finish = choice.get("finish_reason")
     if not isinstance(finish, str) or not 0 < len(finish) <= 64:
         raise MalformedAnswerError("its choice has no finish_reason")
-    return Answer(
+    return EndpointAnswer(
         text=whole_text(_content(message)),
         tool_calls=_tool_calls(message),
         finish_reason=whole_text(finish),

@@ -18,8 +18,8 @@ from agentgym.endpoint.errors import (
     KeyRefusedError,
     UnansweredRequestError,
 )
-from agentgym.endpoint.faults import BUSY, Refusal
-from agentgym.endpoint.replies import Answer, MalformedAnswerError, TokenUsage
+from agentgym.endpoint.faults import BUSY, EndpointRefusal
+from agentgym.endpoint.replies import EndpointAnswer, MalformedAnswerError, TokenUsage
 from agentgym.endpoint.session import EndpointSession
 from agentgym.endpoint.spec import EndpointSpec
 from agentgym.endpoint.transport import ChatTransport, LostConnectionError, RefusedRequestError
@@ -100,7 +100,7 @@ class ChatSender:
 
     async def send(
         self, request: ChatRequest, session: EndpointSession, effort: Effort, fields: Mapping[str, Any]
-    ) -> Answer:
+    ) -> EndpointAnswer:
         """Return the endpoint's answer, after as many attempts as it takes.
 
         Args:
@@ -127,7 +127,7 @@ class ChatSender:
             reraise=True,
         )
         try:
-            answer: Answer = await retrying(self._attempt, request, session, effort, fields)
+            answer: EndpointAnswer = await retrying(self._attempt, request, session, effort, fields)
         except _AgainError as error:
             line, asked = str(error), error.pause
         else:
@@ -141,7 +141,7 @@ class ChatSender:
 
     async def _attempt(
         self, request: ChatRequest, session: EndpointSession, effort: Effort, fields: Mapping[str, Any]
-    ) -> Answer:
+    ) -> EndpointAnswer:
         """Send a request once, and once more for each parameter that the endpoint refuses."""
         effort.attempts += 1
         while True:
@@ -167,7 +167,7 @@ class ChatSender:
 
     async def _exchange(
         self, request: ChatRequest, session: EndpointSession, effort: Effort, body: dict[str, Any]
-    ) -> Answer:
+    ) -> EndpointAnswer:
         """Send a body as soon as limits and budgets let it, and count what it took."""
         estimated, limit = estimated_prompt_tokens(request), answer_limit(request)
         if self._requests:
@@ -195,7 +195,9 @@ class ChatSender:
         finally:
             session.meter.settle(most, spent)
 
-    def _failure(self, request: ChatRequest, refusal: Refusal, fields: Mapping[str, Any]) -> Exception:
+    def _failure(
+        self, request: ChatRequest, refusal: EndpointRefusal, fields: Mapping[str, Any]
+    ) -> Exception:
         """Return the error that a refusal is."""
         status, who = refusal.status, self._who(request)
         said = f" ({status}{f': {refusal.line}' if refusal.line else ''})"

@@ -7,7 +7,7 @@ from typing import Any
 
 from agentgym.endpoint.replies import (
     MOST_CALLS,
-    Answer,
+    EndpointAnswer,
     MalformedAnswerError,
     optional_text,
     part,
@@ -23,7 +23,7 @@ LONGEST_LINE = 4 << 20
 _DONE = b"[DONE]"
 
 
-async def read_stream(pieces: AsyncIterator[bytes], *, secret: bytes = b"") -> Answer:
+async def read_stream(pieces: AsyncIterator[bytes], *, secret: bytes = b"") -> EndpointAnswer:
     """Read a stream to its end.
 
     Args:
@@ -99,7 +99,7 @@ class _Gathered:
         self._token_ids += part(choice, "token_ids", list, [])
         self._finish = choice.get("finish_reason") or self._finish
 
-    def answer(self) -> Answer:
+    def answer(self) -> EndpointAnswer:
         """Return what all events say together.
 
         Raises:

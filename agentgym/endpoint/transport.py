@@ -14,8 +14,8 @@ from importlib import import_module
 from typing import Any
 
 from agentgym.endpoint.errors import EndpointError
-from agentgym.endpoint.faults import Refusal, one_line, read_refusal
-from agentgym.endpoint.replies import Answer, read_answer_body
+from agentgym.endpoint.faults import EndpointRefusal, one_line, read_refusal
+from agentgym.endpoint.replies import EndpointAnswer, read_answer_body
 from agentgym.endpoint.spec import EndpointSpec
 from agentgym.endpoint.streams import read_stream
 from agentgym.extras import load
@@ -38,7 +38,7 @@ class LostConnectionError(Exception):
 class RefusedRequestError(Exception):
     """The endpoint answered with a status that is no success."""
 
-    def __init__(self, refusal: Refusal):
+    def __init__(self, refusal: EndpointRefusal):
         """Keep what it said.
 
         Args:
@@ -95,7 +95,7 @@ class ChatTransport:
             },
         )
 
-    async def post(self, body: Mapping[str, Any]) -> Answer:
+    async def post(self, body: Mapping[str, Any]) -> EndpointAnswer:
         """Send a body and read the answer.
 
         Raises:
@@ -135,13 +135,13 @@ class ChatTransport:
         """Close the connections."""
         await self._client.close()
 
-    async def _read(self, response: Any) -> Answer:
+    async def _read(self, response: Any) -> EndpointAnswer:
         if "text/event-stream" in response.headers.get("content-type", ""):
             return await read_stream(response.aiter_bytes(), secret=self._secret)
         body: bytes = await response.aread()
         return read_answer_body(self._hidden(body))
 
-    def _refusal(self, error: Any) -> Refusal:
+    def _refusal(self, error: Any) -> EndpointRefusal:
         response = error.response
         headers = {str(name).lower(): str(value) for name, value in response.headers.items()}
         return read_refusal(error.status_code, self._hidden(response.content), headers, time.time())
