@@ -13,6 +13,9 @@ from agentgym.untrusted import loads_json
 MOST_CALLS = 128
 """Tool calls of an answer at most."""
 
+MOST_CHOICES = 128
+"""Choices of an answer at most."""
+
 MOST_TOKENS = 10_000_000
 """That a usage may count."""
 
@@ -59,6 +62,8 @@ def read_answer_body(body: bytes) -> EndpointAnswer:
     choices = part(table, "choices", list, [])
     if not choices:
         raise MalformedAnswerError("it has no choices")
+    if len(choices) > MOST_CHOICES:
+        raise MalformedAnswerError(f"it has more than {MOST_CHOICES} choices")
     choice = table_of(choices[0], "a choice")
     return read_choice(choice, table_of(choice.get("message"), "its message"), table, len(choices))
 

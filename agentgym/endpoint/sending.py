@@ -114,20 +114,8 @@ class ChatSender:
             EndpointError: there will be none to any request.
             RefusedRequestError: the endpoint refuses a request with such fields.
         """
-
-        async def rest(seconds: float) -> None:
-            session.check_open()
-            await self._sleep(seconds)
-
-        retrying = self._tenacity.AsyncRetrying(
-            stop=self._tenacity.stop_after_attempt(self.spec.attempts),
-            retry=self._tenacity.retry_if_exception(self._worth_another),
-            wait=self._pause,
-            sleep=rest,
-            reraise=True,
-        )
         try:
-            answer: EndpointAnswer = await retrying(self._attempt, request, session, effort, fields)
+            answer = await self._attempts(request, session, effort, fields)
         except _AgainError as error:
             line, asked = str(error), error.pause
         else:
@@ -138,6 +126,33 @@ class ChatSender:
             line += f"; it asks for a pause of {asked:g} s: wait, or raise longest_pause"
         tried = "1 attempt" if effort.attempts == 1 else f"{effort.attempts} attempts"
         raise UnansweredRequestError(f"{self._who(request)} gave no answer in {tried}: {line}")
+
+    async def _attempts(
+        self, request: ChatRequest, session: EndpointSession, effort: Effort, fields: Mapping[str, Any]
+    ) -> EndpointAnswer:
+        """Send a request until an attempt brings an answer; raise the last one's error."""
+        try:
+            return await self._attempt(request, session, effort, fields)
+        except _AgainError as error:
+            first = error
+        if self.spec.attempts == 1 or not self._worth_another(first):
+            raise first
+
+        async def rest(seconds: float) -> None:
+            session.check_open()
+            await self._sleep(seconds)
+
+        await rest(self._pause(first, 1))
+        # from here on only: its machinery takes longer than an attempt's own, and most need just one
+        retrying = self._tenacity.AsyncRetrying(
+            stop=self._tenacity.stop_after_attempt(self.spec.attempts - 1),
+            retry=self._tenacity.retry_if_exception(self._worth_another),
+            wait=lambda state: self._pause(state.outcome.exception(), state.attempt_number + 1),
+            sleep=rest,
+            reraise=True,
+        )
+        answer: EndpointAnswer = await retrying(self._attempt, request, session, effort, fields)
+        return answer
 
     async def _attempt(
         self, request: ChatRequest, session: EndpointSession, effort: Effort, fields: Mapping[str, Any]
@@ -230,12 +245,12 @@ class ChatSender:
     def _worth_another(self, error: BaseException) -> bool:
         return isinstance(error, _AgainError) and error.pause <= self.spec.longest_pause
 
-    def _pause(self, state: Any) -> float:
+    def _pause(self, error: BaseException | None, attempts: int) -> float:
         """Return the seconds before the next attempt: doubled each time, and by chance, to come apart."""
-        spec, error = self.spec, state.outcome.exception()
+        spec = self.spec
         if isinstance(error, _AgainError) and error.pause:
-            return float(error.pause) + self._jitter.uniform(0, spec.first_pause)
-        doubled: float = spec.first_pause * 2.0 ** min(state.attempt_number - 1, 40)
+            return error.pause + self._jitter.uniform(0, spec.first_pause)
+        doubled: float = spec.first_pause * 2.0 ** min(attempts - 1, 40)
         return min(doubled, spec.longest_pause) * self._jitter.uniform(0.5, 1.0)
 
     def _who(self, request: ChatRequest) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from agentgym.endpoint.replies import (
     MOST_CALLS,
+    MOST_CHOICES,
     EndpointAnswer,
     MalformedAnswerError,
     optional_text,
@@ -77,6 +78,7 @@ class _Gathered:
         self._logprobs: list[Any] = []
         self._token_ids: list[Any] = []
         self._events = 0
+        self._choices = 1
 
     def add(self, event: Mapping[str, Any]) -> None:
         """Take an event."""
@@ -89,6 +91,12 @@ class _Gathered:
         if not choices:
             return
         choice = table_of(choices[0], "a choice")
+        number = part(choice, "index", int, 0)
+        if not 0 <= number < MOST_CHOICES:
+            raise MalformedAnswerError(f"it has more than {MOST_CHOICES} choices")
+        self._choices = max(self._choices, number + 1)
+        if number:  # only the first choice is read
+            return
         delta = part(choice, "delta", dict, {})
         self._content.append(optional_text(delta, "content"))
         self._reasoning.append(reasoning_of(delta))
@@ -121,7 +129,7 @@ class _Gathered:
             "logprobs": {"content": self._logprobs},
             "token_ids": self._token_ids,
         }
-        return read_choice(choice, message, {**self._head, "usage": self._usage}, 1)
+        return read_choice(choice, message, {**self._head, "usage": self._usage}, self._choices)
 
     def _add_call(self, piece: Mapping[str, Any]) -> None:
         index = part(piece, "index", int, len(self._calls))
