@@ -24,12 +24,11 @@ LONGEST_LINE = 4 << 20
 _DONE = b"[DONE]"
 
 
-async def read_stream(pieces: AsyncIterator[bytes], *, secret: bytes = b"") -> EndpointAnswer:
+async def read_stream(pieces: AsyncIterator[bytes]) -> EndpointAnswer:
     """Read a stream to its end.
 
     Args:
         pieces: bytes as they come.
-        secret: what is cut out of every event.
 
     Raises:
         MalformedAnswerError: an event is none of a chat completion, or the answer does not come to its end.
@@ -38,7 +37,7 @@ async def read_stream(pieces: AsyncIterator[bytes], *, secret: bytes = b"") -> E
     async for data in _events(pieces):
         if data == _DONE:
             break
-        gathered.add(read_object(data.replace(secret, b"[key]") if secret else data))
+        gathered.add(read_object(data))
     return gathered.answer()
 
 
