@@ -7,6 +7,7 @@ VLLM_VENV ?= .venv-vllm
 # Only its jar is used; its Python code asks for torch and faiss. constraints.txt does not hold what it needs.
 PYSERINI ?= pyserini==1.6.0
 WEBSHOP_VENV ?= .venv-webshop
+SOTOPIA_VENV ?= .venv-sotopia
 SUITE ?= quick
 MINUTES ?= 30
 # The suites of the committed boards, whose data are at hand for every check; the demo's comes from make train-demo.
@@ -19,7 +20,8 @@ NOT_CORE = tests/test_layers.py tests/test_packaging.py \
 	agentgym/algos/loss.py agentgym/algos/process.py agentgym/recipes agentgym/training docs/algorithms/losses.md tests/training \
 	tests/algos/test_adding.py tests/algos/test_golden.py tests/algos/test_importance.py tests/algos/test_istar.py tests/algos/test_loss.py tests/algos/test_process.py \
 	tests/algos/test_steppo.py tests/cli/test_plot.py tests/cli/test_train.py tests/cli/test_train_bc.py tests/examples/test_training.py tests/trainers \
-	tests/cli/test_index.py tests/retrieval/test_remote.py tests/serving/test_remote_episodes.py tests/serving/test_retrieval.py
+	tests/cli/test_index.py tests/retrieval/test_remote.py tests/serving/test_remote_episodes.py tests/serving/test_retrieval.py \
+	agentgym/envs/sotopia/pettingzoo.py tests/sotopia/test_pettingzoo.py
 
 # Where the package meets Gymnasium, for test-gymnasium; constraints.txt has the newest version that is supported.
 GYMNASIUM ?= $(OLDEST_GYMNASIUM)
@@ -31,7 +33,7 @@ OF_GYMNASIUM = tests/test_checking.py tests/test_env.py tests/test_foreign_proje
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-parity test-java test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed speed-webshop papers-scale fuzz soak train-demo train-search learning-report parity parity-qa bank prior leaderboard test-leaderboard runs golden docs pictures clean index test-clients
+.PHONY: help install test test-all test-parity test-java test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed speed-webshop papers-scale fuzz soak train-demo train-search learning-report parity parity-qa parity-sotopia bank prior leaderboard test-leaderboard runs golden docs pictures clean index test-clients
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -134,6 +136,9 @@ parity: $(VENV)/.installed-bench ## compare Sokoban, ALFWorld and WebShop with t
 parity-qa: $(VENV)/.installed-core ## score answers beside the official scripts: make parity-qa SCRIPTS=folder
 	@$(RUN) -m benchmarks.parity.qa --scripts $(SCRIPTS)
 
+parity-sotopia: $(VENV)/.installed-core $(SOTOPIA_VENV)/.installed ## compare SOTOPIA's game with sotopia 0.1.4, in an environment of its own
+	@$(RUN) -m benchmarks.parity.sotopia --python $(SOTOPIA_VENV)/bin/python --record
+
 bank: $(VENV)/.installed-core ## generate Sokoban's level bank anew
 	@$(RUN) -m agentgym.envs.sokoban.builtin.bank
 
@@ -189,8 +194,17 @@ $(WEBSHOP_VENV)/.installed:
 	@$(WEBSHOP_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps pyserini==0.25.0
 	@touch $@
 
+# What sotopia's environment and judge import: its own requirements make pip try releases of litellm for very long.
+$(SOTOPIA_VENV)/.installed:
+	@"$(PYTHON)" -m venv $(SOTOPIA_VENV)
+	@$(SOTOPIA_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps sotopia==0.1.4
+	@$(SOTOPIA_VENV)/bin/python -m pip install --quiet --disable-pip-version-check absl-py==2.5.1 beartype==0.19.0 \
+		gin-config==0.5.0 hiredis==3.5.0 json_repair==0.35.0 litellm==1.74.15.post2 lxml==5.4.0 openai==1.109.1 \
+		pettingzoo==1.24.3 pydantic==2.14.3 redis-om==0.3.5 rich==13.9.4
+	@touch $@
+
 clean: ## remove virtual environments, builds and caches
-	rm -rf $(VENV) $(VLLM_VENV) $(WEBSHOP_VENV) .venv-core-* .venv-gymnasium-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VLLM_VENV) $(WEBSHOP_VENV) $(SOTOPIA_VENV) .venv-core-* .venv-gymnasium-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find agentgym benchmarks tests -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

@@ -69,6 +69,9 @@ ENVIRONMENTS: dict[str, EnvEntry] = {
     "agentgym/PaperSearch-v0": EnvEntry(
         "agentgym.envs.papersearch.env:PaperSearchEnv", "agentgym.envs.papersearch.env:PaperSearchVectorEnv"
     ),
+    "agentgym/Sotopia-v0": EnvEntry(
+        "agentgym.envs.sotopia.env:SotopiaEnv", "agentgym.envs.sotopia.env:SotopiaVectorEnv"
+    ),
 }
 """Registered ids. No ``max_episode_steps``: environments truncate themselves (see ``max_steps``)."""
 

@@ -57,6 +57,28 @@ def read_json(path: Path, *, largest: int = LARGEST_FILE) -> Any:
     return loads_json(_read(path, largest, "a JSON file"), str(path))
 
 
+def read_json_records(path: Path, *, largest: int = LARGEST_FILE) -> list[tuple[str, Any]]:
+    """Read the values of a JSON array, or of JSON lines.
+
+    Args:
+        path: the file.
+        largest: its bytes at most.
+
+    Returns:
+        Each value with its place, ``FILE:LINE`` or ``FILE[NUMBER]``.
+
+    Raises:
+        UsageError: it cannot be read, is too large, or `loads_json` refuses it or a line of it.
+    """
+    raw = _read(path, largest, "a JSON file")
+    if raw.lstrip().startswith(b"["):
+        return [(f"{path}[{number}]", value) for number, value in enumerate(loads_json(raw, str(path)))]
+    lines = enumerate(raw.split(b"\n"), start=1)
+    return [
+        (f"{path}:{number}", loads_json(line, f"{path}:{number}")) for number, line in lines if line.strip()
+    ]
+
+
 def loads_json(text: str | bytes, where: str, *, repeated_keys: bool = False) -> Any:
     """Return the value that a JSON text stands for.
 

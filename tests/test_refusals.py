@@ -18,6 +18,7 @@ SUITES = [
     "agentgym/ALFWorld-v0",
     "agentgym/WebShop-v0",
     "agentgym/MuSiQue-v0",
+    "agentgym/Sotopia-v0",
 ]
 
 

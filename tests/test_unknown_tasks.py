@@ -34,7 +34,7 @@ UNKNOWN = (
 
 
 @pytest.mark.parametrize(
-    "suite", ["EZPoints", "Sokoban", "ALFWorld", "WebShop", "HotpotQA", "MuSiQue", "PaperSearch"]
+    "suite", ["EZPoints", "Sokoban", "ALFWorld", "WebShop", "HotpotQA", "MuSiQue", "PaperSearch", "Sotopia"]
 )
 def test_an_unknown_task_is_refused_at_once(suite):
     """Once, all tasks of the split were generated first: 18 s on ALFWorld."""

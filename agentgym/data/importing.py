@@ -70,10 +70,10 @@ def importer_of(source: DataSource) -> Importer:
 def is_present(source: DataSource, part: str) -> bool:
     """Return whether a set of a source is on this machine."""
     folder, importer = data_directory() / source.folder, importer_of(source)
-    if importer.convert is None:
-        return (folder / part).is_dir()
     if importer.sets_in is not None:
         return part in importer.sets_in(folder)
+    if importer.convert is None:
+        return (folder / part).is_dir()
     return next(iter(importer.find_files(folder)), None) is not None
 
 

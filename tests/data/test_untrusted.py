@@ -20,7 +20,7 @@ from agentgym.data.jsonstream import read_records
 from agentgym.envs.alfworld.data.trials import GAME, Harvest, read_trials
 from agentgym.errors import UsageError
 from agentgym.records import read_toml
-from agentgym.untrusted import DEEPEST, loads_json, loads_toml, read_json
+from agentgym.untrusted import DEEPEST, loads_json, loads_toml, read_json, read_json_records
 
 DIGITS = "7" * 5_000
 values = st.recursive(
@@ -198,3 +198,25 @@ def test_bombs_need_little_memory(tmp_path):
     assert (codes + "]").endswith("[2, 2, 2]"), done
     assert "Traceback" not in done.stderr
     assert int(megabytes) < 400, done
+
+
+def test_records_are_an_array_or_lines_with_their_places(tmp_path):
+    lines, array = tmp_path / "lines.jsonl", tmp_path / "array.json"
+    lines.write_text('{"a": 1}\n\n {"a": "\u2028"}\r\n5')
+    array.write_text(' [{"a": 1},\n 5]')
+    assert read_json_records(lines) == [
+        (f"{lines}:1", {"a": 1}),
+        (f"{lines}:3", {"a": "\u2028"}),
+        (f"{lines}:4", 5),
+    ]
+    assert read_json_records(array) == [(f"{array}[0]", {"a": 1}), (f"{array}[1]", 5)]
+
+
+@pytest.mark.parametrize("text", ['{"a": 1}\n{"a": NaN}', '{"a": 1}\n{"a": 1', '{"a": 1}\n' + "[" * 99])
+def test_records_that_are_none_name_their_line(tmp_path, text):
+    path = tmp_path / "lines.jsonl"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"lines\.jsonl:2"):
+        read_json_records(path)
+    with pytest.raises(UsageError, match="larger than the 4 bytes"):
+        read_json_records(path, largest=4)

@@ -1,20 +1,38 @@
 """The game itself: whose turn it is, what may be done, and when it is over.
 
-No input or output, and no chance but the order that a scenario draws.
+No input or output, and no chance: who acts in random order is drawn beforehand and handed in.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
-from agentgym.envs.sotopia.actions import SocialAction
+from agentgym.envs.sotopia.actions import ACTION_TYPES, NOTHING, ActionType, SocialAction
+from agentgym.envs.sotopia.options import check_choice
 from agentgym.envs.sotopia.scenarios import Side
+from agentgym.errors import UsageError
+from agentgym.options import is_whole
 
 Order: TypeAlias = Literal["round-robin", "simultaneous", "random"]
 StaleRule: TypeAlias = Literal["0.1.4", "acting-agents"]
+Ending: TypeAlias = Literal["", "left", "stale", "turns"]
+
+MAX_TURNS = 20
+"""Turns of a conversation unless said otherwise."""
+
+MOST_TURNS = 1_000
+"""Turns of a conversation at most."""
+
+MOST_NOTHING = 2
+"""How many times in a row nothing may be done; once more, and the conversation is over."""
+
+_EITHER: tuple[tuple[Side, ...], tuple[Side, ...]] = ((0,), (1,))
+_BOTH: tuple[Side, ...] = (0, 1)
+_NONE_ONLY = ACTION_TYPES[:1]
 
 
-class Turn(NamedTuple):
+class SocialTurn(NamedTuple):
     """A turn: what each side did; the side that was not to act did nothing."""
 
     actions: tuple[SocialAction, SocialAction]
@@ -25,10 +43,139 @@ class Turn(NamedTuple):
 class GameState(NamedTuple):
     """A conversation as it stands."""
 
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[SocialTurn, ...] = ()
     pending: SocialAction | None = None
     """In simultaneous order: what side 0 does in the turn that side 1 has still to act in."""
     left: bool = False
     """Whether somebody left."""
     stale: bool = False
     """Whether nothing happened for too long."""
+
+
+class SocialGame:
+    """The rules of a conversation: a pure function from states and actions to states.
+
+    A turn is over when everybody who was to act has acted; the other side does nothing. The conversation
+    is over when somebody has left, when nothing has been done more than `MOST_NOTHING` times in a row, or
+    after ``max_turns`` turns.
+
+    Example:
+        >>> game = SocialGame("round-robin", "acting-agents")
+        >>> state = game.apply(game.initial(), 0, SocialAction("speak", "Good morning!"))
+        >>> game.to_act(state), game.legal(state, 0), game.over(state)
+        ((1,), ('none',), '')
+        >>> game.over(game.apply(state, 1, SocialAction("leave")))
+        'left'
+    """
+
+    def __init__(
+        self, order: Order, stale_rule: StaleRule, max_turns: int = MAX_TURNS, draws: Sequence[Side] = ()
+    ):
+        """Fix the rules.
+
+        Args:
+            order: ``round-robin`` (side 0 first), ``simultaneous``, or ``random``: one side a turn, as drawn.
+            stale_rule: whose nothing counts. ``acting-agents``: that of sides that were to act; ``0.1.4``, as
+                in that release of SOTOPIA: everybody's, so that whoever is not to act counts as well.
+            max_turns: turns after which the conversation is over.
+            draws: in random order, who acts in each turn.
+
+        Raises:
+            UsageError: an argument is none of those that there are, or the draws do not fit.
+        """
+        check_choice("order", order, get_args(Order))
+        check_choice("stale_rule", stale_rule, get_args(StaleRule))
+        if not is_whole(max_turns) or not 1 <= max_turns <= MOST_TURNS:
+            raise UsageError(f"max_turns must be a number from 1 to {MOST_TURNS}, got {max_turns!r:.40}")
+        if order == "random" and (len(draws) < max_turns or any(side not in (0, 1) for side in draws)):
+            raise UsageError(f"order 'random' needs draws: side 0 or 1 for each of {max_turns} turns")
+        if order != "random" and draws:
+            raise UsageError(f"draws are for order 'random', not for {order!r}: leave them out")
+        self.order: Order = order
+        self.stale_rule: StaleRule = stale_rule
+        self.max_turns = max_turns
+        self._acting: tuple[tuple[Side, ...], ...]
+        if order == "random":
+            self._acting = tuple(_EITHER[side] for side in draws)
+        else:
+            self._acting = (_BOTH,) if order == "simultaneous" else _EITHER
+
+    def initial(self) -> GameState:
+        """Return the state before anybody has done anything."""
+        return GameState()
+
+    def acting(self, number: int) -> tuple[Side, ...]:
+        """Return who acts in a turn, the first being number 0, whether or not it comes to it."""
+        return self._acting[number % len(self._acting)]
+
+    def to_act(self, state: GameState) -> tuple[Side, ...]:
+        """Return who has still to act in this turn, in the order of `apply`; nobody when it is over."""
+        turns, pending, left, stale = state
+        number = len(turns)
+        if left or stale or number >= self.max_turns:
+            return ()
+        return self._acting[number % len(self._acting)] if pending is None else _EITHER[1]
+
+    def legal(self, state: GameState, side: Side) -> tuple[ActionType, ...]:
+        """Return the types of action that a side may take, in fixed order; none when it is over.
+
+        A side that is not to act may only do nothing, which needs no call of `apply`.
+        """
+        waiting = self.to_act(state)
+        if side in waiting:
+            return ACTION_TYPES
+        return _NONE_ONLY if waiting else ()
+
+    def apply(self, state: GameState, side: Side, action: SocialAction) -> GameState:
+        """Return the state after a side has acted.
+
+        Args:
+            state: where it stands.
+            side: first of `to_act`; another side may do nothing, which changes nothing.
+            action: any that is `legal`.
+
+        Raises:
+            UsageError: the conversation is over, or it is not the side's turn.
+        """
+        waiting = self.to_act(state)
+        if not waiting:
+            raise UsageError("the conversation is over: begin another")
+        if side != waiting[0]:
+            if side not in waiting and action.type == "none":
+                return state
+            raise UsageError(f"side {side} cannot act before side {waiting[0]} has")
+        if len(waiting) == 2:
+            return state._replace(pending=action)
+        if state.pending is not None:
+            turn = SocialTurn((state.pending, action), _BOTH)
+        else:
+            turn = SocialTurn((action, NOTHING) if side == 0 else (NOTHING, action), waiting)
+        turns = (*state.turns, turn)
+        stale = action.type == "none" and self._is_stale(turns)
+        first, second = turn.actions
+        return GameState(turns, None, first.type == "leave" or second.type == "leave", stale)
+
+    def over(self, state: GameState) -> Ending:
+        """Return why the conversation is over; nothing while it goes on.
+
+        ``turns`` only where it would otherwise go on: somebody who leaves in the last turn has left.
+        """
+        if state.left:
+            return "left"
+        if state.stale:
+            return "stale"
+        return "turns" if len(state.turns) >= self.max_turns else ""
+
+    def _is_stale(self, turns: tuple[SocialTurn, ...]) -> bool:
+        """Return whether the last actions that count are more than `MOST_NOTHING` times nothing."""
+        everybody = self.stale_rule == "0.1.4"
+        count = 0
+        for turn in reversed(turns):
+            for side in (1, 0):
+                if everybody or side in turn.acting:
+                    if turn.actions[side].type != "none":
+                        return False
+                    count += 1
+                    if count > MOST_NOTHING:
+                        return True
+        return False

@@ -43,7 +43,7 @@ class Scenario:
     """What two characters play: SOTOPIA's environment profile with a pair of agents.
 
     Texts may hold SOTOPIA's tags ``<extra_info>``, ``<clarification_hint>`` and ``<strategy_hint>``, with
-    ``viewer="agent_1"`` or ``viewer="agent_2"`` for what only one side is shown.
+    ``viewer="agent_0"`` or ``viewer="agent_1"`` for what only side 0 or 1 is shown (see `markup`).
     """
 
     id: str

@@ -1,0 +1,1 @@
+"""Built-in scenarios: private values, binding moves, scripted partners, a judge by rule, an optimum."""

@@ -1,0 +1,1 @@
+"""Scenarios and characters that others made: files, readers, the importer."""

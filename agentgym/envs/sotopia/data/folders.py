@@ -1,0 +1,267 @@
+"""A folder of SOTOPIA's files: scenarios made of environments and the characters that play them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from agentgym.data.jsonfields import shown
+from agentgym.envs.sotopia.data.evaluation import check_unseen
+from agentgym.envs.sotopia.data.profiles import (
+    Combination,
+    EnvironmentProfile,
+    RelationshipProfile,
+    parse_agent,
+    parse_combination,
+    parse_environment,
+    parse_relationship,
+)
+from agentgym.envs.sotopia.scenarios import Character, Scenario
+from agentgym.errors import MissingDataError, UsageError
+from agentgym.options import is_whole
+from agentgym.untrusted import read_json, read_json_records
+
+T = TypeVar("T")
+
+ENVIRONMENTS = "environment_profiles"
+AGENTS = "agent_profiles"
+RELATIONSHIPS = "relationship_profiles"
+COMBINATIONS = "env_agent_combo_storages"
+NUMBERED = "ampo_env_agent_combos"
+"""The same combinations, in the order that `HARD` counts in."""
+HARD = "ampo_sotopia_hard_indices"
+"""Numbers, from 0, of the combinations of the hard split."""
+
+STEMS = (ENVIRONMENTS, AGENTS, RELATIONSHIPS, COMBINATIONS, NUMBERED, HARD)
+SUFFIXES = (".jsonl", ".json")
+SPLITS = ("all", "hard", "train")
+
+
+def find_files(folder: Path) -> Iterator[Path]:
+    """Yield the files of a copy that a folder holds, sorted.
+
+    Raises:
+        UsageError: two of them are of the same kind.
+    """
+    if not folder.is_dir():
+        return
+    found = sorted(path for path in folder.iterdir() if path.stem in STEMS and path.suffix in SUFFIXES)
+    stem, count = Counter(path.stem for path in found).most_common(1)[0] if found else ("", 0)
+    if count > 1:
+        raise UsageError(f"{folder} holds both {stem}.json and {stem}.jsonl: move one of them away")
+    yield from found
+
+
+def read_file(path: Path) -> Sequence[Any]:
+    """Return the records of a file, parsed by its name.
+
+    Raises:
+        UsageError: it cannot be read, or a record is not what it should be; names file, line and field.
+    """
+    if path.stem == HARD:
+        return _read_numbers(path)
+    return [_PARSERS[path.stem](record, where) for where, record in read_json_records(path)]
+
+
+@dataclass(frozen=True, eq=False)
+class ProfileFolder:
+    """What a folder of SOTOPIA's files holds."""
+
+    path: Path
+    environments: Mapping[str, EnvironmentProfile]
+    characters: Mapping[str, Character]
+    combinations: tuple[Combination, ...]
+    """In the order of their file; without one, every environment with all pairs of characters that relate
+    as it says, and that it lets play."""
+    hard: tuple[int, ...] | None
+    """Places of the hard split's among the combinations; None where no file says them."""
+
+    def scenarios(self, split: str) -> tuple[Scenario, ...]:
+        """Return the scenarios of a split.
+
+        Args:
+            split: ``all``; ``hard``, those that a file of numbers names; or ``train``, all again, none of
+                which may be one that models are evaluated on.
+
+        Raises:
+            UsageError: no such split, or a scenario to train on is one of SOTOPIA's own.
+            MissingDataError: no file says which are hard.
+        """
+        if split == "train":
+            for environment in self.environments.values():
+                check_unseen(environment)
+        elif split == "hard":
+            if self.hard is None:
+                raise MissingDataError(
+                    f"no {HARD}.json and {NUMBERED}.json in {self.path}, which say what is hard: add "
+                    "them, or take split 'all'"
+                )
+            return tuple(self._all[place] for place in self.hard)
+        return self._all
+
+    @cached_property
+    def _all(self) -> tuple[Scenario, ...]:
+        return tuple(self._scenario(combination) for combination in self.combinations)
+
+    def _scenario(self, combination: Combination) -> Scenario:
+        environment = self.environments[combination.environment]
+        first, second = combination.agents
+        return Scenario(
+            id=combination.id,
+            text=environment.text,
+            goals=environment.goals,
+            relationship=environment.relationship,
+            characters=(self.characters[first], self.characters[second]),
+            kind=environment.codename,
+            source=environment.source,
+        )
+
+
+def open_folder(path: Path) -> ProfileFolder:
+    """Return what a folder holds; the same object while its files stay as they are.
+
+    Raises:
+        MissingDataError: it lacks a file.
+        UsageError: a file cannot be read, or the files do not fit together.
+    """
+    files = {file.stem: file for file in find_files(path)}
+    for stem in (ENVIRONMENTS, AGENTS):
+        if stem not in files:
+            raise MissingDataError(f"no {stem}.jsonl in {path}: name a folder with a copy of SOTOPIA's files")
+    if not files.keys() & {COMBINATIONS, NUMBERED, RELATIONSHIPS}:
+        raise MissingDataError(
+            f"no {COMBINATIONS}.jsonl in {path}, nor {RELATIONSHIPS}.jsonl to combine by: add one of them"
+        )
+    return _open(
+        path.absolute(),
+        tuple((file, file.stat().st_size, file.stat().st_mtime_ns) for file in files.values()),
+    )
+
+
+@lru_cache(maxsize=8)
+def _open(path: Path, state: tuple[tuple[Path, int, int], ...]) -> ProfileFolder:
+    files = {file.stem: file for file, _, _ in state}
+    environments: dict[str, EnvironmentProfile] = _by_id(files[ENVIRONMENTS])
+    characters: dict[str, Character] = _by_id(files[AGENTS])
+    ordered: list[Combination] = _combinations(files.get(COMBINATIONS), environments, characters)
+    numbered: list[Combination] = _combinations(files.get(NUMBERED), environments, characters)
+    if ordered and numbered and {_played(each) for each in ordered} != {_played(each) for each in numbered}:
+        raise UsageError(
+            f"{files[NUMBERED]} has other combinations than {files[COMBINATIONS].name}: get both again"
+        )
+    combinations = ordered or numbered
+    if not combinations and RELATIONSHIPS in files:
+        related: Sequence[RelationshipProfile] = read_file(files[RELATIONSHIPS])
+        _check_known(files[RELATIONSHIPS], (agent for pair in related for agent in pair.agents), characters)
+        combinations = list(_combine(environments.values(), related, characters))
+    if not combinations:
+        raise UsageError(f"{path} holds no combination of an environment and two agents: add some")
+    hard = None
+    if HARD in files and numbered:
+        places = {_played(each): place for place, each in enumerate(combinations)}
+        hard = tuple(
+            places[_played(numbered[number])] for number in _hard_numbers(files[HARD], len(numbered))
+        )
+    return ProfileFolder(path, environments, characters, tuple(combinations), hard)
+
+
+def _combine(
+    environments: Iterable[EnvironmentProfile],
+    related: Sequence[RelationshipProfile],
+    characters: Mapping[str, Character],
+) -> Iterator[Combination]:
+    """Yield each environment with the pairs that relate as it says and that it lets play."""
+    for environment in environments:
+        for pair in related:
+            first, second = (characters[agent] for agent in pair.agents)
+            if (
+                pair.relationship == environment.relationship
+                and first.name != second.name
+                and _may_play(environment, 0, first)
+                and _may_play(environment, 1, second)
+            ):
+                yield Combination(
+                    "-".join((environment.id, *pair.agents)), environment.id, pair.agents, environment.where
+                )
+
+
+def _may_play(environment: EnvironmentProfile, side: int, character: Character) -> bool:
+    if environment.ages is not None:
+        least, greatest = environment.ages[side]
+        if not least <= character.age <= greatest:
+            return False
+    occupations = environment.occupations
+    return occupations is None or character.occupation.lower() in occupations[side]
+
+
+def _combinations(
+    file: Path | None, environments: Mapping[str, object], characters: Mapping[str, Character]
+) -> list[Combination]:
+    """Return the combinations of a file, each of what is known; none without a file."""
+    if file is None:
+        return []
+    found: dict[str, Combination] = _by_id(file)
+    for each in found.values():
+        if each.environment not in environments:
+            _fail_unknown(each.where, each.environment, ENVIRONMENTS)
+        for agent in each.agents:
+            if agent not in characters:
+                _fail_unknown(each.where, agent, AGENTS)
+        first, second = (characters[agent].name for agent in each.agents)
+        if first == second:
+            raise UsageError(f"{each.where}: both are called {shown(first)}: nobody could tell them apart")
+    return list(found.values())
+
+
+def _played(combination: Combination) -> tuple[str, tuple[str, str]]:
+    return combination.environment, combination.agents
+
+
+def _by_id(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for record in read_file(file):
+        if record.id in found:
+            raise UsageError(f"{file}: the id {shown(record.id)} occurs twice: take one of them out")
+        found[record.id] = record
+    return found
+
+
+def _check_known(file: Path, ids: Iterable[str], known: Mapping[str, object]) -> None:
+    for each in ids:
+        if each not in known:
+            _fail_unknown(str(file), each, AGENTS)
+
+
+def _fail_unknown(where: str, id: str, stem: str) -> NoReturn:
+    raise UsageError(f"{where}: {shown(id)} is in no record of {stem}: get the files again whole")
+
+
+def _read_numbers(file: Path) -> list[int]:
+    numbers = read_json(file)
+    if (
+        not isinstance(numbers, list)
+        or not all(is_whole(number) and number >= 0 for number in numbers)
+        or len(set(numbers)) != len(numbers)
+    ):
+        raise UsageError(f"{file}: expected a list of different numbers from 0, got {shown(numbers)}")
+    return numbers
+
+
+def _hard_numbers(file: Path, count: int) -> list[int]:
+    numbers = _read_numbers(file)
+    if numbers and max(numbers) >= count:
+        raise UsageError(f"{file}: number {max(numbers)} is none of {count} combinations: get both again")
+    return numbers
+
+
+_PARSERS: Mapping[str, Callable[[Any, str], Any]] = {
+    ENVIRONMENTS: parse_environment,
+    AGENTS: parse_agent,
+    RELATIONSHIPS: parse_relationship,
+    COMBINATIONS: parse_combination,
+    NUMBERED: parse_combination,
+}

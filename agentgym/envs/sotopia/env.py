@@ -1,0 +1,362 @@
+"""SOTOPIA as an environment: the learner's view of a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from agentgym.answers import Answerer, Ask, Asking
+from agentgym.env import AgentEnv, Outcome, Status
+from agentgym.envs.sotopia.actions import NOTHING, ActionType, SocialAction
+from agentgym.envs.sotopia.builtin.candidates import candidates
+from agentgym.envs.sotopia.game import GameState, SocialGame
+from agentgym.envs.sotopia.judgeprompt import read_rating
+from agentgym.envs.sotopia.oracle import SotopiaOracle
+from agentgym.envs.sotopia.pages import goal, page, read_move, templates
+from agentgym.envs.sotopia.partners import read_reply
+from agentgym.envs.sotopia.ratings import DIMENSIONS, Ratings
+from agentgym.envs.sotopia.scenarios import Scenario, Side
+from agentgym.envs.sotopia.setup import JUDGE, OPENING, PARTNER, TalkOptions, set_up
+from agentgym.envs.sotopia.source import BUILTIN, BUILTIN_SPLITS
+from agentgym.envs.sotopia.state import SotopiaState, check_talk, context, transcript
+from agentgym.envs.sotopia.suite import SUITE
+from agentgym.envs.sotopia.views import conversation, judge_view
+from agentgym.suites import SuiteSpec
+from agentgym.tasks import Task
+from agentgym.vector.serial import SerialVectorEnv
+
+WON_ABOVE = 6.0
+"""A goal rated above this is reached, as in iStar."""
+
+GREATEST_GOAL = DIMENSIONS["goal"][1]
+
+BothRatings = tuple[Ratings, Ratings]
+
+
+class Played(NamedTuple):
+    """What an action leads to, once everything that it needs has been answered."""
+
+    talk: GameState
+    ratings: BothRatings | None
+    """The judge's, where it was asked."""
+
+
+class SotopiaEnv(AgentEnv[str]):
+    """Two people with private goals talk; the learner is one of them.
+
+    **Task**: a scenario (a situation and two people, each with a goal, a background and perhaps a secret) and
+    the side that the learner plays; with ``mode="self-chat"`` the scenario alone, and it plays both in turn.
+    **Observation**: what the side knows (situation, its own profile and goal, of the other what their
+    relationship lets it know), and the conversation so far.
+    **Actions**: ``speak[WORDS]``, ``non-verbal[GESTURE]``, ``action[DEED]``, ``none`` or ``leave``, or
+    SOTOPIA's JSON form of one; then the partner acts. Any other string is rejected: nothing happens, and the
+    step is spent. With ``unreadable="none"`` it counts as rejected and ``none`` is played for it.
+    **Reward**: a tenth of the judge's goal rating (0 to 10) at the end; with ``reward="utterance"``, of what
+    each step adds to it. **Score**: the goal rating, in self-chat the mean of both; **progress**: a tenth of
+    it; won above 6.
+    **Termination**: somebody leaves, or nothing is done more than twice in a row. **Truncation**: 20 turns,
+    which are ten steps. In either case the judge rates both sides on seven dimensions.
+    ``info["goal"]`` is the goal and ``info["side"]`` the number of the side to act.
+
+    **Reproduces** SOTOPIA (Zhou et al. 2024) as of its release 0.1.4.
+    """
+
+    suite: ClassVar[str] = SUITE.name
+    suite_spec: ClassVar[SuiteSpec] = SUITE
+    state_schema = 1
+    state_type = SotopiaState
+    action_kind: Literal["enumerated", "template"] = "template"
+    splits: ClassVar[tuple[str, ...]] = BUILTIN_SPLITS
+    default_max_steps = 10
+
+    def __init__(
+        self,
+        *,
+        split: str = "train",
+        dataset: str = BUILTIN,
+        mode: str = "partner",
+        partner: str | Mapping[str, Any] | Answerer = "fair",
+        judge: str | Mapping[str, Any] | Answerer = "rules",
+        order: str = "round-robin",
+        stale_rule: str = "acting-agents",
+        view: str = "default",
+        reward: str = "goal",
+        actions: str = "text",
+        unreadable: str = "rejected",
+        max_turns: int = 20,
+        max_steps: int | None = None,
+        render_mode: str | None = None,
+    ):
+        """Open the scenarios, and say who plays and who judges.
+
+        Args:
+            split: built-in: ``train``, ``valid``, ``test`` or ``hard``; SOTOPIA's own: ``all`` or ``hard``.
+            dataset: ``builtin``; or name or path of imported scenarios.
+            mode: ``partner``: the learner plays one side, which is part of the task; ``self-chat``: both.
+            partner: a temperament of the scripted partner (built-in scenarios); a table ``{"endpoint": URL,
+                "model": NAME, ...}``; ``module:attribute`` of a `Partner`, or one.
+            judge: ``rules`` (built-in scenarios); a table as for the partner; ``module:attribute`` of a
+                `SocialJudge`, or one.
+            order: ``round-robin`` (the first side opens), ``simultaneous`` or ``random``.
+            stale_rule: ``acting-agents``, or ``0.1.4`` to count the idle side's nothing as well.
+            view: ``default``; ``omniscient`` tells everything; ``lite`` leaves backgrounds out.
+            reward: ``goal`` at the end, or ``utterance``: what each step adds to the goal rating.
+            actions: ``text``, or ``candidates`` to choose among a few listed ones (built-in scenarios).
+            unreadable: what becomes of an action that is none: ``rejected``, or ``none`` is played for it.
+            max_turns: after which the conversation is over.
+            max_steps: step limit; None for what ``max_turns`` comes to.
+            render_mode: ``ansi`` or None.
+
+        Raises:
+            UsageError: an unknown value of any argument, or something that is not installed.
+            MissingDataError: the scenarios are not on this machine.
+        """
+        self.options = TalkOptions.checked(
+            mode=mode,
+            order=order,
+            stale_rule=stale_rule,
+            view=view,
+            reward=reward,
+            actions=actions,
+            unreadable=unreadable,
+            max_turns=max_turns,
+        )
+        setup = set_up(dataset, split, self.options, partner, judge)
+        self.judge, self.players, self.answerers = setup.judge, setup.players, setup.answerers
+        self._game_of = setup.game_of
+        if self.options.actions == "candidates":
+            self.action_kind = "enumerated"
+        limit = self.options.steps if max_steps is None else max_steps
+        super().__init__(setup.tasks, data_key=setup.key, max_steps=limit, render_mode=render_mode)
+
+    # ---- what is asked -------------------------------------------------------------------------
+
+    def _load_asks(self, task: Task) -> Asking:
+        """Let the partner act where it comes first."""
+        game = self._game_of(task)
+        return (yield from self._partner_acts(task, game, game.initial(), OPENING, 0))
+
+    def _asks(self, action: str) -> Asking:
+        """Ask the partner what it does, then the judge where the conversation ends.
+
+        Each round is asked, be it of nobody: so the rounds of all slots are of one kind, and one call each.
+        """
+        talk, move = self._now.talk, self._played(action)
+        if move is None or self._game.over(talk):
+            yield ()
+        else:
+            talk = self._game.apply(talk, self._side, move)
+            talk = yield from self._partner_acts(self.task, self._game, talk, PARTNER, self.rollout)
+        if not self._rates(talk, move):
+            yield ()
+            return Played(talk, None)
+        (answer,) = yield (Ask(JUDGE, self.judge.question(self._scenario, talk)),)
+        return Played(talk, read_rating(answer))
+
+    def _partner_acts(self, task: Task, game: SocialGame, talk: GameState, name: str, sample: int) -> Asking:
+        """Ask the partner until it is the learner's turn, in one round at least."""
+        name = name if name in self.players else PARTNER
+        asked = False
+        while (waiting := game.to_act(talk)) and task.content.side not in (None, waiting[0]):
+            question = self.players[name].question(task.content.scenario, waiting[0], talk, sample)
+            (answer,) = yield (Ask(name, question),)
+            talk = game.apply(talk, waiting[0], read_reply(answer))
+            asked = True
+        if not asked:
+            yield ()
+        return talk
+
+    def _played(self, action: str) -> SocialAction | None:
+        """Return what an action does; None where it is rejected and does nothing."""
+        move = self._read(action)
+        return NOTHING if move is None and self.options.unreadable == "none" else move
+
+    def _rates(self, talk: GameState, move: SocialAction | None) -> bool:
+        """Return whether the judge is asked after a step.
+
+        Not where nothing has happened, even in the last step, if it can be asked anew whenever it matters:
+        a rejected action leaves the state as it is.
+        """
+        if move is None and self._judge_is_exact:
+            return False
+        return bool(self._game.over(talk)) or self._is_last or self.options.reward == "utterance"
+
+    # ---- the game ------------------------------------------------------------------------------
+
+    def _load(self, task: Task) -> None:
+        self._scenario: Scenario = task.content.scenario
+        self._game = self._game_of(task)
+        opened = self.answers if isinstance(self.answers, GameState) else self._game.initial()
+        self._open(SotopiaState(opened))
+
+    def _open(self, state: SotopiaState) -> None:
+        self._now = state
+        waiting = self._game.to_act(state.talk)
+        own = self.task.content.side
+        self._side: Side = own if own is not None else waiting[0] if waiting else 0
+        self._late: BothRatings | None = None
+        self._listed = self._choices()
+
+    def _choices(self) -> tuple[str, ...]:
+        if self.options.actions == "text" or self._game.over(self._now.talk):
+            return templates(self._legal)
+        listed = candidates(self._scenario, self._side, self._now.talk)
+        return tuple(dict.fromkeys(move.written for move in listed))
+
+    @property
+    def _legal(self) -> tuple[ActionType, ...]:
+        """Types of action accepted now; nothing is left to do where the partner's opening ended it all."""
+        return self._game.legal(self._now.talk, self._side) or (NOTHING.type,)
+
+    def _read(self, action: str) -> SocialAction | None:
+        if self.action_kind == "enumerated":
+            return read_move(action) if action in self._listed else None
+        move = read_move(action)
+        return move if move is not None and move.type in self._legal else None
+
+    def _accepts(self, action: str) -> bool:
+        return bool(self.admissible_actions()) and self._read(action) is not None
+
+    def _apply(self, action: str) -> Outcome:
+        talk, ratings = self.answers
+        valid = self._read(action) is not None
+        if self._played(action) is None and ratings is None:
+            return self._reject(action)
+        before = self._now
+        self._open(SotopiaState(talk, before.ratings if ratings is None else ratings))
+        ending = self._game.over(talk)
+        terminated = ending in ("left", "stale") or (ending == "turns" and not self._is_last)
+        return Outcome(self._reward(before, bool(ending)), valid, terminated)
+
+    def _reject(self, action: str) -> Outcome:
+        """Pay what the conversation has come to where a rejected action is the last one."""
+        return Outcome(self._reward(self._now, False), valid=False)
+
+    def _reward(self, before: SotopiaState, over: bool) -> float:
+        """Return what a step pays, once its state has been taken over."""
+        if self.options.reward == "utterance":
+            return (self._goal(self._now.ratings) - self._goal(before.ratings)) / GREATEST_GOAL
+        return self._goal(self._rated()) / GREATEST_GOAL if over or self._is_last else 0.0
+
+    @property
+    def _is_last(self) -> bool:
+        """Whether the step being played is the last that the limit allows."""
+        return self._turn + 1 >= self.max_steps
+
+    @property
+    def _judge_is_exact(self) -> bool:
+        return self.judge.kind.standing == "exact"
+
+    def _rated(self) -> BothRatings | None:
+        """Return the ratings of the conversation as it stands; None where the judge has not given any.
+
+        An exact judge is asked where a rejected action ended the episode, which changes no state.
+        """
+        if self._now.ratings is not None or not self._judge_is_exact:
+            return self._now.ratings
+        if self._late is None:
+            (answer,) = self.judge.answer([self.judge.question(self._scenario, self._now.talk)])
+            self._late = read_rating(answer)
+        return self._late
+
+    def _goal(self, ratings: BothRatings | None) -> float:
+        """Return the learner's goal rating; in self-chat the mean of both."""
+        if ratings is None:
+            return 0.0
+        own = self.task.content.side
+        return sum(side.goal for side in ratings) / 2 if own is None else float(ratings[own].goal)
+
+    @property
+    def _final(self) -> BothRatings | None:
+        """The ratings of an episode that is over."""
+        return self._rated() if self._terminated or self._truncated else None
+
+    def _status(self) -> Status:
+        reached = self._goal(self._final)
+        return Status(reached > WON_ABOVE, reached, reached / GREATEST_GOAL)
+
+    def _measures(self) -> dict[str, float]:
+        own: Side = self.task.content.side or 0
+        values: dict[str, float] = {}
+        for prefix, side in (("", own), ("partner_", 1 - own)):
+            ratings = None if self._final is None else self._final[side]
+            for name in DIMENSIONS:
+                values[f"{prefix}{name}"] = 0.0 if ratings is None else float(getattr(ratings, name))
+            values[f"{prefix}overall"] = 0.0 if ratings is None else ratings.overall
+            done = (turn.actions[side] for turn in self._now.talk.turns if side in turn.acting)
+            values[f"{prefix}utterances"] = float(sum(action.type != "none" for action in done))
+        return values
+
+    # ---- what is shown -------------------------------------------------------------------------
+
+    def _observe(self) -> str:
+        text = page(self._scenario, self._side, self._now.talk, self.options.view)
+        if self._valid:
+            return text
+        advice = "Choose one of the actions listed." if self.action_kind == "enumerated" else _ADVICE
+        return f"{text}\n\nYour last action could not be read, and you did nothing. {advice}"
+
+    def _admissible(self) -> tuple[str, ...]:
+        return self._listed
+
+    def _extra_info(self) -> dict[str, Any]:
+        return {"goal": goal(self._scenario, self._side), "side": self._side}
+
+    def state_text(self) -> str:
+        """Return the scenario as the judge knows it, and the conversation."""
+        self.task  # noqa: B018 (raises before the first reset)
+        told = conversation(self._scenario, self._now.talk, None) or "(nothing yet)"
+        rated = "" if self._final is None else f"\n\nRatings: {self._final[0]}\n{self._final[1]}"
+        return f"{judge_view(self._scenario)}\n\nConversation so far:\n{told}{rated}"
+
+    # ---- states --------------------------------------------------------------------------------
+
+    def _state(self) -> SotopiaState:
+        return self._now
+
+    def _set_state(self, state: SotopiaState) -> None:
+        self._open(state)
+
+    def _check_state(self, task: Task, state: SotopiaState, terminated: bool) -> None:
+        game, (scenario, side) = self._game_of(task), task.content
+        check_talk(game, state.talk)
+        ending, waiting = game.over(state.talk), game.to_act(state.talk)
+        if terminated != (ending != "") and ending != "turns":
+            raise ValueError("a conversation ends when somebody leaves or nothing is done")
+        if waiting and side not in (None, waiting[0]):
+            raise ValueError("it is the partner's turn in it")
+        if state.ratings is not None:
+            if not all(side.within_bounds for side in state.ratings):
+                raise ValueError("a rating is out of its bounds")
+            if self._judge_is_exact:
+                (answer,) = self.judge.answer([self.judge.question(scenario, state.talk)])
+                if read_rating(answer) != state.ratings:
+                    raise ValueError("its ratings are not the judge's")
+
+    def _identity(self) -> Any:
+        # a rating decides what the next one pays, where each step is paid and it cannot be computed again
+        paid = self.options.reward == "utterance" and not self._judge_is_exact
+        return (
+            self._scenario.relationship,
+            *transcript(self._now.talk),
+            self._goal(self._now.ratings) if paid else None,
+        )
+
+    def _context(self) -> Any:
+        return context(self._scenario, self._side, self._now.talk)
+
+    def oracle(self) -> SotopiaOracle:
+        """Return the policy that knows both sides' terms and the partner's temperament.
+
+        Raises:
+            UsageError: the scenarios are not built in, or the partner is not scripted.
+        """
+        return SotopiaOracle(self)
+
+
+_ADVICE = "Write one action, such as speak[your words]."
+
+
+SotopiaVectorEnv = partial(SerialVectorEnv, env_class=SotopiaEnv)
+"""N conversations in one process; what is asked of partner and judge is one call for all."""

@@ -1,0 +1,198 @@
+"""Judges: who rates a conversation. Each is an answerer that rates both sides in one answer.
+
+The rule-based judge is exact: it reads the binding moves of a built-in scenario and no words. A language
+model's ratings are attested, and its prompt is a part of what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from agentgym.answers import AnswerKind, UnansweredError
+from agentgym.endpoint.chat import ChatMessage, ChatReply, ChatRequest, ChatSampling
+from agentgym.envs.sotopia.builtin.judge import JUDGE_VERSION, rate
+from agentgym.envs.sotopia.game import GameState
+from agentgym.envs.sotopia.judgeprompt import (
+    JudgePrompt,
+    UnreadableRatingError,
+    judge_prompt,
+    read_reply,
+    reply_schema,
+)
+from agentgym.envs.sotopia.modelcalls import ModelPart, begun, finished, unanswered
+from agentgym.envs.sotopia.scenarios import Scenario
+
+TRIES: Final = 5
+"""How often a rating is asked for anew where neither an answer nor its repair can be read."""
+
+REPAIRED: Final = 8_000
+"""Characters of an unreadable answer that the judge is shown again."""
+
+
+class SocialJudge(Protocol):
+    """Rates conversations; an `agentgym.answers.Answerer`."""
+
+    @property
+    def kind(self) -> AnswerKind:
+        """What its answers are."""
+        ...
+
+    def question(self, scenario: Scenario, state: GameState) -> Any:
+        """Return what to ask about a conversation: all that the answer depends on."""
+        ...
+
+    def answer(self, questions: Sequence[Any]) -> Sequence[Any]:
+        """Return ratings for each question, as `agentgym.envs.sotopia.judgeprompt.read_rating` reads them."""
+        ...
+
+    def agrees(self, said: Any, computed: Any) -> bool:
+        """Return whether a rating that was recorded is the one computed here."""
+        ...
+
+
+class RuleJudge:
+    """Rates built-in scenarios by rule: `agentgym.envs.sotopia.builtin.judge.rate`.
+
+    Exact: its answers are never recorded, and its questions hold the scenario itself.
+    """
+
+    kind = AnswerKind(f"judge rules/{JUDGE_VERSION}")
+
+    def question(self, scenario: Scenario, state: GameState) -> Any:
+        """Return both."""
+        return scenario, state
+
+    def answer(self, questions: Sequence[Any]) -> list[dict[str, Any]]:
+        """Rate."""
+        return [{"ratings": [list(side) for side in rate(*question)]} for question in questions]
+
+    def agrees(self, said: Any, computed: Any) -> bool:
+        """Return whether both are the same ratings."""
+        return bool(said == computed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeOptions:
+    """How a model that is the judge is asked."""
+
+    temperature: float = 0.0
+    max_tokens: int = 2_048
+    prompt: str = ""
+    """As `agentgym.envs.sotopia.judgeprompt.judge_prompt` takes it: a file, or empty for our own."""
+
+
+class ModelJudge:
+    """A language model that rates both sides of a conversation in one call.
+
+    An answer that cannot be read, or has a score out of its range, is quoted back to the model once; then it
+    is asked anew as another sample, up to `TRIES` times in all. If it never gives a rating the question is
+    unanswered, which ends the episode with an error, to be played again when the run is resumed.
+    """
+
+    def __init__(self, model: ModelPart, options: JudgeOptions):
+        """Read the prompt.
+
+        Args:
+            model: is asked.
+            options: how.
+
+        Raises:
+            UsageError: the prompt's file is no good.
+        """
+        self._model = model
+        self.prompt: JudgePrompt = judge_prompt(options.prompt)
+        self._sampling = ChatSampling(temperature=options.temperature, max_tokens=options.max_tokens)
+        self._schema = reply_schema()
+        self.kind = AnswerKind(
+            f"judge {model.identity} prompt {self.prompt.name} temperature {options.temperature:g} "
+            f"max_tokens {options.max_tokens}",
+            standing="attested",
+            sampled=options.temperature > 0,
+        )
+
+    def question(self, scenario: Scenario, state: GameState) -> str:
+        """Return the prompt about a conversation."""
+        return self.prompt.filled(scenario, state)
+
+    def submit(self, question: Any, *, sample: int = 0) -> Future[Any]:
+        """Ask for a rating.
+
+        Args:
+            question: the prompt.
+            sample: tells ratings of one conversation apart, where several are wanted.
+        """
+        return _Rating(self, str(question), sample).begin()
+
+    def ask(self, messages: tuple[ChatMessage, ...], sample: int) -> Future[ChatReply]:
+        """Send one call."""
+        return self._model.ask(
+            ChatRequest(
+                messages=messages,
+                sampling=self._sampling,
+                response_schema=self._schema,
+                prompt_id=self.prompt.name,
+                sample=sample,
+            )
+        )
+
+    def answer(self, questions: Sequence[Any]) -> list[Any]:
+        """Ask all at once, and wait; an UnansweredError stands for a rating that cannot be had."""
+        return [finished(future) for future in [self.submit(question) for question in questions]]
+
+    def agrees(self, said: Any, computed: Any) -> bool:
+        """Return whether both are the same ratings, whatever the reasons."""
+        return bool(said["ratings"] == computed["ratings"])
+
+
+class _Rating:
+    """One rating being asked for: calls that follow on each other, none of which anybody waits for."""
+
+    def __init__(self, judge: ModelJudge, prompt: str, sample: int):
+        self._judge = judge
+        self._first = ChatMessage("user", prompt)
+        self._sample = sample * TRIES
+        self._tried = 0
+        self._answer = begun()
+
+    def begin(self) -> Future[Any]:
+        self._send((self._first,), repairs=False)
+        return self._answer
+
+    def _send(self, messages: tuple[ChatMessage, ...], *, repairs: bool) -> None:
+        try:
+            call = self._judge.ask(messages, self._sample + self._tried)
+        except Exception as error:  # noqa: BLE001 (whoever waits for the rating gets it)
+            self._answer.set_exception(unanswered(error, "the judge"))
+            return
+        call.add_done_callback(lambda done: self._take(done, repairs))
+
+    def _take(self, done: Future[ChatReply], repairs: bool) -> None:
+        try:
+            reply = done.result()
+        except Exception as error:  # noqa: BLE001
+            self._answer.set_exception(unanswered(error, "the judge"))
+            return
+        try:
+            self._answer.set_result(read_reply(reply.text))
+        except UnreadableRatingError as error:
+            if repairs:
+                self._try_anew(error)
+            else:
+                self._repair(reply.text, error)
+
+    def _repair(self, said: str, error: UnreadableRatingError) -> None:
+        problem = self._judge.prompt.repair.format(problem=error).strip()
+        told = ChatMessage("assistant", said[:REPAIRED])
+        self._send((self._first, told, ChatMessage("user", problem)), repairs=True)
+
+    def _try_anew(self, error: UnreadableRatingError) -> None:
+        self._tried += 1
+        if self._tried < TRIES:
+            self._send((self._first,), repairs=False)
+        else:
+            self._answer.set_exception(
+                UnansweredError(f"the judge gave no rating in {TRIES} tries, each repaired once: {error}")
+            )

@@ -1,0 +1,87 @@
+"""Models behind an endpoint as parts of the environment: what partner and judge have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import fields
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from agentgym.answers import UnansweredError
+from agentgym.endpoint.chat import ChatReply, ChatRequest
+from agentgym.endpoint.errors import (
+    ContentFilteredError,
+    ContextOverflowError,
+    UnansweredRequestError,
+)
+from agentgym.endpoint.spec import EndpointSpec
+from agentgym.errors import UsageError
+from agentgym.records import parse
+
+Submit: TypeAlias = Callable[[ChatRequest], "Future[ChatReply]"]
+"""Asks a model."""
+
+OptionsT = TypeVar("OptionsT")
+
+
+class ModelPart(NamedTuple):
+    """A model behind an endpoint."""
+
+    spec: EndpointSpec
+    submit: Submit | None = None
+    """Asks it; None for the endpoint of this process, which is opened when it is first asked."""
+
+    @property
+    def identity(self) -> str:
+        """Model and server, without any key."""
+        return self.spec.identity
+
+    def ask(self, request: ChatRequest) -> Future[ChatReply]:
+        """Ask the model."""
+        if self.submit is not None:
+            return self.submit(request)
+        from agentgym.endpoint.client import open_endpoint
+
+        return open_endpoint(self.spec).submit(request)
+
+
+def read_model(table: Mapping[str, Any], own: type[OptionsT], where: str) -> tuple[EndpointSpec, OptionsT]:
+    """Read an option that names a model: where it is, and how it is asked.
+
+    Args:
+        table: ``endpoint`` (the URL), ``model`` and more of an `EndpointSpec`, and the fields of ``own``.
+        own: how it is asked; a dataclass.
+        where: names the option in messages.
+
+    Raises:
+        UsageError: something is missing, unknown or of another type.
+    """
+    names = {field.name for field in fields(own)}  # type: ignore[arg-type]
+    rest = {key: value for key, value in table.items() if key not in names}
+    if "endpoint" not in rest:
+        raise UsageError(f"{where} names no endpoint: give its URL, as {where}.endpoint")
+    rest["url"] = rest.pop("endpoint")
+    mine = {key: value for key, value in table.items() if key in names}
+    return EndpointSpec.of(rest), parse(own, mine, where)
+
+
+def begun() -> Future[Any]:
+    """Return an answer to come that cannot be cancelled, since several episodes may wait for it."""
+    answer: Future[Any] = Future()
+    answer.set_running_or_notify_cancel()
+    return answer
+
+
+def unanswered(error: BaseException, who: str) -> BaseException:
+    """Return the error that ends one episode, where it is about one request; else the error itself."""
+    if isinstance(error, UnansweredRequestError | ContextOverflowError | ContentFilteredError):
+        return UnansweredError(f"{who} does not answer: {error}")
+    return error
+
+
+def finished(future: Future[Any]) -> Any:
+    """Wait for an answer; an UnansweredError is returned in its place."""
+    try:
+        return future.result()
+    except UnansweredError as error:
+        return error

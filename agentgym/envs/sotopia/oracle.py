@@ -1,0 +1,63 @@
+"""The policy that knows the terms of both sides and how the partner bargains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from agentgym.envs.sotopia.actions import SocialAction
+from agentgym.envs.sotopia.builtin.optimum import oracle_action
+from agentgym.envs.sotopia.builtin.temperaments import Temperament
+from agentgym.envs.sotopia.partners import Partner, TemperamentPartner
+from agentgym.envs.sotopia.setup import PARTNER, TalkOptions
+from agentgym.envs.sotopia.state import SotopiaState
+from agentgym.envs.sotopia.tasks import Seat
+from agentgym.errors import UsageError
+from agentgym.types import Completion, Request
+
+
+class TalkedGame(Protocol):
+    """What is read of an environment, which imports this module."""
+
+    options: TalkOptions
+    players: Mapping[str, Partner]
+
+
+class SotopiaOracle:
+    """Plays the best plan against a scripted partner: it shows evidence that convinces, insists, accepts.
+
+    It looks at both sides' terms through the request's snapshot, and knows the partner's temperament.
+    """
+
+    def __init__(self, game: TalkedGame):
+        """Take what the game is played with.
+
+        Raises:
+            UsageError: the partner is not scripted, or the order is not round-robin.
+        """
+        partner = game.players.get(PARTNER)
+        if not isinstance(partner, TemperamentPartner):
+            raise UsageError(
+                "the oracle plays against scripted partners only: give partner='fair' or another"
+            )
+        if game.options.order != "round-robin":
+            raise UsageError("the oracle plans in round-robin order only: leave out order")
+        self._temperament: Temperament = partner.temperament
+        self._turns = game.options.max_turns
+
+    def act(self, requests: Sequence[Request]) -> list[Completion]:
+        """Answer each request from its snapshot.
+
+        Raises:
+            UsageError: a request carries no snapshot.
+        """
+        return [Completion(self._action(request).written) for request in requests]
+
+    def _action(self, request: Request) -> SocialAction:
+        if request.snapshot is None:
+            raise UsageError("the oracle reads Request.snapshot: build requests with one")
+        snapshot = request.snapshot()
+        state: SotopiaState = snapshot.state
+        seat: Seat = snapshot.task.content
+        assert seat.side is not None, "there is a partner"
+        return oracle_action(seat.scenario, seat.side, self._temperament, state.talk, self._turns)

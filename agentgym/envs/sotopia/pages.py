@@ -1,0 +1,65 @@
+"""What a character sees before it acts: the same text for learners and for models that are partners."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agentgym.envs.sotopia.actions import CALLS, ActionType, SocialAction, read_action
+from agentgym.envs.sotopia.game import GameState
+from agentgym.envs.sotopia.scenarios import Scenario, Side
+from agentgym.envs.sotopia.views import Detail, conversation, strip_tags, view
+
+SLOTS: Final = {"speak": "words", "non-verbal": "gesture", "action": "deed"}
+"""What stands in angle brackets in a template, by the name that action strings have."""
+
+_NAMES = {type: name for name, type in CALLS.items()}
+
+
+def templates(types: tuple[ActionType, ...]) -> tuple[str, ...]:
+    """Return the actions of some types, with slots.
+
+    Example:
+        >>> templates(("none", "speak", "leave"))
+        ('none', 'speak[<words>]', 'leave')
+    """
+    return tuple(_template(type) for type in types)
+
+
+def _template(type: ActionType) -> str:
+    name = _NAMES.get(type)
+    return type if name is None else f"{name}[<{SLOTS[name]}>]"
+
+
+def page(scenario: Scenario, side: Side, state: GameState, detail: Detail) -> str:
+    """Return all that a character knows: what it was told, and the conversation so far.
+
+    Args:
+        scenario: is played.
+        side: who looks.
+        state: the conversation as it stands.
+        detail: how much it was told.
+    """
+    told = conversation(scenario, state, side) or "(nothing yet)"
+    return f"{view(scenario, side, detail)}\n\nConversation so far:\n{told}"
+
+
+def goal(scenario: Scenario, side: Side) -> str:
+    """Return a side's goal as it is told it, on one line."""
+    return " ".join(strip_tags(scenario.goals[side], side).split())
+
+
+def read_move(text: str) -> SocialAction | None:
+    """Return the action that a string is, its words with single blanks; None where it is none.
+
+    What cannot be written down, such as half a surrogate pair, is none.
+
+    Example:
+        >>> read_move("speak[ Good   morning! ]")
+        SocialAction(type='speak', argument='Good morning!')
+    """
+    action = read_action(text.strip())
+    if action is None or not action.argument:
+        return action
+    if not action.argument.isascii() and any("\ud800" <= letter <= "\udfff" for letter in action.argument):
+        return None
+    return action._replace(argument=" ".join(action.argument.split()))

@@ -1,0 +1,54 @@
+"""Ratings: SOTOPIA-EVAL's seven dimensions of a character in a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+DIMENSIONS: Mapping[str, tuple[int, int]] = {
+    "believability": (0, 10),
+    "relationship": (-5, 5),
+    "knowledge": (0, 10),
+    "secret": (-10, 0),
+    "social_rules": (-10, 0),
+    "financial_and_material_benefits": (-5, 5),
+    "goal": (0, 10),
+}
+"""Least and greatest rating of each dimension, in the order of `Ratings`."""
+
+
+class Ratings(NamedTuple):
+    """How one character did: a whole number for each of `DIMENSIONS`.
+
+    Example:
+        >>> Ratings(9, 2, 4, 0, 0, 0, 6).overall
+        3.0
+    """
+
+    believability: int
+    """Whether it behaves as the person it is."""
+    relationship: int
+    """Whether the two are closer than before."""
+    knowledge: int
+    """What it learnt."""
+    secret: int
+    """Whether it kept what it has to keep."""
+    social_rules: int
+    """Whether it broke rules or laws."""
+    financial_and_material_benefits: int
+    """What it gained in money and goods."""
+    goal: int
+    """How far it reached what it wanted."""
+
+    @property
+    def overall(self) -> float:
+        """Plain mean of the seven, as in SOTOPIA."""
+        return sum(self) / len(self)
+
+    @property
+    def within_bounds(self) -> bool:
+        """Whether each rating is one that its dimension can have."""
+        return all(
+            least <= rating <= greatest
+            for rating, (least, greatest) in zip(self, DIMENSIONS.values(), strict=True)
+        )
