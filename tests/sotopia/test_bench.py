@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from agentgym import UsageError
 from agentgym.endpoint import client
 from agentgym.envs.sotopia.judgeprompt import judge_prompt
 from agentgym.evaluation.answerbook import ANSWERS_FILE, read_answers
@@ -64,7 +65,8 @@ def prompt(tmp_path):
 def folder(tmp_path, monkeypatch, prompt):
     """A run of the suite; the network is closed after it."""
     monkeypatch.setenv("SOTOPIA_TEST_KEY", KEY)
-    suite = tmp_path / "talking.toml"
+    suite = tmp_path / "suites" / "talking.toml"
+    suite.parent.mkdir()
     suite.write_text(SUITE.format(url=URL, prompt=prompt))
     with FakeEndpoint(otherwise=answering).open() as endpoint:
         monkeypatch.setattr(client, "open_endpoint", lambda spec: endpoint)
@@ -102,22 +104,36 @@ def test_a_run_is_verified_from_what_was_recorded(folder):
     assert verdict.answers.attested == len(read_answers(folder / ANSWERS_FILE))
 
 
+def another_goal(value):
+    return value | {"ratings": [[*side[:6], (side[6] + 1) % 11] for side in value["ratings"]]}
+
+
 @pytest.mark.parametrize(
     ("kind", "change"),
     [
-        (
-            "judge",
-            lambda value: value | {"ratings": [[*side[:6], (side[6] + 1) % 11] for side in value["ratings"]]},
-        ),
-        ("judge", lambda value: value | {"ratings": [[*side[:6], 11] for side in value["ratings"]]}),
+        ("judge", another_goal),
         ("partner", lambda value: "speak[I never said that.]"),
         ("opening", lambda value: "speak[I never said that.]"),
     ],
-    ids=["rating", "rating out of range", "utterance", "opening"],
+    ids=["rating", "utterance", "opening"],
 )
 def test_a_changed_answer_fails(folder, kind, change):
     forge(folder, kind, change)
     assert not verify_run(folder).ok
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("judge", lambda value: {"ratings": [[0] * 6 + [11]] * 2}),
+        ("partner", lambda value: "I never said that."),
+    ],
+    ids=["rating", "utterance"],
+)
+def test_a_changed_answer_that_none_gives_is_refused(folder, kind, change):
+    forge(folder, kind, change)
+    with pytest.raises(UsageError, match=r"a judge rates both sides|a partner answers with an action"):
+        verify_run(folder)
 
 
 def test_another_prompt_fails(folder, prompt):
@@ -130,6 +146,6 @@ def test_another_prompt_fails(folder, prompt):
 
 def test_the_key_is_nowhere(folder):
     files = [path for path in folder.parent.rglob("*") if path.is_file()]
-    assert len(files) >= 4
+    assert {path.name for path in files} >= {"run.json", "episodes.jsonl", ANSWERS_FILE}
     assert not [path for path in files if KEY.encode() in path.read_bytes()]
     assert "SOTOPIA_TEST_KEY" in (folder / "run.json").read_text()
