@@ -8,7 +8,6 @@ from typing import Any
 
 from agentgym.errors import UsageError
 
-
 MOST_SHOTS = 32
 """Demonstrations in a prompt: whoever checks a run plays them, also of a suite that somebody else wrote."""
 
