@@ -63,7 +63,8 @@ class Endpoint:
     def submit(self, request: ChatRequest) -> Future[ChatReply]:
         """Ask, and return the reply's future at once; cancelling it cancels the call if nobody else waits.
 
-        The future raises what `agentgym.endpoint.errors` lists.
+        The future raises what `agentgym.endpoint.errors` lists. Its callbacks run on the event loop's thread:
+        they may submit further requests, and must not wait for any.
 
         Args:
             request: what is asked.
@@ -85,6 +86,7 @@ class Endpoint:
         Raises:
             UsageError: one has none; the others are cancelled.
         """
+        _may_wait()
         futures = [self.submit(request) for request in requests]
         try:
             return [future.result() for future in futures]
@@ -98,12 +100,14 @@ class Endpoint:
         Raises:
             UsageError: it does not answer, or the session only replays and its cache has no probe.
         """
+        _may_wait()
         session = current_session() or NO_SESSION
         loop, caller = self._open(session)
         return loop.submit(probe_endpoint(caller, session)).result()
 
     def close(self) -> None:
         """Cancel what is under way, and close the connections. Nothing can be asked after."""
+        _may_wait()
         self._closed = True
         loop = loop_of_process()
         caller = None if loop is None else self._callers.pop(loop, None)
@@ -115,13 +119,18 @@ class Endpoint:
         if self._closed:
             raise EndpointError(f"the endpoint {self.spec.identity} is closed: open it again")
         loop = join_loop(self)
-        if loop.inside():
-            raise EndpointError("an endpoint is asked from any thread but that of its event loop")
         with loop.lock:
             caller = self._callers.setdefault(loop, EndpointCaller(self.spec))
             if session.mode != "replay-only":
                 caller.connect(self._transport or _Network.stand_in, self._sleep)
         return loop, caller
+
+
+def _may_wait() -> None:
+    """Refuse to wait where that would take forever."""
+    loop = loop_of_process()
+    if loop is not None and loop.inside():
+        raise EndpointError("a callback of a reply runs on the event loop and cannot wait: use submit")
 
 
 _OPEN: dict[str, LoopUser] = {}

@@ -104,7 +104,7 @@ def test_failed_calls_are_not_kept(path):
 
 
 def test_equal_calls_under_way_are_one(path):
-    fake = FakeEndpoint(delay=0.05)
+    fake = FakeEndpoint(delay=0.3)
     with fake.open() as endpoint:
         replies = endpoint.ask([asking("same", label=str(number)) for number in range(10)])
         assert len(fake.bodies) == 1
@@ -116,7 +116,7 @@ def test_equal_calls_under_way_are_one(path):
 
 
 def test_equal_calls_fail_together_and_are_asked_again():
-    fake = FakeEndpoint(refusal(400, "odd"), delay=0.02)
+    fake = FakeEndpoint(refusal(400, "odd"), delay=0.3)
     with fake.open() as endpoint:
         futures = [endpoint.submit(asking()) for _ in range(3)]
         assert all(isinstance(future.exception(), UnansweredRequestError) for future in futures)
@@ -215,6 +215,18 @@ def test_a_kill_loses_no_answer_that_was_handed_on(path):
         kept = [cache.find(f"a {number}") for number in range(said + 1)]
         cache.close()
         assert [each["number"] for each in kept] == list(range(said + 1))
+
+
+def test_many_may_make_one_cache_at_the_same_time(path):
+    path.parent.mkdir()
+    with ThreadPoolExecutor(8) as threads:
+        caches = list(threads.map(lambda _: AnswerCache(path, writable=True), range(16)))
+    for number, cache in enumerate(caches):
+        cache.keep(str(number), {"number": number})
+    assert [caches[0].find(str(number))["number"] for number in range(16)] == list(range(16))
+    for cache in caches:
+        cache.close()
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
 def test_two_processes_write_to_one_cache(path):
