@@ -11,7 +11,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -30,6 +30,7 @@ SCHEMA = 1
 _APPLICATION = 0x61676570
 _BUSY_SECONDS = 30.0
 _TABLE = "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
+_KEPT = tuple(field.name for field in fields(ChatReply) if field.name not in ("cost", "from_cache"))
 _INHERITED: list[sqlite3.Connection] = []
 """Of a parent process: neither used nor closed, since closing would take the locks of the parent away."""
 
@@ -136,7 +137,9 @@ class AnswerCache:
 
 def value_of(reply: ChatReply, day: str) -> dict[str, Any]:
     """Return a reply as a JSON value, with the day of its answer; what depends on the session is left out."""
-    return {"reply": asdict(replace(reply, cost=None, from_cache=False)), "when": day}
+    table: dict[str, Any] = {name: getattr(reply, name) for name in _KEPT}
+    table["tool_calls"] = [asdict(call) for call in reply.tool_calls]
+    return {"reply": table, "when": day}
 
 
 def reply_of(value: Mapping[str, Any]) -> tuple[ChatReply, str]:

@@ -14,7 +14,7 @@ from agentgym.endpoint.cache import reply_of, value_of
 from agentgym.endpoint.chat import ChatReply, ChatRequest
 from agentgym.endpoint.errors import CacheMissError, EndpointError
 from agentgym.endpoint.ledger import LedgerRow
-from agentgym.endpoint.replies import Answer, TokenUsage
+from agentgym.endpoint.replies import EndpointAnswer, TokenUsage
 from agentgym.endpoint.sending import ChatSender, Effort, Sleep
 from agentgym.endpoint.session import EndpointSession
 from agentgym.endpoint.spec import EndpointSpec
@@ -105,7 +105,7 @@ class EndpointCaller:
 
     async def ask(
         self, request: ChatRequest, session: EndpointSession, **fields: Any
-    ) -> tuple[Answer, ChatReply]:
+    ) -> tuple[EndpointAnswer, ChatReply]:
         """Return the endpoint's answer, and the reply that it is; where there is none, the ledger has a row.
 
         Args:
@@ -190,7 +190,8 @@ class EndpointCaller:
             )
         else:
             _, reply = await self.ask(request, session)
-            await session.keep(key, value_of(reply, _now()[:10]))
+            if session.mode == "write":
+                await session.keep(key, value_of(reply, _now()[:10]))
         self.note(session, request, reply)
         return reply
 

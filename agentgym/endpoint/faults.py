@@ -36,7 +36,7 @@ _SPENT = re.compile(
 )
 
 
-class Refusal(NamedTuple):
+class EndpointRefusal(NamedTuple):
     """An answer with a status that is no success."""
 
     status: int
@@ -76,7 +76,7 @@ class Refusal(NamedTuple):
         return next((name for name in sent if _names(self.line, name)), None)
 
 
-def read_refusal(status: int, body: bytes, headers: Mapping[str, str], now: float) -> Refusal:
+def read_refusal(status: int, body: bytes, headers: Mapping[str, str], now: float) -> EndpointRefusal:
     """Read an answer with a status that is no success, whatever its body is.
 
     Args:
@@ -90,14 +90,14 @@ def read_refusal(status: int, body: bytes, headers: Mapping[str, str], now: floa
         table = loads_json(body, "", repeated_keys=True)
     except UsageError:
         page = body.lstrip()[:1] == b"<"
-        return Refusal(
+        return EndpointRefusal(
             status, "a page of HTML" if page else one_line(body.decode("utf-8", "replace")), pause=pause
         )
     error = table.get("error", table) if isinstance(table, dict) else table
     if isinstance(error, str):
-        return Refusal(status, one_line(error), pause=pause)
+        return EndpointRefusal(status, one_line(error), pause=pause)
     if not isinstance(error, dict):
-        return Refusal(status, "", pause=pause)
+        return EndpointRefusal(status, "", pause=pause)
     detail = error.get("detail")
     said = next((error[key] for key in ("message", "detail", "error") if isinstance(error.get(key), str)), "")
     places = [each for each in detail if isinstance(each, dict)] if isinstance(detail, list) else []
@@ -105,7 +105,7 @@ def read_refusal(status: int, body: bytes, headers: Mapping[str, str], now: floa
     named = [error.get("param"), *(_place(each) for each in places)]
     code = error.get("code") or error.get("type")
     fields = tuple(name for name in named if isinstance(name, str) and name)
-    return Refusal(status, one_line(said), code if isinstance(code, str) else "", fields, pause)
+    return EndpointRefusal(status, one_line(said), code if isinstance(code, str) else "", fields, pause)
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float:

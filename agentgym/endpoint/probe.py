@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from agentgym.endpoint.chat import ChatMessage, ChatRequest, ChatSampling
 from agentgym.endpoint.errors import CacheMissError
-from agentgym.endpoint.replies import Answer
+from agentgym.endpoint.replies import EndpointAnswer
 from agentgym.endpoint.transport import RefusedRequestError
 from agentgym.endpoint.wire import DROPPABLE
 from agentgym.hashing import sha256_json
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agentgym.endpoint.caller import EndpointCaller
     from agentgym.endpoint.session import EndpointSession
 
-Support: TypeAlias = Literal["heeded", "accepted", "ignored", "refused"]
+ParameterSupport: TypeAlias = Literal["heeded", "accepted", "ignored", "refused"]
 """``heeded``: the answer shows it. ``accepted``: no refusal, and no answer could show more. ``ignored``: no
 refusal, and the answer lacks what was asked for. ``refused``: an error."""
 
@@ -58,17 +58,17 @@ class EndpointProbe:
     """The model that the endpoint says it is."""
     fingerprint: str
     """What the endpoint names its software and settings by; empty where it does not."""
-    temperature: Support
-    seed: Support
+    temperature: ParameterSupport
+    seed: ParameterSupport
     """``heeded``: two answers at temperature 1 agree with one seed and differ with another."""
-    n: Support
-    logprobs: Support
-    token_ids: Support
-    response_format: Support
-    tools: Support
+    n: ParameterSupport
+    logprobs: ParameterSupport
+    token_ids: ParameterSupport
+    response_format: ParameterSupport
+    tools: ParameterSupport
     """``accepted``: it was not refused, but the model called nothing."""
-    max_tokens: Support
-    max_completion_tokens: Support
+    max_tokens: ParameterSupport
+    max_completion_tokens: ParameterSupport
     usage: bool
     """Whether answers count their tokens."""
     repeatable: bool
@@ -84,10 +84,10 @@ class EndpointProbe:
 class _Seen(NamedTuple):
     """What came of asking with a parameter."""
 
-    answer: Answer | None
+    answer: EndpointAnswer | None
     refusal: str = ""
 
-    def support(self, heeded: bool | None) -> Support:
+    def support(self, heeded: bool | None) -> ParameterSupport:
         """Return what that says of it; None where no answer could show it."""
         if self.answer is None:
             return "refused"
@@ -138,7 +138,7 @@ class _Prober:
         first, again = await self._ask(_COUNT), await self._ask(_COUNT)
         left_out = self._caller.left_out
         limits = {name: await self._limit(name) for name in ("max_tokens", "max_completion_tokens")}
-        temperature: Support = "refused" if "temperature" in left_out else "accepted"
+        temperature: ParameterSupport = "refused" if "temperature" in left_out else "accepted"
         rest = {
             "seed": await self._seed(),
             "n": await self._shown("n", 2, lambda answer: answer.choices == 2),
@@ -162,7 +162,7 @@ class _Prober:
 
     async def _ask(
         self, text: str, *, temperature: float = 0.0, tokens: int | None = _SHORT, **fields: Any
-    ) -> Answer:
+    ) -> EndpointAnswer:
         request = ChatRequest((ChatMessage("user", text),), ChatSampling(temperature, tokens), label=LABEL)
         answer, reply = await self._caller.ask(request, self._session, **fields)
         self._caller.note(self._session, request, reply)
@@ -175,7 +175,7 @@ class _Prober:
             self._refused[name] = error.refusal.line
             return _Seen(None, error.refusal.line)
 
-    async def _limit(self, name: str) -> Support:
+    async def _limit(self, name: str) -> ParameterSupport:
         """Ask for few tokens of a long answer, by one of the two names of the limit."""
         if name in self._caller.left_out:
             return "refused"
@@ -187,7 +187,7 @@ class _Prober:
             and (answer.usage is None or answer.usage.completion <= _SHORT)
         )
 
-    async def _seed(self) -> Support:
+    async def _seed(self) -> ParameterSupport:
         if "seed" in self._caller.left_out:
             return "refused"
         seen = [await self._try("seed", _DRAW, temperature=1.0, seed=seed) for seed in (1, 1, 2)]
@@ -198,19 +198,19 @@ class _Prober:
             return "ignored"
         return "heeded" if texts[0] != texts[2] else "accepted"
 
-    async def _shown(self, name: str, value: Any, shows: Any) -> Support:
+    async def _shown(self, name: str, value: Any, shows: Any) -> ParameterSupport:
         if name in self._caller.left_out:
             return "refused"
         seen = await self._try(name, _COLOUR, **{name: value})
         return seen.support(seen.answer is not None and shows(seen.answer))
 
-    async def _format(self) -> Support:
+    async def _format(self) -> ParameterSupport:
         schema = {"name": "answer", "schema": dict(_SCHEMA), "strict": True}
         wanted = {"type": "json_schema", "json_schema": schema}
         seen = await self._try("response_format", _COLOUR, tokens=_LONG, response_format=wanted)
         return seen.support(seen.answer is not None and _fits(seen.answer.text))
 
-    async def _tools(self) -> Support:
+    async def _tools(self) -> ParameterSupport:
         seen = await self._try("tools", "Paint in blue by the tool.", tokens=_LONG, tools=[dict(_TOOL)])
         # a model that calls nothing may have seen the tool all the same
         return seen.support(True if seen.answer is not None and seen.answer.tool_calls else None)

@@ -13,6 +13,9 @@ from agentgym.untrusted import loads_json
 MOST_CALLS = 128
 """Tool calls of an answer at most."""
 
+MOST_CHOICES = 128
+"""Choices of an answer at most."""
+
 MOST_TOKENS = 10_000_000
 """That a usage may count."""
 
@@ -30,7 +33,7 @@ class TokenUsage(NamedTuple):
     reasoning: int = 0
 
 
-class Answer(NamedTuple):
+class EndpointAnswer(NamedTuple):
     """An answer of an endpoint: the first choice, and what was counted."""
 
     text: str
@@ -49,7 +52,7 @@ class Answer(NamedTuple):
     """What the endpoint names its software and settings by."""
 
 
-def read_answer_body(body: bytes) -> Answer:
+def read_answer_body(body: bytes) -> EndpointAnswer:
     """Read the body of an answer that came whole.
 
     Raises:
@@ -59,13 +62,15 @@ def read_answer_body(body: bytes) -> Answer:
     choices = part(table, "choices", list, [])
     if not choices:
         raise MalformedAnswerError("it has no choices")
+    if len(choices) > MOST_CHOICES:
+        raise MalformedAnswerError(f"it has more than {MOST_CHOICES} choices")
     choice = table_of(choices[0], "a choice")
     return read_choice(choice, table_of(choice.get("message"), "its message"), table, len(choices))
 
 
 def read_choice(
     choice: Mapping[str, Any], message: Mapping[str, Any], table: Mapping[str, Any], choices: int
-) -> Answer:
+) -> EndpointAnswer:
     """Read a choice.
 
     Args:
@@ -80,7 +85,7 @@ def read_choice(
     finish = choice.get("finish_reason")
     if not isinstance(finish, str) or not 0 < len(finish) <= 64:
         raise MalformedAnswerError("its choice has no finish_reason")
-    return Answer(
+    return EndpointAnswer(
         text=whole_text(_content(message)),
         tool_calls=_tool_calls(message),
         finish_reason=whole_text(finish),

@@ -18,8 +18,8 @@ from agentgym.endpoint.errors import (
     KeyRefusedError,
     UnansweredRequestError,
 )
-from agentgym.endpoint.faults import BUSY, Refusal
-from agentgym.endpoint.replies import Answer, MalformedAnswerError, TokenUsage
+from agentgym.endpoint.faults import BUSY, EndpointRefusal
+from agentgym.endpoint.replies import EndpointAnswer, MalformedAnswerError, TokenUsage
 from agentgym.endpoint.session import EndpointSession
 from agentgym.endpoint.spec import EndpointSpec
 from agentgym.endpoint.transport import ChatTransport, LostConnectionError, RefusedRequestError
@@ -100,7 +100,7 @@ class ChatSender:
 
     async def send(
         self, request: ChatRequest, session: EndpointSession, effort: Effort, fields: Mapping[str, Any]
-    ) -> Answer:
+    ) -> EndpointAnswer:
         """Return the endpoint's answer, after as many attempts as it takes.
 
         Args:
@@ -114,20 +114,8 @@ class ChatSender:
             EndpointError: there will be none to any request.
             RefusedRequestError: the endpoint refuses a request with such fields.
         """
-
-        async def rest(seconds: float) -> None:
-            session.check_open()
-            await self._sleep(seconds)
-
-        retrying = self._tenacity.AsyncRetrying(
-            stop=self._tenacity.stop_after_attempt(self.spec.attempts),
-            retry=self._tenacity.retry_if_exception(self._worth_another),
-            wait=self._pause,
-            sleep=rest,
-            reraise=True,
-        )
         try:
-            answer: Answer = await retrying(self._attempt, request, session, effort, fields)
+            answer = await self._attempts(request, session, effort, fields)
         except _AgainError as error:
             line, asked = str(error), error.pause
         else:
@@ -139,9 +127,36 @@ class ChatSender:
         tried = "1 attempt" if effort.attempts == 1 else f"{effort.attempts} attempts"
         raise UnansweredRequestError(f"{self._who(request)} gave no answer in {tried}: {line}")
 
+    async def _attempts(
+        self, request: ChatRequest, session: EndpointSession, effort: Effort, fields: Mapping[str, Any]
+    ) -> EndpointAnswer:
+        """Send a request until an attempt brings an answer; raise the last one's error."""
+        try:
+            return await self._attempt(request, session, effort, fields)
+        except _AgainError as error:
+            first = error
+        if self.spec.attempts == 1 or not self._worth_another(first):
+            raise first
+
+        async def rest(seconds: float) -> None:
+            session.check_open()
+            await self._sleep(seconds)
+
+        await rest(self._pause(first, 1))
+        # from here on only: its machinery takes longer than an attempt's own, and most need just one
+        retrying = self._tenacity.AsyncRetrying(
+            stop=self._tenacity.stop_after_attempt(self.spec.attempts - 1),
+            retry=self._tenacity.retry_if_exception(self._worth_another),
+            wait=lambda state: self._pause(state.outcome.exception(), state.attempt_number + 1),
+            sleep=rest,
+            reraise=True,
+        )
+        answer: EndpointAnswer = await retrying(self._attempt, request, session, effort, fields)
+        return answer
+
     async def _attempt(
         self, request: ChatRequest, session: EndpointSession, effort: Effort, fields: Mapping[str, Any]
-    ) -> Answer:
+    ) -> EndpointAnswer:
         """Send a request once, and once more for each parameter that the endpoint refuses."""
         effort.attempts += 1
         while True:
@@ -167,7 +182,7 @@ class ChatSender:
 
     async def _exchange(
         self, request: ChatRequest, session: EndpointSession, effort: Effort, body: dict[str, Any]
-    ) -> Answer:
+    ) -> EndpointAnswer:
         """Send a body as soon as limits and budgets let it, and count what it took."""
         estimated, limit = estimated_prompt_tokens(request), answer_limit(request)
         if self._requests:
@@ -195,7 +210,9 @@ class ChatSender:
         finally:
             session.meter.settle(most, spent)
 
-    def _failure(self, request: ChatRequest, refusal: Refusal, fields: Mapping[str, Any]) -> Exception:
+    def _failure(
+        self, request: ChatRequest, refusal: EndpointRefusal, fields: Mapping[str, Any]
+    ) -> Exception:
         """Return the error that a refusal is."""
         status, who = refusal.status, self._who(request)
         said = f" ({status}{f': {refusal.line}' if refusal.line else ''})"
@@ -228,12 +245,12 @@ class ChatSender:
     def _worth_another(self, error: BaseException) -> bool:
         return isinstance(error, _AgainError) and error.pause <= self.spec.longest_pause
 
-    def _pause(self, state: Any) -> float:
+    def _pause(self, error: BaseException | None, attempts: int) -> float:
         """Return the seconds before the next attempt: doubled each time, and by chance, to come apart."""
-        spec, error = self.spec, state.outcome.exception()
+        spec = self.spec
         if isinstance(error, _AgainError) and error.pause:
-            return float(error.pause) + self._jitter.uniform(0, spec.first_pause)
-        doubled: float = spec.first_pause * 2.0 ** min(state.attempt_number - 1, 40)
+            return error.pause + self._jitter.uniform(0, spec.first_pause)
+        doubled: float = spec.first_pause * 2.0 ** min(attempts - 1, 40)
         return min(doubled, spec.longest_pause) * self._jitter.uniform(0.5, 1.0)
 
     def _who(self, request: ChatRequest) -> str:

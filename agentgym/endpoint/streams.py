@@ -7,7 +7,8 @@ from typing import Any
 
 from agentgym.endpoint.replies import (
     MOST_CALLS,
-    Answer,
+    MOST_CHOICES,
+    EndpointAnswer,
     MalformedAnswerError,
     optional_text,
     part,
@@ -23,12 +24,11 @@ LONGEST_LINE = 4 << 20
 _DONE = b"[DONE]"
 
 
-async def read_stream(pieces: AsyncIterator[bytes], *, secret: bytes = b"") -> Answer:
+async def read_stream(pieces: AsyncIterator[bytes]) -> EndpointAnswer:
     """Read a stream to its end.
 
     Args:
         pieces: bytes as they come.
-        secret: what is cut out of every event.
 
     Raises:
         MalformedAnswerError: an event is none of a chat completion, or the answer does not come to its end.
@@ -37,7 +37,7 @@ async def read_stream(pieces: AsyncIterator[bytes], *, secret: bytes = b"") -> A
     async for data in _events(pieces):
         if data == _DONE:
             break
-        gathered.add(read_object(data.replace(secret, b"[key]") if secret else data))
+        gathered.add(read_object(data))
     return gathered.answer()
 
 
@@ -77,6 +77,7 @@ class _Gathered:
         self._logprobs: list[Any] = []
         self._token_ids: list[Any] = []
         self._events = 0
+        self._choices = 1
 
     def add(self, event: Mapping[str, Any]) -> None:
         """Take an event."""
@@ -89,6 +90,12 @@ class _Gathered:
         if not choices:
             return
         choice = table_of(choices[0], "a choice")
+        number = part(choice, "index", int, 0)
+        if not 0 <= number < MOST_CHOICES:
+            raise MalformedAnswerError(f"it has more than {MOST_CHOICES} choices")
+        self._choices = max(self._choices, number + 1)
+        if number:  # only the first choice is read
+            return
         delta = part(choice, "delta", dict, {})
         self._content.append(optional_text(delta, "content"))
         self._reasoning.append(reasoning_of(delta))
@@ -99,7 +106,7 @@ class _Gathered:
         self._token_ids += part(choice, "token_ids", list, [])
         self._finish = choice.get("finish_reason") or self._finish
 
-    def answer(self) -> Answer:
+    def answer(self) -> EndpointAnswer:
         """Return what all events say together.
 
         Raises:
@@ -121,7 +128,7 @@ class _Gathered:
             "logprobs": {"content": self._logprobs},
             "token_ids": self._token_ids,
         }
-        return read_choice(choice, message, {**self._head, "usage": self._usage}, 1)
+        return read_choice(choice, message, {**self._head, "usage": self._usage}, self._choices)
 
     def _add_call(self, piece: Mapping[str, Any]) -> None:
         index = part(piece, "index", int, len(self._calls))

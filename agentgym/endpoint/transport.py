@@ -10,12 +10,14 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar, cast
 
+from agentgym.endpoint.chat import ChatToolCall
 from agentgym.endpoint.errors import EndpointError
-from agentgym.endpoint.faults import Refusal, one_line, read_refusal
-from agentgym.endpoint.replies import Answer, read_answer_body
+from agentgym.endpoint.faults import EndpointRefusal, one_line, read_refusal
+from agentgym.endpoint.replies import EndpointAnswer, read_answer_body
 from agentgym.endpoint.spec import EndpointSpec
 from agentgym.endpoint.streams import read_stream
 from agentgym.extras import load
@@ -28,7 +30,12 @@ _PATH = "/chat/completions"
 _CONNECT_SECONDS = 30.0
 _SHORTEST_SECRET = 8
 """Characters of a key below which it may be an ordinary word, such as a local server's ``EMPTY``."""
-_HIDDEN = b"[key]"
+_HIDDEN = "[key]"
+
+LANE = 16
+"""Connections of one client of the SDK at most."""
+
+ValueT = TypeVar("ValueT")
 
 
 class LostConnectionError(Exception):
@@ -38,7 +45,7 @@ class LostConnectionError(Exception):
 class RefusedRequestError(Exception):
     """The endpoint answered with a status that is no success."""
 
-    def __init__(self, refusal: Refusal):
+    def __init__(self, refusal: EndpointRefusal):
         """Keep what it said.
 
         Args:
@@ -63,39 +70,19 @@ class ChatTransport:
             EndpointError: the variable of the key is not set, or holds what no header can.
             MissingPackageError: the extra ``endpoint`` is not installed.
         """
-        openai = load("openai", "endpoint", "asking an endpoint")
-        key = _read_key(spec)
+        self._openai = load("openai", "endpoint", "asking an endpoint")
+        self._key = _read_key(spec)
+        self._secret = self._key if len(self._key) >= _SHORTEST_SECRET else ""
         self._spec = spec
-        self._secret = key.encode() if len(key) >= _SHORTEST_SECRET else b""
+        self._transport = transport
         # httpx or its successor, whichever the installed SDK is built on
-        self._http = import_module(openai.DefaultAsyncHttpxClient.__mro__[1].__module__.partition(".")[0])
-        self._openai = openai
-        client = openai.DefaultAsyncHttpxClient(
-            transport=transport,
-            timeout=self._http.Timeout(spec.timeout, connect=min(spec.timeout, _CONNECT_SECONDS)),
-            limits=self._http.Limits(
-                max_connections=spec.concurrency, max_keepalive_connections=spec.concurrency
-            ),
-            follow_redirects=False,  # what is asked goes to the address that was named, and nowhere else
-            event_hooks={"response": [_limiter(self._http)]},
-        )
-        absent = openai.Omit()
-        self._options = {} if key else {"headers": {"Authorization": absent}}
-        self._client = openai.AsyncOpenAI(
-            api_key=key or "none",
-            base_url=spec.url,
-            max_retries=0,
-            timeout=client.timeout,
-            http_client=client,
-            # what the SDK would take from the environment is for OpenAI's own endpoint
-            default_headers={
-                "OpenAI-Organization": absent,
-                "OpenAI-Project": absent,
-                "Accept-Encoding": "identity",
-            },
-        )
+        base = self._openai.DefaultAsyncHttpxClient.__mro__[1]
+        self._http = import_module(base.__module__.partition(".")[0])
+        self._trust = self._http.create_ssl_context() if transport is None else True
+        self._options = {} if self._key else {"headers": {"Authorization": self._openai.Omit()}}
+        self._lanes: list[_Lane] = []
 
-    async def post(self, body: Mapping[str, Any]) -> Answer:
+    async def post(self, body: Mapping[str, Any]) -> EndpointAnswer:
         """Send a body and read the answer.
 
         Raises:
@@ -104,9 +91,11 @@ class ChatTransport:
             RefusedRequestError: the status is no success.
         """
         lost = ""
+        lane = next((lane for lane in self._lanes if lane.busy < LANE), None) or self._new_lane()
+        lane.busy += 1
         try:
             async with asyncio.timeout(self._spec.timeout):
-                response = await self._client.post(
+                response = await lane.client.post(
                     _PATH,
                     cast_to=self._http.Response,
                     body=body,
@@ -126,6 +115,8 @@ class ChatTransport:
             lost = self._reason(error.__cause__ or error)
         except (self._http.HTTPError, self._http.StreamError) as error:
             lost = self._reason(error)
+        finally:
+            lane.busy -= 1
         # outside of the handlers: the SDK's errors hold the request, and with it the key
         if lost:
             raise LostConnectionError(lost)
@@ -133,26 +124,88 @@ class ChatTransport:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.close()
+        for lane in self._lanes:
+            await lane.client.close()
 
-    async def _read(self, response: Any) -> Answer:
+    def _new_lane(self) -> _Lane:
+        client = self._openai.DefaultAsyncHttpxClient(
+            transport=self._transport,
+            verify=self._trust,
+            timeout=self._http.Timeout(self._spec.timeout, connect=min(self._spec.timeout, _CONNECT_SECONDS)),
+            limits=self._http.Limits(max_connections=LANE, max_keepalive_connections=LANE),
+            follow_redirects=False,  # what is asked goes to the address that was named, and nowhere else
+            event_hooks={"response": [_limiter(self._http)]},
+        )
+        absent = self._openai.Omit()
+        sdk = self._openai.AsyncOpenAI(
+            api_key=self._key or "none",
+            base_url=self._spec.url,
+            max_retries=0,
+            timeout=client.timeout,
+            http_client=client,
+            # what the SDK would take from the environment is for OpenAI's own endpoint
+            default_headers={
+                "OpenAI-Organization": absent,
+                "OpenAI-Project": absent,
+                "Accept-Encoding": "identity",
+            },
+        )
+        self._lanes.append(_Lane(sdk))
+        return self._lanes[-1]
+
+    async def _read(self, response: Any) -> EndpointAnswer:
         if "text/event-stream" in response.headers.get("content-type", ""):
-            return await read_stream(response.aiter_bytes(), secret=self._secret)
-        body: bytes = await response.aread()
-        return read_answer_body(self._hidden(body))
+            answer = await read_stream(response.aiter_bytes())
+        else:
+            answer = read_answer_body(await response.aread())
+        return without(answer, self._secret)
 
-    def _refusal(self, error: Any) -> Refusal:
+    def _refusal(self, error: Any) -> EndpointRefusal:
         response = error.response
         headers = {str(name).lower(): str(value) for name, value in response.headers.items()}
-        return read_refusal(error.status_code, self._hidden(response.content), headers, time.time())
+        # before the line is cut to its length, which could leave a part of the key, and after it is decoded
+        body = without(response.content.decode("utf-8", "replace"), self._secret).encode()
+        return without(read_refusal(error.status_code, body, headers, time.time()), self._secret)
 
     def _reason(self, error: BaseException) -> str:
-        said = self._hidden(str(error).encode("utf-8", "replace")).decode()
+        said = without(str(error), self._secret)
         return one_line(f"{type(error).__name__}: {said}" if said else type(error).__name__)
 
-    def _hidden(self, text: bytes) -> bytes:
-        """Return a text of the endpoint without the key, which some repeat."""
-        return text.replace(self._secret, _HIDDEN) if self._secret else text
+
+@dataclass(slots=True)
+class _Lane:
+    """A client of the SDK with a few connections of its own.
+
+    For each request its pool looks at each of its connections, which for a thousand would take longer than
+    all else.
+    """
+
+    client: Any
+    busy: int = 0
+
+
+def without(value: ValueT, secret: str) -> ValueT:
+    """Return a value without a secret in the texts within, which some endpoints repeat.
+
+    Args:
+        value: a text, or named tuples, tuples and dataclasses of such.
+        secret: what ``[key]`` stands for; empty for none.
+
+    Example:
+        >>> without(("a sesame", 7), "sesame")
+        ('a [key]', 7)
+    """
+    changed: Any = value
+    if not secret:
+        return value
+    if isinstance(value, str):
+        changed = value.replace(secret, _HIDDEN)
+    elif isinstance(value, tuple):
+        parts = [without(part, secret) for part in value]
+        changed = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    elif isinstance(value, ChatToolCall):
+        changed = ChatToolCall(*without((value.id, value.name, value.arguments), secret))
+    return cast(ValueT, changed)
 
 
 def _read_key(spec: EndpointSpec) -> str:

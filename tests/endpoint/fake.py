@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -60,7 +62,13 @@ Answering = Callable[[dict[str, Any]], Said]
 class FakeEndpoint:
     """Says what it is given, in turn, then what `otherwise` returns for a request's body."""
 
-    def __init__(self, *said: Said | Exception, otherwise: Answering | None = None, delay: float = 0.0):
+    def __init__(
+        self,
+        *said: Said | Exception,
+        otherwise: Answering | None = None,
+        delay: float = 0.0,
+        held: bool = False,
+    ):
         self.said = list(said)
         self.otherwise = otherwise or (lambda body: completion(f"re: {body['messages'][-1]['content']}"))
         self.delay = delay
@@ -69,6 +77,10 @@ class FakeEndpoint:
         self.in_flight = 0
         self.most_in_flight = 0
         self.pauses: list[float] = []
+        self.release = threading.Event()
+        """Answers wait for it, where they are held."""
+        if not held:
+            self.release.set()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         body = b""
@@ -84,6 +96,8 @@ class FakeEndpoint:
         self.most_in_flight = max(self.in_flight, self.most_in_flight)
         try:
             await asyncio.sleep(self.delay)
+            while not self.release.is_set():
+                await asyncio.sleep(0.001)
         finally:
             self.in_flight -= 1
         said = self.said.pop(0) if self.said else self.otherwise(asked)
@@ -91,6 +105,13 @@ class FakeEndpoint:
             raise said
         await send({"type": "http.response.start", "status": said.status, "headers": list(said.headers)})
         await send({"type": "http.response.body", "body": said.body})
+
+    def wait_for(self, count: int) -> None:
+        """Wait until so many requests are in flight."""
+        deadline = time.monotonic() + 30
+        while self.in_flight < count:
+            assert time.monotonic() < deadline, f"{self.in_flight} in flight, not {count}"
+            time.sleep(0.001)
 
     def transport(self) -> Any:
         return httpx2.ASGITransport(app=self)

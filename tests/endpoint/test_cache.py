@@ -104,7 +104,7 @@ def test_failed_calls_are_not_kept(path):
 
 
 def test_equal_calls_under_way_are_one(path):
-    fake = FakeEndpoint(delay=0.05)
+    fake = FakeEndpoint(delay=0.3)
     with fake.open() as endpoint:
         replies = endpoint.ask([asking("same", label=str(number)) for number in range(10)])
         assert len(fake.bodies) == 1
@@ -116,7 +116,7 @@ def test_equal_calls_under_way_are_one(path):
 
 
 def test_equal_calls_fail_together_and_are_asked_again():
-    fake = FakeEndpoint(refusal(400, "odd"), delay=0.02)
+    fake = FakeEndpoint(refusal(400, "odd"), delay=0.3)
     with fake.open() as endpoint:
         futures = [endpoint.submit(asking()) for _ in range(3)]
         assert all(isinstance(future.exception(), UnansweredRequestError) for future in futures)

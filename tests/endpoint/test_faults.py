@@ -3,9 +3,12 @@
 import email.utils
 import json
 import time
+from contextlib import suppress
 
 import httpx2
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentgym.endpoint import (
     BudgetSpentError,
@@ -17,6 +20,7 @@ from agentgym.endpoint import (
     UnansweredRequestError,
 )
 from agentgym.endpoint.faults import read_refusal, retry_after
+from agentgym.endpoint.replies import MalformedAnswerError, read_answer_body
 from tests.endpoint.fake import FakeEndpoint, Said, asking, completion, refusal, reply_text
 
 HTML = (b"content-type", b"text/html")
@@ -186,6 +190,39 @@ def test_an_answer_that_is_none_is_asked_for_again(said):
     ):
         endpoint.ask([asking()])
     assert len(one_line(error)) < 400
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@given(st.data())
+def test_any_json_is_an_answer_or_none(data):
+    """Put any value in the place of any part of an answer: it is read, or refused as malformed."""
+    call = {"id": "c", "type": "function", "function": {"name": "go", "arguments": "{}"}}
+    logprobs = {"content": [{"token": "a", "logprob": -1}]}
+    table = json.loads(completion(tool_calls=[call], logprobs=logprobs, token_ids=[1]).body)
+    places = list(parts(table))
+    holder, key = data.draw(st.sampled_from(places))
+    holder[key] = data.draw(VALUES)
+    with suppress(MalformedAnswerError):
+        answer = read_answer_body(json.dumps(table).encode())
+        assert f"{answer.text}{answer.finish_reason}{answer.model}{answer.reasoning}".encode()
+
+
+def parts(value):
+    """Yield the places within a JSON value."""
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield value, key
+            yield from parts(value[key])
 
 
 def test_an_answer_without_end_is_cut_off(monkeypatch):

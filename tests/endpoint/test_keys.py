@@ -14,7 +14,7 @@ from agentgym.endpoint import (
     UnansweredRequestError,
 )
 from agentgym.errors import UsageError
-from tests.endpoint.fake import FakeEndpoint, Said, asking, completion, refusal
+from tests.endpoint.fake import FakeEndpoint, Said, asking, completion, delta, events, refusal
 
 KEY = "marker-0123456789-abcdef"
 
@@ -80,6 +80,7 @@ ECHOES = {
     "refused": (refusal(401, f"Incorrect API key provided: {KEY}"), KeyRefusedError),
     "busy": (refusal(500, f"key {KEY} failed", code=KEY, param=KEY), UnansweredRequestError),
     "page": (Said(f"<html>{KEY}</html>".encode(), 500), UnansweredRequestError),
+    "long": (refusal(400, "a" * 290 + KEY), UnansweredRequestError),
     "other": (refusal(400, KEY, type=KEY), UnansweredRequestError),
     "malformed": (Said(f'{{"choices": "{KEY}"}}'.encode()), UnansweredRequestError),
     "not JSON": (Said(f"{KEY}".encode()), UnansweredRequestError),
@@ -113,7 +114,25 @@ def test_an_endpoint_that_repeats_the_key_leaks_nothing(said, tmp_path, caplog, 
     found = [*visible, shown(error.value), log.getvalue(), caplog.text, *capfd.readouterr()]
     found += [path.read_bytes().decode("latin-1") for path in tmp_path.rglob("*") if path.is_file()]
     assert len(list(tmp_path.iterdir())) >= 2
-    assert [text for text in found if KEY in text] == []
+    assert [text for text in found if KEY[:10] in text] == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        events(delta(content=f"Your key is {KEY[:9]}"), delta("stop", content=f"{KEY[9:]}.")),
+        Said(completion(f"Your key is {KEY}.").body.replace(b"marker", b"\\u006darker")),
+        completion(
+            f"Your key is {KEY}.", tool_calls=[{"id": KEY, "function": {"name": KEY, "arguments": KEY}}]
+        ),
+    ],
+    ids=["in pieces", "escaped", "in a call"],
+)
+def test_a_key_that_is_repeated_otherwise_is_found(said):
+    with FakeEndpoint(said).open(key_env="MARKER_API_KEY", stream=True) as endpoint:
+        [reply] = endpoint.ask([asking()])
+    assert reply.text == "Your key is [key]."
+    assert KEY not in repr(reply)
 
 
 def test_credentials_in_addresses_are_refused_without_repeating_them():

@@ -69,7 +69,7 @@ def test_a_row_for_every_call(path, tmp_path):
 
 
 def test_equal_calls_have_rows_of_their_own(path):
-    fake = FakeEndpoint(delay=0.02)
+    fake = FakeEndpoint(delay=0.3)
     with EndpointSession(ledger=path), fake.open() as endpoint:
         endpoint.ask([asking("same", label=str(number)) for number in range(3)])
     assert [(row.label, row.from_cache) for row in read_ledger(path)] == [
@@ -140,7 +140,7 @@ def test_a_full_disk_stops_the_run(path, monkeypatch):
 
 
 def test_a_full_disk_leaves_nobody_waiting(path, monkeypatch):
-    fake = FakeEndpoint(delay=0.05)
+    fake = FakeEndpoint(delay=0.3)
     with EndpointSession(ledger=path), fake.open() as endpoint:
         futures = [endpoint.submit(asking("same")) for _ in range(3)]
         monkeypatch.setattr(Ledger, "append", refuse_from(2))

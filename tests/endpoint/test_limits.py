@@ -26,32 +26,26 @@ def requests(count, **fields):
 
 
 def test_as_many_are_in_flight_as_are_asked():
-    fake = FakeEndpoint(delay=0.1)
+    fake = FakeEndpoint(held=True)
     with fake.open() as endpoint:
-        replies = endpoint.ask(requests(64))
-    assert fake.most_in_flight == 64
-    assert [reply.text for reply in replies] == [f"re: request {number}" for number in range(64)]
+        futures = [endpoint.submit(request) for request in requests(64)]
+        fake.wait_for(64)
+        fake.release.set()
+        texts = [future.result(30).text for future in futures]
+    assert texts == [f"re: request {number}" for number in range(64)]
 
 
 def test_a_slow_answer_holds_nobody_up():
-    release = threading.Event()
-
-    class Slow(FakeEndpoint):
-        async def __call__(self, scope, receive, send):
-            if not self.bodies:
-                self.bodies.append({})
-                while not release.is_set():
-                    await asyncio.sleep(0.001)
-            await super().__call__(scope, receive, send)
-
-    with Slow().open() as endpoint:
+    fake = FakeEndpoint(held=True)
+    with fake.open() as endpoint:
         slow = endpoint.submit(asking("slow"))
-        while endpoint.ask([asking("is it there?")]) is None:
-            pass
-        endpoint.ask(requests(30))
+        fake.wait_for(1)
+        quick = FakeEndpoint()
+        with quick.open() as other:
+            assert len(other.ask(requests(30))) == 30
         assert not slow.done()
-        release.set()
-        assert slow.result(5).text == "re: slow"
+        fake.release.set()
+        assert slow.result(30).text == "re: slow"
 
 
 def test_no_more_are_in_flight_than_may_be():
@@ -63,25 +57,25 @@ def test_no_more_are_in_flight_than_may_be():
 
 def test_requests_a_minute():
     fake = FakeEndpoint()
-    with fake.open(requests_per_minute=20) as endpoint:
-        futures = [endpoint.submit(request) for request in requests(25)]
-        for future in futures[:20]:
-            future.result(5)
-        time.sleep(0.05)
-        assert len(fake.bodies) == 20  # the others wait for the minute to go on
+    with fake.open(requests_per_minute=2) as endpoint:
+        futures = [endpoint.submit(request) for request in requests(6)]
+        for future in futures[:2]:
+            future.result(30)
+        time.sleep(0.02)
+        assert len(fake.bodies) == 2  # the others wait for the minute to go on
         for future in futures:
             future.cancel()
 
 
 def test_tokens_a_minute():
     fake = FakeEndpoint()
-    sampling = ChatSampling(max_tokens=90)
-    with fake.open(tokens_per_minute=1_000) as endpoint:
-        futures = [endpoint.submit(request) for request in requests(20, sampling=sampling)]
-        for future in futures[:10]:
-            future.result(5)
-        time.sleep(0.05)
-        assert len(fake.bodies) == 10  # of about 100 tokens each
+    sampling = ChatSampling(max_tokens=9_000)
+    with fake.open(tokens_per_minute=20_000) as endpoint:
+        futures = [endpoint.submit(request) for request in requests(6, sampling=sampling)]
+        for future in futures[:2]:
+            future.result(30)
+        time.sleep(0.02)
+        assert len(fake.bodies) == 2
         for future in futures:
             future.cancel()
     with FakeEndpoint().open(tokens_per_minute=10) as endpoint:  # a request beyond the limit is sent alone
@@ -90,14 +84,13 @@ def test_tokens_a_minute():
 
 def test_a_thousand_in_flight_take_little_memory_and_no_threads():
     before, threads = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, threading.active_count()
-    fake = FakeEndpoint(delay=0.5)
+    fake = FakeEndpoint(held=True)
     with fake.open(concurrency=1_000) as endpoint:
         futures = [endpoint.submit(request) for request in requests(1_000)]
-        while fake.in_flight < 1_000 and not all(future.done() for future in futures):
-            time.sleep(0.002)
+        fake.wait_for(1_000)
         more = threading.active_count() - threads
+        fake.release.set()
         assert all(future.result(30).text for future in futures)
-    assert fake.most_in_flight == 1_000
     assert more <= 5  # the loop's, and those that look up names
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000  # KiB
 

@@ -59,8 +59,7 @@ def test_closing_cancels_what_is_under_way():
     fake = FakeEndpoint(delay=30)
     with fake.open() as endpoint:
         future = endpoint.submit(asking())
-        while not fake.in_flight:
-            time.sleep(0.001)
+        fake.wait_for(1)
     assert future.cancelled()
     assert fake.in_flight == 0
 
@@ -69,8 +68,7 @@ def test_cancelling_ends_the_call():
     fake = FakeEndpoint(delay=30)
     with fake.open() as endpoint:
         future = endpoint.submit(asking())
-        while not fake.in_flight:
-            time.sleep(0.001)
+        fake.wait_for(1)
         assert future.cancel()
         assert wait([future], 5).done == {future}
         with pytest.raises(CancelledError):
@@ -80,11 +78,13 @@ def test_cancelling_ends_the_call():
 
 
 def test_cancelling_one_of_equal_calls_leaves_the_others():
-    fake = FakeEndpoint(delay=0.05)
+    fake = FakeEndpoint(held=True)
     with fake.open() as endpoint:
         futures = [endpoint.submit(asking("same")) for _ in range(3)]
+        fake.wait_for(1)
         assert futures[0].cancel()
-        assert [future.result(5).text for future in futures[1:]] == ["re: same"] * 2
+        fake.release.set()
+        assert [future.result(30).text for future in futures[1:]] == ["re: same"] * 2
         assert len(fake.bodies) == 1
         for future in [endpoint.submit(asking("other")) for _ in range(2)]:
             future.cancel()
@@ -129,17 +129,25 @@ def test_sessions_may_be_nested():
         assert open_endpoint(SPEC) is one
 
 
+def release_once_ending(session, fake):
+    while not session.ending:
+        time.sleep(0.001)
+    fake.release.set()
+
+
 def test_the_end_of_a_session_waits_for_what_was_sent(tmp_path):
-    fake = FakeEndpoint(delay=0.1)
+    fake = FakeEndpoint(held=True)
     files = {"cache": tmp_path / "cache.sqlite", "ledger": tmp_path / "ledger.jsonl"}
     session = EndpointSession(mode="write", **files)
     with fake.open(concurrency=4) as endpoint:
         session.__enter__()
         futures = [endpoint.submit(asking(str(number))) for number in range(4)]
-        while fake.in_flight < 4:
-            time.sleep(0.001)
+        fake.wait_for(4)
         futures += [endpoint.submit(asking("waits for a place"))]
+        release = threading.Thread(target=release_once_ending, args=(session, fake))
+        release.start()
         session.__exit__(BudgetSpentError, BudgetSpentError("as a run ends"), None)
+        release.join()
         assert [future.cancelled() for future in futures] == [False] * 4 + [True]
         with EndpointSession(cache=files["cache"], mode="replay-only"):
             assert len(endpoint.ask([asking(str(number)) for number in range(4)])) == 4
@@ -152,8 +160,7 @@ def test_an_interrupt_waits_for_nothing(tmp_path):
     with fake.open() as endpoint:
         session.__enter__()
         future = endpoint.submit(asking())
-        while not fake.in_flight:
-            time.sleep(0.001)
+        fake.wait_for(1)
         session.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
         assert future.cancelled()
     assert [row.error for row in read_ledger(tmp_path / "ledger.jsonl")] == ["CancelledError"]

@@ -73,6 +73,12 @@ def test_tokens_come_in_pieces():
     assert (reply.token_ids, reply.logprobs, reply.finish_reason) == ((7, 8), (-0.5, -1.0), "length")
 
 
+def test_only_the_first_choice_is_read():
+    second = {"choices": [{"index": 1, "delta": {"content": "other"}, "finish_reason": "stop"}]}
+    assert read(events(delta(content="a"), second, delta("stop", content="b")).body)[:3] == ("ab", (), "stop")
+    assert read(events(delta("stop", content="a"), second).body).choices == 2
+
+
 def test_a_server_that_answers_whole_is_read_whole():
     with FakeEndpoint(completion("whole")).open(stream=True) as endpoint:
         assert endpoint.ask([asking()])[0].text == "whole"
