@@ -23,6 +23,9 @@ def test_every_agent_can_be_made(kind, envs, tmp_path):
     options = {
         "scripted": {"path": str(script)},
         "model": {"path": str(tmp_path / "model"), "wording": "terse", "answer": "plain"},
+        **dict.fromkeys(
+            ("prompting", "react", "reflexion"), {"endpoint": "http://127.0.0.1:9/v1", "model": "m"}
+        ),
     }
     shop = SerialVectorEnv(1, env_class=WebShopEnv, autoreset_mode="Disabled")
     slots = shop if kind in ("shopper", "rules") else envs
