@@ -1,6 +1,8 @@
 """Language agents: what a model is sent at each turn, how its replies become actions, and what is kept."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
+from itertools import pairwise
+from threading import Thread
 
 import pytest
 
@@ -14,6 +16,7 @@ from agentgym.endpoint.errors import (
     UnansweredRequestError,
 )
 from agentgym.errors import UsageError
+from agentgym.hashing import canonical_json
 from agentgym.registration import ENVIRONMENTS, open_vector
 from agentgym.rollout import EpisodeSpec, RolloutWorker
 from agentgym.types import AsyncPolicy, Message, Policy, Request
@@ -80,7 +83,7 @@ def test_every_suite_is_played_through_every_scaffold(env_id, way):
         assert trajectory.won
         asked = [completion.messages for completion in trajectory.completions]
         if WAYS[way]["scaffold"] != "prompting":
-            for before, after in zip(asked, asked[1:], strict=False):
+            for before, after in pairwise(asked):
                 assert after[: len(before)] == before
                 assert len(after) > len(before) + 1
     for sent in policy.model.requests:
@@ -366,8 +369,6 @@ def test_a_budget_leaves_out_turns_by_what_the_server_counted(envs):
 
 
 def test_every_episode_has_its_request_in_flight_and_waits_for_its_own_reply_alone():
-    from threading import Thread
-
     envs = CorridorVectorEnv(64, autoreset_mode="Disabled")
     model = HeldChatModel(lambda sent: think("right"))
     specs = [EpisodeSpec(envs.tasks.ids[2], 0, rollout) for rollout in range(64)]
@@ -426,8 +427,4 @@ def test_options_are_checked(options, message):
 
 
 def test_settings_are_json(envs):
-    from dataclasses import asdict
-
-    from agentgym.hashing import canonical_json
-
     assert canonical_json(asdict(ChatAgentSettings(endpoint="http://h/v1", model="m")))

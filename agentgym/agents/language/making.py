@@ -19,7 +19,7 @@ from agentgym.agents.language.settings import (
     ReflexionSettings,
     Scaffold,
 )
-from agentgym.agents.language.shots import Shots, make_shots
+from agentgym.agents.language.shots import SHOTS_SPLIT, Shots, make_shots
 from agentgym.agents.language.words import scaffold_words, words_sha256
 from agentgym.agents.metadata import AgentMetadata, Model
 from agentgym.endpoint.client import open_endpoint
@@ -155,7 +155,7 @@ class _Words:
 def _facts(scaffold: Scaffold, environments: Sequence[PlayedId], options: Mapping[str, Any]) -> AgentMetadata:
     settings = _settings(scaffold, options)
     spec = endpoint_of(settings)
-    told = [_words(scaffold, settings, env_id, chosen) for env_id, chosen in environments]
+    told = [_words(scaffold, settings, *played) for played in _distinct(environments)]
     files = ("words", "reflexion") if scaffold is REFLEXION else ("words",)
     shots = [words.shots for words in told if words.shots is not None]
     sampling: dict[str, Any] = {
@@ -190,6 +190,14 @@ def _facts(scaffold: Scaffold, environments: Sequence[PlayedId], options: Mappin
     )
 
 
+def _distinct(environments: Sequence[PlayedId]) -> list[PlayedId]:
+    """Return environments that differ in more than the split, which neither words nor demonstrations know."""
+    plain = [(env_id, {**options, "split": None}) for env_id, options in environments]
+    return list(
+        {repr((env_id, sorted(options.items()))): (env_id, options) for env_id, options in plain}.values()
+    )
+
+
 def _words(
     scaffold: Scaffold, settings: ChatAgentSettings, env_id: str, options: Mapping[str, Any]
 ) -> _Words:
@@ -201,7 +209,7 @@ def _words(
     template = _template(scaffold, settings, wording, ())
     if settings.shots:
         try:
-            opened = open_vector(env_id, 1, options=options)
+            opened = open_vector(env_id, 1, split=SHOTS_SPLIT, options=options)
         except (MissingDataError, MissingPackageError):
             return _Words(wording, template, None)
         with closing(opened) as envs:

@@ -32,7 +32,7 @@ def start_exchange(model: ChatModel, exchange: ChatExchange[Result]) -> Future[R
 
     Args:
         model: answers.
-        exchange: not yet begun. It runs in the thread in which a reply arrives, so it must not block.
+        exchange: not yet begun. It goes on in the thread in which a reply arrives, so it must not block.
 
     Returns:
         What the exchange returns or raises. Cancelling it cancels the call that is under way.
@@ -40,21 +40,28 @@ def start_exchange(model: ChatModel, exchange: ChatExchange[Result]) -> Future[R
     outcome: Future[Result] = Future()
     under_way: list[Future[ChatReply]] = []
 
+    def fail(error: BaseException) -> None:
+        if outcome.set_running_or_notify_cancel():
+            outcome.set_exception(error)
+
     def advance(step: Callable[[], ChatRequest]) -> None:
         if outcome.cancelled():
-            exchange.close()
             return
         try:
-            try:
-                request = step()
-            except StopIteration as stop:
-                if outcome.set_running_or_notify_cancel():
-                    outcome.set_result(stop.value)
-                return
-            reply = model.submit(request)
-        except BaseException as error:  # noqa: BLE001 (whoever waits for the outcome gets it)
+            request = step()
+        except StopIteration as stop:
             if outcome.set_running_or_notify_cancel():
-                outcome.set_exception(error)
+                outcome.set_result(stop.value)
+        except BaseException as error:  # noqa: BLE001 (whoever waits for the outcome gets it)
+            fail(error)
+        else:
+            ask(request)
+
+    def ask(request: ChatRequest) -> None:
+        try:
+            reply = model.submit(request)
+        except BaseException as error:  # noqa: BLE001 (as above)
+            fail(error)
         else:
             under_way[:] = [reply]
             reply.add_done_callback(receive)
@@ -62,7 +69,6 @@ def start_exchange(model: ChatModel, exchange: ChatExchange[Result]) -> Future[R
     def receive(reply: Future[ChatReply]) -> None:
         if reply.cancelled():
             outcome.cancel()
-            exchange.close()
             return
         error = reply.exception()
         advance(lambda: exchange.send(reply.result()) if error is None else exchange.throw(error))

@@ -86,6 +86,7 @@ def make_shots(envs: AgentVectorEnv, prompts: ChatPrompts, count: int, seed: int
     if not prompts.scaffold.conversation:
         shown = replace(shown, history=prompts.history)
     with closing(SerialVectorEnv.of_split(envs, SHOTS_SPLIT)) as train:
+        _check_answers(train)
         by_rules = train.prototype.suite_spec.rules is not None
         agent = make_rules(train) if by_rules else make_oracle(train)
         demonstrator = _Demonstrator(agent, shown)
@@ -108,6 +109,16 @@ def make_shots(envs: AgentVectorEnv, prompts: ChatPrompts, count: int, seed: int
             f"{train.prototype.suite!r} did only {len(found)} of {len(tries)} train tasks: ask for fewer"
         )
     return Shots("rules" if by_rules else "oracle", not by_rules, tuple(found))
+
+
+def _check_answers(train: AgentVectorEnv) -> None:
+    """Refuse an environment in which every demonstration would be another, and would have to be paid for."""
+    for answerer in train.prototype.answerers.values():
+        if answerer.kind.standing == "attested":
+            raise UsageError(
+                f"demonstrations are played anew for every run, and {train.prototype.suite!r} asks "
+                f"{answerer.kind.name!r}, which cannot be computed here: leave shots out"
+            )
 
 
 def _drawn(tasks: int, most: int, seed: int) -> list[int]:
