@@ -138,7 +138,7 @@ def test_too_few_demonstrations_are_an_error(monkeypatch):
 
     monkeypatch.setattr("tests.corridor.CorridorEnv.oracle", lambda self: Falls())
     envs = CorridorVectorEnv(1, autoreset_mode="Disabled")
-    with pytest.raises(UsageError, match="shots = 2, but the oracle of 'corridor' did only 0 of 7 train"):
+    with pytest.raises(UsageError, match="shots = 2, but the agent 'oracle' did only 0 of 7 train"):
         agent(envs, FakeChatModel(str), shots=2)
 
 

@@ -213,6 +213,8 @@ def _fields_of(step: Step, turn: int) -> PromptFields:
 
 
 def _text_of(message: ChatMessage) -> str:
+    if not (message.tool_calls or message.images):  # the most of them by far
+        return message.text
     calls = "\n".join(map(_tagged, message.tool_calls))
     return _joined("\n".join(part for part in (message.text, calls) if part), *map(describe, message.images))
 

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
+from agentgym.agents.demonstrators import DEMONSTRATED_SPLIT
 from agentgym.agents.language.chats import ChatPrompts
 from agentgym.agents.language.model import ChatModel
 from agentgym.agents.language.policy import ChatPolicy
@@ -19,7 +20,7 @@ from agentgym.agents.language.settings import (
     ReflexionSettings,
     Scaffold,
 )
-from agentgym.agents.language.shots import SHOTS_SPLIT, Shots, make_shots
+from agentgym.agents.language.shots import Shots, make_shots
 from agentgym.agents.language.words import scaffold_words, words_sha256
 from agentgym.agents.metadata import AgentMetadata, Model
 from agentgym.endpoint.client import open_endpoint
@@ -209,7 +210,7 @@ def _words(
     template = _template(scaffold, settings, wording, ())
     if settings.shots:
         try:
-            opened = open_vector(env_id, 1, split=SHOTS_SPLIT, options=options)
+            opened = open_vector(env_id, 1, split=DEMONSTRATED_SPLIT, options=options)
         except (MissingDataError, MissingPackageError):
             return _Words(wording, template, None)
         with closing(opened) as envs:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
+from agentgym.agents.demonstrators import DEMONSTRATED_SPLIT, DEMONSTRATORS
 from agentgym.agents.language.chats import ChatPrompts, Demonstration, TurnCompletion
 from agentgym.agents.oracle import make_oracle
 from agentgym.agents.rules import make_rules
@@ -17,9 +18,6 @@ from agentgym.rollout import EpisodeSpec, RolloutWorker
 from agentgym.types import Completion, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 from agentgym.vector.serial import SerialVectorEnv
-
-SHOTS_SPLIT = "train"
-"""The only split that is demonstrated: the others are for evaluation."""
 
 _TRIES = 20
 """Tasks played for each demonstration at most."""
@@ -85,10 +83,10 @@ def make_shots(envs: AgentVectorEnv, prompts: ChatPrompts, count: int, seed: int
     shown = replace(prompts, system="", shots=0, demonstrations=(), history=None)
     if not prompts.scaffold.conversation:
         shown = replace(shown, history=prompts.history)
-    with closing(SerialVectorEnv.of_split(envs, SHOTS_SPLIT)) as train:
+    with closing(SerialVectorEnv.of_split(envs, DEMONSTRATED_SPLIT)) as train:
         _check_answers(train)
-        by_rules = train.prototype.suite_spec.rules is not None
-        agent = make_rules(train) if by_rules else make_oracle(train)
+        name = "oracle" if train.prototype.suite_spec.rules is None else "rules"
+        agent = make_oracle(train) if name == "oracle" else make_rules(train)
         demonstrator = _Demonstrator(agent, shown)
         worker = RolloutWorker(train, demonstrator, env_id=train.prototype.suite)
         found: list[Demonstration] = []
@@ -105,10 +103,10 @@ def make_shots(envs: AgentVectorEnv, prompts: ChatPrompts, count: int, seed: int
                 break
     if len(found) < count:
         raise UsageError(
-            f"shots = {count}, but {'the rules' if by_rules else 'the oracle'} of "
-            f"{train.prototype.suite!r} did only {len(found)} of {len(tries)} train tasks: ask for fewer"
+            f"shots = {count}, but the agent {name!r} did only {len(found)} of {len(tries)} train tasks of "
+            f"{train.prototype.suite!r}: ask for fewer"
         )
-    return Shots("rules" if by_rules else "oracle", not by_rules, tuple(found))
+    return Shots(name, DEMONSTRATORS[name], tuple(found))
 
 
 def _check_answers(train: AgentVectorEnv) -> None:
