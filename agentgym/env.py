@@ -376,11 +376,6 @@ class AgentEnv(gymnasium.Env[ObsT, str], Asker):
             raise
         return self._observe(), self._info()
 
-    @property
-    def constructor_options(self) -> dict[str, Any]:
-        """The keyword arguments that it was made with."""
-        return dict(self._arguments[1])
-
     def spawn(self) -> Self:
         """Return another environment over the same read-only world, with no episode yet.
 

@@ -36,8 +36,8 @@ class SerialVectorEnv(AgentVectorEnv):
         Raises:
             UsageError: there is no such split.
         """
-        options = {**envs.prototype.constructor_options, "split": split}
         single = type(envs.prototype)
+        options = {**envs.prototype._arguments[1], "split": split}
         return SerialVectorEnv(num_envs, env_class=single, autoreset_mode=AutoresetMode.DISABLED, **options)
 
     def _make_slots(self) -> None:

@@ -171,8 +171,8 @@ def main() -> int:
         f"Python {about['python']}, openai {about['openai']}. Load of the machine before: {load:.1f}.",
         "",
         f"{EPISODES} ReAct episodes of {TURNS} turns side by side, Sokoban. An answer takes "
-        f"{DELAY * 1e3:g} ms, so that the ideal time is {ideal:g} s. Then one answer takes {SLOW:g} s: the others are compared, each "
-        "place in the order of ending with the same place where no answer is slow.",
+        f"{DELAY * 1e3:g} ms, so that the ideal time is {ideal:g} s. Then one answer takes {SLOW:g} s: the others "
+        "are compared, each place in the order of ending with the same place where no answer is slow.",
         "Medians over rounds; the least in brackets. Processor time is this process's, per request.",
         "",
         "| model | seconds | of the ideal time | ms of processor per request | others beside a slow answer |",
