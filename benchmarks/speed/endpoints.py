@@ -126,18 +126,16 @@ def play(way: str, episodes: int, delay: float, slow: float = 0.0, env_id: str =
 
 
 def peak_memory(env_id: str) -> float:
-    """Return what `MANY` episodes in flight take in a process of their own, in MB, beyond the environment."""
+    """Return the memory of a process that plays `MANY` episodes at once, at its peak, in MB."""
     command = [sys.executable, "-m", __spec__.name, "--memory", env_id]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def print_memory(env_id: str) -> None:
-    """Play many episodes with all requests in flight, and print the growth of the process."""
-    play(WAYS[0], 1, 0.0, env_id=env_id)  # opens the world
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    played = play(WAYS[0], MANY, 1.0, env_id=env_id)
+    """Play many episodes with all requests in flight, and print the peak."""
+    played = play(WAYS[0], MANY, 3.0, env_id=env_id)
     assert played.in_flight == MANY, played.in_flight
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e3)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3)
 
 
 def speed_rows(rounds: int) -> Iterator[tuple[str, list[Played], list[Played]]]:
@@ -149,6 +147,19 @@ def speed_rows(rounds: int) -> Iterator[tuple[str, list[Played], list[Played]]]:
             plain.append(play(way, EPISODES, DELAY))
             slow.append(play(way, EPISODES, DELAY, SLOW))
         yield way, plain, slow
+
+
+def beside(plain: list[Played], slow: list[Played]) -> float:
+    """Return how much later other episodes end beside one with a slow answer, which is the last to end.
+
+    Of each place in the order of ending its earliest time over rounds, which other work on the machine delays
+    least.
+    """
+    free, held = (
+        [min(times) for times in zip(*(played.ends[:-1] for played in rounds), strict=True)]
+        for rounds in (plain, slow)
+    )
+    return float(statistics.median(late / early for late, early in zip(held, free, strict=True)))
 
 
 def main() -> int:
@@ -171,8 +182,8 @@ def main() -> int:
         f"Python {about['python']}, openai {about['openai']}. Load of the machine before: {load:.1f}.",
         "",
         f"{EPISODES} ReAct episodes of {TURNS} turns side by side, Sokoban. An answer takes "
-        f"{DELAY * 1e3:g} ms, so that the ideal time is {ideal:g} s. Then one answer takes {SLOW:g} s: the others "
-        "are compared, each place in the order of ending with the same place where no answer is slow.",
+        f"{DELAY * 1e3:g} ms, so that the ideal time is {ideal:g} s. Then one answer takes {SLOW:g} s: the "
+        "others are compared, each place in the order of ending with the same place where no answer is slow.",
         "Medians over rounds; the least in brackets. Processor time is this process's, per request.",
         "",
         "| model | seconds | of the ideal time | ms of processor per request | others beside a slow answer |",
@@ -182,18 +193,13 @@ def main() -> int:
     for way, plain, slow in speed_rows(options.rounds):
         seconds = [played.seconds for played in plain]
         cost = statistics.median(played.cpu for played in plain) / (EPISODES * TURNS) * 1e3
-        # but the last to end, which is the slow one
-        beside = [
-            statistics.median(late / end for late, end in zip(held.ends[:-1], free.ends[:-1], strict=True))
-            for free, held in zip(plain, slow, strict=True)
-        ]
         lines.append(
             f"| {way} | {statistics.median(seconds):.2f} ({min(seconds):.2f}) | "
             f"{statistics.median(seconds) / ideal:.2f} ({min(seconds) / ideal:.2f}) | {cost:.2f} | "
-            f"{statistics.median(beside) - 1:+.1%} |"
+            f"{beside(plain, slow) - 1:+.1%} |"
         )
         record.append({"way": way, "plain": [*map(asdict, plain)], "slow": [*map(asdict, slow)]})
-    lines += ["", f"| {MANY:,} episodes in flight, 20 turns | peak memory, MB |", "|---|---:|"]
+    lines += ["", f"| {MANY:,} episodes in flight, 20 turns | peak memory of the process, MB |", "|---|---:|"]
     memory = {env_id: peak_memory(env_id) for env_id in WORLDS}
     lines += [f"| {env_id.rpartition('/')[2]} | {size:,.0f} |" for env_id, size in memory.items()]
     text = "\n".join(lines) + "\n"

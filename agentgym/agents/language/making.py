@@ -148,7 +148,6 @@ def reflexion_facts(environments: Sequence[PlayedId] = (), **options: Any) -> Ag
 class _Words:
     """What an agent is asked with in an environment."""
 
-    wording: str
     template: Template
     shots: Shots | None
 
@@ -212,12 +211,12 @@ def _words(
         try:
             opened = open_vector(env_id, 1, split=DEMONSTRATED_SPLIT, options=options)
         except (MissingDataError, MissingPackageError):
-            return _Words(wording, template, None)
+            return _Words(template, None)
         with closing(opened) as envs:
             bound = _template(scaffold, settings, wording, envs.prototype.tools)
             prompts = _prompts(scaffold, settings, bound)
-            return _Words(wording, template, make_shots(envs, prompts, settings.shots, settings.seed))
-    return _Words(wording, template, None)
+            return _Words(template, make_shots(envs, prompts, settings.shots, settings.seed))
+    return _Words(template, None)
 
 
 # ---- inside ------------------------------------------------------------------------------------
