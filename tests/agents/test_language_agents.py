@@ -1,6 +1,7 @@
 """Language agents: what a model is sent at each turn, how its replies become actions, and what is kept."""
 
 from dataclasses import asdict, replace
+from functools import cache
 from itertools import pairwise
 from threading import Thread
 
@@ -30,6 +31,11 @@ WAYS = {
     "calls in text": {"scaffold": "react", "answer": "tool-calls"},
     "native calls": {"scaffold": "react", "answer": "tool-calls", "native_tools": True},
 }
+
+
+@cache
+def opened(env_id):
+    return open_vector(env_id, 2)
 
 
 @pytest.fixture
@@ -77,7 +83,7 @@ class OracleBehindModel:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("env_id", ENVIRONMENTS)
 def test_every_suite_is_played_through_every_scaffold(env_id, way):
-    envs = open_vector(env_id, 2)
+    envs = opened(env_id)
     policy = OracleBehindModel(envs, **WAYS[way])
     for trajectory in play(envs, policy):
         assert trajectory.won
@@ -368,33 +374,42 @@ def test_a_budget_leaves_out_turns_by_what_the_server_counted(envs):
 # ---- in flight ----------------------------------------------------------------------------------
 
 
+class Rollout:
+    """A rollout in a thread, beside which a test fulfils its futures."""
+
+    def __init__(self, worker, specs):
+        self.ended = []
+        self.thread = Thread(target=lambda: self.ended.extend(worker.run(specs)))
+        self.thread.start()
+
+    def until(self, condition):
+        """Wait for a condition, as long as the rollout lives."""
+        while not condition():
+            assert self.thread.is_alive()
+            self.thread.join(0.001)
+
+
 def test_every_episode_has_its_request_in_flight_and_waits_for_its_own_reply_alone():
     envs = CorridorVectorEnv(64, autoreset_mode="Disabled")
     model = HeldChatModel(lambda sent: think("right"))
     specs = [EpisodeSpec(envs.tasks.ids[2], 0, rollout) for rollout in range(64)]
-    ended = []
     worker = RolloutWorker(envs, agent(envs, model, temperature=1.0), env_id="agentgym/Test-v0")
-    thread = Thread(target=lambda: ended.extend(worker.run(specs)))
-    thread.start()
-    while len(model.held) < 64:
-        thread.join(0.001)
+    rollout = Rollout(worker, specs)
+    rollout.until(lambda: len(model.held) == 64)
     (slow,) = [n for n, (sent, _) in enumerate(model.held) if "rollout 13 " in sent.label]
     held = model.held.pop(slow)
     for _ in range(63 * 3):
-        while not model.held:
-            thread.join(0.001)
+        rollout.until(lambda: model.held)
         model.release()
-    while len(ended) < 63:
-        thread.join(0.001)
-    assert all(trajectory.won for trajectory in ended)
-    assert 13 not in [trajectory.rollout for trajectory in ended]
+    rollout.until(lambda: len(rollout.ended) == 63)
+    assert all(trajectory.won for trajectory in rollout.ended)
+    assert 13 not in [trajectory.rollout for trajectory in rollout.ended]
     model.held.append(held)
     for _ in range(3):
-        while not model.held:
-            thread.join(0.001)
+        rollout.until(lambda: model.held)
         model.release()
-    thread.join()
-    assert (len(ended), ended[-1].rollout, model.most) == (64, 13, 64)
+    rollout.thread.join()
+    assert (len(rollout.ended), rollout.ended[-1].rollout, model.most) == (64, 13, 64)
 
 
 def test_a_completion_that_is_given_up_gives_its_call_up(envs):
