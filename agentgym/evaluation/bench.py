@@ -110,7 +110,7 @@ def run_bench(
         raise UsageError(f"num_envs must be at least 1, got {num_envs}")
     redactor = Redactor(redact)
     suite = with_agents(load_suite(suite_path), further)
-    chosen = [complete(agent) for agent in suite.select(agents)]
+    chosen = [complete(agent, suite.env) for agent in suite.select(agents)]
     check_distinct(chosen)
     with ExitStack() as stack:
         suite_tasks, left_out = _open_suite_tasks(suite, num_envs, stack)
