@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.errors import MissingDataError, MissingPackageError, UntrustedReferenceError, UsageError
+from agentgym.evaluation.judge_spread import JudgeSpread, read_spread
 from agentgym.evaluation.packed import SUFFIX, run_folder
 from agentgym.evaluation.plan import columns
 from agentgym.evaluation.results import EPISODES_FILE, RUN_FILE, EpisodeRecord, RunRecord, latest
@@ -37,6 +38,8 @@ class Submission:
     """Suite of environments (`agentgym.suites.SuiteSpec.name`) of each environment, by label."""
     columns: Mapping[str, tuple[Measure, ...]] = field(default_factory=dict)
     """The measures that the suite file here has tables show, by label."""
+    spread: JudgeSpread | None = None
+    """What the submitter found when a judge was asked again; None where nobody did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,7 @@ def _submission(
             return unranked(f"refused: {verdict.problems[0]}{further}")
         families = {found.env.label: suite_spec(found.env.id).name for found in run.envs}
         shown = {env.label: columns(env) for env in suite.env if env.label in families}
+        spread = read_spread(folder, run.request_id)
     except UsageError as error:
         return unranked(f"claimed: {error}")
-    return Submission(run, latest(read_episodes(folder)), verdict, families, shown)
+    return Submission(run, latest(read_episodes(folder)), verdict, families, shown, spread)
