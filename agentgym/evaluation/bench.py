@@ -13,6 +13,7 @@ from agentgym.agents import make_agent
 from agentgym.errors import MissingDataError, MissingPackageError, UnsupportedEnvError, UsageError
 from agentgym.evaluation.agent_metadata import complete
 from agentgym.evaluation.answerbook import ANSWERS_FILE, RecordingAnswers, answer_pins, read_answers
+from agentgym.evaluation.attempts import is_sequential, remind, waves
 from agentgym.evaluation.plan import PlannedEpisode, columns, open_slots, planned_episodes
 from agentgym.evaluation.redaction import Redactor
 from agentgym.evaluation.results import (
@@ -134,18 +135,19 @@ def run_bench(
 
 
 def play(
-    suite_task: SuiteTask, policy: Policy, episodes: Sequence[PlannedEpisode]
+    suite_task: SuiteTask, kind: str, policy: Policy, episodes: Sequence[PlannedEpisode]
 ) -> Iterator[EpisodeRecord]:
-    """Play episodes in one environment; yield the record of each as it ends."""
-    for trajectory in _played(suite_task, policy, episodes):
+    """Play episodes in one environment with an agent of a kind; yield the record of each as it ends."""
+    for trajectory in _played(suite_task, kind, policy, episodes):
         yield record_of(trajectory, suite_task.env)
 
 
 def _played(
-    suite_task: SuiteTask, policy: Policy, episodes: Sequence[PlannedEpisode]
+    suite_task: SuiteTask, kind: str, policy: Policy, episodes: Sequence[PlannedEpisode]
 ) -> Iterator[Trajectory]:
     worker = RolloutWorker(suite_task.slots, policy, env_id=suite_task.env.id, measured=True)
-    return worker.run(EpisodeSpec(episode.task.id, episode.seed, episode.rollout) for episode in episodes)
+    for wave in waves(episodes, sequential=is_sequential(kind, policy)):
+        yield from worker.run(EpisodeSpec(e.task.id, e.seed, e.rollout) for e in wave)
 
 
 def open_suite_task(suite: Suite, env: SuiteEnv, num_envs: int) -> SuiteTask:
@@ -234,7 +236,8 @@ def _run(folder: Path, entry: _Entry, transcripts: TranscriptJournal, bars: Prog
                     for episode in suite_task.plan
                     if (suite_task.env.label, episode.task.id, episode.rollout) not in done
                 ]
-                _play_into(files, suite_task, policy, missing, bars, run.agent.display_name)
+                remind(policy, suite_task.env, missing, lines.episodes, folder, answers.book)
+                _play_into(files, suite_task, policy, missing, bars, run.agent)
         written = folder / TRANSCRIPTS_FILE
         sha256 = file_sha256(written) if written.exists() else None
         write_run(folder, closed(run, lines.episodes, sha256, answers.sha256))
@@ -254,12 +257,13 @@ class _Answers:
                 )
             with Journal(self._path):
                 pass  # opening it cut off half a line
-        self._book = read_answers(self._path)
+        self.book = read_answers(self._path)
+        """What was answered so far."""
 
     def keep(self, suite_task: SuiteTask) -> None:
         """Record what an environment is answered from now on, where the package itself does not answer."""
         if answer_pins(suite_task.slots.prototype.answerers):
-            suite_task.slots.answer_from(RecordingAnswers(self._book, suite_task.env.label, self._append))
+            suite_task.slots.answer_from(RecordingAnswers(self.book, suite_task.env.label, self._append))
 
     @property
     def sha256(self) -> str | None:
@@ -358,14 +362,17 @@ def _play_into(
     policy: Policy,
     missing: Sequence[PlannedEpisode],
     bars: Progress,
-    agent: str,
+    agent: SuiteAgent,
 ) -> None:
     finished = len(suite_task.plan) - len(missing)
     bar = bars.add_task(
-        f"{agent} · {suite_task.env.label}", total=len(suite_task.plan), completed=finished, note=""
+        f"{agent.display_name} · {suite_task.env.label}",
+        total=len(suite_task.plan),
+        completed=finished,
+        note="",
     )
     won = 0
-    for count, trajectory in enumerate(_played(suite_task, policy, missing), start=1):
+    for count, trajectory in enumerate(_played(suite_task, agent.kind, policy, missing), start=1):
         won += files.add(trajectory, suite_task.env).won
         bars.update(bar, advance=1, note=f"{100 * won / count:.0f} % won")
 
