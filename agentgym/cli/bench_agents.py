@@ -1,4 +1,4 @@
-"""The agents that ``agentgym bench`` plays beside a suite's own: models of directories and behind endpoints."""
+"""The agents that ``agentgym bench`` plays beside a suite's own: models of files and of endpoints."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def add_agents(parser: Parser) -> None:
         "--agent",
         action="append",
         metavar="NAME",
-        help="who plays: agents of the suite or of --model, and with --endpoint prompting, react or reflexion; "
-        "repeat for several (default: all of the suite and of --model; with --endpoint react)",
+        help="who plays: agents of the suite or of --model; with --endpoint prompting, react or "
+        "reflexion; repeat for several (default: all of the suite and of --model; with --endpoint react)",
     )
     parser.add_argument(
         "--model",
@@ -50,7 +50,9 @@ def add_agents(parser: Parser) -> None:
         "--key-env", metavar="VAR", help="environment variable of the endpoint's key (default: no key)"
     )
     parser.add_argument(
-        "--wording", metavar="W", help="of prompts for --model (default: as its agent.json says, or the suite's)"
+        "--wording",
+        metavar="W",
+        help="of prompts for --model (default: as its agent.json says, or the suite's)",
     )
     parser.add_argument("--answer", metavar="A", help="how --model is to answer (default: likewise)")
     parser.add_argument(
@@ -71,9 +73,7 @@ def chosen_agents(arguments: argparse.Namespace) -> tuple[list[SuiteAgent], list
     _check(arguments)
     options = parse_options(arguments.option, _OWN_FLAGS)
     options |= {
-        name: value
-        for name in ("wording", "answer")
-        if (value := getattr(arguments, name)) is not None
+        name: value for name in ("wording", "answer") if (value := getattr(arguments, name)) is not None
     }
     if arguments.endpoint is None:
         return [_of_directory(text, options) for text in arguments.model], arguments.agent

@@ -10,6 +10,7 @@ from agentgym.cli.parser import Parser, amount
 from agentgym.errors import UsageError
 
 if TYPE_CHECKING:
+    from agentgym.endpoint.cache import CacheMode
     from agentgym.evaluation.endpoint_runs import EndpointSettings
 
 MODES = ("off", "read", "write", "replay-only")
@@ -27,7 +28,10 @@ def add_endpoint_settings(parser: Parser) -> None:
         "(default: write with --cache, else off)",
     )
     parser.add_argument(
-        "--budget-requests", type=_count, metavar="N", help="requests to endpoints at most (default: no limit)"
+        "--budget-requests",
+        type=_count,
+        metavar="N",
+        help="requests to endpoints at most (default: no limit)",
     )
     parser.add_argument(
         "--budget-tokens", type=_count, metavar="N", help="tokens, in and out, at most (default: no limit)"
@@ -53,7 +57,7 @@ def endpoint_settings(arguments: argparse.Namespace, *, probe: bool = True) -> E
     from agentgym.endpoint.budget import EndpointBudget
     from agentgym.evaluation.endpoint_runs import EndpointSettings
 
-    mode = arguments.cache_mode or ("off" if arguments.cache is None else "write")
+    mode: CacheMode = arguments.cache_mode or ("off" if arguments.cache is None else "write")
     if mode != "off" and arguments.cache is None:
         raise UsageError(f"--cache-mode {mode} needs the cache: name its file with --cache")
     if mode == "off" and arguments.cache is not None:
