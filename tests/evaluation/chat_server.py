@@ -1,0 +1,119 @@
+"""A seeded stand-in for a server of chat completions, over HTTP: equal requests have equal answers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+KEY = "sk-marker-of-a-key-0123456789abcdef"
+
+
+class ChatServer(ThreadingHTTPServer):
+    """Answers by the sha256 of what it is asked; counts its requests."""
+
+    daemon_threads = True
+    request_queue_size = 256
+
+    def __init__(self, address: tuple[str, int] = ("127.0.0.1", 0), *, delay: float = 0.0, key: str = ""):
+        """Listen.
+
+        Args:
+            address: host and port; port 0 for any.
+            delay: seconds before each answer.
+            key: without which requests are refused; empty for none.
+        """
+        super().__init__(address, _Handler)
+        self.delay = delay
+        self.key = key
+        self.bodies: list[dict[str, Any]] = []
+        self.bias = 0
+        """Moves every rating, as another judge would."""
+
+    @property
+    def url(self) -> str:
+        """What endpoints are given."""
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+    def answer(self, body: dict[str, Any]) -> str:
+        """Return what is said to a request: a thought and a move, or a rating."""
+        asked = json.dumps([body["messages"], body.get("seed"), body.get("temperature")], sort_keys=True)
+        draw = int(hashlib.sha256(asked.encode()).hexdigest()[:8], 16)
+        if "Rate" in str(body["messages"][0]["content"]):
+            return json.dumps({"grams": [float(draw % 7 + 40 + self.bias)]})
+        action = "right" if draw % 4 else "left"
+        return f"<think>draw {draw}</think><action>{action}</action>"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: ChatServer
+
+    def do_POST(self) -> None:
+        """Answer a chat completion."""
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.server.key and self.headers.get("Authorization") != f"Bearer {self.server.key}":
+            self._send(401, {"error": {"message": "Incorrect API key provided", "code": "invalid_api_key"}})
+            return
+        self.server.bodies.append(body)
+        time.sleep(self.server.delay)
+        said = self.server.answer(body)
+        size = len(json.dumps(body["messages"]))
+        self._send(
+            200,
+            {
+                "id": "x",
+                "object": "chat.completion",
+                "created": 0,
+                "model": body["model"],
+                "choices": [
+                    {
+                        "index": 0,
+                        "finish_reason": "stop",
+                        "message": {"role": "assistant", "content": said},
+                    }
+                ],
+                "usage": {
+                    "prompt_tokens": size // 4,
+                    "completion_tokens": len(said) // 4,
+                    "total_tokens": size // 4 + len(said) // 4,
+                },
+            },
+        )
+
+    def _send(self, status: int, table: dict[str, Any]) -> None:
+        data = json.dumps(table).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def serving(**options: Any) -> Iterator[ChatServer]:
+    """Serve from a thread of this process."""
+    server = ChatServer(**options)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+if __name__ == "__main__":
+    own = ChatServer(delay=float(sys.argv[1]))
+    print(own.url, flush=True)
+    own.serve_forever()
