@@ -85,6 +85,7 @@ class Endpoint:
         Raises:
             UsageError: one has none; the others are cancelled.
         """
+        self._refuse_to_wait()
         futures = [self.submit(request) for request in requests]
         try:
             return [future.result() for future in futures]
@@ -98,6 +99,7 @@ class Endpoint:
         Raises:
             UsageError: it does not answer, or the session only replays and its cache has no probe.
         """
+        self._refuse_to_wait()
         session = current_session() or NO_SESSION
         loop, caller = self._open(session)
         return loop.submit(probe_endpoint(caller, session)).result()
@@ -111,12 +113,16 @@ class Endpoint:
             loop.submit(caller.close()).result()
         leave_loop(self)
 
+    def _refuse_to_wait(self) -> None:
+        """Raise an EndpointError on the thread that the replies arrive in: `submit` is for callbacks."""
+        loop = loop_of_process()
+        if loop is not None and loop.inside():
+            raise EndpointError("whoever waits for an endpoint does so in any thread but its event loop's")
+
     def _open(self, session: EndpointSession) -> tuple[BackgroundLoop, EndpointCaller]:
         if self._closed:
             raise EndpointError(f"the endpoint {self.spec.identity} is closed: open it again")
         loop = join_loop(self)
-        if loop.inside():
-            raise EndpointError("an endpoint is asked from any thread but that of its event loop")
         with loop.lock:
             caller = self._callers.setdefault(loop, EndpointCaller(self.spec))
             if session.mode != "replay-only":

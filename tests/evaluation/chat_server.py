@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -111,9 +110,3 @@ def serving(**options: Any) -> Iterator[ChatServer]:
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-if __name__ == "__main__":
-    own = ChatServer(delay=float(sys.argv[1]))
-    print(own.url, flush=True)
-    own.serve_forever()

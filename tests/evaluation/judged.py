@@ -64,7 +64,7 @@ class Rater:
                 said.set_result(json.loads(reply.result().text))
             except RequestFailedError as error:
                 said.set_exception(UnansweredError(str(error)))
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 (it stops the run)
                 said.set_exception(error)
 
         open_endpoint(self._spec).submit(request).add_done_callback(take)
