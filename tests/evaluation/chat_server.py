@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import threading
 import time
 from collections.abc import Iterator
@@ -32,8 +33,9 @@ class ChatServer(ThreadingHTTPServer):
         self.delay = delay
         self.key = key
         self.bodies: list[dict[str, Any]] = []
-        self.bias = 0
-        """Moves every rating, as another judge would."""
+        self.noise = 0.0
+        """Standard deviation of ratings of one speech."""
+        self._random = random.Random(0)
 
     @property
     def url(self) -> str:
@@ -45,7 +47,7 @@ class ChatServer(ThreadingHTTPServer):
         asked = json.dumps([body["messages"], body.get("seed"), body.get("temperature")], sort_keys=True)
         draw = int(hashlib.sha256(asked.encode()).hexdigest()[:8], 16)
         if "Rate" in str(body["messages"][0]["content"]):
-            return json.dumps({"grams": [float(draw % 7 + 40 + self.bias)]})
+            return json.dumps({"grams": [draw % 7 + 40 + self._random.gauss(0, self.noise)]})
         action = "right" if draw % 4 else "left"
         return f"<think>draw {draw}</think><action>{action}</action>"
 
