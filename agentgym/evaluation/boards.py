@@ -15,7 +15,7 @@ from agentgym.arrays import Floats
 from agentgym.evaluation.aggregates import Aggregate, Scale, aggregate_one_seed, aggregate_seeds
 from agentgym.evaluation.answerbook import AnswerCheck, merged
 from agentgym.evaluation.judge_spread import JudgeSpread
-from agentgym.evaluation.results import Excluded, RunEndpoint, RunEnv, RunHeader
+from agentgym.evaluation.results import Excluded, RunEndpoint, RunEnv, RunHeader, RunRecord
 from agentgym.evaluation.scoring import EnvEpisodes, EnvResult
 from agentgym.evaluation.statistics import CONFIDENCE, holm, minimum_detectable_difference, ranks, sign_flip_p
 from agentgym.evaluation.submissions import Submission, Unranked
@@ -168,7 +168,7 @@ def _board(submissions: Sequence[Submission], unranked: list[Unranked]) -> Board
     unranked = list(unranked)
     groups = _by_agent(submissions, unranked)
     entries = [_entry(runs, name, first.columns) for runs, name in zip(groups, _names(groups), strict=True)]
-    scales = {} if left_out else _scales(run.envs, entries)
+    scales = {} if left_out else _scales(run, entries)
     usable = [found.env.label for found in run.envs if found.env.label in scales]
     usable = [label for label in usable if scales[label].usable]
     columns = Normalisable(tuple(usable), _weights([families[label] for label in usable]), scales)
@@ -296,12 +296,17 @@ def _shown(agent: SuiteAgent) -> SuiteAgent:
     return replace(agent, options=_by_name(options), sampling=_by_name(agent.sampling))
 
 
-def _scales(envs: Iterable[RunEnv], entries: Iterable[_Entry]) -> dict[str, Scale]:
+def _scales(run: RunRecord, entries: Iterable[_Entry]) -> dict[str, Scale]:
+    if not run.suite.floor:
+        return {
+            found.env.label: Scale(0.0, 1.0) if found.env.metric == "success" else Scale(*found.env.bounds)
+            for found in run.envs
+        }
     by_role = {entry.row.role: entry.row for entry in entries}
     if "floor" not in by_role or "oracle" not in by_role:
         return {}
     floor, oracle = by_role["floor"].envs, by_role["oracle"].envs
-    labels = [found.env.label for found in envs if found.env.label in floor.keys() & oracle.keys()]
+    labels = [found.env.label for found in run.envs if found.env.label in floor.keys() & oracle.keys()]
     return {label: Scale(floor[label].score.value, oracle[label].score.value) for label in labels}
 
 

@@ -111,11 +111,14 @@ def estimate_suite(suite: Suite, agents: Sequence[SuiteAgent]) -> SuiteEstimate:
         asking = [agent for agent in agents if named_endpoints(agent, [env])]
         if not asking:
             continue
-        try:
-            for agent in asking:
+        for agent in asking:
+            try:
                 parts += _estimate(suite, env, agent)
-        except (MissingDataError, MissingPackageError, UnsupportedEnvError) as error:
-            left_out.append(Excluded(env.label, str(error)))
+            except UnsupportedEnvError:
+                continue  # it plays nothing there, so it asks nothing
+            except (MissingDataError, MissingPackageError) as error:
+                left_out.append(Excluded(env.label, str(error)))
+                break
     return SuiteEstimate(tuple(parts), tuple(left_out))
 
 

@@ -199,11 +199,6 @@ class RunEndpoint:
     probe: Mapping[str, Any]
     """`agentgym.endpoint.EndpointProbe` as a table; empty where nothing was asked but the cache."""
 
-    @property
-    def revision(self) -> str:
-        """The weights' revision, which the model's name ends with after ``@``; empty where it does not."""
-        return self.model.rpartition("@")[2] if "@" in self.model else ""
-
 
 @dataclass(frozen=True, slots=True)
 class RunHeader:

@@ -142,7 +142,8 @@ class Suite:
     attempts: int = 1
     """Episodes per task."""
     floor: str = "random"
-    """Name of the agent whose score counts as 0 when scores are normalised."""
+    """Name of the agent whose score counts as 0 when scores are normalised; empty, and `oracle` too, where
+    that are the bounds of the score."""
     oracle: str = "oracle"
     """Name of the agent whose score counts as 1."""
     env: tuple[SuiteEnv, ...] = ()
@@ -255,7 +256,7 @@ def _check(suite: Suite, where: str) -> None:
         raise UsageError(f"{where}: no environment; add an [[env]] table")
     _unique((env.label for env in suite.env), f"{where}: two environments are labelled")
     _unique((agent.display_name for agent in suite.agent), f"{where}: two agents are named")
-    for name in (suite.floor, suite.oracle):
+    for name in (suite.floor, suite.oracle) if suite.floor or suite.oracle else ():
         if name not in {agent.name for agent in suite.agent}:
             raise UsageError(f"{where}: no agent {name!r} to normalise scores with; add an [[agent]] table")
     for env in suite.env:

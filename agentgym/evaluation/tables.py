@@ -160,6 +160,10 @@ def _notes(board: Board) -> list[str]:
             f"Nothing is normalised or ranked: that takes one complete run each of the agents "
             f"`{board.suite.floor}` and `{board.suite.oracle}`, re-run."
         )
+    if not board.suite.floor:
+        notes.append(
+            "Normalised scores are 0 and 1 at the bounds of each score: no agent is floor or oracle."
+        )
     for label, scale in board.scales.items():
         if not scale.usable:
             notes.append(f"**{label}** is not normalised (n/a): the oracle is no better than the floor.")

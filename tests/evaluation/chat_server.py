@@ -35,6 +35,8 @@ class ChatServer(ThreadingHTTPServer):
         self.bodies: list[dict[str, Any]] = []
         self.noise = 0.0
         """Standard deviation of ratings of one speech."""
+        self.calls_itself = ""
+        """The model that answers say they are of; empty for the one that was asked for."""
         self._random = random.Random(0)
 
     @property
@@ -72,7 +74,7 @@ class _Handler(BaseHTTPRequestHandler):
                 "id": "x",
                 "object": "chat.completion",
                 "created": 0,
-                "model": body["model"],
+                "model": self.server.calls_itself or body["model"],
                 "choices": [
                     {
                         "index": 0,

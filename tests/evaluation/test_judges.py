@@ -64,14 +64,24 @@ Play = Callable[..., Path]
 def play(server: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
     """Play the suite with a judge; returns the run's folder."""
     monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "cache"))
-    server.noise = 0.0
+    server.noise, server.calls_itself = 0.0, ""
 
-    def run(model: str = "judge", name: str = "speeches", temperature: float = 0.7) -> Path:
+    def run(
+        model: str = "judge",
+        name: str = "speeches",
+        *,
+        temperature: float = 0.7,
+        probe: bool = False,
+        scale: str | None = None,
+    ) -> Path:
         path = tmp_path / model / "suites" / f"{name}.toml"
         path.parent.mkdir(parents=True, exist_ok=True)
         options = {"reference": REFERENCE, "url": server.url, "model": model, "temperature": temperature}
-        path.write_text(SUITE.format(name=name, **options))
-        settings = EndpointSettings(probe=False)
+        text = SUITE.format(name=name, **options)
+        if scale is not None:
+            text = text.replace("seed = 3", f'seed = 3\nfloor = "{scale}"\noracle = "{scale}"')
+        path.write_text(text)
+        settings = EndpointSettings(probe=probe)
         (folder,) = run_bench(path, tmp_path / model / "results", agents=["random"], endpoints=settings)
         return folder
 
@@ -181,3 +191,23 @@ def test_what_cannot_be_judged_again(play: Play, finished: Path, tmp_path: Path)
     )
     (unranked,) = make_boards(verify_below(folder, allow=[REFERENCE]))[1]
     assert "is of another run or version; remove it" in unranked.reason
+
+
+def test_a_pinned_judge_must_say_what_it_is(play: Play, server: ChatServer, tmp_path: Path) -> None:
+    folder = play("open/weights@0123abc", name="unsaid", probe=False)
+    (unranked,) = make_boards(verify_below(folder, allow=[REFERENCE]))[1]
+    assert "claimed: the suite pins open/weights@0123abc, and no server is recorded" in unranked.reason
+    said = play("open/weights@0123abc", name="said", probe=True)
+    assert make_boards(verify_below(said, allow=[REFERENCE]))[1] == []
+    server.calls_itself = "other/weights"
+    other = play("open/weights@0123abc", name="other", probe=True)
+    assert make_boards(verify_below(other, allow=[REFERENCE]))[1] != []
+
+
+def test_scores_without_floor_and_oracle_are_normalised_by_their_bounds(play: Play, tmp_path: Path) -> None:
+    folder = play(scale="")
+    (board,), _ = make_boards(verify_below(folder.parents[1], allow=[REFERENCE]))
+    (row,) = board.rows
+    assert row.rank == 1
+    assert row.aggregate.mean.value == pytest.approx(row.envs["Speech"].score.value / 100)
+    assert "no agent is floor or oracle." in markdown([board], Published())
