@@ -132,8 +132,8 @@ FILES = (
         "judge_spread",
         SPREAD_SCHEMA,
         "judge_spread.json",
-        "In a run's folder: how far a judge's ratings of one transcript lie apart. `agentgym judge` writes it, "
-        "and boards show it.",
+        "In a run's folder: how far a judge's ratings of one transcript lie apart. `agentgym judge` writes "
+        "it, and boards show it.",
         JudgeSpread,
         STATED,
     ),

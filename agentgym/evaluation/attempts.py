@@ -97,7 +97,7 @@ def _completions(folder: Path, said: EpisodeRecord) -> tuple[Completion, ...]:
             completion_tokens=step.completion_tokens,
             seconds=step.seconds,
             cost=step.cost,
-            error=said.end_reason if step.error else None,
+            error=said.end_reason if step.error and said.end_reason != "env_error" else None,
             messages=transcript.messages(number),
             format_error=step.format_error,
         )

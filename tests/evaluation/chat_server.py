@@ -37,6 +37,8 @@ class ChatServer(ThreadingHTTPServer):
         """Standard deviation of ratings of one speech."""
         self.calls_itself = ""
         """The model that answers say they are of; empty for the one that was asked for."""
+        self.mute = False
+        """Whether ratings are words that nobody can read."""
         self._random = random.Random(0)
 
     @property
@@ -48,10 +50,29 @@ class ChatServer(ThreadingHTTPServer):
         """Return what is said to a request: a thought and a move, or a rating."""
         asked = json.dumps([body["messages"], body.get("seed"), body.get("temperature")], sort_keys=True)
         draw = int(hashlib.sha256(asked.encode()).hexdigest()[:8], 16)
-        if "Rate" in str(body["messages"][0]["content"]):
+        if "grams" in str(body.get("response_format")):
             return json.dumps({"grams": [draw % 7 + 40 + self._random.gauss(0, self.noise)]})
+        if "response_format" in body and self.mute:
+            return "I would rather not say."
+        if "response_format" in body:
+            return json.dumps(rated(body["response_format"]["json_schema"]["schema"], draw))
+        if "speak[" in asked:
+            said = "leave" if draw % 5 == 0 else f"speak[word {draw % 97}]"
+            return f"<think>draw {draw}</think><action>{said}</action>" if "<action>" in asked else said
         action = "right" if draw % 4 else "left"
         return f"<think>draw {draw}</think><action>{action}</action>"
+
+
+def rated(schema: dict[str, Any], draw: int) -> Any:
+    """Return an instance of a schema of objects, texts and bounded numbers."""
+    if schema["type"] == "object":
+        return {
+            name: rated(part, draw + 7 * place)
+            for place, (name, part) in enumerate(schema["properties"].items(), start=1)
+        }
+    if schema["type"] == "integer":
+        return schema["minimum"] + draw % (schema["maximum"] - schema["minimum"] + 1)
+    return f"reason {draw % 97}"
 
 
 class _Handler(BaseHTTPRequestHandler):
