@@ -41,8 +41,6 @@ class AgentEntry:
     version: int = 0
     """Recorded as the option ``version`` of its runs, so that those of another version are told apart; 0 for
     an agent that has none."""
-    sequential: bool = False
-    """Whether it plays the attempts at a task one after the other, each knowing those before."""
     repeatable: bool = False
     """Whether what it does follows from the environment, the task and the episode's seed alone: verification
     lets it play again, and nothing else can pass for it."""

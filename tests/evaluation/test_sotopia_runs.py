@@ -1,4 +1,4 @@
-"""SOTOPIA with partner and judge behind endpoints: runs that verify, forgeries that do not, estimates, spread."""
+"""SOTOPIA with partner and judge behind endpoints: runs that verify, forgeries, estimates, spread."""
 
 import json
 from collections.abc import Callable, Iterator
