@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from agentgym.cli.bench_agents import add_agents, check_scaffold, chosen_agents
-from agentgym.cli.endpoints import add_endpoint_settings, endpoint_settings
+from agentgym.cli.endpoints import add_endpoint_settings, endpoint_settings, print_calls
 from agentgym.cli.estimate import print_estimate
 from agentgym.cli.parser import Commands, Parser, add_command
 from agentgym.cli.terminal import open_console, open_progress_console
@@ -103,6 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         suite = arguments.out / "suites" / f"{known.name}.toml"
     sound = True
     for folder in folders:
+        print_calls(folder, progress)
         if arguments.verify:
             verdict = verify_run(folder, suite=suite, allow=known.references, console=progress)
             sound &= report(folder, verdict, console)

@@ -6,10 +6,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentgym.agents.screen import printable
 from agentgym.cli.parser import Parser, amount
 from agentgym.errors import UsageError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from agentgym.endpoint.cache import CacheMode
     from agentgym.evaluation.endpoint_runs import EndpointSettings
 
@@ -68,6 +71,20 @@ def endpoint_settings(arguments: argparse.Namespace, *, probe: bool = True) -> E
     return EndpointSettings(
         cache=arguments.cache, mode=mode, budget=budget, prices=arguments.prices, probe=probe
     )
+
+
+def print_calls(folder: Path, console: Console) -> None:
+    """Print what a run's calls took so far, as its ledger has them; nothing where it asked nobody."""
+    from agentgym.endpoint.ledger import read_ledger, total
+    from agentgym.evaluation.endpoint_runs import CALLS_FILE
+
+    if not (folder / CALLS_FILE).exists():
+        return
+    calls = total(read_ledger(folder / CALLS_FILE))
+    line = f"{folder.name}: {calls.calls:,} calls, {calls.from_cache:,} of them from the cache, "
+    line += f"{calls.prompt_tokens:,} tokens in, {calls.completion_tokens:,} out"
+    line += "" if calls.cost is None else f", ${calls.cost:,.4f}"
+    console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
 
 
 def _count(text: str) -> int:

@@ -28,8 +28,10 @@ def server():
 
 def test_agents_of_an_endpoint(cli, suite, tmp_path, server):
     words = ("bench", suite, "--out", tmp_path / "runs", "--endpoint", server.url, "--no-probe", "--verify")
-    code, out, _ = cli(*words, "--model", "org/tiny:1b", "--agent", "react", "--agent", "random")
+    code, out, err = cli(*words, "--model", "org/tiny:1b", "--agent", "react", "--agent", "random")
     assert code == 0
+    assert " calls, " in err
+    assert " tokens in, " in err
     assert out.count("replayed: ") == out.count("re-run: ") == 1
     folders = {path.name.rpartition("-")[0]: path for path in (tmp_path / "runs" / "toys").iterdir()}
     assert folders.keys() == {"react-tiny-1b", "random"}

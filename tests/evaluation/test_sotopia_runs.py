@@ -10,6 +10,7 @@ from agentgym.evaluation.answerbook import ANSWERS_FILE
 from agentgym.evaluation.bench import run_bench
 from agentgym.evaluation.endpoint_runs import EndpointSettings
 from agentgym.evaluation.estimate import estimate_suite
+from agentgym.evaluation.packed import pack_run, run_folder
 from agentgym.evaluation.rejudging import judge_again
 from agentgym.evaluation.results import closed
 from agentgym.evaluation.runfiles import file_sha256, read_episodes, read_run, write_run
@@ -58,8 +59,9 @@ def play(root: Path) -> Path:
 
 
 @pytest.fixture
-def root(server: ChatServer, tmp_path: Path) -> Path:
+def root(server: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder with the suite."""
+    monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "cache"))
     (tmp_path / "suites").mkdir()
     (tmp_path / "suites" / "talks.toml").write_text(SUITE.format(url=server.url))
     return tmp_path
@@ -143,3 +145,10 @@ def test_episodes_without_a_rating_stay_and_are_played_again(root: Path, server:
     assert [episode.attempt for episode in episodes] == [1] * 6 + [2] * 6
     assert "env_error" not in {episode.end_reason for episode in episodes[6:]}
     assert verify_run(folder).problems == ()
+
+
+def test_a_packed_run_verifies(folder: Path, tmp_path: Path) -> None:
+    path = pack_run(folder, tmp_path / "packed")
+    again = run_folder(path, {"talks": tmp_path / "suites" / "talks.toml"})
+    assert (again / "run.json").read_bytes() == (folder / "run.json").read_bytes()
+    assert verify_run(again, suite=tmp_path / "suites" / "talks.toml").problems == ()
