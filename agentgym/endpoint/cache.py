@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import sqlite3
+import threading
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any, Literal, TypeAlias
 
 from agentgym.endpoint.chat import ChatReply
 from agentgym.errors import UsageError
+from agentgym.files import writing
 from agentgym.records import parse
 from agentgym.untrusted import loads_json
 
@@ -29,7 +31,7 @@ SCHEMA = 1
 
 _APPLICATION = 0x61676570
 _BUSY_SECONDS = 30.0
-_TABLE = "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
+_TABLE = "CREATE TABLE answers (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
 _KEPT = tuple(field.name for field in fields(ChatReply) if field.name not in ("cost", "from_cache"))
 _INHERITED: list[sqlite3.Connection] = []
 """Of a parent process: neither used nor closed, since closing would take the locks of the parent away."""
@@ -112,9 +114,12 @@ class AnswerCache:
             try:
                 self._writer = None
                 if self._writable:
+                    if not self.path.exists():
+                        with writing(self.path):
+                            _make(self.path)
                     self._writer = _connect(self.path)
                     undo.callback(self._writer.close)
-                    _prepare(self._writer)
+                    self._writer.execute("PRAGMA synchronous = NORMAL")
                 self._reader = _connect(self.path)
                 undo.callback(self._reader.close)
                 self._check()
@@ -158,13 +163,17 @@ def _connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
 
 
-def _prepare(connection: sqlite3.Connection) -> None:
-    """Make the table of a new file; leave any other as it is."""
-    if connection.execute("PRAGMA schema_version").fetchone()[0] == 0:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute(_TABLE)
-        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {SCHEMA}")
-        connection.execute("COMMIT")
-    connection.execute("PRAGMA synchronous = NORMAL")
+def _make(path: Path) -> None:
+    """Make a file with an empty table, unless there is a file; others see none or a whole one."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+    draft.unlink(missing_ok=True)
+    try:
+        with contextlib.closing(_connect(draft)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(_TABLE)
+            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA}")
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)

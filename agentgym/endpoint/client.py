@@ -63,7 +63,8 @@ class Endpoint:
     def submit(self, request: ChatRequest) -> Future[ChatReply]:
         """Ask, and return the reply's future at once; cancelling it cancels the call if nobody else waits.
 
-        The future raises what `agentgym.endpoint.errors` lists.
+        The future raises what `agentgym.endpoint.errors` lists. Its callbacks run on the event loop's thread:
+        they may submit further requests, and must not wait for any.
 
         Args:
             request: what is asked.
@@ -85,7 +86,7 @@ class Endpoint:
         Raises:
             UsageError: one has none; the others are cancelled.
         """
-        self._refuse_to_wait()
+        _may_wait()
         futures = [self.submit(request) for request in requests]
         try:
             return [future.result() for future in futures]
@@ -99,25 +100,20 @@ class Endpoint:
         Raises:
             UsageError: it does not answer, or the session only replays and its cache has no probe.
         """
-        self._refuse_to_wait()
+        _may_wait()
         session = current_session() or NO_SESSION
         loop, caller = self._open(session)
         return loop.submit(probe_endpoint(caller, session)).result()
 
     def close(self) -> None:
         """Cancel what is under way, and close the connections. Nothing can be asked after."""
+        _may_wait()
         self._closed = True
         loop = loop_of_process()
         caller = None if loop is None else self._callers.pop(loop, None)
         if loop is not None and caller is not None:
             loop.submit(caller.close()).result()
         leave_loop(self)
-
-    def _refuse_to_wait(self) -> None:
-        """Raise an EndpointError on the thread that the replies arrive in: `submit` is for callbacks."""
-        loop = loop_of_process()
-        if loop is not None and loop.inside():
-            raise EndpointError("whoever waits for an endpoint does so in any thread but its event loop's")
 
     def _open(self, session: EndpointSession) -> tuple[BackgroundLoop, EndpointCaller]:
         if self._closed:
@@ -128,6 +124,13 @@ class Endpoint:
             if session.mode != "replay-only":
                 caller.connect(self._transport or _Network.stand_in, self._sleep)
         return loop, caller
+
+
+def _may_wait() -> None:
+    """Refuse to wait where that would take forever."""
+    loop = loop_of_process()
+    if loop is not None and loop.inside():
+        raise EndpointError("a callback of a reply runs on the event loop and cannot wait: use submit")
 
 
 _OPEN: dict[str, LoopUser] = {}

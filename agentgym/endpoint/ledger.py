@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,7 +90,8 @@ class Ledger:
         Raises:
             UsageError: it did not fit; the file ends with the last row that did.
         """
-        line = json.dumps(asdict(row), ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        table = {name: getattr(row, name) for name in row.__slots__}
+        line = json.dumps(table, allow_nan=False).encode() + b"\n"
         with writing(self.path):
             fcntl.flock(self._fd, fcntl.LOCK_EX)
             try:

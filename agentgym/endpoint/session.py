@@ -185,14 +185,17 @@ class EndpointSession:
         What was sent is waited for and kept, since it is paid for; what was not is cancelled. An interrupt
         cancels all.
         """
-        _SESSIONS.remove(self)
         with self._close:
-            loop = loop_of_process()
-            if loop is not None:
-                loop.submit(self._end(error is None or isinstance(error, Exception))).result()
+            try:
+                loop = loop_of_process()
+                if loop is not None:
+                    loop.submit(self._end(error is None or isinstance(error, Exception))).result()
+            finally:
+                # until here it is the current one: callbacks of the last replies may ask, and are refused
+                self.ending = True
+                _SESSIONS.remove(self)
             for endpoint in list(self.endpoints.values()):
                 endpoint.close()
-        self.ending = True
 
     def _writing_thread(self) -> ThreadPoolExecutor:
         """Return the thread that writes to the cache; a forked child has one of its own."""

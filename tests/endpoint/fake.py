@@ -67,7 +67,7 @@ class FakeEndpoint:
         *said: Said | Exception,
         otherwise: Answering | None = None,
         delay: float = 0.0,
-        held: bool = False,
+        held: bool | str = False,
     ):
         self.said = list(said)
         self.otherwise = otherwise or (lambda body: completion(f"re: {body['messages'][-1]['content']}"))
@@ -78,9 +78,8 @@ class FakeEndpoint:
         self.most_in_flight = 0
         self.pauses: list[float] = []
         self.release = threading.Event()
-        """Answers wait for it, where they are held."""
-        if not held:
-            self.release.set()
+        """Answers wait for it, where they are held; where that is a text, those to requests with it."""
+        self.held = "" if held is True else held
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         body = b""
@@ -91,12 +90,13 @@ class FakeEndpoint:
                 break
         asked = json.loads(body)
         self.bodies.append(asked)
+        text = str(asked["messages"][-1]["content"])
         self.headers.append({name.decode(): value.decode() for name, value in scope["headers"]})
         self.in_flight += 1
         self.most_in_flight = max(self.in_flight, self.most_in_flight)
         try:
             await asyncio.sleep(self.delay)
-            while not self.release.is_set():
+            while self.held is not False and self.held in text and not self.release.is_set():
                 await asyncio.sleep(0.001)
         finally:
             self.in_flight -= 1

@@ -217,6 +217,18 @@ def test_a_kill_loses_no_answer_that_was_handed_on(path):
         assert [each["number"] for each in kept] == list(range(said + 1))
 
 
+def test_many_may_make_one_cache_at_the_same_time(path):
+    path.parent.mkdir()
+    with ThreadPoolExecutor(8) as threads:
+        caches = list(threads.map(lambda _: AnswerCache(path, writable=True), range(16)))
+    for number, cache in enumerate(caches):
+        cache.keep(str(number), {"number": number})
+    assert [caches[0].find(str(number))["number"] for number in range(16)] == list(range(16))
+    for cache in caches:
+        cache.close()
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
 def test_two_processes_write_to_one_cache(path):
     path.parent.mkdir()
     names = ("a", "b", "c")

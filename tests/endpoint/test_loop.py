@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import CancelledError, wait
+from concurrent.futures import CancelledError, Future, wait
 
 import pytest
 
@@ -91,6 +91,24 @@ def test_cancelling_one_of_equal_calls_leaves_the_others():
         assert endpoint.ask([asking("other")])[0].text == "re: other"  # another call, which nobody cancelled
 
 
+def test_a_callback_may_submit_and_never_wait():
+    chained: Future[str] = Future()
+    waited: Future[str] = Future()
+    with FakeEndpoint().open() as endpoint:
+
+        def further(done):
+            endpoint.submit(asking(f"repair {done.result().text}")).add_done_callback(
+                lambda second: chained.set_result(second.result().text)
+            )
+            with pytest.raises(EndpointError, match="use submit") as error:
+                endpoint.ask([asking("waits")])
+            waited.set_result(str(error.value))
+
+        endpoint.submit(asking("one")).add_done_callback(further)
+        assert chained.result(30) == "re: repair re: one"
+        assert waited.result(30)
+
+
 def test_a_call_that_cannot_be_is_no_answer_for_others():
     with FakeEndpoint().open() as endpoint:
         with pytest.raises(TypeError):
@@ -152,6 +170,24 @@ def test_the_end_of_a_session_waits_for_what_was_sent(tmp_path):
         with EndpointSession(cache=files["cache"], mode="replay-only"):
             assert len(endpoint.ask([asking(str(number)) for number in range(4)])) == 4
     assert len(read_ledger(files["ledger"])) == 4  # what was paid for is kept
+
+
+def test_a_callback_of_the_last_reply_asks_nothing_outside_of_its_session():
+    fake, later = FakeEndpoint(held=True), []
+    session = EndpointSession()
+    with without_network(fake.transport):
+        session.__enter__()
+        future = open_endpoint(SPEC).submit(asking("last"))
+        future.add_done_callback(lambda _: later.append(open_endpoint(SPEC).submit(asking("one more"))))
+        fake.wait_for(1)
+        release = threading.Thread(target=release_once_ending, args=(session, fake))
+        release.start()
+        session.__exit__(None, None, None)
+        release.join()
+    assert future.result().text == "re: last"
+    with pytest.raises(EndpointError, match="has ended"):
+        later[0].result(30)
+    assert len(fake.bodies) == 1
 
 
 def test_an_interrupt_waits_for_nothing(tmp_path):
