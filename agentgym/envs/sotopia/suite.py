@@ -61,7 +61,11 @@ SUITE = SuiteSpec(
     name="sotopia",
     prompt=PromptDefaults("sotopia", tiny_history=0),
     measures=MEASURES,
-    tiny={"env_options.actions": "candidates", "env_options.view": "lite"},
+    tiny={
+        "env_options.actions": "candidates",
+        "env_options.view": "lite",
+        "env_options.max_turns": 12,  # a bargain takes six turns at most, and a prompt as long as it takes
+    },
     sources=SOURCES,
     tools=TOOLS,
     rules="agentgym.envs.sotopia.rules:make_bargainer",
