@@ -8,6 +8,9 @@ from typing import Any
 
 from agentgym.errors import UsageError
 
+MOST_SHOTS = 32
+"""Demonstrations in a prompt: whoever checks a run plays them, also of a suite that somebody else wrote."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scaffold:
@@ -77,6 +80,8 @@ class ChatAgentSettings:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UsageError(f"{name} must be at least {least}, got {value}")
+        if self.shots > MOST_SHOTS:
+            raise UsageError(f"shots must be at most {MOST_SHOTS}, got {self.shots}")
         if self.temperature is not None and not 0 <= self.temperature <= 2:
             raise UsageError(f"temperature must be from 0 to 2, got {self.temperature}")
         if self.native_tools and self.answer != "tool-calls":
