@@ -48,6 +48,7 @@ class LedgerRow:
     cost: float | None
     """Dollars; None without a price. Where `from_cache`, what the answer had cost: nothing was paid now."""
     from_cache: bool
+    """Whether nothing was paid for it: the cache had it, or an equal request was under way."""
     finish_reason: str
     """Empty where there is no answer."""
     error: str = ""
