@@ -42,9 +42,9 @@ from agentgym.evaluation.runfiles import (
 )
 from agentgym.evaluation.runjournals import AnswersJournal, EpisodeLines, RunJournals
 from agentgym.evaluation.suite import Suite, SuiteAgent, SuiteEnv, check_distinct, load_suite, with_agents
-from agentgym.evaluation.suite_text import suite_text
+from agentgym.evaluation.suite_text import write_suite
 from agentgym.evaluation.transcripts import TRANSCRIPTS_FILE, TranscriptJournal, keep_transcripts
-from agentgym.files import Journal, make_folder, replace_file, sole_writer
+from agentgym.files import Journal, make_folder, sole_writer
 from agentgym.hashing import sha256_json
 from agentgym.provenance import here_and_now
 from agentgym.rollout import EpisodeSpec, RolloutWorker
@@ -126,14 +126,10 @@ def run_bench(
     with ExitStack() as stack:
         stack.enter_context(EndpointSession())  # of all runs: it closes what they open
         suite_tasks, left_out = _open_suite_tasks(suite, num_envs, stack)
-        _tell(console, ((gap.label, gap.reason) for gap in left_out))
         entries = [_enter(suite, agent, suite_tasks, left_out) for agent in chosen]
-        for entry in entries:
-            name = entry.run.agent.display_name
-            _tell(console, ((f"{name}: {gap.label}", gap.reason) for gap in entry.run.unsupported))
+        _tell(console, left_out, entries)
         if limit is not None:
-            make_folder(out_dir / "suites")
-            replace_file(out_dir / "suites" / f"{suite.name}.toml", suite_text(asked))
+            write_suite(out_dir / "suites", asked)
         bars = stack.enter_context(_progress(console))
         folders = []
         for entry in entries:
@@ -143,10 +139,14 @@ def run_bench(
     return folders
 
 
-def _tell(console: Console | None, left_out: Iterable[tuple[str, str]]) -> None:
-    """Say what is left out, and why."""
+def _tell(console: Console | None, left_out: Iterable[Excluded], entries: Iterable[_Entry]) -> None:
+    """Say what is left out, and why: of the suite, and of what each agent plays."""
+    gaps = [(gap.label, gap.reason) for gap in left_out]
+    for entry in entries:
+        name = entry.run.agent.display_name
+        gaps += [(f"{name}: {gap.label}", gap.reason) for gap in entry.run.unsupported]
     if console is not None:
-        for label, reason in left_out:
+        for label, reason in gaps:
             console.print(f"left out: {label}: {reason}", style="yellow", markup=False, soft_wrap=True)
 
 

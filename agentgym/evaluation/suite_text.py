@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Any
 
 from agentgym.evaluation.suite import Suite
+from agentgym.files import make_folder, replace_file
 from agentgym.hashing import canonical_json
+
+
+def write_suite(folder: Path, suite: Suite) -> None:
+    """Write a suite's file into a folder, where `agentgym.evaluation.suites.suite_file_of_run` looks."""
+    make_folder(folder)
+    replace_file(folder / f"{suite.name}.toml", suite_text(suite))
 
 
 def suite_text(suite: Suite) -> str:
