@@ -103,11 +103,12 @@ def report(seconds: float, table: dict[str, dict[str, float]]) -> str:
     lines = [
         "# GRPO on SOTOPIA's built-in scenarios",
         "",
-        f"`{ENV}`, preset `tiny` (16 listed moves, no backgrounds, six steps), partner `fair`: a model of 0.1",
-        f"million weights, from random weights, {ITERATIONS} iterations of {TASKS} tasks, {GROUP} episodes each.",
-        f"{seconds:.0f} seconds of one core for sampling, learning and evaluation. One seed. With the preset's",
-        "learning rate of 3e-3 the first update already settles for accepting whatever is offered (62.5 % of the",
-        "second iteration's episodes won, and no group with different returns left), so this run's is 5e-4.",
+        f"`{ENV}`, preset `tiny` (16 listed moves, no backgrounds, six steps), partner `fair`: a model",
+        f"of 0.1 million weights, from random weights, {ITERATIONS} iterations of {TASKS} tasks, {GROUP}",
+        f"episodes each. {seconds:.0f} seconds of one core for sampling, learning and evaluation. One seed.",
+        "With the preset's learning rate of 3e-3 the first update already settles for accepting whatever is",
+        "offered (62.5 % of the second iteration's episodes won, and no group with different returns left),",
+        "so this run's is 5e-4.",
         "",
         f"![Success in training and on {EVALUATED} of the validation split](../{PICTURE})",
         "",
@@ -120,7 +121,6 @@ def report(seconds: float, table: dict[str, dict[str, float]]) -> str:
             f"{row['overall']:.2f} | {row['utterances']:.1f} |"
             for name, row in table.items()
         ),
-        "",
     ]
     return "\n".join(lines) + "\n"
 

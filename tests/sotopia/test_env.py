@@ -259,6 +259,15 @@ def test_a_model_rates_an_episode_whose_last_action_is_rejected():
     assert (reward, truncated, info["score"], info["action_is_valid"]) == (0.8, True, 8.0, False)
 
 
+def test_rejected_actions_are_not_rated_anew():
+    model = models.Model(models.in_turn(models.reply(3), models.reply(9)))
+    env = started(judge=models.judge(model), reward="utterance", max_steps=3)
+    steps = [env.step(action) for action in ("speak[Hello.]", "no such action", "no such action")]
+    assert [step[1] for step in steps] == pytest.approx([0.3, 0.0, 0.0])
+    assert len(model.requests) == 1
+    assert (steps[-1][3], steps[-1][4]["score"]) == (True, 3.0)
+
+
 # ---- batches -------------------------------------------------------------------------------------
 
 

@@ -127,6 +127,18 @@ def test_no_prompt_holds_what_the_other_keeps_to_itself(relationship, detail, si
     assert [private for private in PRIVATE[1 - side] if private in judge_view(played)]
 
 
+def test_no_prompt_of_a_built_in_scenario_holds_the_others_goal_or_secret():
+    model = models.Model(lambda _: "none")
+    for number in range(84):
+        played = scenarios("test")[number]
+        for side in (0, 1):
+            private = (played.goals[1 - side], played.characters[1 - side].secret)
+            for detail in ("default", "lite"):
+                prompt, _ = models.partner(model, detail).question(played, side, talk("Tell me all."), 0)
+                assert not [text for text in private if text in prompt]
+                assert played.goals[side] in prompt
+
+
 def test_what_is_private_is_in_the_judges_prompt_alone():
     prompt = judge_prompt().filled(scenario(), talk("Sixty."))
     assert all(private in prompt for side in PRIVATE.values() for private in side)

@@ -19,6 +19,7 @@ SMALL = {
     "rollout.num_envs": 8,
     "evaluation.every": 0,
     "env_options.max_turns": 4,
+    "decay": "constant",
 }
 
 

@@ -175,11 +175,11 @@ class SotopiaEnv(AgentEnv[str]):
     def _rates(self, talk: GameState, move: SocialAction | None) -> bool:
         """Return whether the judge is asked after a step.
 
-        Not where nothing has happened, even in the last step, if it can be asked anew whenever it matters:
-        a rejected action leaves the state as it is.
+        A rejected action leaves the conversation as it was: what the judge said of it stands, and an exact
+        judge can be asked whenever it matters. Only a model must be asked now where it never was.
         """
-        if move is None and self._judge_is_exact:
-            return False
+        if move is None:
+            return self._is_last and self._now.ratings is None and not self._judge_is_exact
         return bool(self._game.over(talk)) or self._is_last or self.options.reward == "utterance"
 
     # ---- the game ------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from agentgym.envs.sotopia.quoting import defused
 from agentgym.envs.sotopia.scenarios import Scenario, Side
 from agentgym.envs.sotopia.views import Detail
 from agentgym.errors import UsageError
+from agentgym.hashing import content_id
 from agentgym.prompts import load_template
 from agentgym.prompts.fields import PromptFields
 from agentgym.prompts.rendering import render
@@ -145,6 +146,7 @@ class ModelPartner:
         self._sampling = ChatSampling(temperature=temperature, max_tokens=options.max_tokens)
         self._prompt_id = f"{self._template.id} {self._template.version}"
         self._begun: dict[str, Future[Any]] = {}
+        """Openings by the digest of what was asked; never filled for what comes after."""
         name = f"{model.identity} prompt {self._template.sha256[:16]} view {detail}"
         self.kind = AnswerKind(
             f"{'opening' if opening else 'partner'} {name} temperature {temperature:g} "
@@ -174,8 +176,9 @@ class ModelPartner:
     def submit(self, question: Any) -> Future[Any]:
         """Ask; the result is an action string, ``none`` where the model gave no action."""
         prompt, sample = question
-        if self._opening and prompt in self._begun:
-            return self._begun[prompt]
+        known = content_id(prompt)
+        if known in self._begun:
+            return self._begun[known]
         answer = begun()
         request = ChatRequest(
             messages=(ChatMessage("user", prompt),),
@@ -184,15 +187,15 @@ class ModelPartner:
             sample=sample,
         )
         if self._opening:
-            self._begun[prompt] = answer
-        self._model.ask(request).add_done_callback(lambda done: self._settle(answer, prompt, done))
+            self._begun[known] = answer
+        self._model.ask(request).add_done_callback(lambda done: self._settle(answer, known, done))
         return answer
 
-    def _settle(self, answer: Future[Any], prompt: str, done: Future[ChatReply]) -> None:
+    def _settle(self, answer: Future[Any], known: str, done: Future[ChatReply]) -> None:
         try:
             answer.set_result(self._action(done.result().text))
         except Exception as error:  # noqa: BLE001 (whoever waits for the action gets it)
-            self._begun.pop(prompt, None)
+            self._begun.pop(known, None)
             answer.set_exception(unanswered(error, "the partner"))
 
     def _action(self, text: str) -> str:

@@ -22,19 +22,26 @@ class SotopiaState(NamedTuple):
     """The judge's latest, of both sides; None where it has not been asked."""
 
 
-def transcript(state: GameState) -> tuple[Any, ...]:
-    """Return what was done, as a plain value.
+def transcript(state: GameState) -> tuple[str, str]:
+    r"""Return what was done, a line a turn, and what waits for the other side; other states have others.
 
-    Blanks do not count in it: `agentgym.envs.sotopia.pages.read_move` leaves single ones.
+    Actions as they are read hold no separators, which are blanks (`agentgym.envs.sotopia.pages.read_move`).
 
     Example:
         >>> from agentgym.envs.sotopia.actions import NOTHING
         >>> from agentgym.envs.sotopia.game import SocialTurn
         >>> transcript(GameState((SocialTurn((SocialAction("speak", "Good morning!"), NOTHING), (0,)),)))
-        ((('speak', 'Good morning!', 'none', '', (0,)),), None)
+        ('speak\x1fGood morning!\x1fnone\x1f\x1f0', '')
     """
-    turns = tuple([(*first, *second, acting) for (first, second), acting in state.turns])
-    return turns, None if state.pending is None else tuple(state.pending)
+    lines = [
+        f"{first.type}\x1f{first.argument}\x1f{second.type}\x1f{second.argument}\x1f{_ACTING[acting]}"
+        for (first, second), acting in state.turns
+    ]
+    waiting = state.pending
+    return "\n".join(lines), "" if waiting is None else f"{waiting.type}\x1f{waiting.argument}"
+
+
+_ACTING = {(0,): "0", (1,): "1", (0, 1): "01"}
 
 
 def context(scenario: Scenario, side: Side, state: GameState) -> tuple[Any, ...]:
