@@ -11,7 +11,7 @@ SOTOPIA_VENV ?= .venv-sotopia
 SUITE ?= quick
 MINUTES ?= 30
 # The suites of the committed boards, whose data are at hand for every check; the demo's comes from make train-demo.
-COMMITTED = quick official-sokoban official-webshop-small official-alfworld-seen-current official-alfworld-seen-game official-multihop-sample official-twowiki-hybrid official-papersearch-vis
+COMMITTED = quick official-sokoban official-webshop-small official-alfworld-seen-current official-alfworld-seen-game official-multihop-sample official-twowiki-hybrid official-papersearch-vis sotopia-builtin
 
 RUN = $(VENV)/bin/python
 PARALLEL = -n auto --maxprocesses 4

@@ -263,7 +263,7 @@ def _rerun(
             if book is not None and answer_pins(arena.slots.prototype.answerers):
                 arena.slots.answer_from(ReplayedAnswers(book, env.label))
             policy = make_agent(run.agent.kind, arena.slots, **run.agent.options)
-            for again in play(arena, policy, arena.plan):
+            for again in play(arena, run.agent.kind, policy, arena.plan):
                 said = recorded[again.key]
                 differing = _differing(again.measured_as(said), said)
                 if differing:
