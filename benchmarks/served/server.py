@@ -2,8 +2,8 @@
 
 Example:
     >>> with ModelServer(Path("models/tiny"), log=Path("server.log")) as server:  # doctest: +SKIP
-    ...     print(server.url, server.model)
-    http://127.0.0.1:40123/v1 tiny
+    ...     print(server.url)
+    http://127.0.0.1:40123/v1
 """
 
 from __future__ import annotations
@@ -24,16 +24,25 @@ _POLL_SECONDS = 0.05
 
 
 class ModelServer:
-    """A server of one model, running within a ``with`` statement."""
+    """A server of a model, or of all models of a folder, running within a ``with`` statement."""
 
     def __init__(
-        self, directory: Path, *, log: Path, dtype: str = "auto", threads: int = 1, timeout: float = 180.0
+        self,
+        directory: Path,
+        *,
+        log: Path,
+        port: int = 0,
+        dtype: str = "auto",
+        threads: int = 1,
+        timeout: float = 180.0,
     ):
         """Name what is served.
 
         Args:
-            directory: the model's; its name is the model's name.
+            directory: of a model, which is loaded at once and is the only one; or of models, which are loaded
+                when they are first asked. Their directories' names are their names.
             log: file for what the server says.
+            port: to listen at; 0 for a free one.
             dtype: of the weights: float32, bfloat16, or auto for that of the directory.
             threads: that torch computes with.
             timeout: seconds until it has to be ready.
@@ -44,16 +53,15 @@ class ModelServer:
         """What clients take as base URL, once it runs."""
         self.start_seconds = 0.0
         """From start to ready."""
-        self._command = ["serve", self.model, "--host", "127.0.0.1", "--port", "0", "--device", "cpu"]
-        self._command += ["--dtype", dtype]
+        self._command = ["serve", "--host", "127.0.0.1", "--port", str(port)]
+        self._command += ["--device", "cpu", "--dtype", dtype]
+        self._folder = self.directory
+        if (self.directory / "config.json").is_file():
+            self._command.append(self.directory.name)
+            self._folder = self.directory.parent
         self._threads = threads
         self._timeout = timeout
         self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def model(self) -> str:
-        """The name that requests give the model."""
-        return self.directory.name
 
     def __enter__(self) -> Self:
         """Start the server and wait until it is ready.
@@ -73,7 +81,7 @@ class ModelServer:
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", str(Path(__file__).resolve()), *self._command],
-                cwd=self.directory.parent,
+                cwd=self._folder,
                 env=environment,
                 stdin=subprocess.PIPE,
                 stdout=log,
