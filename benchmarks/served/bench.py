@@ -1,13 +1,14 @@
-"""SmolLM2 over every built-in suite: ``python -m benchmarks.served.bench FILE.gguf``, or ``make bench-smollm2``.
+"""SmolLM2 over every built-in suite: ``python -m benchmarks.served.bench FILE.gguf``, ``make bench-smollm2``.
 
-The model plays in this process, by constrained choice and by free text, and behind `transformers serve` by ReAct,
-where a tiny model with random weights plays beside it. Runs, verdicts and the board go to `FOLDER`, which git
-ignores; `benchmarks/smollm2.md` and `.json` say what came out.
+The model plays in this process, by constrained choice and by free text, and behind `transformers serve` by
+ReAct, where a tiny model with random weights plays beside it. Runs, verdicts and the board go to `FOLDER`,
+which git ignores; `benchmarks/smollm2.md` and `.json` say what came out.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -18,14 +19,16 @@ from time import perf_counter
 from agentgym.cli import main as agentgym
 from agentgym.errors import UsageError
 from agentgym.evaluation.suite import SuiteEnv, load_suite
+from agentgym.provenance import here_and_now
 from agentgym.registration import open_vector
 from agentgym.training.models.tiny import environment_texts
 from agentgym.training.policy.prompting import Prompting
 from agentgym.training.policy.saved import weights_sha256
 from benchmarks.served.families import save_family_model
-from benchmarks.served.report import write_report
+from benchmarks.served.report import BenchFacts, costs_of, write_report
 from benchmarks.served.server import ModelServer
-from benchmarks.smollm2 import WEIGHTS_SHA256, check_source, convert
+from benchmarks.smollm2 import WEIGHTS_SHA256, check_source, convert, differences
+from benchmarks.speed.report import machine
 
 SUITE = Path(__file__).parents[1] / "suites" / "smollm2.toml"
 PRICES = Path(__file__).with_name("prices.toml")
@@ -105,12 +108,20 @@ def main() -> int:
         for agent in suite.agent:
             if agent.kind == "react":
                 began = perf_counter()
-                play([agent.name], "--num-envs", "4", "--prices", str(PRICES), "--verify")
+                play([agent.name], "--num-envs", "1", "--prices", str(PRICES), "--verify")
                 seconds[agent.name] = perf_counter() - began
     board = ["leaderboard", "build", str(RESULTS), "--suite", str(SUITE), "--out", str(BOARD), "--strict"]
     if code := agentgym(board):
         raise UsageError(f"agentgym leaderboard build ended with {code}")
-    write_report(RESULTS, seconds, server.start_seconds)
+    facts = BenchFacts(
+        conversion=differences(given.file, MODELS / "smollm2"),
+        start_seconds=round(server.start_seconds, 1),
+        cpu=machine()["cpu"],
+        load=round(os.getloadavg()[2], 1),
+        commit=here_and_now().commit,
+        costs=tuple(costs_of(RESULTS, seconds)),
+    )
+    write_report(facts, BOARD)
     sys.stdout.write(BOARD.read_text(encoding="utf-8"))
     return 0
 

@@ -1,1 +1,131 @@
-def write_report(*a): pass
+"""The page and the table of `benchmarks.served.bench`: what models read, said and cost, and the board."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from agentgym.evaluation.runfiles import read_episodes, read_run
+from benchmarks.smollm2 import GGUF_NAME, GGUF_SHA256, PACKAGE, WEIGHTS_SHA256
+
+PAGE = Path(__file__).parents[1] / "smollm2.md"
+TABLE = PAGE.with_suffix(".json")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCosts:
+    """What an agent took for its episodes."""
+
+    name: str
+    episodes: int
+    steps: int
+    format_errors: int
+    """Steps whose response held no action."""
+    prompt_tokens: int
+    completion_tokens: int
+    model_seconds: float
+    """That the model computed, or its answers took."""
+    dollars: float
+    wall_seconds: float
+    """Of the command, which also loads the model and verifies the run."""
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens said, by the seconds that reading and saying took."""
+        return self.completion_tokens / self.model_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class BenchFacts:
+    """What the page begins with."""
+
+    conversion: tuple[int, int]
+    """Weights, and those of them that `transformers` reads otherwise out of the file."""
+    start_seconds: float
+    """Until the server was ready."""
+    cpu: str
+    load: float
+    """Of the machine, in the end: the mean number of processes over 15 minutes."""
+    commit: str | None
+    costs: tuple[AgentCosts, ...]
+
+
+def costs_of(results: Path, wall_seconds: Mapping[str, float]) -> Iterator[AgentCosts]:
+    """Yield what agents took.
+
+    Args:
+        results: a folder of runs.
+        wall_seconds: by the agents' names; others are left out.
+    """
+    for folder in sorted(results.glob("*/*/run.json")):
+        name = read_run(folder.parent).agent.name
+        if name not in wall_seconds:
+            continue
+        episodes = read_episodes(folder.parent)
+        yield AgentCosts(
+            name=name,
+            episodes=len(episodes),
+            steps=sum(episode.length for episode in episodes),
+            format_errors=sum(episode.format_errors for episode in episodes),
+            prompt_tokens=sum(episode.prompt_tokens for episode in episodes),
+            completion_tokens=sum(episode.completion_tokens for episode in episodes),
+            model_seconds=round(sum(episode.model_seconds for episode in episodes), 1),
+            dollars=round(sum(episode.cost for episode in episodes), 6),
+            wall_seconds=round(wall_seconds[name], 1),
+        )
+
+
+def write_report(facts: BenchFacts, board: Path) -> None:
+    """Write the committed page, and the same as JSON.
+
+    Args:
+        facts: measured by the bench.
+        board: the page that ``agentgym leaderboard build`` wrote; its JSON lies beside it.
+    """
+    ranked = json.loads(board.with_suffix(".json").read_text(encoding="utf-8"))
+    table = {
+        "package": PACKAGE,
+        "gguf_sha256": GGUF_SHA256,
+        "weights_sha256": WEIGHTS_SHA256,
+        **asdict(facts),
+        "board": ranked,
+    }
+    TABLE.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    _, _, ranking = board.read_text(encoding="utf-8").partition("\n")
+    PAGE.write_text(_page(facts) + ranking, encoding="utf-8")
+
+
+def _page(facts: BenchFacts) -> str:
+    total, differing = facts.conversion
+    rows = "\n".join(
+        f"| {cost.name} | {cost.episodes} | {cost.steps} | {cost.format_errors} | {cost.prompt_tokens:,} "
+        f"| {cost.completion_tokens:,} | {cost.model_seconds:,.0f} | {cost.tokens_per_second:.1f} "
+        f"| {cost.dollars:.4f} | {cost.wall_seconds:,.0f} |"
+        for cost in facts.costs
+    )
+    return f"""# SmolLM2-135M-Instruct, 4 bits, over every built-in suite
+
+Made by `make bench-smollm2`; `smollm2.json` has the numbers. **Few tasks and short episodes**, so that a single
+core plays all of it in half an hour: it shows that pretrained models can be benched, by constrained choice and by
+free text, in one process and behind `transformers serve`. It does not show how good the model is: three tasks of
+an environment hardly tell anything apart.
+
+- **Weights**: `{GGUF_NAME}`, sha256 `{GGUF_SHA256}`, which the package `{PACKAGE}` ships. It names QuantFactory's
+  quantisation of HuggingFaceTB's SmolLM2-135M-Instruct as the source. Package and file state Apache-2.0.
+- **Conversion** (`python -m benchmarks.smollm2`): {total:,} weights as float32. Of these, {differing} differ in any
+  bit from those that `transformers` reads out of the file. sha256 of the result: `{WEIGHTS_SHA256}`.
+  Tokenizer and chat template are the file's.
+- **Machine**: bfloat16 on {facts.cpu}, load {facts.load:.1f} at the end. `agentgym` at
+  {facts.commit}. The server was ready after {facts.start_seconds:.1f} s.
+- **Prices** are an example (`benchmarks/served/prices.toml`), so that costs are shown. Nobody was paid.
+
+| agent | episodes | steps | no action | tokens in | tokens out | model, s | tokens out / s | US$ | command, s |
+|:--|--:|--:|--:|--:|--:|--:|--:|--:|--:|
+{rows}
+
+*smollm2-choice* spells one of the admissible actions, where there are any to choose among; *-plain* and *-think*
+answer freely, the latter with a thought first; *-react* keeps one conversation, through the server, one request at
+a time. *tiny-react* is the same with a model of random weights. *Model, s* includes reading the prompts.
+"""
