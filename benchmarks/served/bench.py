@@ -113,8 +113,10 @@ def main() -> int:
     board = ["leaderboard", "build", str(RESULTS), "--suite", str(SUITE), "--out", str(BOARD), "--strict"]
     if code := agentgym(board):
         raise UsageError(f"agentgym leaderboard build ended with {code}")
+    weights, differing = differences(given.file, MODELS / "smollm2")
     facts = BenchFacts(
-        conversion=differences(given.file, MODELS / "smollm2"),
+        weights=weights,
+        differing=differing,
         start_seconds=round(server.start_seconds, 1),
         cpu=machine()["cpu"],
         load=round(os.getloadavg()[2], 1),

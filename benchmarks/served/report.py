@@ -12,6 +12,7 @@ from benchmarks.smollm2 import GGUF_NAME, GGUF_SHA256, PACKAGE, WEIGHTS_SHA256
 
 PAGE = Path(__file__).parents[1] / "smollm2.md"
 TABLE = PAGE.with_suffix(".json")
+_FORM = Path(__file__).with_name("page.md")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,9 @@ class AgentCosts:
 class BenchFacts:
     """What the page begins with."""
 
-    conversion: tuple[int, int]
-    """Weights, and those of them that `transformers` reads otherwise out of the file."""
+    weights: int
+    differing: int
+    """Weights that `transformers` reads otherwise out of the GGUF file."""
     start_seconds: float
     """Until the server was ready."""
     cpu: str
@@ -50,6 +52,9 @@ class BenchFacts:
     """Of the machine, in the end: the mean number of processes over 15 minutes."""
     commit: str | None
     costs: tuple[AgentCosts, ...]
+    package: str = PACKAGE
+    gguf_sha256: str = GGUF_SHA256
+    weights_sha256: str = WEIGHTS_SHA256
 
 
 def costs_of(results: Path, wall_seconds: Mapping[str, float]) -> Iterator[AgentCosts]:
@@ -85,47 +90,19 @@ def write_report(facts: BenchFacts, board: Path) -> None:
         board: the page that ``agentgym leaderboard build`` wrote; its JSON lies beside it.
     """
     ranked = json.loads(board.with_suffix(".json").read_text(encoding="utf-8"))
-    table = {
-        "package": PACKAGE,
-        "gguf_sha256": GGUF_SHA256,
-        "weights_sha256": WEIGHTS_SHA256,
-        **asdict(facts),
-        "board": ranked,
-    }
+    table = {**asdict(facts), "board": ranked}
     TABLE.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     _, _, ranking = board.read_text(encoding="utf-8").partition("\n")
-    PAGE.write_text(_page(facts) + ranking, encoding="utf-8")
+    PAGE.write_text(page(facts) + ranking, encoding="utf-8")
 
 
-def _page(facts: BenchFacts) -> str:
-    total, differing = facts.conversion
-    rows = "\n".join(
+def page(facts: BenchFacts) -> str:
+    """Return the page without the board."""
+    rows = [
         f"| {cost.name} | {cost.episodes} | {cost.steps} | {cost.format_errors} | {cost.prompt_tokens:,} "
         f"| {cost.completion_tokens:,} | {cost.model_seconds:,.0f} | {cost.tokens_per_second:.1f} "
         f"| {cost.dollars:.4f} | {cost.wall_seconds:,.0f} |"
         for cost in facts.costs
-    )
-    return f"""# SmolLM2-135M-Instruct, 4 bits, over every built-in suite
-
-Made by `make bench-smollm2`; `smollm2.json` has the numbers. **Few tasks and short episodes**, so that a single
-core plays all of it in half an hour: it shows that pretrained models can be benched, by constrained choice and by
-free text, in one process and behind `transformers serve`. It does not show how good the model is: three tasks of
-an environment hardly tell anything apart.
-
-- **Weights**: `{GGUF_NAME}`, sha256 `{GGUF_SHA256}`, which the package `{PACKAGE}` ships. It names QuantFactory's
-  quantisation of HuggingFaceTB's SmolLM2-135M-Instruct as the source. Package and file state Apache-2.0.
-- **Conversion** (`python -m benchmarks.smollm2`): {total:,} weights as float32. Of these, {differing} differ in any
-  bit from those that `transformers` reads out of the file. sha256 of the result: `{WEIGHTS_SHA256}`.
-  Tokenizer and chat template are the file's.
-- **Machine**: bfloat16 on {facts.cpu}, load {facts.load:.1f} at the end. `agentgym` at
-  {facts.commit}. The server was ready after {facts.start_seconds:.1f} s.
-- **Prices** are an example (`benchmarks/served/prices.toml`), so that costs are shown. Nobody was paid.
-
-| agent | episodes | steps | no action | tokens in | tokens out | model, s | tokens out / s | US$ | command, s |
-|:--|--:|--:|--:|--:|--:|--:|--:|--:|--:|
-{rows}
-
-*smollm2-choice* spells one of the admissible actions, where there are any to choose among; *-plain* and *-think*
-answer freely, the latter with a thought first; *-react* keeps one conversation, through the server, one request at
-a time. *tiny-react* is the same with a model of random weights. *Model, s* includes reading the prompts.
-"""
+    ]
+    known = {name: value for name, value in asdict(facts).items() if name != "costs"}
+    return _FORM.read_text(encoding="utf-8").format(rows="\n".join(rows), gguf_name=GGUF_NAME, **known)

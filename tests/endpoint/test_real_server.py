@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from agentgym.cli import main as agentgym
 from agentgym.endpoint import (
     ChatMessage,
     ChatRequest,
@@ -16,17 +17,28 @@ from agentgym.endpoint import (
     read_ledger,
 )
 from agentgym.errors import UsageError
+from agentgym.evaluation.runfiles import read_episodes, read_run
+from agentgym.evaluation.suite import load_suite
+from agentgym.registration import ENVIRONMENTS
 from agentgym.tools import Tool, ToolParameter, tool_schemas
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.types import GenerationRequest, Sampling
 from agentgym.training.models.chat_template import ChatSetup
 from agentgym.training.models.models import load_model
 from benchmarks.served import server as served
+from benchmarks.served.bench import SUITE
 from benchmarks.served.families import FAMILIES, save_family_model
 from benchmarks.served.server import ModelServer
 
 TEXTS = ("Go up, down, left or right.", "You push boxes onto targets.")
 MODEL = "tiny-qwen3"
+PRICED = """
+[[price]]
+model = "tiny-qwen3"
+since = 2026-01-01
+input = 0.01
+output = 0.1
+"""
 TOOLS = tuple(tool_schemas((Tool("look_up", "Look it up.", (ToolParameter("word"),)),)))
 
 
@@ -158,3 +170,33 @@ def test_a_server_ends_with_its_parent(tmp_path):
     orphan = subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
     orphan.stdin.close()
     assert orphan.wait(30) == 1
+
+
+def test_react_plays_every_built_in_suite_and_replays(server, tmp_path):
+    results, again, prices = (tmp_path / name for name in ("results", "again", "prices.toml"))
+    prices.write_text(PRICED)
+    words = ["bench", str(SUITE), "--limit", "1", "--agent", "react", "--model", MODEL]
+    words += [
+        "--endpoint",
+        server.url,
+        "--option",
+        "max_tokens=6",
+        "--option",
+        "budget=1024",
+        "--option",
+        "images=false",
+    ]
+    words += ["--cache", str(tmp_path / "answers.sqlite"), "--prices", str(prices), "--verify"]
+    assert agentgym([*words, "--out", str(results)]) == 0
+    assert agentgym([*words, "--out", str(again), "--cache-mode", "replay-only"]) == 0
+    (run,) = (path.parent for path in results.glob("*/*/run.json"))
+    (replayed,) = (path.parent for path in again.glob("*/*/run.json"))
+    assert read_run(run).result_id == read_run(replayed).result_id
+    episodes = read_episodes(run)
+    assert {episode.env for episode in episodes} == {env.label for env in load_suite(SUITE).env}
+    assert all(episode.completion_tokens and episode.cost and episode.model_seconds for episode in episodes)
+    assert not any(episode.won for episode in episodes)
+
+
+def test_the_pretrained_model_s_suite_is_every_environment():
+    assert {env.id for env in load_suite(SUITE).env} == set(ENVIRONMENTS)
