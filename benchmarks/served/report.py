@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -29,8 +29,6 @@ class AgentCosts:
     model_seconds: float
     """That the model computed, or its answers took."""
     dollars: float
-    wall_seconds: float
-    """Of the command, which also loads the model and verifies the run."""
 
     @property
     def tokens_per_second(self) -> float:
@@ -57,18 +55,13 @@ class BenchFacts:
     weights_sha256: str = WEIGHTS_SHA256
 
 
-def costs_of(results: Path, wall_seconds: Mapping[str, float]) -> Iterator[AgentCosts]:
-    """Yield what agents took.
-
-    Args:
-        results: a folder of runs.
-        wall_seconds: by the agents' names; others are left out.
-    """
+def costs_of(results: Path) -> Iterator[AgentCosts]:
+    """Yield what the models of a folder of runs took."""
     for folder in sorted(results.glob("*/*/run.json")):
         name = read_run(folder.parent).agent.name
-        if name not in wall_seconds:
-            continue
         episodes = read_episodes(folder.parent)
+        if not any(episode.completion_tokens for episode in episodes):
+            continue
         yield AgentCosts(
             name=name,
             episodes=len(episodes),
@@ -78,7 +71,6 @@ def costs_of(results: Path, wall_seconds: Mapping[str, float]) -> Iterator[Agent
             completion_tokens=sum(episode.completion_tokens for episode in episodes),
             model_seconds=round(sum(episode.model_seconds for episode in episodes), 1),
             dollars=round(sum(episode.cost for episode in episodes), 6),
-            wall_seconds=round(wall_seconds[name], 1),
         )
 
 
@@ -101,7 +93,7 @@ def page(facts: BenchFacts) -> str:
     rows = [
         f"| {cost.name} | {cost.episodes} | {cost.steps} | {cost.format_errors} | {cost.prompt_tokens:,} "
         f"| {cost.completion_tokens:,} | {cost.model_seconds:,.0f} | {cost.tokens_per_second:.1f} "
-        f"| {cost.dollars:.4f} | {cost.wall_seconds:,.0f} |"
+        f"| {cost.dollars:.4f} |"
         for cost in facts.costs
     ]
     known = {name: value for name, value in asdict(facts).items() if name != "costs"}
