@@ -96,8 +96,8 @@ def main() -> int:
     served = [agent.name for agent in load_suite(SUITE).agent if agent.kind == "react"]
     here = [agent.name for agent in load_suite(SUITE).agent if agent.kind != "react"]
     play(here, "--num-envs", "4", "--verify")
-    with ModelServer(MODELS, log=FOLDER / "server.log", port=PORT, dtype="bfloat16") as server:
-        play(served, "--num-envs", "1", "--prices", str(PRICES), "--verify")
+    with ModelServer(MODELS, log=FOLDER / "server.log", port=PORT, dtype="bfloat16", batching=True) as server:
+        play(served, "--num-envs", "4", "--prices", str(PRICES), "--verify")
     board = ["leaderboard", "build", str(RESULTS), "--suite", str(SUITE), "--out", str(BOARD), "--strict"]
     if code := agentgym(board):
         raise UsageError(f"agentgym leaderboard build ended with {code}")

@@ -21,6 +21,8 @@ from agentgym.errors import UsageError
 
 _READY = re.compile(r"running on (http://127\.0\.0\.1:\d+)")
 _POLL_SECONDS = 0.05
+_BATCHING = ["--continuous-batching", "--cb-num-blocks", "64", "--cb-block-size", "256"]
+"""With room for 16,384 tokens; the default is a share of the machine's memory."""
 
 
 class ModelServer:
@@ -34,6 +36,7 @@ class ModelServer:
         port: int = 0,
         dtype: str = "auto",
         threads: int = 1,
+        batching: bool = False,
         timeout: float = 180.0,
     ):
         """Name what is served.
@@ -45,6 +48,7 @@ class ModelServer:
             port: to listen at; 0 for a free one.
             dtype: of the weights: float32, bfloat16, or auto for that of the directory.
             threads: that torch computes with.
+            batching: whether requests are answered side by side; else one after the other.
             timeout: seconds until it has to be ready.
         """
         self.directory = directory.resolve()
@@ -55,6 +59,7 @@ class ModelServer:
         """From start to ready."""
         self._command = ["serve", "--host", "127.0.0.1", "--port", str(port)]
         self._command += ["--device", "cpu", "--dtype", dtype]
+        self._command += _BATCHING if batching else []
         self._folder = self.directory
         if (self.directory / "config.json").is_file():
             self._command.append(self.directory.name)

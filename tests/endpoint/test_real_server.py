@@ -148,7 +148,7 @@ def test_the_probe_tells_what_it_ignores(opened):
 
 
 def test_models_of_all_families_are_served(models, tmp_path):
-    with ModelServer(models, log=tmp_path / "server.log") as running:
+    with ModelServer(models, log=tmp_path / "server.log", batching=True) as running:
         for name in FAMILIES:
             model = load_model(models / f"tiny-{name}")
             prompt = model.chat.set_up(ChatSetup("Be brief.", TOOLS)).encode_chat("Where do I go?")
