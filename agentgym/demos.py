@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from agentgym.agents import make_agent
+from agentgym.agents.demonstrators import DEMONSTRATED_SPLIT, DEMONSTRATORS
 from agentgym.agents.table import AGENTS
 from agentgym.errors import UsageError, nearest
 from agentgym.files import replace_file
@@ -35,12 +36,6 @@ from agentgym.version import __version__
 
 DemoFormat: TypeAlias = Literal["messages", "tools"]
 
-DEMONSTRATORS = {"rules": False, "oracle": True}
-"""Agents that demonstrate, and whether they see what a player does not."""
-
-SPLIT = "train"
-"""The only split that is demonstrated: the others are for evaluation."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoConfig:
@@ -50,7 +45,7 @@ class DemoConfig:
     agent: str = "rules"
     """A key of `DEMONSTRATORS`."""
     format: DemoFormat = "messages"
-    split: str = SPLIT
+    split: str = DEMONSTRATED_SPLIT
     options: dict[str, Any] = field(default_factory=dict)
     """Further options of the environment's constructor."""
     tasks: int = 100
@@ -79,9 +74,10 @@ class DemoConfig:
         if self.format not in get_args(DemoFormat):
             hint = nearest(self.format, get_args(DemoFormat))
             raise UsageError(f"unknown format {self.format!r}{hint}; choose messages or tools")
-        if self.split != SPLIT:
+        if self.split != DEMONSTRATED_SPLIT:
             raise UsageError(
-                f"demonstrations are of the split {SPLIT!r}: {self.split!r} is for evaluation, leave it out"
+                f"demonstrations are of the split {DEMONSTRATED_SPLIT!r}: {self.split!r} is for evaluation, "
+                "leave it out"
             )
         if min(self.tasks, self.num_envs) < 1 or self.history < 0:
             raise UsageError(
@@ -158,7 +154,7 @@ def write_demos(config: DemoConfig, path: Path) -> DemoFile:
     answer = config.answer if config.format == "messages" else "bare"
     load_template(wording, answer)  # before a world is opened, which takes long
     slots = min(config.num_envs, config.tasks)
-    with closing(open_vector(config.env_id, slots, split=SPLIT, options=config.options)) as envs:
+    with closing(open_vector(config.env_id, slots, split=DEMONSTRATED_SPLIT, options=config.options)) as envs:
         tools = envs.prototype.tools
         template = load_template(wording, answer, tools)
         recorder = _PromptRecorder(make_agent(config.agent, envs), template, config.history)

@@ -301,6 +301,7 @@ class RolloutWorker:
             history=episode.steps,
             snapshot=partial(self.envs.snapshot, slot),
             extra=episode.extra,
+            rollout=episode.spec.rollout,
         )
 
     def _advance(

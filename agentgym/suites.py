@@ -135,6 +135,9 @@ RESERVED_MEASURES = (
 )  # fmt: skip
 """Names of columns that every environment has."""
 
+ATTEMPT_MEASURES = ("first_success", "any_success")
+"""Names of columns over several attempts at a task, which a suite may choose for any environment."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
@@ -181,6 +184,10 @@ class Measure:
             )
 
 
+FIRST_SUCCESS = Measure(name="first_success", about="tasks won at the first attempt")
+ANY_SUCCESS = Measure(name="any_success", about="tasks won within all attempts")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteSpec:
     """A suite of environments.
@@ -211,6 +218,12 @@ class SuiteSpec:
     tools: tuple[Tool, ...] = (ACT,)
     """What its actions are calls of. An environment's own are its attribute ``tools``, which may depend on
     its options."""
+
+    def __post_init__(self) -> None:
+        """Refuse measures of an episode that are named as those over attempts are."""
+        for measure in self.measures:
+            if measure.name in ATTEMPT_MEASURES:
+                raise ValueError(f"suite {self.name}: {measure.name!r} names a column over attempts")
 
     def checked(self, values: Mapping[str, float]) -> dict[str, float]:
         """Return what an environment gave for the measures, in their order.

@@ -183,6 +183,8 @@ class Request:
     """Takes a snapshot of the episode. Oracles look through it; fair agents do not."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """The suite's own info keys, as they are now."""
+    rollout: int = 0
+    """Index of this attempt at its task."""
 
 
 @dataclass(frozen=True, slots=True)

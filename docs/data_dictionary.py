@@ -17,6 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from agentgym.endpoint.ledger import LedgerRow
+from agentgym.evaluation.judge_spread import SPREAD_SCHEMA, JudgeSpread
 from agentgym.evaluation.published import Published
 from agentgym.evaluation.results import SCHEMA, EpisodeRecord, RunRecord
 from agentgym.evaluation.suite import Suite
@@ -126,6 +128,23 @@ FILES = (
         "In a run's folder, for people: what the last verification found. Nothing reads it.",
         Verdict,
         "the verifier",
+    ),
+    File(
+        "calls",
+        1,
+        "calls.jsonl",
+        "In the folder of a run that asks endpoints: a line per call, whatever came of it. Nothing reads it.",
+        LedgerRow,
+        STATED,
+    ),
+    File(
+        "judge_spread",
+        SPREAD_SCHEMA,
+        "judge_spread.json",
+        "In a run's folder: how far a judge's ratings of one transcript lie apart. `agentgym judge` writes "
+        "it, and boards show it.",
+        JudgeSpread,
+        STATED,
     ),
     File(
         "rollouts",

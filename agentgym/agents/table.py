@@ -32,6 +32,9 @@ class AgentEntry:
     facts: str = ""
     """``module:function`` that takes the agent's options and returns what its files say about it, an
     `agentgym.agents.metadata.AgentMetadata`; empty where there are no such files."""
+    by_environment: bool = False
+    """Whether ``facts`` also takes ``environments``, ids and options of those that are played: its prompts
+    have their words."""
     check: str = ""
     """``module:function`` that takes the environment and the agent's options and returns what recomputes its
     responses, an `agentgym.evaluation.model_check.ResponseChecker`; empty where the weights are not open."""
@@ -41,6 +44,9 @@ class AgentEntry:
     repeatable: bool = False
     """Whether what it does follows from the environment, the task and the episode's seed alone: verification
     lets it play again, and nothing else can pass for it."""
+    sequential: bool = False
+    """Whether it learns from earlier attempts at a task: rollout k is played when those before have ended,
+    which it is told (`agentgym.types.EpisodeListener`), and is won where one of the first k + 1 is."""
 
 
 AGENTS: Mapping[str, AgentEntry] = {
@@ -77,6 +83,25 @@ AGENTS: Mapping[str, AgentEntry] = {
         "a language model (path=FOLDER), asked as its agent.json says",
         facts="agentgym.training.policy.agent:model_facts",
         check="agentgym.training.policy.model_check:open_checker",
+    ),
+    "prompting": AgentEntry(
+        "agentgym.agents.language.making:make_prompting",
+        "a language model behind an endpoint (endpoint=URL, model=NAME), a prompt of its own every turn",
+        facts="agentgym.agents.language.making:prompting_facts",
+        by_environment=True,
+    ),
+    "react": AgentEntry(
+        "agentgym.agents.language.making:make_react",
+        "the same, with a thought and an action every turn, in one conversation",
+        facts="agentgym.agents.language.making:react_facts",
+        by_environment=True,
+    ),
+    "reflexion": AgentEntry(
+        "agentgym.agents.language.making:make_reflexion",
+        "react, with reflections kept between the attempts at a task",
+        facts="agentgym.agents.language.making:reflexion_facts",
+        by_environment=True,
+        sequential=True,
     ),
     "human": AgentEntry("agentgym.agents.human:make_human", "asks you in the terminal"),
 }

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from agentgym.cli.bench_agents import add_agents, check_scaffold, chosen_agents
+from agentgym.cli.endpoints import add_endpoint_settings, endpoint_settings, print_calls
+from agentgym.cli.estimate import print_estimate
 from agentgym.cli.parser import Commands, Parser, add_command
 from agentgym.cli.terminal import open_console, open_progress_console
 from agentgym.cli.verify import report
-from agentgym.errors import UsageError
-
-if TYPE_CHECKING:
-    from agentgym.evaluation.suite import SuiteAgent
 
 ABOUT = "Run a benchmark suite; resumes an interrupted run."
 
@@ -36,18 +34,21 @@ def add_to(commands: Commands[Parser]) -> None:
         metavar="FOLDER",
         help="output directory (default: results)",
     )
+    add_agents(parser)
     parser.add_argument(
-        "--agent",
-        action="append",
-        metavar="NAME",
-        help="who plays; repeat for several (default: all)",
+        "--limit",
+        type=int,
+        metavar="N",
+        help="play the first N tasks of each environment, as a suite of its own (default: all)",
     )
     parser.add_argument(
-        "--model",
-        action="append",
-        default=[],
-        metavar="FOLDER[:NAME]",
-        help="a saved model to play too, named as its training run by default; repeat for several",
+        "--estimate",
+        action="store_true",
+        help="print calls, tokens and price of models behind endpoints, and ask nothing",
+    )
+    add_endpoint_settings(parser)
+    parser.add_argument(
+        "--no-probe", action="store_true", help="do not ask endpoints first which parameters they take"
     )
     parser.add_argument(
         "--num-envs", type=int, default=64, metavar="N", help="episodes played side by side (default: 64)"
@@ -70,23 +71,6 @@ def add_to(commands: Commands[Parser]) -> None:
     )
 
 
-def _model_agent(text: str) -> SuiteAgent:
-    """Return the agent that ``--model`` names."""
-    from agentgym.evaluation.suite import SuiteAgent
-    from agentgym.training.policy.saved import read_agent
-
-    path, colon, name = text.rpartition(":")
-    if not colon or Path(text).is_dir():
-        path, name = text, ""
-    saved = read_agent(Path(path))
-    if saved is None:
-        raise UsageError(
-            f'{path} has no agent.json, which says how the model is asked: add an [[agent]] of kind "model" '
-            "to a suite, with the options path, wording and answer"
-        )
-    return SuiteAgent(name or saved.training.run, "model", options={"path": path})
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Run, then verify and rank as asked; 1 when a run does not verify."""
     from agentgym.evaluation.bench import run_bench
@@ -97,18 +81,29 @@ def run(arguments: argparse.Namespace) -> int:
     console, progress = open_console(), open_progress_console()
     suite = suite_file(arguments.suite)
     known = load_suite(suite)
+    check_scaffold(arguments, [agent.name for agent in known.agent])
+    further, names = chosen_agents(arguments)
+    settings = endpoint_settings(arguments, probe=not arguments.no_probe)
+    if arguments.estimate:
+        return print_estimate(arguments, known, further, names, console)
     folders = run_bench(
         suite,
         arguments.out,
-        agents=arguments.agent,
-        further=[_model_agent(text) for text in arguments.model],
+        agents=names,
+        further=further,
+        limit=arguments.limit,
         num_envs=arguments.num_envs,
         transcripts=arguments.transcripts,
         redact=arguments.redact,
+        endpoints=settings,
         console=progress,
     )
+    if arguments.limit is not None:
+        known = known.first(arguments.limit)
+        suite = arguments.out / "suites" / f"{known.name}.toml"
     sound = True
     for folder in folders:
+        print_calls(folder, progress)
         if arguments.verify:
             verdict = verify_run(folder, suite=suite, allow=known.references, console=progress)
             sound &= report(folder, verdict, console)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from agentgym.agents.demonstrators import DEMONSTRATORS
 from agentgym.cli.parser import Commands, Parser, add_command, parse_options, seed
 from agentgym.cli.terminal import open_console
-from agentgym.demos import DEMONSTRATORS, DemoConfig, write_demos
+from agentgym.demos import DemoConfig, write_demos
 
 FLAGS = {"split": "--split", "dataset": "--dataset"}
 

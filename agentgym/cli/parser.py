@@ -96,6 +96,17 @@ def seconds(text: str) -> float:
     return value
 
 
+def amount(text: str) -> float:
+    """Read an amount of money, for ``type=``."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"an amount is a number of at least 0, got {text!r}")
+    return value
+
+
 def parse_options(
     pairs: Iterable[str], taken: Mapping[str, str] | None = None, *, dotted: bool = False
 ) -> dict[str, Any]:

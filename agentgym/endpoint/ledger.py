@@ -28,18 +28,27 @@ class LedgerRow:
     label: str
     """The episode, or whatever `ChatRequest.label` says."""
     url: str
+    """Of the endpoint."""
     model: str
+    """As the server names it."""
     prompt_id: str
+    """As `ChatRequest.prompt_id`; empty where there is none."""
     prompt_tokens: int
+    """As the endpoint counts them; 0 where it does not."""
     completion_tokens: int
+    """Of the answer, reasoning included."""
     cached_tokens: int
+    """Of the prompt: those that the endpoint had computed before."""
     reasoning_tokens: int
+    """Of the answer, where the endpoint tells them apart."""
     seconds: float
     """From the first attempt's start to the last one's end, pauses included."""
     retries: int
+    """Attempts before the one that ended the call."""
     cost: float | None
     """Dollars; None without a price. Where `from_cache`, what the answer had cost: nothing was paid now."""
     from_cache: bool
+    """Whether nothing was paid for it: the cache had it, or an equal request was under way."""
     finish_reason: str
     """Empty where there is no answer."""
     error: str = ""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from typing import Any, cast
 
 from agentgym.agents.metadata import AgentMetadata, Model
 from agentgym.agents.table import AGENTS, check_agent
 from agentgym.errors import UsageError
-from agentgym.evaluation.suite import SuiteAgent
+from agentgym.evaluation.suite import PlayedEnv, SuiteAgent
 from agentgym.extras import load_reference
 
 
@@ -21,29 +21,39 @@ def has_metadata(kind: str) -> bool:
     return kind in AGENTS and bool(AGENTS[kind].facts)
 
 
-def complete(agent: SuiteAgent) -> SuiteAgent:
+def complete(agent: SuiteAgent, environments: Iterable[PlayedEnv] = ()) -> SuiteAgent:
     """Fill in what a suite leaves open about an agent: its version, and what its files say.
+
+    Args:
+        agent: of the suite.
+        environments: that it plays.
 
     Raises:
         UsageError: the suite says something else than the files, or they cannot be read.
     """
     if not has_metadata(agent.kind):
         return _with_version(agent)
-    true = with_facts(agent)
+    true = with_facts(agent, environments)
     for name, said, found in contradictions(agent, true):
         raise UsageError(f"agent {agent.name!r}: {name} is {said!r} in the suite, but {found!r} by its files")
     return true
 
 
-def with_facts(agent: SuiteAgent) -> SuiteAgent:
+def with_facts(agent: SuiteAgent, environments: Iterable[PlayedEnv] = ()) -> SuiteAgent:
     """Return an agent of a kind that `has_metadata` as its files describe it, whatever was said of it.
+
+    Args:
+        agent: of a suite or a run.
+        environments: that it plays.
 
     Raises:
         UsageError: an option is wrong, or the files cannot be read.
     """
     check_agent(agent.kind, agent.options)
     facts_of = cast(Callable[..., AgentMetadata], load_reference(AGENTS[agent.kind].facts))
-    facts = facts_of(**agent.options)
+    played = [(env.id, env.options) for env in environments]
+    further = {"environments": played} if AGENTS[agent.kind].by_environment else {}
+    facts = facts_of(**further, **agent.options)
     model = {}
     for field in fields(Model):
         said, true = getattr(agent.model, field.name), getattr(facts.model, field.name)

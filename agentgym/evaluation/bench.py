@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.agents import make_agent
+from agentgym.endpoint.session import EndpointSession
 from agentgym.errors import MissingDataError, MissingPackageError, UnsupportedEnvError, UsageError
 from agentgym.evaluation.agent_metadata import complete
-from agentgym.evaluation.answerbook import ANSWERS_FILE, RecordingAnswers, answer_pins, read_answers
+from agentgym.evaluation.answerbook import answer_pins
+from agentgym.evaluation.attempts import is_sequential, remind, waves
+from agentgym.evaluation.endpoint_runs import EndpointSettings, RunSessions, named_endpoints
 from agentgym.evaluation.plan import PlannedEpisode, columns, open_slots, planned_episodes
 from agentgym.evaluation.redaction import Redactor
 from agentgym.evaluation.results import (
@@ -38,7 +40,9 @@ from agentgym.evaluation.runfiles import (
     read_run,
     write_run,
 )
+from agentgym.evaluation.runjournals import AnswersJournal, EpisodeLines, RunJournals
 from agentgym.evaluation.suite import Suite, SuiteAgent, SuiteEnv, check_distinct, load_suite, with_agents
+from agentgym.evaluation.suite_text import write_suite
 from agentgym.evaluation.transcripts import TRANSCRIPTS_FILE, TranscriptJournal, keep_transcripts
 from agentgym.files import Journal, make_folder, sole_writer
 from agentgym.hashing import sha256_json
@@ -78,9 +82,11 @@ def run_bench(
     *,
     agents: Iterable[str] | None = None,
     further: Iterable[SuiteAgent] = (),
+    limit: int | None = None,
     num_envs: int = DEFAULT_NUM_ENVS,
     transcripts: bool | None = None,
     redact: Iterable[str] = (),
+    endpoints: EndpointSettings | None = None,
     console: Console | None = None,
 ) -> list[Path]:
     """Run a suite, or resume it: only episodes that are missing or failed by error are played.
@@ -92,60 +98,72 @@ def run_bench(
         out_dir: results go to ``out_dir/SUITE/AGENT-REQUEST/``.
         agents: names of agents of the suite or of ``further``; None for all.
         further: agents that the suite's file does not name.
+        limit: the first tasks of each environment that are played, as the suite ``SUITE-firstN``, which is
+            written into ``out_dir/suites``; None for all, as the suite itself.
         num_envs: episodes played side by side.
         transcripts: whether what agents were sent and said is written to ``transcripts.jsonl``; None for
             models only.
         redact: regular expressions of what transcripts must not hold, besides what looks like a key.
+        endpoints: how models behind endpoints are asked; None for no cache, no budgets and no prices.
         console: where progress is shown; None for nowhere.
 
     Returns:
         The folder of each agent's run.
 
     Raises:
-        UsageError: bad suite, agent or option, an agent that plays no environment of the suite, or the disk
-            is full.
+        UsageError: bad suite, agent or option, an agent that plays no environment of the suite, the disk is
+            full, an endpoint refuses its key, or a budget is spent.
         MissingDataError: no environment of the suite has its data.
     """
     if num_envs < 1:
         raise UsageError(f"num_envs must be at least 1, got {num_envs}")
     redactor = Redactor(redact)
-    suite = with_agents(load_suite(suite_path), further)
-    chosen = [complete(agent) for agent in suite.select(agents)]
+    asked = load_suite(suite_path) if limit is None else load_suite(suite_path).first(limit)
+    suite = with_agents(asked, further)
+    chosen = [complete(agent, suite.env) for agent in suite.select(agents)]
     check_distinct(chosen)
+    sessions = RunSessions(endpoints or EndpointSettings())
     with ExitStack() as stack:
+        stack.enter_context(EndpointSession())  # of all runs: it closes what they open
         suite_tasks, left_out = _open_suite_tasks(suite, num_envs, stack)
-        if console is not None:
-            for gap in left_out:
-                remark = f"left out: {gap.label}: {gap.reason}"
-                console.print(remark, style="yellow", markup=False, soft_wrap=True)
         entries = [_enter(suite, agent, suite_tasks, left_out) for agent in chosen]
-        if console is not None:
-            for entry in entries:
-                for gap in entry.run.unsupported:
-                    remark = f"left out: {entry.run.agent.display_name}: {gap.label}: {gap.reason}"
-                    console.print(remark, style="yellow", markup=False, soft_wrap=True)
+        _tell(console, left_out, entries)
+        if limit is not None:
+            write_suite(out_dir / "suites", asked)
         bars = stack.enter_context(_progress(console))
         folders = []
         for entry in entries:
             folder = out_dir / suite.name / entry.run.folder_name
-            _run(folder, entry, TranscriptJournal(folder, redactor, wanted=transcripts), bars)
+            _run(folder, entry, TranscriptJournal(folder, redactor, wanted=transcripts), sessions, bars)
             folders.append(folder)
     return folders
 
 
+def _tell(console: Console | None, left_out: Iterable[Excluded], entries: Iterable[_Entry]) -> None:
+    """Say what is left out, and why: of the suite, and of what each agent plays."""
+    gaps = [(gap.label, gap.reason) for gap in left_out]
+    for entry in entries:
+        name = entry.run.agent.display_name
+        gaps += [(f"{name}: {gap.label}", gap.reason) for gap in entry.run.unsupported]
+    if console is not None:
+        for label, reason in gaps:
+            console.print(f"left out: {label}: {reason}", style="yellow", markup=False, soft_wrap=True)
+
+
 def play(
-    suite_task: SuiteTask, policy: Policy, episodes: Sequence[PlannedEpisode]
+    suite_task: SuiteTask, kind: str, policy: Policy, episodes: Sequence[PlannedEpisode]
 ) -> Iterator[EpisodeRecord]:
-    """Play episodes in one environment; yield the record of each as it ends."""
-    for trajectory in _played(suite_task, policy, episodes):
+    """Play episodes in one environment with an agent of a kind; yield the record of each as it ends."""
+    for trajectory in _played(suite_task, kind, policy, episodes):
         yield record_of(trajectory, suite_task.env)
 
 
 def _played(
-    suite_task: SuiteTask, policy: Policy, episodes: Sequence[PlannedEpisode]
+    suite_task: SuiteTask, kind: str, policy: Policy, episodes: Sequence[PlannedEpisode]
 ) -> Iterator[Trajectory]:
     worker = RolloutWorker(suite_task.slots, policy, env_id=suite_task.env.id, measured=True)
-    return worker.run(EpisodeSpec(episode.task.id, episode.seed, episode.rollout) for episode in episodes)
+    for wave in waves(episodes, sequential=is_sequential(kind, policy)):
+        yield from worker.run(EpisodeSpec(e.task.id, e.seed, e.rollout) for e in wave)
 
 
 def open_suite_task(suite: Suite, env: SuiteEnv, num_envs: int) -> SuiteTask:
@@ -199,7 +217,9 @@ def _enter(suite: Suite, agent: SuiteAgent, suite_tasks: list[SuiteTask], left_o
     return _Entry(new_run(suite, agent, found, (*left_out, *unsupported), (here_and_now(),)), parts)
 
 
-def _run(folder: Path, entry: _Entry, transcripts: TranscriptJournal, bars: Progress) -> None:
+def _run(
+    folder: Path, entry: _Entry, transcripts: TranscriptJournal, sessions: RunSessions, bars: Progress
+) -> None:
     """Bring one agent's run to its end."""
     suite_tasks = [suite_task for suite_task, _ in entry.parts]
     make_folder(folder)
@@ -210,10 +230,10 @@ def _run(folder: Path, entry: _Entry, transcripts: TranscriptJournal, bars: Prog
                 f"{folder / EPISODES_FILE} was changed after the run was complete; put it back, or remove "
                 "the folder and run again"
             )
-        answers = _Answers(folder, run)
+        answers = AnswersJournal(folder, run)
         with Journal(folder / EPISODES_FILE):
             pass  # opening it cut off half a line
-        lines = _Lines(run.request_id, read_episodes(folder))
+        lines = EpisodeLines(run.request_id, read_episodes(folder))
         done = _results(folder, run, lines.episodes, suite_tasks)
         if run.result_id is not None and len(done) == sum(len(suite_task.plan) for suite_task in suite_tasks):
             return
@@ -222,96 +242,38 @@ def _run(folder: Path, entry: _Entry, transcripts: TranscriptJournal, bars: Prog
                 f"{folder} holds an unfinished run of schema {run.schema}, which only earlier versions "
                 "resume; remove the folder and run again"
             )
-        run = reopened(run)
-        write_run(folder, run)
         keep_transcripts(folder, (episode.transcript for episode in lines.episodes))
-        with closing(transcripts), closing(answers), Journal(folder / EPISODES_FILE) as journal:
-            files = _Files(lines, journal, transcripts)
-            for suite_task, policy in entry.parts:
-                answers.keep(suite_task)
-                missing = [
-                    episode
-                    for episode in suite_task.plan
-                    if (suite_task.env.label, episode.task.id, episode.rollout) not in done
-                ]
-                _play_into(files, suite_task, policy, missing, bars, run.agent.display_name)
+        named = named_endpoints(run.agent, [suite_task.env for suite_task in suite_tasks])
+        with sessions.opened(folder, named), closing(answers):
+            run = replace(reopened(run), endpoints=sessions.probed(named, run.endpoints))
+            write_run(folder, run)
+            _play_missing(folder, entry, done, lines, transcripts, answers, bars)
         written = folder / TRANSCRIPTS_FILE
         sha256 = file_sha256(written) if written.exists() else None
         write_run(folder, closed(run, lines.episodes, sha256, answers.sha256))
 
 
-class _Answers:
-    """The file of a run's recorded answers, which is made when there is one to record."""
-
-    def __init__(self, folder: Path, run: RunRecord):
-        self._path = folder / ANSWERS_FILE
-        self._journal: Journal | None = None
-        if self._path.exists():
-            if run.answers_sha256 not in (None, file_sha256(self._path)):
-                raise UsageError(
-                    f"{self._path} was changed after the run was complete; put it back, or remove the folder "
-                    "and run again"
-                )
-            with Journal(self._path):
-                pass  # opening it cut off half a line
-        self._book = read_answers(self._path)
-
-    def keep(self, suite_task: SuiteTask) -> None:
-        """Record what an environment is answered from now on, where the package itself does not answer."""
-        if answer_pins(suite_task.slots.prototype.answerers):
-            suite_task.slots.answer_from(RecordingAnswers(self._book, suite_task.env.label, self._append))
-
-    @property
-    def sha256(self) -> str | None:
-        """Of the file; None without one."""
-        return file_sha256(self._path) if self._path.exists() else None
-
-    def close(self) -> None:
-        if self._journal is not None:
-            self._journal.close()
-
-    def _append(self, line: str) -> None:
-        if self._journal is None:
-            self._journal = Journal(self._path)
-        self._journal.append(line)
-
-
-class _Lines:
-    """The lines of ``episodes.jsonl``, and how the next one follows on them."""
-
-    def __init__(self, request_id: str, episodes: list[EpisodeRecord]):
-        self.episodes = episodes
-        self._previous = episodes[-1].line_sha256 if episodes else request_id
-        self._attempts = Counter(episode.key for episode in episodes)
-
-    def attempt(self, key: EpisodeKey) -> int:
-        """Return which attempt at an episode its next line is."""
-        return self._attempts[key] + 1
-
-    def append(self, played: EpisodeRecord) -> EpisodeRecord:
-        """Return an episode as the next line."""
-        self._attempts[played.key] += 1
-        line = replace(played, attempt=self._attempts[played.key], previous=self._previous)
-        self._previous = line.line_sha256
-        self.episodes.append(line)
-        return line
-
-
-@dataclass(frozen=True, slots=True)
-class _Files:
-    """The files of a run that is being played."""
-
-    lines: _Lines
-    episodes: Journal
-    transcripts: TranscriptJournal
-
-    def add(self, trajectory: Trajectory, env: SuiteEnv) -> EpisodeRecord:
-        """Write an episode, its transcript first: the line of the episode names it."""
-        played = record_of(trajectory, env)
-        sha256 = self.transcripts.append(trajectory, env.label, self.lines.attempt(played.key))
-        line = self.lines.append(replace(played, transcript=sha256))
-        self.episodes.append(line.line)
-        return line
+def _play_missing(
+    folder: Path,
+    entry: _Entry,
+    done: Collection[EpisodeKey],
+    lines: EpisodeLines,
+    transcripts: TranscriptJournal,
+    answers: AnswersJournal,
+    bars: Progress,
+) -> None:
+    """Play the episodes that have no result yet; each is written as it ends."""
+    with closing(transcripts), Journal(folder / EPISODES_FILE) as journal:
+        files = RunJournals(lines, journal, transcripts)
+        for suite_task, policy in entry.parts:
+            answers.keep(suite_task.env.label, suite_task.slots)
+            missing = [
+                episode
+                for episode in suite_task.plan
+                if (suite_task.env.label, episode.task.id, episode.rollout) not in done
+            ]
+            remind(policy, suite_task.env, missing, lines.episodes, folder, answers.book)
+            _play_into(files, suite_task, policy, missing, bars, entry.run.agent)
 
 
 def _adopt(folder: Path, fresh: RunRecord) -> RunRecord:
@@ -353,19 +315,22 @@ def _results(
 
 
 def _play_into(
-    files: _Files,
+    files: RunJournals,
     suite_task: SuiteTask,
     policy: Policy,
     missing: Sequence[PlannedEpisode],
     bars: Progress,
-    agent: str,
+    agent: SuiteAgent,
 ) -> None:
     finished = len(suite_task.plan) - len(missing)
     bar = bars.add_task(
-        f"{agent} · {suite_task.env.label}", total=len(suite_task.plan), completed=finished, note=""
+        f"{agent.display_name} · {suite_task.env.label}",
+        total=len(suite_task.plan),
+        completed=finished,
+        note="",
     )
     won = 0
-    for count, trajectory in enumerate(_played(suite_task, policy, missing), start=1):
+    for count, trajectory in enumerate(_played(suite_task, agent.kind, policy, missing), start=1):
         won += files.add(trajectory, suite_task.env).won
         bars.update(bar, advance=1, note=f"{100 * won / count:.0f} % won")
 

@@ -14,7 +14,8 @@ import numpy as np
 from agentgym.arrays import Floats
 from agentgym.evaluation.aggregates import Aggregate, Scale, aggregate_one_seed, aggregate_seeds
 from agentgym.evaluation.answerbook import AnswerCheck, merged
-from agentgym.evaluation.results import Excluded, RunEnv, RunHeader
+from agentgym.evaluation.judge_spread import JudgeSpread
+from agentgym.evaluation.results import Excluded, RunEndpoint, RunEnv, RunHeader, RunRecord
 from agentgym.evaluation.scoring import EnvEpisodes, EnvResult
 from agentgym.evaluation.statistics import CONFIDENCE, holm, minimum_detectable_difference, ranks, sign_flip_p
 from agentgym.evaluation.submissions import Submission, Unranked
@@ -56,6 +57,16 @@ class Row:
     all of the board's."""
     rank: int | None
     """1 + number of rows significantly better; equal ranks are a tied set; None when unranked."""
+    endpoints: tuple[RunEndpoint, ...] = ()
+    """Models behind endpoints that its runs asked; stated by the submitter."""
+    spread: JudgeSpread | None = None
+    """How far the judge's ratings of one transcript of its first run lie apart; None where nobody measured
+    it."""
+
+    def judge_deviations(self, label: str) -> Mapping[str, float]:
+        """Return the standard deviation of a judge's rating, by the name of what it moves."""
+        judged = None if self.spread is None else self.spread.envs.get(label)
+        return {} if judged is None else judged.deviations
 
     @property
     def earned(self) -> str:
@@ -157,7 +168,7 @@ def _board(submissions: Sequence[Submission], unranked: list[Unranked]) -> Board
     unranked = list(unranked)
     groups = _by_agent(submissions, unranked)
     entries = [_entry(runs, name, first.columns) for runs, name in zip(groups, _names(groups), strict=True)]
-    scales = {} if left_out else _scales(run.envs, entries)
+    scales = {} if left_out else _scales(run, entries)
     usable = [found.env.label for found in run.envs if found.env.label in scales]
     usable = [label for label in usable if scales[label].usable]
     columns = Normalisable(tuple(usable), _weights([families[label] for label in usable]), scales)
@@ -254,7 +265,9 @@ def _entry(runs: Sequence[Submission], name: str, columns: Mapping[str, tuple[Me
             continue
         per_run = [[e for e in entry.episodes if e.env == label] for entry in runs]
         shown = columns.get(label, ())
-        episodes[label] = EnvEpisodes(found.env, first.suite.attempts, per_run, shown)
+        episodes[label] = EnvEpisodes(
+            found.env, first.suite.attempts, per_run, shown, asks_endpoint=first.asks_endpoint
+        )
     checks = [entry.verdict.answers for entry in runs if entry.verdict.answers is not None]
     stretches = [stretch for entry in runs for stretch in entry.run.provenance]
     row = Row(
@@ -271,6 +284,8 @@ def _entry(runs: Sequence[Submission], name: str, columns: Mapping[str, tuple[Me
         left_out=tuple(gaps.values()),
         aggregate=None,
         rank=None,
+        endpoints=tuple({(e.url, e.model): e for entry in runs for e in entry.run.endpoints}.values()),
+        spread=runs[0].spread,
     )
     return _Entry(row, episodes)
 
@@ -281,12 +296,17 @@ def _shown(agent: SuiteAgent) -> SuiteAgent:
     return replace(agent, options=_by_name(options), sampling=_by_name(agent.sampling))
 
 
-def _scales(envs: Iterable[RunEnv], entries: Iterable[_Entry]) -> dict[str, Scale]:
+def _scales(run: RunRecord, entries: Iterable[_Entry]) -> dict[str, Scale]:
+    if not run.suite.floor:
+        return {
+            found.env.label: Scale(0.0, 1.0) if found.env.metric == "success" else Scale(*found.env.bounds)
+            for found in run.envs
+        }
     by_role = {entry.row.role: entry.row for entry in entries}
     if "floor" not in by_role or "oracle" not in by_role:
         return {}
     floor, oracle = by_role["floor"].envs, by_role["oracle"].envs
-    labels = [found.env.label for found in envs if found.env.label in floor.keys() & oracle.keys()]
+    labels = [found.env.label for found in run.envs if found.env.label in floor.keys() & oracle.keys()]
     return {label: Scale(floor[label].score.value, oracle[label].score.value) for label in labels}
 
 

@@ -11,14 +11,15 @@ from dataclasses import asdict
 from typing import Any
 
 from agentgym.evaluation.boards import Board, Row
+from agentgym.evaluation.layout import one_line
 from agentgym.evaluation.published import Published
 from agentgym.evaluation.statistics import Estimate
 from agentgym.evaluation.submissions import Unranked
-from agentgym.evaluation.tables import aggregate_cell, has_iqm, measure_cells, one_line, rank_cell, score_cell
+from agentgym.evaluation.tables import aggregate_cell, has_iqm, measure_cells, rank_cell, score_cell
 from agentgym.records import json_schema
 from agentgym.suites import RESERVED_MEASURES
 
-SCHEMA = 4
+SCHEMA = 5
 """Version of the leaderboard's ``.json`` and ``.csv``; ``docs/schemas`` holds the JSON Schema of each."""
 
 CSV_HEAD = (
@@ -95,7 +96,19 @@ def as_csv(boards: Iterable[Board]) -> str:
             for environment, kind, measure, estimate in _measures(row):
                 values = [repr(x) for x in (estimate.value, estimate.low, estimate.high)]
                 writer.writerow([*about, environment, kind, measure, *values, estimate.method])
+            for environment, measure, value in _stated(row):
+                writer.writerow([*about, environment, "", measure, repr(value), "", "", "stated"])
     return text.getvalue()
+
+
+def _stated(row: Row) -> Iterable[tuple[str, str, float]]:
+    """Yield environment, measure and value of every number of a row that is the submitter's word."""
+    for label, result in row.envs.items():
+        if result.endpoint is not None:
+            for name, value in asdict(result.endpoint).items():
+                yield label, f"endpoint_{name}", float(value)
+        for name, deviation in row.judge_deviations(label).items():
+            yield label, f"judge_sd_{name}", deviation
 
 
 def _measures(row: Row) -> Iterable[tuple[str, str, str, Estimate]]:

@@ -194,7 +194,7 @@ def check_model(folder: Path, model_dir: Path, sample: int, seed: int) -> ModelC
     check_checkable(folder, run, model_dir)
     open_checker = cast(Callable[..., ResponseChecker], load_reference(_checker_of(run)))
     agent = replace(run.agent, options={**run.agent.options, "path": str(model_dir)})
-    found = with_facts(agent)
+    found = with_facts(agent, (found.env for found in run.played))
     problems = [
         f"{name} is {theirs!r} by the files in {model_dir}, {ours!r} by the run"
         for name, ours, theirs in contradictions(run.agent, found)

@@ -10,7 +10,7 @@ from agentgym.env import AgentEnv
 from agentgym.errors import UsageError, nearest
 from agentgym.evaluation.suite import PlayedEnv, Suite, SuiteEnv
 from agentgym.registration import open_env, open_vector, suite_spec
-from agentgym.suites import Measure
+from agentgym.suites import ANY_SUCCESS, FIRST_SUCCESS, Measure
 from agentgym.tasks import Task, TaskSet
 from agentgym.vector.core import AgentVectorEnv
 
@@ -35,15 +35,16 @@ def open_single(env: PlayedEnv) -> AgentEnv[Any]:
 
 
 def columns(env: SuiteEnv) -> tuple[Measure, ...]:
-    """Return the measures that a suite has tables show of an environment.
+    """Return the measures that a suite has tables show of an environment, those over attempts included.
 
     Raises:
         UsageError: the environment has none of that name.
     """
-    known = {measure.name: measure for measure in suite_spec(env.id).measures}
+    own = {measure.name: measure for measure in suite_spec(env.id).measures}
+    known = own | {measure.name: measure for measure in (FIRST_SUCCESS, ANY_SUCCESS)}
     for name in env.measures:
         if name not in known:
-            choose = f"choose from {', '.join(known)}" if known else "it has none; remove measures"
+            choose = f"choose from {', '.join(own)}" if own else "it has none; remove measures"
             raise UsageError(f"{_where(env)}no measure {name!r}{nearest(name, known)}; {choose}")
     return tuple(known[name] for name in env.measures)
 

@@ -7,10 +7,8 @@ lets agents play the same tasks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from agentgym.evaluation.answerbook import ANSWERS_FILE, AnswerBook, AnswerPin, RecordingAnswers
 from agentgym.evaluation.results import (
@@ -24,8 +22,8 @@ from agentgym.evaluation.results import (
 )
 from agentgym.evaluation.runfiles import file_sha256, write_run
 from agentgym.evaluation.suite import Suite, SuiteAgent, SuiteEnv
+from agentgym.evaluation.suite_text import suite_text
 from agentgym.files import make_folder, replace_file
-from agentgym.hashing import canonical_json
 from agentgym.provenance import here_and_now
 from agentgym.types import Trajectory
 
@@ -115,34 +113,3 @@ class Recording:
             replace_file(said, "".join(f"{line}\n" for line in self._answers))
             sha256 = file_sha256(said)
         write_run(self.run_folder, closed(run, lines, None, sha256))
-
-
-def suite_text(suite: Suite) -> str:
-    """Return a suite as the TOML that `agentgym.evaluation.suite.load_suite` reads.
-
-    Agents are written by name, kind and options.
-    """
-    tables: list[tuple[str, Mapping[str, Any]]] = [("", suite.header)]
-    for env in suite.env:
-        table: dict[str, Any] = {"id": env.id, "label": env.label, "split": env.split, "tasks": env.tasks}
-        table |= {"metric": env.metric, "bounds": env.bounds, "by_type": env.by_type, "kwargs": env.kwargs}
-        tables.append(("[[env]]", table))
-    for agent in suite.agent:
-        tables.append(("[[agent]]", {"name": agent.name, "kind": agent.kind, "options": agent.options}))
-    return "\n".join(f"{line}\n" for title, table in tables for line in _toml_table(title, table))
-
-
-def _toml_table(title: str, table: Mapping[str, Any]) -> Iterator[str]:
-    if title:
-        yield f"\n{title}"
-    for key, value in table.items():
-        yield f"{_toml(key)} = {_toml(value)}"
-
-
-def _toml(value: Any) -> str:
-    """Write a value; JSON's strings, numbers and truth values are TOML's, but for one character."""
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_toml(key)} = {_toml(one)}" for key, one in value.items()) + " }"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return canonical_json(value).replace("\x7f", "\\u007f")

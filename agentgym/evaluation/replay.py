@@ -14,7 +14,7 @@ from agentgym.evaluation.plan import PlannedEpisode, columns, open_single, plann
 from agentgym.evaluation.results import ABORTED, EpisodeKey, EpisodeRecord, RunRecord
 from agentgym.evaluation.suite import PlayedEnv, Suite, SuiteEnv
 from agentgym.hashing import HashChain
-from agentgym.types import EndReason, Observation
+from agentgym.types import Completion, EndReason, Observation, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,8 @@ class Replay:
         """What the agent saw last."""
         self.info = info
         """Its info."""
+        self.initial_hash: str = info["state_hash"]
+        """Of the state it started in."""
         self.rewards: list[float] = []
         self._actions: list[str] = []
         self._invalid = 0
@@ -98,6 +100,22 @@ class Replay:
         self.rewards.append(float(reward))
         self._actions.append(action)
         self._invalid += not info["action_is_valid"]
+
+    def play(self, completion: Completion) -> Step:
+        """Play an answer's action; return the step, as the agent that gave the answer saw it."""
+        observation, info = self.observation, self.info
+        self.step(completion.action)
+        return Step(
+            observation=observation,
+            state_hash=info["state_hash"],
+            admissible_actions=info["admissible_actions"],
+            completion=completion,
+            reward=self.rewards[-1],
+            next_state_hash=self.info["state_hash"],
+            valid=self.info["action_is_valid"],
+            terminated=self._terminated,
+            truncated=self._truncated,
+        )
 
     def record(self, said: EpisodeRecord) -> EpisodeRecord | str:
         """Return the record of what was played, or why it cannot be that of ``said``.

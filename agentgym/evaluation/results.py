@@ -22,11 +22,11 @@ from agentgym.hashing import HashChain, canonical_json, sha256_json
 from agentgym.provenance import Provenance
 from agentgym.types import EndReason, Trajectory
 
-SCHEMA = 3
+SCHEMA = 4
 """Version of the two files' format; 2 brought chained lines, attempts, transcripts and `record_id`, 3
-measures and recorded answers."""
+measures and recorded answers, 4 endpoints."""
 
-READABLE = (1, 2, SCHEMA)
+READABLE = (1, 2, 3, SCHEMA)
 """Versions that can be read and verified; runs of the latest only are resumed."""
 
 REQUEST_SCHEMA = 1
@@ -46,11 +46,14 @@ RETRIED: tuple[EndReason, ...] = ("agent_error", "env_error")
 _SINCE_2 = ("attempt", "previous", "format_errors", "transcript")
 """Keys of an episode that schema 1 lacks."""
 
-_RUN_SINCE = {2: ("transcripts_sha256", "record_id"), 3: ("answers_sha256",)}
+_RUN_SINCE = {2: ("transcripts_sha256", "record_id"), 3: ("answers_sha256",), 4: ("endpoints",)}
 """Keys of a run, by the schema that brought them."""
 
 _UNREPEATABLE = ("env_seconds", "model_seconds", *_SINCE_2)
 """Keys of an episode that differ between equal runs, or tell how it was recorded."""
+
+AGENT = "agent"
+"""What asks an endpoint, where no environment does."""
 
 STATED = {"stated": True}
 """Metadata of fields that are the submitter's word; ``stated_among`` has the values among which one is."""
@@ -184,6 +187,20 @@ class Excluded:
 
 
 @dataclass(frozen=True, slots=True)
+class RunEndpoint:
+    """A model behind an endpoint that a run asked, and what its server was found to take."""
+
+    url: str
+    """Without credentials."""
+    model: str
+    """As the server names it."""
+    asked_by: tuple[str, ...]
+    """`AGENT`, or the label of an environment and what asks there, such as ``SOTOPIA: judge``."""
+    probe: Mapping[str, Any]
+    """`agentgym.endpoint.EndpointProbe` as a table; empty where nothing was asked but the cache."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunHeader:
     """The suite's own settings, as in `Suite.header`."""
 
@@ -220,6 +237,8 @@ class RunRecord:
     """sha256 of the complete ``transcripts.jsonl``; None without one."""
     answers_sha256: str | None = None
     """sha256 of the complete ``answers.jsonl``; None without one."""
+    endpoints: tuple[RunEndpoint, ...] = field(default=(), metadata=STATED)
+    """Models behind endpoints that were asked, by the agent and by environments; none before schema 4."""
     record_id: str | None = None
     """sha256 of all else in this file, so of every line, attempt, date and version; None until the run is
     complete."""
@@ -243,6 +262,11 @@ class RunRecord:
     def asks(self) -> bool:
         """Whether episodes rest on answers from outside the package."""
         return any(env.answers for env in self.envs)
+
+    @property
+    def asks_endpoint(self) -> bool:
+        """Whether the agent's model is behind an endpoint."""
+        return any(AGENT in endpoint.asked_by for endpoint in self.endpoints)
 
     @property
     def unsupported(self) -> tuple[Excluded, ...]:

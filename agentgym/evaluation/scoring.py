@@ -11,7 +11,7 @@ import numpy as np
 
 from agentgym.arrays import Floats
 from agentgym.evaluation.aggregates import hierarchical_bootstrap
-from agentgym.evaluation.results import RETRIED, EpisodeRecord
+from agentgym.evaluation.results import ABORTED, RETRIED, EpisodeRecord
 from agentgym.evaluation.statistics import (
     Estimate,
     mean_score,
@@ -21,9 +21,25 @@ from agentgym.evaluation.statistics import (
     wilson,
 )
 from agentgym.evaluation.suite import PlayedEnv
-from agentgym.suites import Measure
+from agentgym.suites import ATTEMPT_MEASURES, FIRST_SUCCESS, Measure
 
 Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointUse:
+    """What an agent's model behind an endpoint was asked in one environment; stated by the submitter."""
+
+    answers: int
+    """Over all episodes."""
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float
+    """US dollars; 0 where no prices were given."""
+    median_seconds: float
+    """Of an answer: the median over episodes of their means."""
+    slow_seconds: float
+    """The 95th percentile of the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +71,8 @@ class EnvResult:
     measures: Mapping[str, Estimate]
     """Of each chosen column that all its episodes have: the mean, or the sum over the episodes of a training
     seed; runs before schema 3 have none."""
+    endpoint: EndpointUse | None = None
+    """None for agents that ask no endpoint."""
 
 
 class EnvEpisodes:
@@ -66,6 +84,8 @@ class EnvEpisodes:
         attempts: int,
         runs: Sequence[Sequence[EpisodeRecord]],
         columns: Sequence[Measure] = (),
+        *,
+        asks_endpoint: bool = False,
     ):
         """Arrange complete runs.
 
@@ -74,12 +94,14 @@ class EnvEpisodes:
             attempts: episodes per task, k.
             runs: the episodes of each of S training seeds in this environment, all T x k of them.
             columns: the measures that tables show.
+            asks_endpoint: whether the agent's model is behind an endpoint.
 
         Raises:
             ValueError: a run is not complete.
         """
         self.env = env
         self._columns = columns
+        self._asks_endpoint = asks_endpoint
         ordered = [sorted(episodes, key=lambda episode: episode.key) for episodes in runs]
         for episodes in ordered:
             keys = {episode.key for episode in episodes}
@@ -135,15 +157,25 @@ class EnvEpisodes:
             retries=sum(episode.attempt - 1 for episode in episodes) if counted else None,
             by_type=self._by_type(scores, rng) if self.env.by_type else {},
             measures=self._measures(rng),
+            endpoint=_endpoint_use(episodes) if self._asks_endpoint else None,
         )
 
     def _measures(self, rng: np.random.Generator) -> dict[str, Estimate]:
         episodes = [episode for run in self._ordered for episode in run]
         return {
-            column.name: self._measure(column, rng)
+            column.name: self._over_attempts(column, rng)
+            if column.name in ATTEMPT_MEASURES
+            else self._measure(column, rng)
             for column in self._columns
-            if all(column.name in (episode.measures or {}) for episode in episodes)
+            if column.name in ATTEMPT_MEASURES
+            or all(column.name in (episode.measures or {}) for episode in episodes)
         }
+
+    def _over_attempts(self, column: Measure, rng: np.random.Generator) -> Estimate:
+        """Return the share of tasks won at once, or within all attempts: one number a task."""
+        won = self.values(lambda episode: float(episode.won))
+        chosen = won[:, :, :1] if column == FIRST_SUCCESS else won.max(axis=2, keepdims=True)
+        return mean_over_seeds(chosen, column.bounds, rng)
 
     def _measure(self, column: Measure, rng: np.random.Generator) -> Estimate:
         values = self.values(lambda episode: (episode.measures or {})[column.name])
@@ -179,6 +211,23 @@ def mean_over_seeds(scores: Floats, bounds: Bounds, rng: np.random.Generator) ->
     if np.ptp(means) == 0.0:
         return wilson(min(bounds[1], max(bounds[0], value)), scores.shape[1], bounds)
     return percentile_interval(value, hierarchical_bootstrap([means], rng)[:, :, 0].mean(axis=1))
+
+
+def _endpoint_use(episodes: Sequence[EpisodeRecord]) -> EndpointUse:
+    # an error that ends an episode is an answer, too: paid for, and waited for
+    answers = [episode.length + (episode.end_reason in ABORTED) for episode in episodes]
+    seconds = [
+        episode.model_seconds / count for episode, count in zip(episodes, answers, strict=True) if count
+    ]
+    middle, slow = np.percentile(seconds or [0.0], (50, 95))
+    return EndpointUse(
+        answers=sum(answers),
+        prompt_tokens=sum(episode.prompt_tokens for episode in episodes),
+        completion_tokens=sum(episode.completion_tokens for episode in episodes),
+        cost=math.fsum(episode.cost for episode in episodes),
+        median_seconds=float(middle),
+        slow_seconds=float(slow),
+    )
 
 
 def _per_success(spent: Floats, won: Floats, rng: np.random.Generator) -> Estimate | None:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.errors import MissingDataError, MissingPackageError, UntrustedReferenceError, UsageError
+from agentgym.evaluation.endpoint_runs import named_endpoints
+from agentgym.evaluation.judge_spread import JudgeSpread, read_spread
 from agentgym.evaluation.packed import SUFFIX, run_folder
 from agentgym.evaluation.plan import columns
 from agentgym.evaluation.results import EPISODES_FILE, RUN_FILE, EpisodeRecord, RunRecord, latest
@@ -37,6 +39,8 @@ class Submission:
     """Suite of environments (`agentgym.suites.SuiteSpec.name`) of each environment, by label."""
     columns: Mapping[str, tuple[Measure, ...]] = field(default_factory=dict)
     """The measures that the suite file here has tables show, by label."""
+    spread: JudgeSpread | None = None
+    """What the submitter found when a judge was asked again; None where nobody did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,26 @@ def _submission(
             return unranked(f"refused: {verdict.problems[0]}{further}")
         families = {found.env.label: suite_spec(found.env.id).name for found in run.envs}
         shown = {env.label: columns(env) for env in suite.env if env.label in families}
+        spread = read_spread(folder, run.request_id)
+        unpinned = _unpinned(run)
     except UsageError as error:
         return unranked(f"claimed: {error}")
-    return Submission(run, latest(read_episodes(folder)), verdict, families, shown)
+    if unpinned:
+        return unranked(f"claimed: {unpinned}")
+    return Submission(run, latest(read_episodes(folder)), verdict, families, shown, spread)
+
+
+def _unpinned(run: RunRecord) -> str:
+    """Return which model of the suite may have been another one; empty for none.
+
+    A suite pins open weights by a revision in the model's name, ``NAME@REVISION``. The server has to have
+    said that it serves them.
+    """
+    said = {(each.url, each.model): each.probe.get("answers_as") for each in run.endpoints}
+    for spec, _ in named_endpoints(None, [found.env for found in run.played]):
+        if "@" in spec.model and said.get((spec.url, spec.model)) != spec.model:
+            return (
+                f"the suite pins {spec.model}, and no server is recorded to have said that it serves that: "
+                "serve the model under this name, and run with a probe"
+            )
+    return ""

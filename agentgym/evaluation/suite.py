@@ -14,6 +14,7 @@ from agentgym.agents.metadata import Model
 from agentgym.errors import UsageError, nearest
 from agentgym.hashing import canonical_json, content_id, sha256_json
 from agentgym.records import read_toml
+from agentgym.suites import ATTEMPT_MEASURES
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -70,6 +71,11 @@ class SuiteEnv(PlayedEnv):
     measures: tuple[str, ...] = field(default=(), metadata={"stated": True})
     """Columns of tables: measures of the environment (`agentgym.suites.SuiteSpec.measures`), by name. They
     change nothing that is played, so no digest covers them, and no run holds them."""
+
+    def first(self, tasks: int) -> SuiteEnv:
+        """Return the environment with its first tasks only."""
+        few = min(self.tasks, tasks) if isinstance(self.tasks, int) else self.tasks[:tasks]
+        return replace(self, tasks=few)
 
     @property
     def played(self) -> PlayedEnv:
@@ -136,7 +142,8 @@ class Suite:
     attempts: int = 1
     """Episodes per task."""
     floor: str = "random"
-    """Name of the agent whose score counts as 0 when scores are normalised."""
+    """Name of the agent whose score counts as 0 when scores are normalised; empty, and `oracle` too, where
+    that are the bounds of the score."""
     oracle: str = "oracle"
     """Name of the agent whose score counts as 1."""
     env: tuple[SuiteEnv, ...] = ()
@@ -159,6 +166,24 @@ class Suite:
         """Every ``module:name`` in it: code that has to be imported to play it."""
         named = (*(env.id for env in self.env), *(agent.kind for agent in self.agent))
         return tuple(name for name in named if ":" in name)
+
+    def first(self, tasks: int) -> Suite:
+        """Return a suite that plays the first tasks only of each environment, under a name of its own.
+
+        Its name and digest are others, so no run of it shares a table with one of the whole.
+
+        Raises:
+            UsageError: it would play nothing.
+
+        Example:
+            >>> Suite("quick", "5", seed=0).first(3).name
+            'quick-first3'
+        """
+        if tasks < 1:
+            raise UsageError(f"the limit of tasks must be at least 1, got {tasks}")
+        return replace(
+            self, name=f"{self.name}-first{tasks}", env=tuple(env.first(tasks) for env in self.env)
+        )
 
     def episode_seed(self, label: str, task_index: int, rollout: int) -> int:
         """Return an episode's seed, from the suite's and the episode's place in it.
@@ -231,11 +256,16 @@ def _check(suite: Suite, where: str) -> None:
         raise UsageError(f"{where}: no environment; add an [[env]] table")
     _unique((env.label for env in suite.env), f"{where}: two environments are labelled")
     _unique((agent.display_name for agent in suite.agent), f"{where}: two agents are named")
-    for name in (suite.floor, suite.oracle):
+    for name in (suite.floor, suite.oracle) if suite.floor or suite.oracle else ():
         if name not in {agent.name for agent in suite.agent}:
             raise UsageError(f"{where}: no agent {name!r} to normalise scores with; add an [[agent]] table")
     for env in suite.env:
         _check_env(env, f"{where}: environment {env.label!r}")
+        if suite.attempts == 1 and (over := set(env.measures) & set(ATTEMPT_MEASURES)):
+            raise UsageError(
+                f"{where}: environment {env.label!r}: {min(over)} compares attempts, and the suite has one; "
+                "raise attempts or remove it"
+            )
 
 
 def check_names(names: Iterable[tuple[str, str]], where: str = "") -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from agentgym.evaluation.boards import Board, Row
+from agentgym.evaluation.endpoint_tables import answered_by, endpoint_table, has_spread, judge_deviation
+from agentgym.evaluation.layout import code_cell, escape, table, text_cell
 from agentgym.evaluation.published import Paper, Published, PublishedResult
 from agentgym.evaluation.results import RunEnv
 from agentgym.evaluation.scoring import EnvResult
@@ -75,7 +76,7 @@ def markdown(
 def titles(boards: Sequence[Board]) -> list[str]:
     """Return what each board is called; suites that share name and version are told apart by their sha256."""
     names = [
-        f"{board.suite.name}, version {_text(board.suite.version)}"
+        f"{board.suite.name}, version {text_cell(board.suite.version)}"
         + (", attested answers" if board.attested else "")
         for board in boards
     ]
@@ -90,17 +91,21 @@ def titles(boards: Sequence[Board]) -> list[str]:
 
 
 def _board_markdown(board: Board, title: str, published: Published, curves: Mapping[str, str]) -> str:
-    parts = [f"## {title}\n", f"Suite sha256 `{board.suite_sha256}`.\n", _table(*main_cells(board), left=2)]
+    parts = [f"## {title}\n", f"Suite sha256 `{board.suite_sha256}`.\n", table(*main_cells(board), left=2)]
     notes = _notes(board)
     if notes:
         parts.append("\n".join(f"- {note}" for note in notes) + "\n")
     parts += ["### By environment\n", _environment_table(board), _result_table(board)]
+    parts += answered_by(board)
     typed = _type_table(board)
     if typed:
         parts += ["### By task type\n", typed]
-    measured = [_table(head, lines, left=2) for head, lines in measure_cells(board, _agent)]
+    measured = [table(head, lines, left=2) for head, lines in measure_cells(board, _agent)]
     if measured:
         parts += ["### Measures\n", *measured, _measure_notes(board)]
+    asked = endpoint_table(board, _agent)
+    if asked:
+        parts += ["### Endpoints\n", asked]
     if 0 < len(board.comparisons) <= MOST_PAIRS:
         parts += ["### Comparisons\n", _comparison_table(board)]
     below = published.below(board.suite.name)
@@ -110,7 +115,7 @@ def _board_markdown(board: Board, title: str, published: Published, curves: Mapp
     for row in board.rows:
         if row.agent.model.training_run in curves:
             path = curves[row.agent.model.training_run]
-            parts.append(f"![How the policy of {_escape(row.name)} was trained]({path})\n")
+            parts.append(f"![How the policy of {escape(row.name)} was trained]({path})\n")
     return "\n".join(parts)
 
 
@@ -137,8 +142,8 @@ def has_iqm(board: Board) -> bool:
 
 def unranked_line(run: Unranked) -> str:
     """Return why a run is on no line of a table, as Markdown on one line."""
-    request = f" (run `{_text(run.run[:12])}`)" if run.run else ""
-    return f"Not ranked: `{_code(run.name)}`{request}: {_text(run.reason)}."
+    request = f" (run `{text_cell(run.run[:12])}`)" if run.run else ""
+    return f"Not ranked: `{code_cell(run.name)}`{request}: {text_cell(run.reason)}."
 
 
 def _notes(board: Board) -> list[str]:
@@ -155,13 +160,17 @@ def _notes(board: Board) -> list[str]:
             f"Nothing is normalised or ranked: that takes one complete run each of the agents "
             f"`{board.suite.floor}` and `{board.suite.oracle}`, re-run."
         )
+    if not board.suite.floor:
+        notes.append(
+            "Normalised scores are 0 and 1 at the bounds of each score: no agent is floor or oracle."
+        )
     for label, scale in board.scales.items():
         if not scale.usable:
             notes.append(f"**{label}** is not normalised (n/a): the oracle is no better than the floor.")
     for row in board.rows:
         for gap in row.left_out:
             notes.append(
-                f"`{row.name}` is not ranked: it does not play **{gap.label}**: {_text(gap.reason)}."
+                f"`{row.name}` is not ranked: it does not play **{gap.label}**: {text_cell(gap.reason)}."
             )
         if row.seeds == 1:
             notes.append(f"`{row.name}`: one training seed, so no training variance in its intervals.")
@@ -193,14 +202,15 @@ def _environment_table(board: Board) -> str:
         "*Tasks* x attempts, the first tasks of the split. *Detectable difference*: the least one that two "
         "independent agents near 50 % show with 80 % power.\n"
     )
-    return _table(head, lines, left=4) + "\n" + caption
+    return table(head, lines, left=4) + "\n" + caption
 
 
 def _result_table(board: Board) -> str:
     tokens = any(result.tokens_per_success for row in board.rows for result in row.envs.values())
     cost = any(result.cost_per_success for row in board.rows for result in row.envs.values())
     unread = any(result.format_errors.value for row in board.rows for result in row.envs.values())
-    head = ["Environment", "Agent", "Success %", "Score", "Invalid actions %"]
+    spread = has_spread(board)
+    head = ["Environment", "Agent", "Success %", "Score", *["Judge SD"] * spread, "Invalid actions %"]
     head += ["Format errors %"] * unread + ["Steps"]
     head += ["Tokens / success"] * tokens + ["US$ / success"] * cost + ["Errors", "Retries", "Ends"]
     lines = []
@@ -209,6 +219,7 @@ def _result_table(board: Board) -> str:
             result = row.envs[env.env.label]
             cells = [env.env.label, _agent(row), _percent(result.success)]
             cells += ["-" if env.env.metric == "success" else _score(result.score, env)]
+            cells += [judge_deviation(row, env)] * spread
             cells += [_percent(result.invalid), *[_percent(result.format_errors)] * unread]
             cells += [_one_decimal(result.steps)]
             cells += [_one_decimal(result.tokens_per_success)] * tokens
@@ -218,7 +229,7 @@ def _result_table(board: Board) -> str:
     if all(env.env.metric == "success" for env in board.envs):
         head.remove("Score")
         lines = [[*line[:3], *line[4:]] for line in lines]
-    return _table(head, lines, left=2)
+    return table(head, lines, left=2)
 
 
 def _players(board: Board, env: RunEnv) -> list[Row]:
@@ -235,7 +246,7 @@ def _type_table(board: Board) -> str:
                 cells = [_score(estimate, env) for estimate in (*result.by_type.values(), result.score)]
                 line = [f"{env.env.label} ({_unit(env)})", _agent(row), *cells]
                 groups.setdefault(tuple(result.by_type), []).append(line)
-    tables = (_table(["Environment", "Agent", *kinds, "All"], lines, 2) for kinds, lines in groups.items())
+    tables = (table(["Environment", "Agent", *kinds, "All"], lines, 2) for kinds, lines in groups.items())
     return "\n".join(tables)
 
 
@@ -295,7 +306,7 @@ def _comparison_table(board: Board) -> str:
         ]
         for pair in board.comparisons
     ]
-    return _table(head, lines, left=2)
+    return table(head, lines, left=2)
 
 
 def _run_table(board: Board) -> str:
@@ -303,17 +314,17 @@ def _run_table(board: Board) -> str:
     lines = [
         [
             _agent(row),
-            _text(row.agent.kind),
-            _text(row.agent.model.algorithm or "-"),
-            _text(row.agent.model.base_model or "-"),
+            text_cell(row.agent.kind),
+            text_cell(row.agent.model.algorithm or "-"),
+            text_cell(row.agent.model.base_model or "-"),
             str(row.seeds or "-"),
-            _text(row.date),
-            _text(", ".join(row.versions)),
+            text_cell(row.date),
+            text_cell(", ".join(row.versions)),
             " ".join(f"`{run[:12]}`" for run in row.runs),
         ]
         for row in board.rows
     ]
-    return _table(head, lines, left=4)
+    return table(head, lines, left=4)
 
 
 def _published_table(results: Sequence[tuple[Paper, PublishedResult]]) -> str:
@@ -326,49 +337,11 @@ def _published_table(results: Sequence[tuple[Paper, PublishedResult]]) -> str:
         model = result.model or paper.model
         lines.append([result.environment, source, model, result.method, f"{result.success}{spread}"])
     protocols = dict.fromkeys(f"- {paper.name}: {paper.protocol}.\n" for paper, _ in results)
-    table = _table(head, sorted(lines, key=lambda line: line[0]), left=4)
-    return f"{_PUBLISHED}\n\n{table}\n{''.join(protocols)}"
+    results_table = table(head, sorted(lines, key=lambda line: line[0]), left=4)
+    return f"{_PUBLISHED}\n\n{results_table}\n{''.join(protocols)}"
 
 
 # --- cells ------------------------------------------------------------------------------------------
-
-
-def _table(head: Sequence[str], lines: Iterable[Sequence[str]], left: int) -> str:
-    """Lay out a Markdown table whose first ``left`` columns are aligned left, the others right."""
-    rows = [list(head), *([_escape(cell) for cell in line] for line in lines)]
-    widths = [max(3, *(len(row[i]) for row in rows)) for i in range(len(head))]
-    rule = [f":{'-' * (w - 1)}" if i < left else f"{'-' * (w - 1)}:" for i, w in enumerate(widths)]
-
-    def pad(row: Sequence[str]) -> str:
-        cells = (
-            c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))
-        )
-        return f"| {' | '.join(cells)} |\n"
-
-    return "".join(pad(row) for row in [rows[0], rule, *rows[1:]])
-
-
-def _escape(cell: str) -> str:
-    """Keep a cell in its place, whatever an agent is called or an option holds."""
-    return one_line(cell).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
-
-
-_MARKUP = re.compile(r"[\\`*\[\]!~#]")
-
-
-def _text(text: str) -> str:
-    """Return what a submitter wrote as text that no Markdown is read in, outside tables and in them."""
-    return _MARKUP.sub(r"\\\g<0>", one_line(text)).replace("&", "&amp;").replace("<", "&lt;")
-
-
-def _code(text: str) -> str:
-    """Return what a submitter wrote for a place between backticks."""
-    return one_line(text).replace("`", "'")
-
-
-def one_line(text: str) -> str:
-    """Return a text without line breaks, control characters and runs of spaces."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split(" ")).strip()
 
 
 def _unit(env: RunEnv) -> str:

@@ -86,7 +86,8 @@ class TranscriptStep:
     format_error: str
     """Why the parser could not read an action; empty where it could."""
     error: str
-    """Why no action could be had, an `agentgym.types.EndReason`, and the step was not played; else empty."""
+    """Why the step was not played, an `agentgym.types.EndReason`: no action could be had, or no answer from
+    outside; else empty."""
     prompt_tokens: int
     completion_tokens: int
     seconds: float
@@ -213,7 +214,10 @@ def transcript_of(
             )
             for message in sent
         )
-        steps.append(_step(completion, messages, response, _clean(completion.format_error, redactor), tokens))
+        # an answer that was not played for want of somebody else's answer says nothing of it itself
+        error = trajectory.end_reason if completion is trajectory.unplayed else ""
+        unread = _clean(completion.format_error, redactor)
+        steps.append(_step(completion, messages, response, unread, error, tokens))
     return TranscriptRecord(
         env=env_label,
         task_id=trajectory.task_id,
@@ -379,6 +383,7 @@ def _step(
     messages: tuple[TranscriptMessage, ...],
     response: str,
     format_error: str,
+    error: str,
     tokens: TranscriptTokens | None,
 ) -> TranscriptStep:
     return TranscriptStep(
@@ -386,7 +391,7 @@ def _step(
         response=response,
         action=completion.action,
         format_error=format_error,
-        error=completion.error or "",
+        error=error,
         prompt_tokens=completion.prompt_tokens,
         completion_tokens=completion.completion_tokens,
         seconds=round(completion.seconds, _TICKS),

@@ -236,7 +236,7 @@ def _check_agent(agent: SuiteAgent, suite: Suite) -> Iterator[Mismatch]:
                 for name, ours, theirs in contradictions(said, agent):
                     yield Mismatch("agent", agent.name, f"{name} is {theirs!r}, in the suite {ours!r}")
             continue
-        ours = complete(said)
+        ours = complete(said, suite.env)
         if ours.name == agent.name and ours.identity != agent.identity:
             yield Mismatch("agent", agent.name, "differs from the suite's agent of that name")
         elif ours.name != agent.name and replace(ours, name=agent.name).identity == agent.identity:
@@ -253,7 +253,7 @@ def _rerun(
     run: RunRecord, suite: Suite, episodes: Sequence[EpisodeRecord], book: AnswerBook | None
 ) -> Iterator[Mismatch]:
     """Let the agent play everything again, with the answers of a book, or asking anew."""
-    complete(run.agent)  # refuses other weights in the same place
+    complete(run.agent, suite.env)  # refuses other weights in the same place
     recorded = {episode.key: episode for episode in latest(episodes)}
     played = {found.env.label for found in run.played}
     for env in (env for env in suite.env if env.label in played):
@@ -263,7 +263,7 @@ def _rerun(
             if book is not None and answer_pins(arena.slots.prototype.answerers):
                 arena.slots.answer_from(ReplayedAnswers(book, env.label))
             policy = make_agent(run.agent.kind, arena.slots, **run.agent.options)
-            for again in play(arena, policy, arena.plan):
+            for again in play(arena, run.agent.kind, policy, arena.plan):
                 said = recorded[again.key]
                 differing = _differing(again.measured_as(said), said)
                 if differing:

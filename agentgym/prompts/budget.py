@@ -8,7 +8,7 @@ from typing import Protocol
 
 from agentgym.errors import UsageError
 from agentgym.prompts.fields import PromptFields
-from agentgym.prompts.parsers import Answer, settle
+from agentgym.prompts.parsers import Answer, settle_answer
 from agentgym.prompts.rendering import Prompt, render
 from agentgym.prompts.template import Template
 from agentgym.types import Message, Request
@@ -81,9 +81,7 @@ class PromptBuilder:
 
     def parse(self, response: str, request: Request) -> Answer:
         """Return what a response says, or why it cannot be read; its action is spelled as in `read`."""
-        answer = self.template.answer.parse(response)
-        settled = settle(answer.action, request.admissible_actions)
-        return answer if settled == answer.action else replace(answer, actions=(settled,))
+        return settle_answer(self.template.answer.parse(response), request.admissible_actions)
 
 
 def fit(template: Template, slots: PromptFields, tokenizer: PromptTokenizer, budget: int) -> FittedPrompt:

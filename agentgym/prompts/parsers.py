@@ -22,6 +22,7 @@ length limit leaves behind, and half an action may be another one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from agentgym.env import MAX_ACTION_LENGTH
 from agentgym.errors import UsageError, nearest
@@ -46,7 +47,7 @@ from agentgym.prompts.formats.tags import (
 )
 from agentgym.tools import ACT
 
-__all__ = ["FORMATS", "Answer", "AnswerFormat", "format_of", "settle"]
+__all__ = ["FORMATS", "Answer", "AnswerFormat", "format_of", "settle", "settle_answer"]
 
 FORMATS: Mapping[str, AnswerFormat] = {
     entry.name: entry
@@ -96,6 +97,12 @@ def settle(action: str, admissible_actions: Sequence[str]) -> str:
     folded = _fold(action)
     alike = [admissible for admissible in admissible_actions if _fold(admissible) == folded]
     return alike[0] if len(alike) == 1 else action
+
+
+def settle_answer(answer: Answer, admissible_actions: Sequence[str]) -> Answer:
+    """Return an answer whose action is spelled as `settle` does."""
+    settled = settle(answer.action, admissible_actions)
+    return answer if settled == answer.action else replace(answer, actions=(settled,))
 
 
 def _fold(text: str) -> str:

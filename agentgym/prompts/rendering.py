@@ -55,18 +55,51 @@ def render(template: Template, slots: PromptFields, *, dropped: int = 0, cut: in
             f"cannot leave out {dropped} of {len(slots.recent)} past turns "
             f"and {cut} of {len(slots.observation)} characters: leave out less"
         )
-    parts = [template.static] if template.static else []
-    if slots.task:
-        parts.append(template.sections["task"].format(task=slots.task))
+    parts = [*_beginning(template, slots.task, dropped)]
     parts += _past(template, slots, dropped)
     parts += _present(template, slots, cut)
     return Prompt("\n\n".join(parts), len(slots.recent) - dropped, dropped, cut)
 
 
+def render_beginning(template: Template, task: str, *, dropped: int = 0) -> str:
+    """Render what a conversation begins with: the role, how to answer, and the task.
+
+    Args:
+        template: the words.
+        task: what is to be done; empty where observations alone tell it.
+        dropped: how many of the oldest turns the conversation leaves out; the text says so.
+    """
+    return "\n\n".join(_beginning(template, task, dropped))
+
+
+def render_present(template: Template, slots: PromptFields) -> str:
+    r"""Render what is seen now and can be done about it: a turn of a conversation.
+
+    Example:
+        >>> from agentgym.prompts import load_template
+        >>> slots = PromptFields(task="", observation="#@$.#", turn=3, recent=(),
+        ...                     admissible_actions=("left", "right"), location="", held="", moved=())
+        >>> print(render_present(load_template("sokoban", "bare"), slots))
+        The warehouse now, after 3 turns:
+        #@$.#
+        <BLANKLINE>
+        Possible actions:
+        left, right
+    """
+    return "\n\n".join(_present(template, slots, 0))
+
+
+def _beginning(template: Template, task: str, dropped: int) -> Iterator[str]:
+    if template.static:
+        yield template.static
+    if task:
+        yield template.sections["task"].format(task=task)
+    if dropped:
+        yield template.sections["omitted"].format(dropped=dropped)
+
+
 def _past(template: Template, slots: PromptFields, dropped: int) -> Iterator[str]:
     sections = template.sections
-    if dropped:
-        yield sections["omitted"].format(dropped=dropped)
     shown = slots.recent[dropped:]
     if shown and "history" in sections:
         yield sections["history"].format(shown=len(shown), turn=slots.turn)

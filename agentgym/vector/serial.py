@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from gymnasium.vector import AutoresetMode
 
 from agentgym.answers import UnansweredError
 from agentgym.types import Snapshot
@@ -22,6 +23,22 @@ class SerialVectorEnv(AgentVectorEnv):
         >>> SerialVectorEnv(3, env_class=EZPointsEnv, split="test").num_envs
         3
     """
+
+    @classmethod
+    def of_split(cls, envs: AgentVectorEnv, split: str, num_envs: int = 1) -> SerialVectorEnv:
+        """Return slots of another environment's kind, with its options, over another split; mode DISABLED.
+
+        Args:
+            envs: of any form.
+            split: whose tasks are played.
+            num_envs: number of slots.
+
+        Raises:
+            UsageError: there is no such split.
+        """
+        single = type(envs.prototype)
+        options = {**envs.prototype._arguments[1], "split": split}
+        return SerialVectorEnv(num_envs, env_class=single, autoreset_mode=AutoresetMode.DISABLED, **options)
 
     def _make_slots(self) -> None:
         self.envs = [self.prototype.spawn() for _ in range(self.num_envs)]

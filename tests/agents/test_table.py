@@ -9,6 +9,8 @@ from agentgym.types import Policy
 from agentgym.vector.serial import SerialVectorEnv
 from tests.corridor import CorridorVectorEnv, RightPolicy
 
+LANGUAGE_AGENTS = ("prompting", "react", "reflexion")
+
 
 @pytest.fixture
 def envs():
@@ -23,6 +25,7 @@ def test_every_agent_can_be_made(kind, envs, tmp_path):
     options = {
         "scripted": {"path": str(script)},
         "model": {"path": str(tmp_path / "model"), "wording": "terse", "answer": "plain"},
+        **{kind: {"endpoint": "http://127.0.0.1:9/v1", "model": "m"} for kind in LANGUAGE_AGENTS},
     }
     shop = SerialVectorEnv(1, env_class=WebShopEnv, autoreset_mode="Disabled")
     slots = shop if kind in ("shopper", "rules") else envs

@@ -38,9 +38,10 @@ def test_the_quick_suite_is_run_replayed_and_ranked(tmp_path: Path) -> None:
     assert all(oracle.envs[label].score.value > found.score.value for label, found in floor.envs.items())
     # rules win some kinds of questions now and then, and six tasks may hold none of them
     assert all(rules.envs[label].score.value >= found.score.value for label, found in floor.envs.items())
-    for result in board.rows[0].envs.values():
-        assert result.score.value == 1.0
-        assert result.score.low < 1.0
+    for label, result in board.rows[0].envs.items():
+        if not label.startswith("SOTOPIA"):  # out of 10, and a stubborn partner lets nobody have all
+            assert result.score.value == 1.0
+            assert result.score.low < 1.0
 
 
 def test_a_sokoban_episode_cannot_be_edited(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from agentgym.evaluation.bench import run_bench
 from agentgym.evaluation.boards import Board, Row, make_boards
 from agentgym.evaluation.exports import as_csv, as_json, latex, schema
 from agentgym.evaluation.published import Published
-from agentgym.evaluation.results import ABORTED, EPISODES_FILE, latest
+from agentgym.evaluation.results import ABORTED, EPISODES_FILE, SCHEMA, latest
 from agentgym.evaluation.runfiles import read_episodes, read_run
 from agentgym.evaluation.submissions import verify_below
 from agentgym.evaluation.suite import load_suite
@@ -217,7 +217,7 @@ def test_a_run_of_an_earlier_schema_verifies_and_has_a_dash(played: Path, tmp_pa
     old = [replace(e, measures=None) for e in read_episodes(folder)]
     write_complete(folder, replace(new, schema=2), old)
     assert '"measures"' not in (folder / EPISODES_FILE).read_text()
-    assert new.schema == 3
+    assert new.schema == SCHEMA
     assert '"answers_sha256": null' in new.text
     assert "answers_sha256" not in (folder / "run.json").read_text()
     assert verify_run(folder, rerun=False).badge == "replayed"

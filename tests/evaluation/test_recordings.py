@@ -3,8 +3,10 @@
 import dataclasses
 from pathlib import Path
 
-from agentgym.evaluation.recordings import SCALE, suite_text
-from agentgym.evaluation.suite import Suite, SuiteAgent, SuiteEnv, load_suite
+from agentgym.agents.metadata import Model
+from agentgym.evaluation.recordings import SCALE
+from agentgym.evaluation.suite import AgentCard, Suite, SuiteAgent, SuiteEnv, load_suite
+from agentgym.evaluation.suite_text import suite_text
 
 HARD = 'a"b\\c\nd\te\x7f\u2028\U0001f600 é'
 
@@ -19,10 +21,27 @@ def test_a_written_suite_is_read_as_it_was(tmp_path: Path) -> None:
         HARD: 0,
     }
     envs = (
-        SuiteEnv("toys/A-v0", "A", "train", tasks=3, kwargs=kwargs, bounds=(-1.5, 2.0), by_type=True),
+        SuiteEnv(
+            "toys/A-v0",
+            "A",
+            "train",
+            tasks=3,
+            measures=("spl",),
+            kwargs=kwargs,
+            bounds=(-1.5, 2.0),
+            by_type=True,
+        ),
         SuiteEnv("toys/A-v0", HARD.replace("\n", ""), "test", tasks=("x-2", HARD), metric="score"),
     )
-    agents = (*SCALE, SuiteAgent("script", "scripted", options={"path": HARD}))
+    model = SuiteAgent(
+        "m",
+        "model",
+        sampling={"temperature": 0.4},
+        parser="bare",
+        model=Model(base_model="tiny", training_seed=3),
+        card=AgentCard(contact=HARD),
+    )
+    agents = (*SCALE, SuiteAgent("script", "scripted", options={"path": HARD}), model)
     suite = Suite("some.name", "1", seed=7, attempts=2, env=envs, agent=agents)
     path = tmp_path / "suite.toml"
     path.write_text(suite_text(suite), encoding="utf-8", newline="")

@@ -1,12 +1,15 @@
 """Suite files: strict reading, stable seeds and ids."""
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
 from agentgym.errors import UsageError
+from agentgym.evaluation.endpoint_runs import named_endpoints
+from agentgym.evaluation.estimate import estimate_suite
 from agentgym.evaluation.suite import Suite, load_suite
 from agentgym.records import parse
 
@@ -98,7 +101,9 @@ def test_shipped_suites_are_readable(name: str) -> None:
     suite = load_suite(SUITES / f"{name}.toml")
     assert suite.name == name
     assert isinstance(suite, Suite)
-    assert {"random", "oracle"} <= {agent.name for agent in suite.agent}
+    names = {agent.name for agent in suite.agent}
+    assert "random" in names
+    assert {suite.floor, suite.oracle} <= {*names, ""}
 
 
 def test_official_alfworld_suites_name_their_dialect() -> None:
@@ -157,3 +162,33 @@ def test_parse_reads_nested_tables() -> None:
 def test_parse_refuses_what_does_not_fit(table: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         parse(Outer, table, "t")
+
+
+def test_the_endpoint_suite_is_ready_for_whoever_has_a_key() -> None:
+    """It loads, and each of its agents has what it takes; `--estimate` of a part of it asks nobody."""
+    suite = load_suite(SUITES.parents[2] / "benchmarks" / "suites" / "endpoints.toml")
+    assert {agent.kind for agent in suite.agent} == {
+        "random", "oracle", "rules", "prompting", "react", "reflexion",
+    }  # fmt: skip
+    played = {env.id.rpartition("/")[2] for env in suite.env}
+    assert {"ALFWorld-v0", "WebShop-v0", "Sokoban-v0", "EZPoints-v0", "HotpotQA-v0"} <= played
+    assert {"PaperSearch-v0", "Sotopia-v0"} <= played
+    asking = [agent for agent in suite.agent if "endpoint" in agent.options]
+    small = dataclasses.replace(suite, env=tuple(env for env in suite.env if env.label == "EZPoints"))
+    found = estimate_suite(small.first(2), asking)
+    assert [part.agent for part in found.parts] == [agent.name for agent in asking]
+    for part in found.parts:
+        assert part.episodes == 6
+        assert 0 < part.likely.calls <= part.most.calls
+        assert 100 * part.likely.calls < part.likely.prompt_tokens <= part.most.prompt_tokens
+        assert part.likely.completion_tokens <= part.most.completion_tokens
+
+
+def test_the_official_sotopia_suite_pins_one_model() -> None:
+    suite = load_suite(SUITES / "official-sotopia.toml")
+    named = {spec.model for spec, _ in named_endpoints(None, suite.env)}
+    (model,) = named
+    assert re.fullmatch(r"Qwen/Qwen2.5-72B-Instruct@[0-9a-f]{40}", model)
+    assert [env.label for env in suite.env] == [
+        "self-chat, hard", "self-chat, all", "partner, hard", "partner, all",
+    ]  # fmt: skip

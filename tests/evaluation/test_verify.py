@@ -310,7 +310,7 @@ def genuine(folder: Path, task: int, seed: int, rollout: int) -> EpisodeRecord:
     suite = load_suite(suite_file_of_run(folder, "small"))
     arena = open_suite_task(suite, suite.env[1], num_envs=1)
     policy = make_agent("oracle", arena.slots)
-    (record,) = play(arena, policy, [PlannedEpisode(arena.slots.tasks[task], seed, rollout)])
+    (record,) = play(arena, "random", policy, [PlannedEpisode(arena.slots.tasks[task], seed, rollout)])
     return record
 
 

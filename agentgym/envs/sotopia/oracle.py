@@ -12,7 +12,7 @@ from agentgym.envs.sotopia.partners import Partner, TemperamentPartner
 from agentgym.envs.sotopia.setup import PARTNER, TalkOptions
 from agentgym.envs.sotopia.state import SotopiaState
 from agentgym.envs.sotopia.tasks import Seat
-from agentgym.errors import UsageError
+from agentgym.errors import UnsupportedEnvError, UsageError
 from agentgym.types import Completion, Request
 
 
@@ -33,15 +33,15 @@ class SotopiaOracle:
         """Take what the game is played with.
 
         Raises:
-            UsageError: the partner is not scripted, or the order is not round-robin.
+            UnsupportedEnvError: the partner is not scripted, or the order is not round-robin.
         """
         partner = game.players.get(PARTNER)
         if not isinstance(partner, TemperamentPartner):
-            raise UsageError(
+            raise UnsupportedEnvError(
                 "the oracle plays against scripted partners only: give partner='fair' or another"
             )
         if game.options.order != "round-robin":
-            raise UsageError("the oracle plans in round-robin order only: leave out order")
+            raise UnsupportedEnvError("the oracle plans in round-robin order only: leave out order")
         self._temperament: Temperament = partner.temperament
         self._turns = game.options.max_turns
 

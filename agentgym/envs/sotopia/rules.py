@@ -138,6 +138,8 @@ def make_bargainer(envs: AgentVectorEnv) -> Policy:
         raise UnsupportedEnvError(
             f"the agent 'bargainer' plays SOTOPIA, not {type(envs.prototype).__name__}; use the agent 'rules'"
         )
+    if envs.tasks[0].content.scenario.terms is None:
+        raise UnsupportedEnvError("the agent 'rules' plays built-in scenarios alone, whose goals have points")
     return BargainerPolicy()
 
 

@@ -1,0 +1,235 @@
+"""Chats: what a language agent's model is sent at each turn, and how its answers are read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from agentgym.agents.language.pictures import describe, picture_of
+from agentgym.agents.language.settings import Scaffold
+from agentgym.agents.language.words import scaffold_words
+from agentgym.endpoint.chat import ChatMessage, ChatReply, ChatToolCall
+from agentgym.prompts import Template
+from agentgym.prompts.fields import PromptFields
+from agentgym.prompts.parsers import Answer, settle_answer
+from agentgym.prompts.rendering import render, render_beginning, render_present
+from agentgym.tools import call_of, tool_schemas
+from agentgym.types import Completion, Message, Request, Step
+
+_TAG = re.compile("</?(?:think|tool_call|answer)>")
+_CUT_OFF = "a response that was cut off"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCompletion(Completion):
+    """A completion with what its turn is told with later on."""
+
+    told: ChatMessage | None = None
+    """What was seen then, without what a chat begins with; None where a turn has a prompt of its own."""
+    first: int = 0
+    """The oldest turn that the prompt held."""
+    density: float = 0.0
+    """Tokens per character of the prompt, as the server counted; 0 where it did not."""
+
+
+class Demonstration(NamedTuple):
+    """A task that somebody has done, as the chat of an agent."""
+
+    task_id: str
+    messages: tuple[ChatMessage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPrompts:
+    """Turns requests into chats and replies into actions. It keeps nothing between turns."""
+
+    template: Template
+    scaffold: Scaffold
+    history: int | None
+    """Past turns told; None for all."""
+    system: str = ""
+    images: bool = True
+    image_text: bool = True
+    native_tools: bool = False
+    shots: int = 0
+    """Demonstrations in a chat."""
+    demonstrations: tuple[Demonstration, ...] = ()
+    """One more than `shots`: one of the very task that is played is left out."""
+
+    @property
+    def tools(self) -> tuple[dict[str, Any], ...]:
+        """Schemas of the tools that the server is handed."""
+        return tuple(tool_schemas(self.template.answer.tools)) if self.native_tools else ()
+
+    # ---- what is sent -------------------------------------------------------------------------
+
+    def turn(self, request: Request) -> ChatMessage | None:
+        """Return what a conversation is told at a turn; None where a turn has a prompt of its own."""
+        if not self.scaffold.conversation:
+            return None
+        fields = PromptFields.of(request, history=0)
+        return self._seen(fields, request.observation)
+
+    def oldest(self, request: Request) -> int:
+        """Return the oldest turn that a prompt holds where nothing is known to be too long."""
+        kept = request.turn if self.history is None else min(self.history, request.turn)
+        before = request.history[-1].completion if request.history else None
+        first = request.turn - kept
+        return max(first, before.first) if isinstance(before, TurnCompletion) else first
+
+    def chat(
+        self, request: Request, told: ChatMessage | None, first: int, note: str = ""
+    ) -> tuple[ChatMessage, ...]:
+        """Return the messages of a turn.
+
+        Args:
+            request: one question.
+            told: its `turn`.
+            first: the oldest turn that they hold.
+            note: stands before what is seen first; empty for none.
+        """
+        messages = [ChatMessage("system", self.system)] if self.system else []
+        shown = [each for each in self.demonstrations if each.task_id != request.task_id]
+        messages += [message for each in shown[: self.shots] for message in each.messages]
+        if told is None:
+            return (*messages, self._prompt(request, first, note))
+        turns = [*(self._past(request, number) for number in range(first, request.turn)), told]
+        task = PromptFields.of(request, history=0).task
+        beginning = _joined(render_beginning(self.template, task, dropped=first), note, turns[0].text)
+        messages.append(replace(turns[0], text=beginning))
+        for step, seen in zip(request.history[first:], turns[1:], strict=True):
+            answer = self.answered(step.completion, len(messages))
+            messages += [answer, *self._results(answer.tool_calls, seen)]
+        return tuple(messages)
+
+    def answered(self, completion: Completion, position: int = 0) -> ChatMessage:
+        """Return an answer as the model is shown it again.
+
+        Args:
+            completion: of this policy, or of another, whose action is then written in the answer's format.
+            position: of the message in its chat, which names its calls.
+        """
+        text = completion.text or self.written(completion.action)
+        if not self.native_tools or not self.template.answer.parse(text).actions:
+            return ChatMessage("assistant", text)
+        calls = []
+        for number, action in enumerate(self.template.answer.parse(text).actions):
+            call = call_of(self.template.answer.tools, action)
+            assert call is not None  # the reader made the action of one
+            arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
+            calls.append(ChatToolCall(f"m{position:04d}c{number:03d}", call.name, arguments))
+        return ChatMessage("assistant", text.partition("<tool_call>")[0].strip(), tool_calls=tuple(calls))
+
+    def written(self, action: str) -> str:
+        """Return an action in the answer's format; the action itself where the format cannot state it."""
+        answer = self.template.answer
+        thought = scaffold_words("words")["shown_thought"] if answer.thinks else ""
+        actions = action.split("\n") if answer.several else [action]
+        try:
+            return answer.write(thought, actions)
+        except ValueError:
+            return action
+
+    def _prompt(self, request: Request, first: int, note: str) -> ChatMessage:
+        """Return a turn's own prompt."""
+        fields = PromptFields.of(request, history=request.turn if self.history is None else self.history)
+        dropped = first - (request.turn - len(fields.recent))
+        text, images = self._shown(fields, request.observation)
+        prompt = render(self.template, text, dropped=dropped).text
+        return ChatMessage("user", _joined(note, prompt), images)
+
+    def _past(self, request: Request, number: int) -> ChatMessage:
+        """Return what a conversation was told at an earlier turn."""
+        step = request.history[number]
+        kept = step.completion
+        if isinstance(kept, TurnCompletion) and kept.told is not None:
+            return kept.told
+        return self._seen(_fields_of(step, number), step.observation)
+
+    def _seen(self, fields: PromptFields, observation: Any) -> ChatMessage:
+        fields, images = self._shown(fields, observation)
+        return ChatMessage("user", render_present(self.template, fields), images)
+
+    def _shown(self, fields: PromptFields, observation: Any) -> tuple[PromptFields, tuple[Any, ...]]:
+        """Return what is told of an observation in words, and its pictures."""
+        picture = picture_of(observation) if self.images else None
+        if picture is None:
+            return fields, ()
+        if not self.image_text:
+            fields = replace(fields, observation=scaffold_words("words")["pictured"])
+        return fields, (picture,)
+
+    def _results(self, calls: Sequence[ChatToolCall], seen: ChatMessage) -> Iterator[ChatMessage]:
+        """Yield what a model is told after an answer: the results of its calls, where it made some."""
+        if not calls:
+            yield seen
+            return
+        words = scaffold_words("words")
+        for call in calls[:-1]:
+            yield ChatMessage("tool", words["further"], tool_call_id=call.id)
+        yield ChatMessage("tool", seen.text, tool_call_id=calls[-1].id)
+        if seen.images:  # which no result of a call can hold
+            yield ChatMessage("user", words["picture_of_call"], seen.images)
+
+    # ---- what is read -------------------------------------------------------------------------
+
+    def text_of(self, reply: ChatReply) -> str:
+        """Return a reply as text, its calls between tags."""
+        return "\n".join((*([reply.text] if reply.text else []), *map(_tagged, reply.tool_calls)))
+
+    def read(self, reply: ChatReply, request: Request) -> Answer:
+        """Return what a reply says, or why it cannot be read.
+
+        Of a format without an end of its own, a response that was cut off is none.
+        """
+        answer = self.template.answer
+        if reply.finish_reason == "length" and answer.name == "plain":
+            return Answer("", (), _CUT_OFF)
+        return settle_answer(answer.parse(self.text_of(reply)), request.admissible_actions)
+
+    def sent(self, chat: Sequence[ChatMessage], before: Sequence[Message] = ()) -> tuple[Message, ...]:
+        """Return a chat as transcripts hold it.
+
+        Args:
+            chat: the messages.
+            before: of the turn before, whose objects are used again where they are equal.
+        """
+        texts = [Message(each.role, _text_of(each)) for each in chat]
+        if self.native_tools:
+            listed = "\n".join(json.dumps(schema, ensure_ascii=False) for schema in self.tools)
+            texts.insert(0, Message("tools", listed))
+        again = before[: len(texts)]
+        return (*(old if old == new else new for old, new in zip(again, texts)), *texts[len(again) :])  # noqa: B905
+
+
+def _fields_of(step: Step, turn: int) -> PromptFields:
+    """Return the fields of a turn that another policy played, as far as its step tells them."""
+    seen = step.observation
+    text = seen if isinstance(seen, str) else str(seen["text"])
+    return PromptFields("", text, turn, (), step.admissible_actions, "", "", ())
+
+
+def _text_of(message: ChatMessage) -> str:
+    if not (message.tool_calls or message.images):  # the most of them by far
+        return message.text
+    calls = "\n".join(map(_tagged, message.tool_calls))
+    return _joined("\n".join(part for part in (message.text, calls) if part), *map(describe, message.images))
+
+
+def _tagged(call: ChatToolCall) -> str:
+    """Return a call as text that the readers of `agentgym.prompts.formats.calls` take, whatever is in it."""
+    try:
+        json.loads(call.arguments)
+        arguments = call.arguments
+    except (ValueError, RecursionError):
+        arguments = json.dumps(call.arguments, ensure_ascii=False)
+    if _TAG.search(arguments):  # within a string, where it would end the thought or the call
+        arguments = arguments.replace("<", "\\u003c")
+    return f'<tool_call>{{"name": {json.dumps(call.name)}, "arguments": {arguments}}}</tool_call>'
+
+
+def _joined(*parts: str) -> str:
+    return "\n\n".join(part for part in parts if part)

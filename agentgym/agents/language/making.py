@@ -1,0 +1,256 @@
+"""The agents ``prompting``, ``react`` and ``reflexion``, as suites and the command line know them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agentgym.agents.demonstrators import DEMONSTRATED_SPLIT
+from agentgym.agents.language.chats import ChatPrompts
+from agentgym.agents.language.model import ChatModel
+from agentgym.agents.language.policy import ChatPolicy
+from agentgym.agents.language.reflexion import ReflexionPolicy
+from agentgym.agents.language.settings import (
+    PROMPTING,
+    REACT,
+    REFLEXION,
+    ChatAgentSettings,
+    ReflexionSettings,
+    Scaffold,
+)
+from agentgym.agents.language.shots import Shots, make_shots
+from agentgym.agents.language.words import scaffold_words, words_sha256
+from agentgym.agents.metadata import AgentMetadata, Model
+from agentgym.endpoint.client import open_endpoint
+from agentgym.endpoint.spec import EndpointSpec
+from agentgym.errors import MissingDataError, MissingPackageError, UsageError
+from agentgym.hashing import sha256_json
+from agentgym.prompts import Template, load_template
+from agentgym.records import parse
+from agentgym.registration import open_vector, suite_spec
+from agentgym.tools import Tool
+from agentgym.vector.core import AgentVectorEnv
+
+PlayedId = tuple[str, Mapping[str, Any]]
+
+
+def make_prompting(envs: AgentVectorEnv, **options: Any) -> ChatPolicy:
+    """Make the agent ``prompting``: no scaffold, a prompt of its own every turn, the action alone as answer.
+
+    Args:
+        envs: what it will play.
+        **options: as `ChatAgentSettings`; ``endpoint`` and ``model`` have to be given.
+
+    Raises:
+        UsageError: an option is unknown, missing or no good.
+    """
+    settings = _settings(PROMPTING, options)
+    return language_agent(envs, open_endpoint(endpoint_of(settings)), PROMPTING, settings)
+
+
+def make_react(envs: AgentVectorEnv, **options: Any) -> ChatPolicy:
+    """Make the agent ``react``: a thought and an action every turn, in one conversation.
+
+    Args:
+        envs: what it will play.
+        **options: as `make_prompting`.
+
+    Raises:
+        UsageError: as `make_prompting`.
+    """
+    settings = _settings(REACT, options)
+    return language_agent(envs, open_endpoint(endpoint_of(settings)), REACT, settings)
+
+
+def make_reflexion(envs: AgentVectorEnv, **options: Any) -> ChatPolicy:
+    """Make the agent ``reflexion``: ``react`` with reflections kept between the attempts at a task.
+
+    Args:
+        envs: what it will play.
+        **options: as `ReflexionSettings`.
+
+    Raises:
+        UsageError: as `make_prompting`.
+    """
+    settings = _settings(REFLEXION, options)
+    return language_agent(envs, open_endpoint(endpoint_of(settings)), REFLEXION, settings)
+
+
+def language_agent(
+    envs: AgentVectorEnv, model: ChatModel, scaffold: Scaffold, settings: ChatAgentSettings
+) -> ChatPolicy:
+    """Make a language agent over any chat model.
+
+    Args:
+        envs: what it will play.
+        model: answers; an endpoint, or an engine of one's own.
+        scaffold: one of `agentgym.agents.language.settings`.
+        settings: `ReflexionSettings` for the scaffold ``reflexion``.
+
+    Raises:
+        UsageError: the wording or answer is unknown or does not go with the environment's tools, or too few
+            demonstrations can be made.
+    """
+    game = envs.prototype
+    template = _template(scaffold, settings, game.suite_spec.prompt.wording, game.tools)
+    prompts = _prompts(scaffold, settings, template)
+    if settings.shots:
+        shots = make_shots(envs, prompts, settings.shots, settings.seed)
+        prompts = replace(prompts, demonstrations=shots.demonstrations)
+    if isinstance(settings, ReflexionSettings):
+        return ReflexionPolicy(model, prompts, settings, suite=game.suite)
+    return ChatPolicy(model, prompts, settings, suite=game.suite)
+
+
+def endpoint_of(settings: ChatAgentSettings) -> EndpointSpec:
+    """Return which endpoint an agent's options name, and how it is asked.
+
+    Raises:
+        UsageError: an option is no good, or given twice.
+    """
+    named = {"url": settings.endpoint, "model": settings.model, "key_env": settings.key_env}
+    for name in named:
+        if name in settings.request:
+            own = "endpoint" if name == "url" else name
+            raise UsageError(f"request holds {name!r}, which the agent's option {own!r} says: leave it out")
+    return EndpointSpec.of({**named, **settings.request})
+
+
+# ---- metadata ----------------------------------------------------------------------------------
+
+
+def prompting_facts(environments: Sequence[PlayedId] = (), **options: Any) -> AgentMetadata:
+    """Return what is known of the agent ``prompting`` from its options.
+
+    Args:
+        environments: ids and options of those it plays, whose wordings and demonstrations its prompts hold.
+        **options: as `make_prompting`.
+
+    Raises:
+        UsageError: as `make_prompting`.
+    """
+    return _facts(PROMPTING, environments, options)
+
+
+def react_facts(environments: Sequence[PlayedId] = (), **options: Any) -> AgentMetadata:
+    """Return the same of the agent ``react``."""
+    return _facts(REACT, environments, options)
+
+
+def reflexion_facts(environments: Sequence[PlayedId] = (), **options: Any) -> AgentMetadata:
+    """Return the same of the agent ``reflexion``."""
+    return _facts(REFLEXION, environments, options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What an agent is asked with in an environment."""
+
+    template: Template
+    shots: Shots | None
+
+
+def _facts(scaffold: Scaffold, environments: Sequence[PlayedId], options: Mapping[str, Any]) -> AgentMetadata:
+    settings = _settings(scaffold, options)
+    spec = endpoint_of(settings)
+    told = [_words(scaffold, settings, *played) for played in _distinct(environments)]
+    files = ("words", "reflexion") if scaffold is REFLEXION else ("words",)
+    shots = [words.shots for words in told if words.shots is not None]
+    sampling: dict[str, Any] = {
+        "endpoint": spec.identity,
+        "temperature": settings.temperature,
+        "max_tokens": settings.max_tokens,
+        "seed": settings.seed,
+        "history": scaffold.history if settings.history is None else settings.history,
+        "wordings": sorted({words.template.id for words in told}),
+    }
+    if settings.shots:
+        sampling["shots"] = {
+            "count": settings.shots,
+            "sha256": sha256_json([each.sha256 for each in shots]),
+            "demonstrators": sorted({each.demonstrator for each in shots}),
+            "privileged": any(each.privileged for each in shots),
+        }
+    return AgentMetadata(
+        sampling=sampling,
+        parser=_template(scaffold, settings, "generic", ()).answer.name,
+        prompt_sha256=sha256_json(
+            {
+                "scaffold": scaffold.name,
+                "words": words_sha256(*files),
+                "templates": sorted({words.template.sha256 for words in told}),
+                "answer": _template(scaffold, settings, "generic", ()).sha256,
+                "system": settings.system,
+                "shots": [each.sha256 for each in shots],
+            }
+        ),
+        model=Model(base_model=settings.model),
+    )
+
+
+def _distinct(environments: Sequence[PlayedId]) -> list[PlayedId]:
+    """Return environments that differ in more than the split, which neither words nor demonstrations know."""
+    plain = [(env_id, {**options, "split": None}) for env_id, options in environments]
+    return list(
+        {repr((env_id, sorted(options.items()))): (env_id, options) for env_id, options in plain}.values()
+    )
+
+
+def _words(
+    scaffold: Scaffold, settings: ChatAgentSettings, env_id: str, options: Mapping[str, Any]
+) -> _Words:
+    """Return what an agent is asked with.
+
+    There are no demonstrations where the environment's data are not here: it is not played either then.
+    """
+    wording = suite_spec(env_id).prompt.wording
+    template = _template(scaffold, settings, wording, ())
+    if settings.shots:
+        try:
+            opened = open_vector(env_id, 1, split=DEMONSTRATED_SPLIT, options=options)
+        except (MissingDataError, MissingPackageError):
+            return _Words(template, None)
+        with closing(opened) as envs:
+            bound = _template(scaffold, settings, wording, envs.prototype.tools)
+            prompts = _prompts(scaffold, settings, bound)
+            return _Words(template, make_shots(envs, prompts, settings.shots, settings.seed))
+    return _Words(template, None)
+
+
+# ---- inside ------------------------------------------------------------------------------------
+
+
+def _settings(scaffold: Scaffold, options: Mapping[str, Any]) -> ChatAgentSettings:
+    record = ReflexionSettings if scaffold is REFLEXION else ChatAgentSettings
+    return parse(record, dict(options), f"agent {scaffold.name!r}")
+
+
+def _template(
+    scaffold: Scaffold, settings: ChatAgentSettings, wording: str, tools: tuple[Tool, ...]
+) -> Template:
+    template = load_template(settings.wording or wording, settings.answer or scaffold.answer, tools)
+    if not settings.native_tools:
+        return template
+    how = scaffold_words("words")["native"]  # the server knows the tools, and the form of a call
+    role = template.sections.get("role", "").format()
+    return replace(
+        template,
+        static="\n\n".join(text for text in (role, how) if text),
+        listing="",
+        sha256=sha256_json({"template": template.sha256, "native": how}),
+    )
+
+
+def _prompts(scaffold: Scaffold, settings: ChatAgentSettings, template: Template) -> ChatPrompts:
+    return ChatPrompts(
+        template=template,
+        scaffold=scaffold,
+        history=scaffold.history if settings.history is None else settings.history,
+        system=settings.system,
+        images=settings.images,
+        image_text=settings.image_text,
+        native_tools=settings.native_tools,
+        shots=settings.shots,
+    )

@@ -1,0 +1,72 @@
+"""What a board says of models behind endpoints: what was asked of them, who answered, how a judge spreads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agentgym.evaluation.boards import Board, Row
+from agentgym.evaluation.layout import code_cell, table, text_cell
+from agentgym.evaluation.results import AGENT, RunEnv
+
+_STATED = """\
+Stated by the submitter. *Seconds* are of an answer: the median over episodes of their means, and the 95th
+percentile of the same. No price is shown where none was given.
+"""
+
+
+def endpoint_table(board: Board, name: Callable[[Row], str]) -> str:
+    """Return what each agent asked of its model behind an endpoint; empty where none did.
+
+    Args:
+        board: a board.
+        name: writes a row's name.
+    """
+    head = ["Environment", "Agent", "Model", "Answers", "Tokens in", "Tokens out", "US$"]
+    head += ["Seconds, median", "Seconds, 95 %"]
+    lines = []
+    for env in board.envs:
+        for row in board.rows:
+            result = row.envs.get(env.env.label)
+            if result is None or result.endpoint is None:
+                continue
+            used = result.endpoint
+            models = ", ".join(text_cell(e.model) for e in row.endpoints if AGENT in e.asked_by)
+            lines.append(
+                [
+                    env.env.label,
+                    name(row),
+                    models,
+                    f"{used.answers:,}",
+                    f"{used.prompt_tokens:,}",
+                    f"{used.completion_tokens:,}",
+                    f"{used.cost:.4f}" if used.cost else "-",
+                    f"{used.median_seconds:.2f}",
+                    f"{used.slow_seconds:.2f}",
+                ]
+            )
+    return f"{table(head, lines, left=3)}\n{_STATED}" if lines else ""
+
+
+def answered_by(board: Board) -> list[str]:
+    """Return what answers the environments' questions, where the package itself does not, as paragraphs."""
+    notes = [
+        f"- **{env.env.label}**: `{pin.name}` is `{code_cell(pin.kind)}`, {pin.standing}"
+        + (", sampled" if pin.sampled else "")
+        + ".\n"
+        for env in board.envs
+        for pin in env.answers
+    ]
+    return [f"Answered from outside:\n\n{''.join(notes)}"] if notes else []
+
+
+def has_spread(board: Board) -> bool:
+    """Return whether the spread of a judge was measured for any row of a board."""
+    return any(row.judge_deviations(env.env.label) for row in board.rows for env in board.envs)
+
+
+def judge_deviation(row: Row, env: RunEnv) -> str:
+    """Return the standard deviation of a judge's rating of an episode's score, as the score is written."""
+    deviation = row.judge_deviations(env.env.label).get("score")
+    if deviation is None:
+        return "-"
+    return f"{100.0 * deviation if env.env.bounds == (0.0, 1.0) else deviation:.2f}"

@@ -1,0 +1,143 @@
+"""``agentgym bench`` with models of directories and of endpoints: flags, estimates, derived suites."""
+
+import json
+
+import pytest
+
+from agentgym.evaluation.runfiles import read_run
+from agentgym.training.models.models import save_model
+from agentgym.training.models.tiny import tiny_model, word_tokenizer
+from tests.cli.test_runs import SUITE
+from tests.evaluation.chat_server import serving
+
+URL = "http://127.0.0.1:9/v1"
+
+
+@pytest.fixture
+def suite(tmp_path):
+    path = tmp_path / "toys.toml"
+    path.write_text(SUITE)
+    return path
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving() as server:
+        yield server
+
+
+def test_agents_of_an_endpoint(cli, suite, tmp_path, server):
+    words = ("bench", suite, "--out", tmp_path / "runs", "--endpoint", server.url, "--no-probe", "--verify")
+    code, out, err = cli(*words, "--model", "org/tiny:1b", "--agent", "react", "--agent", "random")
+    assert code == 0
+    assert " calls, " in err
+    assert " tokens in, " in err
+    assert out.count("replayed: ") == out.count("re-run: ") == 1
+    folders = {path.name.rpartition("-")[0]: path for path in (tmp_path / "runs" / "toys").iterdir()}
+    assert folders.keys() == {"react-tiny-1b", "random"}
+    agent = read_run(folders["react-tiny-1b"]).agent
+    assert (agent.options["endpoint"], agent.options["model"]) == (server.url, "org/tiny:1b")
+    assert (folders["react-tiny-1b"] / "calls.jsonl").exists()
+    assert not (folders["random"] / "calls.jsonl").exists()
+
+
+def test_tables_show_what_an_endpoint_was_asked(cli, suite, tmp_path, server):
+    prices = tmp_path / "prices.toml"
+    prices.write_text('[[price]]\nmodel = "tiny"\nsince = 2026-01-01\ninput = 2.0\noutput = 8.0\n')
+    page = tmp_path / "LEADERBOARD.md"
+    words = ("bench", suite, "--out", tmp_path / "runs", "--endpoint", server.url, "--model", "tiny")
+    code, _, _ = cli(*words, "--no-probe", "--prices", prices, "--leaderboard", page)
+    assert code == 0
+    text = " ".join(page.read_text().split())
+    head = "| Environment | Agent | Model | Answers | Tokens in | Tokens out | US$ | Seconds, median |"
+    assert head in text
+    assert "| Corridor | react-tiny | tiny |" in text
+    assert "Stated by the submitter." in text
+    table = json.loads(page.with_suffix(".json").read_text())
+    (used,) = [
+        row["envs"]["Corridor"]["endpoint"]
+        for row in table["boards"][0]["rows"]
+        if row["envs"]["Corridor"]["endpoint"]
+    ]
+    assert used["cost"] > 0
+    assert 0 < used["median_seconds"] <= used["slow_seconds"]
+    assert ",endpoint_prompt_tokens," in page.with_suffix(".csv").read_text()
+
+
+def test_an_estimate_asks_nobody_and_writes_nothing(cli, suite, tmp_path, server):
+    prices = tmp_path / "prices.toml"
+    prices.write_text('[[price]]\nmodel = "tiny"\nsince = 2026-01-01\ninput = 2.0\noutput = 8.0\n')
+    before = len(server.bodies)
+    words = ("bench", suite, "--out", tmp_path / "runs", "--endpoint", server.url, "--model", "tiny")
+    code, out, _ = cli(*words, "--estimate", "--agent", "reflexion", "--agent", "prompting")
+    assert code == 0
+    assert len(server.bodies) == before
+    assert not (tmp_path / "runs").exists()
+    assert "reflexion-" in out
+    assert "no price" in out
+    assert "Nobody was asked." in out
+    _, priced, _ = cli(*words, "--estimate", "--agent", "prompting", "--prices", prices, "--limit", 2)
+    assert "no price" not in priced
+    assert " 4 " in priced  # two tasks, two attempts
+
+
+def test_a_limit_makes_a_suite_of_its_own(cli, suite, tmp_path):
+    words = ("bench", suite, "--out", tmp_path / "runs", "--limit", 3, "--verify", "--agent", "random")
+    code, out, _ = cli(*words, "--leaderboard", tmp_path / "page.md")
+    assert code == 0
+    (folder,) = (tmp_path / "runs" / "toys-first3").iterdir()
+    run = read_run(folder)
+    assert (run.suite.name, run.envs[0].env.tasks) == ("toys-first3", 3)
+    assert "6 episodes" in out
+    code, out, _ = cli("verify", folder)  # by the suite beside the results
+    assert (code, out.split(":")[0]) == (0, "re-run")
+    assert cli("bench", suite, "--out", tmp_path / "runs", "--agent", "random")[0] == 0
+    (whole,) = (tmp_path / "runs" / "toys").iterdir()
+    assert read_run(whole).suite_sha256 != run.suite_sha256
+
+
+def test_a_model_directory_without_an_agent_file(cli, refused, suite, tmp_path):
+    save_model(tmp_path / "plain", tiny_model("0.1m", word_tokenizer(["right"]), context=3000))
+    words = ("bench", suite, "--out", tmp_path / "runs", "--model", tmp_path / "plain", "--agent", "plain")
+    assert "has no agent.json, which says how the model is asked: add --wording and" in refused(*words)
+    assert "add --wording and --answer" in refused(*words, "--wording", "terse")
+    options = ("--wording", "terse", "--answer", "bare", "--option", "choice=constrained")
+    code, out, _ = cli(*words, *options, "--verify")
+    assert code == 0
+    assert out.startswith("replayed: ")
+    (folder,) = (tmp_path / "runs" / "toys").iterdir()
+    assert read_run(folder).agent.sampling["choice"] == "constrained"
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--endpoint", URL), "--endpoint needs --model NAME"),
+        (("--key-env", "MY_KEY"), "--key-env is the key of an endpoint: name its URL with --endpoint"),
+        (("--agent", "react"), "--agent react asks a model behind an endpoint: add --endpoint URL and"),
+        (
+            ("--endpoint", URL, "--model", "m", "--agent", "random"),
+            "--endpoint plays nothing: name prompting or",
+        ),
+        (("--model", URL), "is a URL: give it to --endpoint"),
+        (("--wording", "terse"), "--wording is of a model: name one with --model"),
+        (("--option", "x=1"), "--option is of a model: name one with --model"),
+        (("--endpoint", URL, "--model", "m", "--option", "model=x"), "has its own flag: use --model"),
+        (("--endpoint", URL, "--model", "m", "--option", "temprature=1"), "did you mean 'temperature'?"),
+        (("--endpoint", "localhost", "--model", "m"), "url is no address of a server"),
+        (("--endpoint", "https://me:secret@host/v1", "--model", "m"), "url holds credentials"),
+        (("--endpoint", URL, "--model", "m", "--key-env", "sk-123"), "and never the key itself"),
+        (("--cache-mode", "read"), "--cache-mode read needs the cache: name its file with --cache"),
+        (("--cache", "x", "--cache-mode", "off"), "--cache-mode off uses no cache: leave out --cache"),
+        (("--cache-mode", "reed"), "invalid choice: 'reed'"),
+        (("--budget-usd", "3"), "--budget-usd needs prices: name a file of prices with --prices"),
+        (("--budget-requests", "-3"), "a budget is a whole number of at least 0"),
+        (("--budget-usd", "nan", "--prices", "x"), "an amount is a number of at least 0"),
+        (("--limit", "0"), "the limit of tasks must be at least 1, got 0"),
+        (("--estimate",), "nothing in suite toys asks an endpoint: name one with --endpoint and --model"),
+        (("--estimate", "--verify"), "--estimate plays nothing: leave out --verify and --leaderboard"),
+    ],
+)
+def test_bad_combinations_are_one_line_that_names_the_fix(refused, suite, tmp_path, words, complaint):
+    assert complaint in refused("bench", suite, "--out", tmp_path / "runs", *words)
+    assert not (tmp_path / "runs").exists()

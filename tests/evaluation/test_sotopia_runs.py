@@ -1,0 +1,154 @@
+"""SOTOPIA with partner and judge behind endpoints: runs that verify, forgeries, estimates, spread."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agentgym.evaluation.answerbook import ANSWERS_FILE
+from agentgym.evaluation.bench import run_bench
+from agentgym.evaluation.endpoint_runs import EndpointSettings
+from agentgym.evaluation.estimate import estimate_suite
+from agentgym.evaluation.packed import pack_run, run_folder
+from agentgym.evaluation.rejudging import judge_again
+from agentgym.evaluation.results import closed
+from agentgym.evaluation.runfiles import file_sha256, read_episodes, read_run, write_run
+from agentgym.evaluation.suite import load_suite
+from agentgym.evaluation.verify import verify_run
+from agentgym.hashing import canonical_json
+from tests.evaluation.chat_server import ChatServer, serving
+
+SUITE = """\
+name = "talks"
+version = "1"
+seed = 3
+floor = ""
+oracle = ""
+
+[[env]]
+id = "agentgym/Sotopia-v0"
+label = "talk"
+split = "test"
+tasks = 6
+metric = "score"
+bounds = [0.0, 10.0]
+measures = ["goal", "overall", "partner_goal"]
+
+[env.kwargs]
+partner = {{ endpoint = "{url}", model = "tiny", temperature = 0.7 }}
+judge = {{ endpoint = "{url}", model = "critic" }}
+
+[[agent]]
+name = "asker"
+kind = "react"
+options = {{ endpoint = "{url}", model = "tiny" }}
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ChatServer]:
+    with serving() as server:
+        yield server
+
+
+def play(root: Path) -> Path:
+    settings = EndpointSettings(probe=False)
+    (folder,) = run_bench(root / "suites" / "talks.toml", root / "results", endpoints=settings)
+    return folder
+
+
+@pytest.fixture
+def root(server: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with the suite."""
+    monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "suites").mkdir()
+    (tmp_path / "suites" / "talks.toml").write_text(SUITE.format(url=server.url))
+    return tmp_path
+
+
+@pytest.fixture
+def folder(root: Path) -> Path:
+    return play(root)
+
+
+def test_a_run_rests_on_what_was_answered(folder: Path, server: ChatServer) -> None:
+    asked = len(server.bodies)
+    verdict = verify_run(folder)
+    assert (verdict.problems, verdict.earned) == ((), "replayed, answers recorded")
+    assert len(server.bodies) == asked
+    asked_by = {endpoint.model: endpoint.asked_by for endpoint in read_run(folder).endpoints}
+    assert asked_by == {"tiny": ("agent", "talk: partner"), "critic": ("talk: judge",)}
+    assert len({episode.score for episode in read_episodes(folder)}) > 1
+
+
+def rating(answer: dict) -> bool:
+    if not answer["kind"].startswith("judge"):
+        return False
+    for row in answer["value"]["ratings"]:
+        row[-1] = (row[-1] + 5) % 11
+    return True
+
+
+def utterance(answer: dict) -> bool:
+    if not answer["kind"].startswith("partner"):
+        return False
+    answer["value"] = "speak[Something that was never said.]"
+    return True
+
+
+def prompt(answer: dict) -> bool:
+    answer["kind"] = answer["kind"].replace(" prompt ", " prompt 0")
+    return True
+
+
+@pytest.mark.parametrize("change", [rating, utterance, prompt])
+def test_a_changed_rating_utterance_or_prompt_fails(folder: Path, change: Callable[[dict], bool]) -> None:
+    path = folder / ANSWERS_FILE
+    answers = [json.loads(line) for line in path.read_text().splitlines()]
+    assert next(answer for answer in answers if change(answer))
+    path.write_text("".join(f"{canonical_json(answer)}\n" for answer in answers))
+    run = read_run(folder)  # with every digest that covers it
+    write_run(folder, closed(run, read_episodes(folder), run.transcripts_sha256, file_sha256(path)))
+    assert {problem.kind for problem in verify_run(folder).problems} == {"replay"}
+
+
+def test_the_spread_of_its_judge(folder: Path) -> None:
+    spread = judge_again(folder, ratings=2)
+    judged = spread.envs["talk"]
+    assert judged.judge.startswith("judge critic at http://127.0.0.1:")
+    assert len(judged.episodes) == 6
+    assert judged.deviations["score"] == 0.0  # this server says the same again
+
+
+def test_an_estimate_counts_partner_and_judge(folder: Path, server: ChatServer) -> None:
+    asked = len(server.bodies)
+    suite = load_suite(folder.parents[2] / "suites" / "talks.toml")
+    found = estimate_suite(suite, suite.agent)
+    assert len(server.bodies) == asked
+    by_model = {part.model: part for part in found.parts}
+    assert by_model["tiny"].asked_by == "agent, talk: partner"
+    assert by_model["critic"].likely.calls == 6
+    assert by_model["critic"].likely.prompt_tokens > 6 * 200
+
+
+def test_episodes_without_a_rating_stay_and_are_played_again(root: Path, server: ChatServer) -> None:
+    server.mute = True
+    try:
+        folder = play(root)
+    finally:
+        server.mute = False
+    assert {episode.end_reason for episode in read_episodes(folder)} == {"env_error"}
+    assert verify_run(folder).problems == ()
+    assert play(root) == folder
+    episodes = read_episodes(folder)
+    assert [episode.attempt for episode in episodes] == [1] * 6 + [2] * 6
+    assert "env_error" not in {episode.end_reason for episode in episodes[6:]}
+    assert verify_run(folder).problems == ()
+
+
+def test_a_packed_run_verifies(folder: Path, tmp_path: Path) -> None:
+    path = pack_run(folder, tmp_path / "packed")
+    again = run_folder(path, {"talks": tmp_path / "suites" / "talks.toml"})
+    assert (again / "run.json").read_bytes() == (folder / "run.json").read_bytes()
+    assert verify_run(again, suite=tmp_path / "suites" / "talks.toml").problems == ()
