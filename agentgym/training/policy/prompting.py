@@ -95,7 +95,8 @@ class Prompting:
     @classmethod
     def default(cls, env_id: str) -> Prompting:
         """Return what suits models that can read: a thought and an action between tags, freely written."""
-        return cls(wording=suite_spec(env_id).prompt.wording, answer="think-action")
+        default = suite_spec(env_id).prompt
+        return cls(wording=default.wording, answer="think-action", history=default.history)
 
     # ---- what it makes ------------------------------------------------------------------------
 
