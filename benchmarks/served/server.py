@@ -1,9 +1,10 @@
 """`transformers serve` as a child process: offline, on one core, and gone with its parent.
 
 Example:
-    >>> with ModelServer(Path("models/tiny"), log=Path("server.log")) as server:  # doctest: +SKIP
-    ...     print(server.url)
-    http://127.0.0.1:40123/v1
+    A model directory is asked by its name::
+
+        with ModelServer(Path("models/tiny"), log=Path("server.log")) as server:
+            print(server.url)  # http://127.0.0.1:40123/v1
 """
 
 from __future__ import annotations
