@@ -22,8 +22,7 @@ NOT_CORE = tests/test_layers.py tests/test_packaging.py \
 	tests/algos/test_adding.py tests/algos/test_golden.py tests/algos/test_importance.py tests/algos/test_istar.py tests/algos/test_loss.py tests/algos/test_process.py \
 	tests/algos/test_steppo.py tests/cli/test_plot.py tests/cli/test_train.py tests/cli/test_train_bc.py tests/examples/test_training.py tests/trainers \
 	tests/cli/test_index.py tests/retrieval/test_remote.py tests/serving/test_remote_episodes.py tests/serving/test_retrieval.py \
-	agentgym/envs/sotopia/pettingzoo.py tests/sotopia/test_pettingzoo.py
-	tests/cli/test_index.py tests/endpoint/test_real_server.py tests/retrieval/test_remote.py tests/serving/test_remote_episodes.py tests/serving/test_retrieval.py
+	agentgym/envs/sotopia/pettingzoo.py tests/sotopia/test_pettingzoo.py tests/endpoint/test_real_server.py
 
 # Where the package meets Gymnasium, for test-gymnasium; constraints.txt has the newest version that is supported.
 GYMNASIUM ?= $(OLDEST_GYMNASIUM)
@@ -35,8 +34,7 @@ OF_GYMNASIUM = tests/test_checking.py tests/test_env.py tests/test_foreign_proje
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-parity test-java test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed speed-webshop papers-scale fuzz soak train-demo train-search learning-report parity parity-qa parity-sotopia bank prior leaderboard test-leaderboard runs golden docs pictures clean index test-clients
-.PHONY: help install test test-all test-parity test-java test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed speed-webshop papers-scale fuzz soak train-demo train-search bench-smollm2 learning-report parity parity-qa bank prior leaderboard test-leaderboard runs golden docs pictures clean index test-clients
+.PHONY: help install test test-all test-parity test-java test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed speed-webshop papers-scale fuzz soak train-demo train-search learning-report parity parity-qa parity-sotopia bank prior leaderboard test-leaderboard runs golden docs pictures clean index test-clients bench-smollm2
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
