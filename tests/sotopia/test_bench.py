@@ -5,7 +5,7 @@ import json
 import pytest
 
 from agentgym import UsageError
-from agentgym.endpoint import client
+from agentgym.endpoint.client import without_network
 from agentgym.envs.sotopia.judgeprompt import judge_prompt
 from agentgym.evaluation.answerbook import ANSWERS_FILE, read_answers
 from agentgym.evaluation.bench import run_bench
@@ -63,20 +63,17 @@ def prompt(tmp_path):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch, prompt):
-    """A run of the suite; the network is closed after it."""
+    """A run of the suite, after which nobody is asked any more."""
     monkeypatch.setenv("SOTOPIA_TEST_KEY", KEY)
     suite = tmp_path / "suites" / "talking.toml"
     suite.parent.mkdir()
     suite.write_text(SUITE.format(url=URL, prompt=prompt))
-    with FakeEndpoint(otherwise=answering).open() as endpoint:
-        monkeypatch.setattr(client, "open_endpoint", lambda spec: endpoint)
+    fake = FakeEndpoint(otherwise=answering)
+    with without_network(fake.transport):
         (made,) = run_bench(suite, tmp_path / "results", agents=["random"], num_envs=8)
-
-    def closed_network(spec):
-        raise AssertionError("the network is closed")
-
-    monkeypatch.setattr(client, "open_endpoint", closed_network)
-    return made
+        asked = len(fake.bodies)
+        yield made
+    assert len(fake.bodies) == asked, "nothing is asked after the run"
 
 
 def forge(folder, kind, change):
