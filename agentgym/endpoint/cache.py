@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from agentgym.endpoint.chat import ChatReply
+from agentgym.endpoint.errors import ContentFilteredError, ContextOverflowError, RequestFailedError
 from agentgym.errors import UsageError
 from agentgym.files import writing
 from agentgym.records import parse
@@ -33,6 +34,11 @@ _APPLICATION = 0x61676570
 _BUSY_SECONDS = 30.0
 _TABLE = "CREATE TABLE answers (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
 _KEPT = tuple(field.name for field in fields(ChatReply) if field.name not in ("cost", "from_cache"))
+_REFUSALS: Mapping[str, type[RequestFailedError]] = {
+    failed.__name__: failed for failed in (ContentFilteredError, ContextOverflowError)
+}
+"""What is kept although it is no answer: a replay must meet it where the run did."""
+
 _INHERITED: list[sqlite3.Connection] = []
 """Of a parent process: neither used nor closed, since closing would take the locks of the parent away."""
 
@@ -147,12 +153,23 @@ def value_of(reply: ChatReply, day: str) -> dict[str, Any]:
     return {"reply": table, "when": day}
 
 
+def refusal_of(error: RequestFailedError) -> dict[str, str] | None:
+    """Return an error as a JSON value, where an equal request would meet it again; else None."""
+    name = type(error).__name__
+    return {"refused": name, "why": str(error)} if name in _REFUSALS else None
+
+
 def reply_of(value: Mapping[str, Any]) -> tuple[ChatReply, str]:
     """Return the reply and the day of `value_of`.
 
     Raises:
+        RequestFailedError: it is that of `refusal_of`.
         UsageError: it does not fit.
     """
+    if set(value) == {"refused", "why"}:
+        failed = _REFUSALS.get(str(value["refused"]))
+        if failed is not None:
+            raise failed(str(value["why"]))
     if set(value) != {"reply", "when"} or not isinstance(value["when"], str):
         raise UsageError("the cache has something else than a reply under a reply's key: get it again")
     return parse(ChatReply, value["reply"], "the cache"), value["when"]

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from agentgym.endpoint.cache import reply_of, value_of
+from agentgym.endpoint.cache import refusal_of, reply_of, value_of
 from agentgym.endpoint.chat import ChatReply, ChatRequest
-from agentgym.endpoint.errors import CacheMissError, EndpointError
+from agentgym.endpoint.errors import CacheMissError, EndpointError, RequestFailedError
 from agentgym.endpoint.ledger import LedgerRow
 from agentgym.endpoint.replies import EndpointAnswer, TokenUsage
 from agentgym.endpoint.sending import ChatSender, Effort, Sleep
@@ -189,10 +189,22 @@ class EndpointCaller:
                 "record it with the cache mode 'write' first"
             )
         else:
-            _, reply = await self.ask(request, session)
-            if session.mode == "write":
-                await session.keep(key, value_of(reply, _now()[:10]))
+            reply = await self._asked(request, key, session)
         self.note(session, request, reply)
+        return reply
+
+    async def _asked(self, request: ChatRequest, key: str, session: EndpointSession) -> ChatReply:
+        """Return the endpoint's reply, and keep what it comes to where the session writes."""
+        writes = session.mode == "write"
+        try:
+            _, reply = await self.ask(request, session)
+        except RequestFailedError as error:
+            refused = refusal_of(error)
+            if writes and refused is not None:
+                await session.keep(key, refused)
+            raise
+        if writes:
+            await session.keep(key, value_of(reply, _now()[:10]))
         return reply
 
     def _finish(self, place: tuple[int, str], call: _Call, task: asyncio.Task[ChatReply]) -> None:

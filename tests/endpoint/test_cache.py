@@ -10,10 +10,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from agentgym.endpoint import CacheMissError, ChatReply, EndpointSession, UnansweredRequestError
+from agentgym.endpoint import (
+    CacheMissError,
+    ChatReply,
+    ContentFilteredError,
+    ContextOverflowError,
+    EndpointSession,
+    UnansweredRequestError,
+)
 from agentgym.endpoint.cache import AnswerCache, reply_of, value_of
 from agentgym.errors import UsageError
-from tests.endpoint.fake import FakeEndpoint, asking, refusal
+from tests.endpoint.fake import FakeEndpoint, asking, completion, refusal
 
 
 @pytest.fixture
@@ -253,3 +260,25 @@ def test_many_threads_share_a_session(path):
         found = list(threads.map(lambda text: endpoint.ask([asking(text)])[0].text, texts))
     assert found == [f"re: {text}" for text in texts]
     assert len(fake.bodies) == 20
+
+
+def test_a_full_context_and_a_filtered_answer_are_met_again_by_a_replay(path):
+    for name, answer, error in (
+        ("long", refusal(400, "too long", code="context_length_exceeded"), ContextOverflowError),
+        ("rude", completion("no", finish="content_filter"), ContentFilteredError),
+    ):
+        fake = FakeEndpoint(answer)
+        messages = []
+        for mode in ("write", "replay-only"):
+            with EndpointSession(cache=path, mode=mode), pytest.raises(error) as met:
+                ask(fake, name)
+            messages.append(str(met.value))
+        assert messages[0] == messages[1]
+        assert len(fake.bodies) == 1, "asked once"
+
+
+def test_what_may_go_well_next_time_is_not_kept(path):
+    with EndpointSession(cache=path, mode="write"), pytest.raises(UnansweredRequestError):
+        ask(FakeEndpoint(*[refusal(500)] * 20))
+    with EndpointSession(cache=path, mode="write"):
+        assert ask(FakeEndpoint()).text == "re: one"

@@ -30,6 +30,7 @@ from agentgym.hashing import sha256_json
 from agentgym.prompts import Template, load_template
 from agentgym.records import parse
 from agentgym.registration import open_vector, suite_spec
+from agentgym.suites import PromptDefaults
 from agentgym.tools import Tool
 from agentgym.vector.core import AgentVectorEnv
 
@@ -94,8 +95,9 @@ def language_agent(
             demonstrations can be made.
     """
     game = envs.prototype
-    template = _template(scaffold, settings, game.suite_spec.prompt.wording, game.tools)
-    prompts = _prompts(scaffold, settings, template)
+    default = game.suite_spec.prompt
+    template = _template(scaffold, settings, default.wording, game.tools)
+    prompts = _prompts(scaffold, settings, template, default)
     if settings.shots:
         shots = make_shots(envs, prompts, settings.shots, settings.seed)
         prompts = replace(prompts, demonstrations=shots.demonstrations)
@@ -163,7 +165,7 @@ def _facts(scaffold: Scaffold, environments: Sequence[PlayedId], options: Mappin
         "temperature": settings.temperature,
         "max_tokens": settings.max_tokens,
         "seed": settings.seed,
-        "history": scaffold.history if settings.history is None else settings.history,
+        "history": _default_history(scaffold) if settings.history is None else settings.history,
         "wordings": sorted({words.template.id for words in told}),
     }
     if settings.shots:
@@ -205,16 +207,16 @@ def _words(
 
     There are no demonstrations where the environment's data are not here: it is not played either then.
     """
-    wording = suite_spec(env_id).prompt.wording
-    template = _template(scaffold, settings, wording, ())
+    default = suite_spec(env_id).prompt
+    template = _template(scaffold, settings, default.wording, ())
     if settings.shots:
         try:
             opened = open_vector(env_id, 1, split=DEMONSTRATED_SPLIT, options=options)
         except (MissingDataError, MissingPackageError):
             return _Words(template, None)
         with closing(opened) as envs:
-            bound = _template(scaffold, settings, wording, envs.prototype.tools)
-            prompts = _prompts(scaffold, settings, bound)
+            bound = _template(scaffold, settings, default.wording, envs.prototype.tools)
+            prompts = _prompts(scaffold, settings, bound, default)
             return _Words(template, make_shots(envs, prompts, settings.shots, settings.seed))
     return _Words(template, None)
 
@@ -243,11 +245,20 @@ def _template(
     )
 
 
-def _prompts(scaffold: Scaffold, settings: ChatAgentSettings, template: Template) -> ChatPrompts:
+def _default_history(scaffold: Scaffold) -> str:
+    return "all" if scaffold.conversation else "suite"
+
+
+def _prompts(
+    scaffold: Scaffold, settings: ChatAgentSettings, template: Template, default: PromptDefaults
+) -> ChatPrompts:
+    history = settings.history
+    if history is None and not scaffold.conversation:
+        history = default.history
     return ChatPrompts(
         template=template,
         scaffold=scaffold,
-        history=scaffold.history if settings.history is None else settings.history,
+        history=history,
         system=settings.system,
         images=settings.images,
         image_text=settings.image_text,

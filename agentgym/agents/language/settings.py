@@ -22,13 +22,11 @@ class Scaffold:
     conversation: bool
     """Whether a turn is a further message of one conversation, own answers kept; else every turn has a prompt
     of its own."""
-    history: int | None
-    """Past turns told where nothing else is asked for; None for all."""
 
 
-PROMPTING = Scaffold("prompting", "plain", conversation=False, history=2)
-REACT = Scaffold("react", "think-action", conversation=True, history=None)
-REFLEXION = Scaffold("reflexion", "think-action", conversation=True, history=None)
+PROMPTING = Scaffold("prompting", "plain", conversation=False)
+REACT = Scaffold("react", "think-action", conversation=True)
+REFLEXION = Scaffold("reflexion", "think-action", conversation=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +48,7 @@ class ChatAgentSettings:
     seed: int = 0
     """Mixed into the seeds of responses; chooses demonstrations."""
     history: int | None = None
-    """Past turns told; None for the scaffold's."""
+    """Past turns told; None for all of a conversation, else for as many as is the suite's default."""
     wording: str = ""
     """As `agentgym.prompts.load_template` takes it; empty for the suite's own."""
     answer: str = ""
