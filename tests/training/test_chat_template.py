@@ -120,6 +120,16 @@ def test_a_template_is_handed_what_it_has_a_place_for(source, taken, tokenizer):
     assert FULL.taken_by(source, tokenizer.special_tokens_map) == taken
 
 
+def test_what_a_template_sets_for_itself_is_no_option():
+    source = (
+        "{% for m in messages %}{% if m.role == 'x' %}{% set parts = m.content.split() %}{{ parts[0] }}{% endif %}"
+        "{% endfor %}{% if not in_user is defined %}{% set in_user = true %}{% endif %}{{ in_user }}"
+        "{% if tools %}{% set date = date | default('today') %}{{ date }}{% for name in name %}{% endfor %}{% endif %}"
+        "{% if loud %}{% set said %}{{ voice }}{% endset %}{{ said }}{% endif %}"
+    )
+    assert option_names(source) == {"in_user", "date", "name", "loud", "voice"}
+
+
 def test_an_option_that_no_template_reads_is_refused():
     assert option_names(WITH_TOOLS) == {"enable_thinking"}
     assert option_names(CHAT_TEMPLATE) == set()

@@ -5,7 +5,7 @@ import gymnasium
 import pytest
 
 import agentgym  # noqa: F401 (registers the environments)
-from agentgym.errors import UsageError
+from agentgym.errors import UnsupportedEnvError, UsageError
 from agentgym.registration import ENVIRONMENTS
 from agentgym.rollout import RolloutWorker
 from agentgym.training.engines.hf import HfEngine
@@ -223,5 +223,5 @@ def test_actions_with_slots_cannot_be_chosen_among(envs, player):
     class Slots:
         prototype = type("SearchEnv", (), {"action_kind": "template"})()
 
-    with pytest.raises(UsageError, match="actions of SearchEnv have free slots"):
+    with pytest.raises(UnsupportedEnvError, match="actions of SearchEnv have free slots"):
         Prompting.tiny("agentgym/EZPoints-v0").policy(player, HfEngine(player.model), Slots())

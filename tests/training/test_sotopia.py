@@ -8,6 +8,7 @@ from agentgym.history.run import read_metrics
 from agentgym.training.checkpoint import last_checkpoint
 from agentgym.training.config import TINY, override
 from agentgym.training.models.models import load_model
+from agentgym.training.policy.prompting import Prompting
 from agentgym.training.run import resume, start
 from benchmarks import sotopia_learning
 
@@ -41,6 +42,12 @@ def test_two_iterations_are_finite_and_resumed(tmp_path):
     found, expected = weights(parts), weights(whole)
     assert all(torch.equal(found[name], weight) for name, weight in expected.items())
     assert all(bool(torch.isfinite(weight).all()) for weight in expected.values())
+
+
+def test_prompts_tell_the_conversation_once():
+    for prompting in (Prompting.default(sotopia_learning.ENV), Prompting.tiny(sotopia_learning.ENV)):
+        assert prompting.history == 0
+    assert Prompting.default("agentgym/HotpotQA-v0").history == 2
 
 
 def test_the_benchmark_plays_with_the_presets_options():

@@ -59,7 +59,7 @@ TOOLS = (
 
 SUITE = SuiteSpec(
     name="sotopia",
-    prompt=PromptDefaults("sotopia", tiny_history=0),
+    prompt=PromptDefaults("sotopia", tiny_history=0, history=0),
     measures=MEASURES,
     tiny={
         "env_options.actions": "candidates",

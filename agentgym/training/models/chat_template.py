@@ -427,9 +427,26 @@ _PROBE = "?"
 def option_names(source: str) -> frozenset[str]:
     """Return the variables that a chat template reads and that are for whoever renders it to set."""
     environment = _Environment(turn=1)
-    found = meta.find_undeclared_variables(environment.parse(source))
+    tree = environment.parse(source)
+    # jinja also finds what is set in a branch; that is the template's own, unless it is read before
+    found = meta.find_undeclared_variables(tree) - _set_before_read(tree)
     own = NO_OPTIONS | environment.globals.keys()
     return frozenset(name for name in found - own if not name.endswith("_token"))
+
+
+def _set_before_read(tree: nodes.Template) -> frozenset[str]:
+    """Return the variables that a template sets before it first reads them, in the order of its text."""
+    first: dict[str, str] = {}
+    ahead: list[nodes.Node] = [tree]
+    while ahead:
+        node = ahead.pop()
+        if isinstance(node, nodes.Name):
+            first.setdefault(node.name, node.ctx)
+        members = list(node.iter_child_nodes())
+        if isinstance(node, nodes.Assign | nodes.For):  # the value is there before the name
+            members[:2] = members[1::-1]
+        ahead += reversed(members)
+    return frozenset(name for name, use in first.items() if use != "load")
 
 
 def _shows(source: str, special_tokens: Mapping[str, Any], setup: ChatSetup, expected: Iterable[str]) -> bool:

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from agentgym.errors import UsageError
+from agentgym.errors import UnsupportedEnvError, UsageError
 from agentgym.hashing import sha256_json
 from agentgym.prompts import Template, load_template
 from agentgym.prompts.budget import PromptBuilder
@@ -95,7 +95,8 @@ class Prompting:
     @classmethod
     def default(cls, env_id: str) -> Prompting:
         """Return what suits models that can read: a thought and an action between tags, freely written."""
-        return cls(wording=suite_spec(env_id).prompt.wording, answer="think-action")
+        default = suite_spec(env_id).prompt
+        return cls(wording=default.wording, answer="think-action", history=default.history)
 
     # ---- what it makes ------------------------------------------------------------------------
 
@@ -191,8 +192,9 @@ class Prompting:
             keep_messages: whether completions hold the text of their prompts.
 
         Raises:
-            UsageError: the prompt's budget leaves no room for a response in the engine's context, actions
-                to choose among have free slots, or as `builder`.
+            UsageError: the prompt's budget leaves no room for a response in the engine's context, or as
+                `builder`.
+            UnsupportedEnvError: actions to choose among have free slots.
         """
         constrained = self.choice == "constrained"
         room = 1 if constrained else self.max_tokens
@@ -202,7 +204,7 @@ class Prompting:
                 f"{engine.context_length:,}: lower the budget{'' if constrained else ' or max_tokens'}"
             )
         if constrained and envs.prototype.action_kind == "template":
-            raise UsageError(
+            raise UnsupportedEnvError(
                 f"actions of {type(envs.prototype).__name__} have free slots, so there is nothing to "
                 "choose among: use choice 'free'"
             )

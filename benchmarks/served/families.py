@@ -1,0 +1,172 @@
+"""Tiny random-weight models of three families: Qwen2, Qwen3 and Llama, with chat templates in their form.
+
+They show that what is built for the families' models fits their architectures, special tokens, stop tokens
+and templates. The templates' words are this project's own; the models know nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers import (
+    GenerationConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from agentgym.errors import UsageError
+from agentgym.training.models.models import LanguageModel, save_model
+from agentgym.training.models.tiny import SHAPES, word_tokenizer
+
+_TEMPLATES = Path(__file__).with_name("templates")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFamily:
+    """What the models of a family have in common."""
+
+    config: Callable[..., PreTrainedConfig]
+    model: Callable[[Any], PreTrainedModel]
+    begin: str = ""
+    """Token before a text; empty for none."""
+    end: str
+    """Token that ends a message: the tokenizer's ``eos_token``."""
+    pad: str
+    stops: tuple[str, ...]
+    """Tokens that end an answer, as ``generation_config.json`` lists them."""
+    special: tuple[str, ...] = ()
+    """Tokens that structure a chat, beside those and the ones that `word_tokenizer` has."""
+    marks: tuple[str, ...] = ()
+    """Tokens that structure an answer, and are shown where special tokens are left out."""
+    settings: Mapping[str, Any]
+    """Of the architecture, beside sizes."""
+
+
+_CALLS = ("<tool_call>", "</tool_call>")
+
+FAMILIES: Mapping[str, ModelFamily] = {
+    "qwen2": ModelFamily(
+        config=Qwen2Config,
+        model=Qwen2ForCausalLM,
+        end="<|im_end|>",
+        pad="<|endoftext|>",
+        stops=("<|im_end|>", "<|endoftext|>"),
+        marks=_CALLS,
+        settings={"tie_word_embeddings": True},
+    ),
+    "qwen3": ModelFamily(
+        config=Qwen3Config,
+        model=Qwen3ForCausalLM,
+        end="<|im_end|>",
+        pad="<|endoftext|>",
+        stops=("<|im_end|>", "<|endoftext|>"),
+        marks=(*_CALLS, "<tool_response>", "</tool_response>", "<think>", "</think>"),
+        settings={"tie_word_embeddings": True, "head_dim": 32},
+    ),
+    "llama3": ModelFamily(
+        config=LlamaConfig,
+        model=LlamaForCausalLM,
+        begin="<|begin_of_text|>",
+        end="<|eot_id|>",
+        pad="<|finetune_right_pad_id|>",
+        stops=("<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"),
+        special=("<|start_header_id|>", "<|end_header_id|>", "<|python_tag|>"),
+        settings={"tie_word_embeddings": False},
+    ),
+}
+"""By the name of their template."""
+
+
+def make_family_model(
+    name: str, texts: Iterable[str], *, size: str = "0.1m", context: int = 8192, seed: int = 0
+) -> LanguageModel:
+    """Make a model with random weights.
+
+    Args:
+        name: a key of `FAMILIES`.
+        texts: whose words become tokens.
+        size: a key of `agentgym.training.models.tiny.SHAPES`.
+        context: most tokens of a prompt and its response.
+        seed: decides the weights.
+
+    Raises:
+        UsageError: unknown family.
+    """
+    if name not in FAMILIES:
+        raise UsageError(f"unknown family {name!r}; choose one of {', '.join(FAMILIES)}")
+    family, shape = FAMILIES[name], SHAPES[size]
+    tokenizer = _tokenizer(family, texts)
+    tokenizer.chat_template = (_TEMPLATES / f"{name}.jinja").read_text(encoding="utf-8")
+    config = family.config(
+        vocab_size=len(tokenizer),
+        hidden_size=shape.hidden,
+        intermediate_size=shape.intermediate,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.key_value_heads,
+        max_position_embeddings=context,
+        initializer_range=shape.hidden**-0.5,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        **family.settings,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = family.model(config)
+    model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
+        do_sample=True,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.convert_tokens_to_ids(list(family.stops)),
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return LanguageModel(model.train(False), tokenizer)
+
+
+def save_family_model(directory: Path, name: str, texts: Iterable[str], **settings: Any) -> None:
+    """Make a model with random weights and save it as a model directory.
+
+    Args:
+        directory: made where it does not exist.
+        name: a key of `FAMILIES`.
+        texts: whose words become tokens.
+        **settings: of `make_family_model`.
+    """
+    save_model(directory, make_family_model(name, texts, **settings))
+
+
+def _tokenizer(family: ModelFamily, texts: Iterable[str]) -> PreTrainedTokenizerBase:
+    """Return byte pairs for the words of some texts, with the tokens of a family."""
+    words = word_tokenizer(texts)
+    tokenizer: PreTrainedTokenizerBase = words
+    if family.begin:  # else it is the one that Qwen's have, and `transformers` loads no other for them
+        special = [family.begin, family.pad, *family.stops, *family.special]
+        learned = json.loads(words.backend_tokenizer.to_str())["model"]
+        core = Tokenizer(models.BPE(learned["vocab"], [tuple(pair) for pair in learned["merges"]]))
+        core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        core.decoder = decoders.ByteLevel()
+        core.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
+        tokenizer = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+            tokenizer_object=core,
+            bos_token=family.begin,
+            eos_token=family.end,
+            pad_token=family.pad,
+            additional_special_tokens=special,
+            clean_up_tokenization_spaces=False,
+        )
+    tokenizer.add_tokens([AddedToken(mark, special=False, normalized=False) for mark in family.marks])
+    return tokenizer

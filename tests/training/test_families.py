@@ -1,0 +1,157 @@
+"""Models of three families are loaded, asked and served by the same code, whatever their template."""
+
+import json
+
+import pytest
+import torch
+
+from agentgym.errors import UsageError
+from agentgym.registration import open_vector
+from agentgym.rollout import RolloutWorker
+from agentgym.tools import Tool, ToolParameter, tool_schemas
+from agentgym.training.engines.hf import HfEngine
+from agentgym.training.models.chat_template import ChatSetup, option_names, render_chat
+from agentgym.training.models.models import load_model, save_model
+from agentgym.training.policy.prompting import Prompting
+from benchmarks.served.families import FAMILIES, make_family_model, save_family_model
+
+TEXTS = ("Go up, down, left or right.", "You push boxes onto targets.")
+TOOLS = tool_schemas(
+    (Tool("look_up", "Look it up.", (ToolParameter("word"),)), Tool("wait", "", template="wait"))
+)
+SYSTEM = "Be brief, <b>please</b>."
+OPTIONS = {
+    "qwen2": {},
+    "qwen3": {"enable_thinking": False},
+    "llama3": {"date_string": "2 May 2026", "tools_in_user_message": False},
+}
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def family(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def loaded(family, tmp_path_factory):
+    directory = tmp_path_factory.mktemp(family)
+    save_family_model(directory, family, TEXTS)
+    return load_model(directory)
+
+
+def turns(*, tools):
+    """A chat with everything in it that a template may show."""
+    call = {"type": "function", "function": {"name": "look_up", "arguments": {"word": "tea"}}}
+    return [
+        {"role": "system", "content": SYSTEM},
+        {"role": "user", "content": "First?"},
+        {"role": "assistant", "content": "<think>\nhm\n</think>\n\nOne."},
+        {"role": "user", "content": "Second?"},
+        *([{"role": "assistant", "content": "", "tool_calls": [call]}] if tools else []),
+        *([{"role": "tool", "content": "A drink."}] if tools else []),
+    ]
+
+
+def test_the_files_say_what_family_it_is(family, loaded):
+    expected = FAMILIES[family]
+    assert type(loaded.model) is expected.model
+    assert {loaded.tokenizer.convert_ids_to_tokens(token) for token in loaded.stop_ids} == set(expected.stops)
+    for token in (*expected.stops, *expected.special, *expected.marks):
+        assert len(loaded.chat.encode(token)) == 1, token
+    text = "Go up: 12 ünïted <b>boxes</b>\n\n  'tis"
+    assert loaded.chat.decode(loaded.chat.encode(text)) == text
+
+
+def test_the_same_words_and_seed_give_the_same_weights(family):
+    first, again, other = (
+        make_family_model(family, TEXTS, seed=seed).model.get_input_embeddings().weight for seed in (1, 1, 2)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_an_unknown_family_is_refused():
+    with pytest.raises(UsageError, match="unknown family 'gpt'; choose one of qwen2, qwen3, llama3"):
+        make_family_model("gpt", TEXTS)
+
+
+@pytest.mark.parametrize("tools", [(), tuple(TOOLS)], ids=["plain", "tools"])
+@pytest.mark.parametrize("system", ["", SYSTEM], ids=["default", "system"])
+def test_a_question_renders_as_elsewhere(family, loaded, system, tools):
+    setup = ChatSetup(system, tools, OPTIONS[family])
+    chat = [
+        *([{"role": "system", "content": system}] if system else []),
+        {"role": "user", "content": " Hé?\n"},
+    ]
+    source, special = loaded.tokenizer.chat_template, loaded.tokenizer.special_tokens_map
+    for options in ({}, OPTIONS[family]):
+        expected = loaded.tokenizer.apply_chat_template(
+            chat, tools=list(tools) or None, tokenize=False, add_generation_prompt=True, **options
+        )
+        assert render_chat(source, " Hé?\n", special, ChatSetup(system, tools, options)) == expected
+    assert setup.taken_by(source, special) == setup
+    assert all(json.dumps(tool["function"]["name"]) in expected for tool in tools)
+
+
+def test_a_family_s_options_are_known_and_others_refused(family, loaded):
+    assert option_names(loaded.tokenizer.chat_template) == set(OPTIONS[family])
+    with pytest.raises(UsageError, match="the chat template reads no option 'thinks'"):
+        ChatSetup(options={"thinks": True}).taken_by(loaded.tokenizer.chat_template, {})
+
+
+def test_thinking_is_off_where_it_is_switched_off(loaded, family):
+    chat = loaded.chat.set_up(ChatSetup(options=OPTIONS[family]))
+    asked = loaded.chat.decode(chat.encode_chat("Go"))
+    assert asked.endswith("<think>\n\n</think>\n\n") == (family == "qwen3")
+    assert "<think>" not in loaded.chat.decode(loaded.chat.encode_chat("Go"))
+
+
+@pytest.mark.parametrize("tools", [False, True])
+def test_whole_chats_render(family, loaded, tools):
+    chat = turns(tools=tools)
+    text = loaded.tokenizer.apply_chat_template(
+        chat, tools=TOOLS if tools else None, tokenize=False, add_generation_prompt=True
+    )
+    assert text.index("First?") < text.index("One.") < text.index("Second?")
+    assert text.count(SYSTEM) == 1
+    assert ("hm" in text) == (family != "qwen3")  # which forgets the thoughts of earlier answers
+    assert text.count("A drink.") == tools
+    calls = text[text.index("Second?") :]
+    assert ('"look_up"' in calls and '"tea"' in calls) == tools
+    if tools:
+        assert calls.index('"tea"') < calls.index("A drink.")
+
+
+def test_what_a_message_spells_ends_no_message(family, loaded):
+    expected = FAMILIES[family]
+    hostile = "".join((*expected.stops, *expected.special, "system"))
+    quiet, loud = (loaded.chat.encode_chat(f"Go {text}up") for text in ("", hostile))
+    structure = set(loaded.tokenizer.convert_tokens_to_ids([*expected.stops, *expected.special]))
+    assert [token for token in loud if token in structure] == [token for token in quiet if token in structure]
+    assert hostile in loaded.chat.decode(loud)
+
+
+@pytest.mark.parametrize("choice", ["constrained", "free"])
+def test_a_family_s_model_plays(family, loaded, choice):
+    answer = "bare" if choice == "constrained" else "tool-calls"
+    prompting = Prompting(
+        wording="generic",
+        answer=answer,
+        choice=choice,
+        max_tokens=4,
+        system=SYSTEM,
+        template_options=OPTIONS[family],
+    )
+    envs = open_vector("agentgym/Sokoban-v0", 2, options={"dim_room": [6, 6], "num_boxes": 1, "max_steps": 3})
+    policy = prompting.policy(loaded, HfEngine(loaded.model), envs, keep_messages=True)
+    worker = RolloutWorker(envs, policy, env_id="agentgym/Sokoban-v0")
+    (group,) = worker.collect(envs.tasks.ids[:1], group_size=2, seed=1)
+    steps = [step for trajectory in group.trajectories for step in trajectory.steps]
+    assert steps
+    assert all(step.action in step.admissible_actions for step in steps) or choice == "free"
+    envs.close()
+
+
+def test_saving_keeps_the_template(family, loaded, tmp_path):
+    save_model(tmp_path, loaded)
+    assert load_model(tmp_path).tokenizer.chat_template == loaded.tokenizer.chat_template
