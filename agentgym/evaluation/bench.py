@@ -98,8 +98,7 @@ def run_bench(
         out_dir: results go to ``out_dir/SUITE/AGENT-REQUEST/``.
         agents: names of agents of the suite or of ``further``; None for all.
         further: agents that the suite's file does not name.
-        limit: the first tasks of each environment that are played, as the suite ``SUITE-firstN``, which is
-            written into ``out_dir/suites``; None for all, as the suite itself.
+        limit: how many of each environment's tasks, as a suite written to ``out_dir/suites``; None for all.
         num_envs: episodes played side by side.
         transcripts: whether what agents were sent and said is written to ``transcripts.jsonl``; None for
             models only.
