@@ -174,6 +174,7 @@ def test_counts_are_of_what_a_game_says():
         assert all(1 <= holding <= of_all for holding, of_all in places.values())
 
 
+@pytest.mark.slow
 @pytest.mark.assets
 def test_the_shipped_prior_can_be_counted_anew():
     command = [sys.executable, "-m", "agentgym.envs.alfworld.prior", "--check"]
