@@ -164,12 +164,14 @@ leaderboard: $(VENV)/.installed-train ## verify every run under benchmarks/runs 
 test-leaderboard: leaderboard ## check that the committed boards follow from the committed runs, byte for byte
 	@git diff --exit-code --stat -- benchmarks/LEADERBOARD.md benchmarks/LEADERBOARD.json benchmarks/LEADERBOARD.csv benchmarks/LEADERBOARD.tex
 
-runs: $(VENV)/.installed-train ## play the suites of the committed boards again and pack the runs; takes over the demo's
+runs: $(VENV)/.installed-train ## play the suites of the committed boards again and pack the runs; takes over the demo's and SmolLM2's
 	@for suite in $(COMMITTED); do $(VENV)/bin/agentgym bench $$suite --out benchmarks/results || exit; done
 	@rm -rf benchmarks/runs
 	@for suite in $(COMMITTED); do \
 		$(VENV)/bin/agentgym leaderboard pack benchmarks/results/$$suite/* --out benchmarks/runs || exit; done
 	@$(VENV)/bin/agentgym leaderboard pack runs/demo/results/demo/* --out benchmarks/runs
+	@# a row that plays some columns only is verified with its model at hand, which no checkout has
+	@$(VENV)/bin/agentgym leaderboard pack $$(ls -d runs/smollm2/results/smollm2/* | grep -v smollm2-choice) --out benchmarks/runs
 
 golden: $(VENV)/.installed-dev ## record a suite's golden episodes anew: make golden SUITE=sokoban
 	@$(RUN) -m tests.golden $(SUITE)

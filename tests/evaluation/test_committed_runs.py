@@ -34,9 +34,18 @@ def test_no_page_shows_a_path_of_a_machine() -> None:
             assert folder not in text, path
 
 
+def datasets_of(head: str) -> list[str]:
+    """Return the data sets that a packed run's environments name."""
+    envs = json.loads(head)["run"]["envs"]
+    return [env["env"]["kwargs"].get("dataset", "builtin") for env in envs]
+
+
 def test_no_committed_action_spells_out_what_may_be_text_of_the_data() -> None:
     for path in RUNS:
-        for line in lzma.decompress(path.read_bytes()).decode().splitlines()[1:]:
+        head, *lines = lzma.decompress(path.read_bytes()).decode().splitlines()
+        if set(datasets_of(head)) == {"builtin"}:
+            continue  # built-in content is the project's own, and so is what a model says about it
+        for line in lines:
             for action in json.loads(json.loads(line)["actions"]):
                 for piece in action if isinstance(action, list) else ():
                     # a few words at most, such as the random agent throws together
