@@ -38,7 +38,8 @@ def waves(episodes: Sequence[PlannedEpisode], *, sequential: bool) -> Iterator[l
 
     Example:
         >>> from agentgym.tasks import Task
-        >>> planned = [PlannedEpisode(Task(f"{n}", None, ""), 0, rollout) for n in (1, 2) for rollout in (0, 1)]
+        >>> tasks = [Task(f"{n}", None, "") for n in (1, 2)]
+        >>> planned = [PlannedEpisode(task, 0, rollout) for task in tasks for rollout in (0, 1)]
         >>> [[(e.task.id, e.rollout) for e in wave] for wave in waves(planned, sequential=True)]
         [[('1', 0), ('2', 0)], [('1', 1), ('2', 1)]]
     """
