@@ -89,7 +89,8 @@ class DropsTasks(CorridorVectorEnv):
         return super()._reset_slots(slots, tasks, seeds)
 
 
-@breaks(vector.check_tasks_and_groups, "start from different states")
+# the message depends on which of its slots happen to start alike, one time in a hundred
+@breaks(vector.check_tasks_and_groups, "start from (different states|the same state hash)")
 class StartsAnywhereVectorEnv(SerialVectorEnv):
     env_class = StartsAnywhere
 
