@@ -94,7 +94,8 @@ def test_cancelling_one_of_equal_calls_leaves_the_others():
 def test_a_callback_may_submit_and_never_wait():
     chained: Future[str] = Future()
     waited: Future[str] = Future()
-    with FakeEndpoint().open() as endpoint:
+    fake = FakeEndpoint(held=True)  # an answer before the callback is set would call it here, not in the loop
+    with fake.open() as endpoint:
 
         def further(done):
             endpoint.submit(asking(f"repair {done.result().text}")).add_done_callback(
@@ -105,6 +106,7 @@ def test_a_callback_may_submit_and_never_wait():
             waited.set_result(str(error.value))
 
         endpoint.submit(asking("one")).add_done_callback(further)
+        fake.release.set()
         assert chained.result(30) == "re: repair re: one"
         assert waited.result(30)
 
