@@ -171,7 +171,16 @@ class TrainConfig:
     @property
     def advantage(self) -> Callable[..., Floats]:
         """The algorithm's advantage with the run's options."""
-        return bind_options(self.spec.advantage, self.switches)
+        followed = {name: self._setting(path) for name, path in self.spec.follows.items()}
+        return bind_options(self.spec.advantage, {**followed, **self.switches})
+
+    def _setting(self, path: str) -> Any:
+        """Return a setting by its dotted name, the prompting by default where none is given."""
+        part, _, name = path.partition(".")
+        whole = getattr(self, part)
+        if whole is None:
+            whole = self.loss if part == "objective" else default_prompting(self.model, self.env_id)
+        return getattr(whole, name)
 
     @property
     def loss(self) -> Objective:
