@@ -180,8 +180,8 @@ def markdown(record: Mapping[str, Any]) -> str:
     lines = [
         "# One GRPO step beside TRL",
         "",
-        f"`{record['command']}` on {about['cpu']}; torch {about['torch']}, transformers {about['transformers']}. "
-        f"TRL {versions['trl']} with torch {versions['torch']}, transformers {versions['transformers']}.",
+        f"`{record['command']}` on {about['cpu']}; torch {about['torch']}, "
+        f"transformers {about['transformers']}. TRL {versions['trl']} with torch {versions['torch']}, transformers {versions['transformers']}.",
         "",
         f"{PROMPTS} prompts, {MEMBERS} responses of full length to each, one optimiser step; a model of "
         f"{record['weights']:,} weights",
