@@ -290,6 +290,8 @@ class Preset:
 
     settings: Settings = field(default_factory=dict)
     by_env: Mapping[str, Settings] = field(default_factory=dict)
+    apart: bool = False
+    """Whether an environment's own settings are all that it has, so that the general ones are for others."""
     tiny: bool = False
     """Whether the suite's own settings for tiny models are added, `agentgym.suites.SuiteSpec.tiny`."""
 
@@ -306,7 +308,8 @@ class Preset:
         """
         plain = TrainConfig(algorithm=algorithm, env_id=env_id, **changes)
         own = {**self.by_env.get(env_id, {}), **(suite_spec(env_id).tiny if self.tiny else {})}
-        return override(plain, {**self.settings, **own})
+        general = {} if self.apart and env_id in self.by_env else self.settings
+        return override(plain, {**general, **own})
 
 
 PLAIN = Preset()
