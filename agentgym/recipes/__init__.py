@@ -5,6 +5,7 @@ The modules are data and need no torch; only `preset` does.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from agentgym.algos.table import ALGORITHMS
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 PRESETS = ("tiny", "paper", "plain")
 """Names that `preset` takes."""
 
-RECIPES = tuple(ALGORITHMS)
-"""Algorithms that have a recipe: all built-in ones."""
+RECIPES = tuple(name for name in ALGORITHMS if find_spec(f"{__name__}.{name}") is not None)
+"""Algorithms that have a recipe."""
 
 
 def has_paper(algorithm: str) -> bool:

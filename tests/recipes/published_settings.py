@@ -340,13 +340,6 @@ TABLE = (
     Row((STEPPO,), ("reinforce_pp",), None, {"switches.gamma": 0.99}, "StepPO Sec. 5.1, App. B.4"),
     Row(
         (STEPPO,),
-        ("ppo", "reinforce_pp"),
-        None,
-        {"prompting.context": "append"},
-        "StepPO: token-level baselines",
-    ),
-    Row(
-        (STEPPO,),
         ("steppo",),
         None,
         {"objective.ratio": "step_geomean", "objective.aggregation": "step-mean", "switches.whiten": True},
