@@ -6,12 +6,12 @@ The modules are data and need no torch; only `preset` does.
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentgym.algos.table import ALGORITHMS
 from agentgym.errors import UsageError, nearest
 from agentgym.extras import load_reference
-from agentgym.recipes.lines import Recipe
+from agentgym.recipes.lines import Lines, Recipe
 
 if TYPE_CHECKING:
     from agentgym.training.config import Preset
@@ -62,5 +62,9 @@ def preset(name: str, algorithm: str) -> Preset:
     if name != "paper":
         return {"tiny": TINY, "plain": PLAIN}[name]
     found = recipe(algorithm)
-    by_env = {env: found.settings(env) for env in found.by_env}
-    return Preset(settings=found.settings(""), by_env=by_env, apart=True)
+    by_env = {env: _values(lines) for env, lines in found.by_env.items()}
+    return Preset(settings=_values(found.elsewhere), by_env=by_env, apart=True)
+
+
+def _values(lines: Lines) -> dict[str, Any]:
+    return {name: line.value for name, line in lines.items()}

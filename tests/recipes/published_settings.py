@@ -5,11 +5,12 @@ Of rows that give one setting of a run the last counts.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-GIGPO, STEPPO, ISTAR = "GiGPO", "StepPO", "iStar"
+from tests.recipes.published_istar import ISTAR_ROWS
+from tests.recipes.published_rows import BOARDS, GIGPO, ISTAR, STEPPO, Row
+from tests.recipes.published_steppo import STEPPO_ROWS
 
-BOARDS = ("Sokoban", "VisualSokoban")
 VERL_AGENT_ENVS = ("ALFWorld", "WebShop", *BOARDS, "EZPoints")
 STEPPO_ENVS = ("ALFWorld", "WebShop", "HotpotQA", "PaperSearch")
 SEARCHES = ("HotpotQA", "PaperSearch")
@@ -49,23 +50,7 @@ RUNS = {
 """Whose table -> algorithm -> environments: every run that has a recipe."""
 
 
-class Row(NamedTuple):
-    """Settings that one place prints; None stands for all."""
-
-    tables: tuple[str, ...] | None
-    algorithms: tuple[str, ...] | None
-    envs: tuple[str, ...] | None
-    settings: dict[str, Any]
-    where: str
-
-
 VERL = (GIGPO, ISTAR)
-JUDGE = {
-    "endpoint": "https://api.openai.com/v1",
-    "key_env": "OPENAI_API_KEY",
-    "model": "gpt-4o",
-    "temperature": 0.0,
-}
 
 TABLE = (
     # ---- every run -----------------------------------------------------------------------------
@@ -215,216 +200,8 @@ TABLE = (
         },
         "verl-agent: examples/gigpo_trainer/run_search.sh",
     ),
-    # ---- StepPO's table ------------------------------------------------------------------------
-    Row(
-        (STEPPO,),
-        None,
-        None,
-        {
-            "learner.minibatch_steps": 128,
-            "learner.entropy_coefficient": 0.0,
-            "objective.kl_coefficient": 0.001,
-            "objective.clip_low": 3e-4,
-            "objective.clip_high": 4e-4,
-            "objective.aggregation": "seq-mean-token-mean",
-            "objective.dual_clip": 10.0,
-            "switches.penalty": 0.0,
-            "evaluation.temperature": 0.0,
-        },
-        "StepPO App. B.4; StepPO's code: examples/run_alfworld_token_adv.sh",
-    ),
-    Row(
-        (STEPPO,),
-        None,
-        ("ALFWorld",),
-        {
-            "iterations": 270,
-            "env_options.reward": "score+success",
-            "env_options.dataset": "official",
-            "env_options.dialect": "current",
-            "env_options.show_help": False,
-            "env_options.max_steps": 20,
-            "prompting.wording": "alfworld",
-            "prompting.answer": "tool-calls",
-            "prompting.history": 2,
-            "prompting.budget": 8192,
-            "prompting.max_tokens": 4096,
-            "evaluation.split": "valid_seen",
-            "evaluation.tasks": 140,
-        },
-        "StepPO Sec. 5.1, App. B.4; StepPO's code: recipe/alfworld",
-    ),
-    Row(
-        (STEPPO,),
-        None,
-        ("WebShop",),
-        {
-            "iterations": 900,
-            "split": "papers-train",
-            "env_options.reward": "score+success",
-            "env_options.dataset": "webshop/full",
-            "env_options.goals": "human",
-            "env_options.observation": "text",
-            "env_options.max_steps": 15,
-            "prompting.wording": "webshop",
-            "prompting.answer": "tool-calls",
-            "prompting.history": 2,
-            "prompting.budget": 16384,
-            "prompting.max_tokens": 4096,
-            "switches.penalty": 0.1,
-            "evaluation.split": "papers",
-            "evaluation.tasks": 500,
-        },
-        "StepPO Sec. 5.1, App. B.4; StepPO's code: recipe/webshop",
-    ),
-    Row(
-        (STEPPO,),
-        None,
-        ("HotpotQA",),
-        {
-            "iterations": 3530,
-            "env_options.dataset": "hotpotqa/distractor",
-            "env_options.form": "steppo",
-            "env_options.corpus": "union",
-            "env_options.search": "faiss",
-            "env_options.encoder": "bge-large-en-v1.5",
-            "env_options.k": 5,
-            "env_options.first_search": True,
-            "env_options.aliases": False,
-            "env_options.max_steps": 5,
-            "prompting.wording": "multihop",
-            "prompting.answer": "analysis-tools",
-            "prompting.history": 0,
-            "prompting.budget": 10240,
-            "prompting.max_tokens": 1024,
-            "evaluation.split": "dev",
-            "evaluation.tasks": 500,
-        },
-        "StepPO Sec. 5.1, App. B.4; StepPO's code: recipe/hotpotqa",
-    ),
-    Row(
-        (STEPPO,),
-        None,
-        ("PaperSearch",),
-        {
-            "iterations": 5240,
-            "env_options.dataset": "papersearch/autoscholar",
-            "env_options.selector": "model:pasa-7b-selector",
-            "env_options.max_calls": 5,
-            "env_options.k": 10,
-            "env_options.max_steps": 5,
-            "prompting.wording": "papersearch",
-            "prompting.answer": "analysis-tools",
-            "prompting.history": 0,
-            "prompting.budget": 10240,
-            "prompting.max_tokens": 4096,
-            "evaluation.split": "test",
-            "evaluation.tasks": 50,
-        },
-        "StepPO Sec. 5.1, App. B.4; StepPO's code: recipe/paper_search",
-    ),
-    Row(
-        (STEPPO,),
-        ("steppo", "ppo"),
-        None,
-        {
-            "rollout.tasks": 128,
-            "rollout.group_size": 1,
-            "learner.critic_learning_rate": 1e-5,
-            "switches.gamma": 0.99,
-            "switches.lam": 1.0,
-            "switches.truncation": "zero",
-        },
-        "StepPO Sec. 5.1, App. B.4; StepPO's code: arft/core_algos.py",
-    ),
-    Row((STEPPO,), ("reinforce_pp",), None, {"switches.gamma": 0.99}, "StepPO Sec. 5.1, App. B.4"),
-    Row(
-        (STEPPO,),
-        ("steppo",),
-        None,
-        {"objective.ratio": "step_geomean", "objective.aggregation": "step-mean", "switches.whiten": True},
-        "StepPO Eq. 7; StepPO's code: arft/core_algos.py, run_alfworld_step_adv.sh",
-    ),
-    Row((STEPPO,), ("gspo",), None, {"objective.ratio": "sequence"}, "GSPO Eq. 7"),
-    Row((STEPPO,), ("grpo",), None, {"switches.std": True}, "norm_adv_by_std_in_grpo"),
-    Row(
-        (STEPPO,),
-        ("gigpo",),
-        None,
-        {"switches.std": True, "switches.weight": 1.0, "switches.gamma": 0.99, "switches.match": "state"},
-        "StepPO's code: examples/alfworld/run_gigpo.sh",
-    ),
-    # ---- iStar's table -------------------------------------------------------------------------
-    Row((ISTAR,), None, None, {"iterations": 200, "objective.kl_coefficient": 0.0}, "iStar"),
-    Row((ISTAR,), None, None, {"learner.minibatch_steps": 64}, "iStar"),
-    Row(
-        (ISTAR,),
-        None,
-        ("VisualSokoban",),
-        {"rollout.tasks": 32, "env_options.tile_size": "tiny"},
-        "iStar: 32 x 8, one pixel a cell",
-    ),
-    Row(
-        (ISTAR,),
-        None,
-        ("Sotopia",),
-        {
-            "iterations": 800,
-            "env_options.dataset": "sotopia-pi/profiles",
-            "env_options.mode": "self-chat",
-            "env_options.judge": JUDGE,
-            "env_options.reward": "goal",
-            "env_options.max_turns": 20,
-            "prompting.wording": "sotopia",
-            "prompting.history": 0,
-            "prompting.temperature": 0.7,
-            "prompting.budget": 6144,
-            "prompting.max_tokens": 2048,
-            "evaluation.every": 0,
-        },
-        "iStar: 800 steps, temperature .7, 6144 / 2048",
-    ),
-    Row(
-        (ISTAR,),
-        ("istar", "prime"),
-        None,
-        {
-            "learner.learning_rate": 5e-7,
-            "reward_model.learning_rate": 1e-6,
-            "reward_model.beta": 0.05,
-        },
-        "iStar",
-    ),
-    Row(
-        (ISTAR,),
-        ("istar",),
-        None,
-        {"switches.alpha": 1.0, "switches.prm_reward": "before", "reward_model.pooling": "sum"},
-        "iStar Eq. 2, Algorithm 1",
-    ),
-    Row((ISTAR,), ("istar",), ("WebShop", "VisualSokoban"), {"switches.base": "rloo"}, "iStar Table 1"),
-    Row((ISTAR,), ("istar",), ("Sotopia",), {"switches.base": "grpo"}, "iStar Table 2"),
-    Row((ISTAR,), ("grpo",), None, {"switches.std": True}, "norm_adv_by_std_in_grpo"),
-    Row(
-        (ISTAR,),
-        ("prime",),
-        None,
-        {"switches.beta": 0.05, "switches.process_weight": 5.0, "switches.outcome_weight": 5.0},
-        "PRIME",
-    ),
-    Row(
-        (ISTAR,),
-        ("ppo",),
-        None,
-        {
-            "rollout.tasks": 128,
-            "rollout.group_size": 1,
-            "learner.critic_learning_rate": 1e-5,
-            "switches.gamma": 1.0,
-            "switches.lam": 1.0,
-        },
-        "iStar's code: examples/ppo_trainer/run_webshop.sh",
-    ),
+    *STEPPO_ROWS,
+    *ISTAR_ROWS,
     # ---- algorithms on verl-agent's tasks ------------------------------------------------------
     Row((GIGPO,), ("grpo",), None, {"switches.std": True}, "norm_adv_by_std_in_grpo"),
     Row(
