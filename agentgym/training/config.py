@@ -173,9 +173,9 @@ class TrainConfig:
     def advantage(self) -> Callable[..., Floats]:
         """The algorithm's advantage with the run's options."""
         own = options_of(self.spec.advantage)
+        stated = {name: value for name, value in self.switches.items() if name in own}
         followed = {name: self._setting(path) for name, path in self.spec.follows.items()}
-        given = {name: value for name, value in self.switches.items() if name in own}
-        return bind_options(self.spec.advantage, {**followed, **given})
+        return bind_options(self.spec.advantage, {**followed, **stated})
 
     def _setting(self, path: str) -> Any:
         """Return a setting by its dotted name, the prompting by default where none is given."""
@@ -302,6 +302,8 @@ class Preset:
 
     settings: Settings = field(default_factory=dict)
     by_env: Mapping[str, Settings] = field(default_factory=dict)
+    apart: bool = False
+    """Whether an environment's own settings are all that it has, so that the general ones are for others."""
     tiny: bool = False
     """Whether the suite's own settings for tiny models are added, `agentgym.suites.SuiteSpec.tiny`."""
 
@@ -318,7 +320,8 @@ class Preset:
         """
         plain = TrainConfig(algorithm=algorithm, env_id=env_id, **changes)
         own = {**self.by_env.get(env_id, {}), **(suite_spec(env_id).tiny if self.tiny else {})}
-        return override(plain, {**self.settings, **own})
+        general = {} if self.apart and env_id in self.by_env else self.settings
+        return override(plain, {**general, **own})
 
 
 PLAIN = Preset()
