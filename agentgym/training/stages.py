@@ -217,15 +217,16 @@ class PolicyMinimiser(Stateless):
     def prepare(self, rollouts: RolloutBatch, scores: Scores) -> Batch:
         """Return advantages and targets with the log-probabilities that the objective compares."""
         learner = self.learner
-        weighted = learner.config.importance_cap is not None
+        recomputes = learner.config.recomputes
+        passes = recomputes and not learner.steps_once(len(rollouts.rows))
         needs_reference = learner.objective.kl_coefficient > 0
         return Batch.of(
             rollouts.steps,
             scores.advantages,
             credit=scores.unit,
             valued=None if learner.critic is None else learner.critic.unit,
-            old_log_probs=learner.log_probs(rollouts.rows) if weighted else rollouts.log_probs,
-            rollout_log_probs=rollouts.log_probs if weighted else None,
+            old_log_probs=learner.log_probs(rollouts.rows) if passes else rollouts.log_probs,
+            rollout_log_probs=rollouts.log_probs if recomputes else None,
             ref_log_probs=learner.ref_log_probs(rollouts.rows) if needs_reference else None,
             values=scores.values,
             returns=scores.returns,

@@ -55,7 +55,13 @@ class _Share:
 
 
 def policy_gradient(
-    actor: Actor, packs: list[Pack], batch: Batch, objective: Objective, ranks: Ranks
+    actor: Actor,
+    packs: list[Pack],
+    batch: Batch,
+    objective: Objective,
+    ranks: Ranks,
+    *,
+    own_ratios: bool = False,
 ) -> tuple[dict[str, float], float]:
     """Add the gradient of a mini-batch's loss to the policy's.
 
@@ -65,6 +71,7 @@ def policy_gradient(
         batch: its columns.
         objective: its options.
         ranks: that divide the packs.
+        own_ratios: whether ratios are to the log-probabilities of this very pass, not the batch's old ones.
 
     Returns:
         Averages over the mini-batch by the names in `agentgym.training.learner.learner.UpdateMetrics`, and
@@ -72,9 +79,9 @@ def policy_gradient(
     """
     sums = dict.fromkeys(("loss", "kl", "clip_fraction", "entropy", "terms", "weighted", "tokens"), 0.0)
     difference = 0.0
-    actor.train(actor.config.gradient_checkpointing)
+    actor.train(bool(actor.config.gradient_checkpointing))
     for share in _shares(actor, packs, batch, objective, ranks):
-        loss, parts, moved = _policy_loss(actor, share, objective)
+        loss, parts, moved = _policy_loss(actor, share, objective, own_ratios=own_ratios)
         loss.backward()  # type: ignore[no-untyped-call]
         numbers = torch.stack([*parts.values(), moved]).tolist()  # which waits for the device once
         for name, number in zip(parts, numbers, strict=False):
@@ -91,16 +98,15 @@ def policy_gradient(
 
 
 def _policy_loss(
-    actor: Actor, share: _Share, objective: Objective
+    actor: Actor, share: _Share, objective: Objective, *, own_ratios: bool
 ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
     """Return a pack's loss, what it adds to the averages, and its largest change since sampling."""
     config, batch, layout = actor.config, share.batch, share.layout
     log_probs, entropies = actor(share.pack)
-    old = _tensor(batch.old_log_probs, log_probs)
+    old = log_probs.detach() if own_ratios else _tensor(batch.old_log_probs, log_probs)
     weights, parts = share.term_weights, {}
-    sampled = old
-    if batch.rollout_log_probs is not None:
-        sampled = _tensor(batch.rollout_log_probs, log_probs)
+    rollout = batch.old_log_probs if batch.rollout_log_probs is None else batch.rollout_log_probs
+    sampled = _tensor(rollout, log_probs)
     if config.importance_cap is not None:
         importance = importance_weights(old, sampled, layout, objective, config.importance_cap)
         parts["importance"] = (importance * weights).sum()
@@ -174,7 +180,7 @@ def value_gradient(
 
     whole_batch = max(sum(map(entries, packs)), 1)
     total = 0.0
-    critic.train(config.gradient_checkpointing)
+    critic.train(bool(config.gradient_checkpointing))
     for pack, counts in ranks.deal(packs):
         part = batch.select(pack.rows)
         values = critic(pack)

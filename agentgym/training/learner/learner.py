@@ -106,7 +106,7 @@ class Learner:
         check_model(model)
         self.ranks = ranks or Ranks()
         self.objective = objective
-        self.config = config
+        self.config = config = config.settled(model.device.type)
         if config.gradient_checkpointing:
             for trained in (model,) if critic is None else (model, critic.body):
                 _checkpoint(trained)
@@ -197,8 +197,9 @@ class Learner:
 
         Args:
             rows: n, the tokens of each step.
-            batch: advantages and log-probabilities of the same steps; with ``ref_log_probs`` where the
-                objective has a divergence, with ``values`` and ``returns`` where there is a critic.
+            batch: advantages and log-probabilities of the same steps, of which old ones are not read under
+                `steps_once`; with ``ref_log_probs`` where the objective has a divergence, with ``values`` and
+                ``returns`` where there is a critic.
             seed: decides how mini-batches are drawn.
             rate: multiplies the learning rates.
 
@@ -213,7 +214,7 @@ class Learner:
         logp_diff, tokens = 0.0, 0
         for step, chosen in enumerate(self._minibatches(len(rows), seed)):
             packs = self._packs([rows[row] for row in chosen.tolist()])
-            sums, difference = self._step(packs, batch.select(chosen))
+            sums, difference = self._step(packs, batch.select(chosen), own_ratios=self.steps_once(len(rows)))
             if step == 0:
                 logp_diff = difference
             tokens += sum(len(pack.input_ids) for pack in packs)
@@ -273,15 +274,28 @@ class Learner:
             draws = np.random.default_rng(np.random.SeedSequence([seed, epoch]))
             yield from np.array_split(draws.permutation(count), self._parts(count))
 
+    def steps_once(self, count: int) -> bool:
+        """Return whether a batch's ratios are those of its only step to itself: exactly 1, without a pass.
+
+        That is where the learner recomputes old log-probabilities, and takes a single step.
+
+        Args:
+            count: number of the batch's steps.
+        """
+        recomputes = self.config.old_log_probs == "recompute"
+        return recomputes and self.config.epochs * self._parts(count) == 1
+
     def _parts(self, count: int) -> int:
         """Return how many mini-batches a batch is cut into."""
         steps = self.config.minibatch_steps
         return self.config.minibatches if steps is None else max(1, round(count / steps))
 
-    def _step(self, packs: list[Pack], batch: Batch) -> tuple[dict[str, float], float]:
+    def _step(self, packs: list[Pack], batch: Batch, *, own_ratios: bool) -> tuple[dict[str, float], float]:
         """Take one optimiser step; return what is logged, and the largest change of a log-probability."""
         self._optimizer.zero_grad()
-        sums, difference = policy_gradient(self._actor, packs, batch, self.objective, self.ranks)
+        sums, difference = policy_gradient(
+            self._actor, packs, batch, self.objective, self.ranks, own_ratios=own_ratios
+        )
         if self.critic is not None and self._critic_optimizer is not None:
             self._critic_optimizer.zero_grad()
             sums["value_loss"] = value_gradient(self.critic, packs, batch, self.config, self.ranks)
