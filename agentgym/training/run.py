@@ -119,7 +119,7 @@ def _train(config: TrainConfig, folder: Path, logs: Sequence[str], *, resume: bo
             trainer = Trainer(config, world, folder)
             if not resume:
                 replace_file(folder / CONFIG_FILE, _dump(config, world))
-            if "console" in logs:
+            if "console" in logs and not resume:
                 print_resources(described(config, Machine.here(config.device)))
             done = int(last_checkpoint(folder).name) if resume else 0
             with closing(make_logs(logs, folder, iterations=config.iterations, start=done)) as log:

@@ -23,6 +23,9 @@ from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.logprobs import response_log_probs
 from agentgym.training.learner.packing import Pack
 
+_CHANGES = ("gaps", "fresh", "drift", "stale")
+"""Sums and numbers of changes since sampling, of tokens by these weights and by older ones."""
+
 
 class Actor(torch.nn.Module):
     """A model whose forward pass is what a learner asks of it, since what is sharded is called as a whole."""
@@ -54,6 +57,17 @@ class _Share:
     """(c,) of averages over counted tokens."""
 
 
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """How far log-probabilities are from those at sampling time, before anything has changed."""
+
+    largest: float = 0.0
+    """Of the tokens that these weights have sampled: what engine and learner compute differently."""
+    mean: float | None = None
+    drift: float | None = None
+    """Mean of the tokens that older weights have sampled; None where there are none."""
+
+
 def policy_gradient(
     actor: Actor,
     packs: list[Pack],
@@ -62,7 +76,7 @@ def policy_gradient(
     ranks: Ranks,
     *,
     own_ratios: bool = False,
-) -> tuple[dict[str, float], float]:
+) -> tuple[dict[str, float], Gap]:
     """Add the gradient of a mini-batch's loss to the policy's.
 
     Args:
@@ -75,9 +89,11 @@ def policy_gradient(
 
     Returns:
         Averages over the mini-batch by the names in `agentgym.training.learner.learner.UpdateMetrics`, and
-        the largest difference of a log-probability to that at sampling time.
+        how far log-probabilities are from those at sampling time.
     """
-    sums = dict.fromkeys(("loss", "kl", "clip_fraction", "entropy", "terms", "weighted", "tokens"), 0.0)
+    sums = dict.fromkeys(
+        ("loss", "kl", "clip_fraction", "entropy", "terms", "weighted", "tokens", *_CHANGES), 0.0
+    )
     difference = 0.0
     actor.train(bool(actor.config.gradient_checkpointing))
     for share in _shares(actor, packs, batch, objective, ranks):
@@ -91,10 +107,13 @@ def policy_gradient(
     sums = ranks.sum(sums)
     # sums over responses have weights of more than 1 altogether
     terms, weighted, tokens = (sums.pop(name) or 1.0 for name in ("terms", "weighted", "tokens"))
+    gaps, fresh, drift, stale = (sums.pop(name) for name in _CHANGES)
     averaged = {"kl": tokens, "entropy": tokens, "clip_fraction": weighted}
     averaged |= {"importance": terms, "truncated": terms}
     means = {name: value / averaged.get(name, 1.0) for name, value in sums.items()}
-    return means, ranks.largest(difference)
+    return means, Gap(
+        ranks.largest(difference), gaps / fresh if fresh else None, drift / stale if stale else None
+    )
 
 
 def _policy_loss(
@@ -136,7 +155,14 @@ def _policy_loss(
         "tokens": share.token_weights.sum(),
     }
     changes = (now - then).abs()
-    return loss, parts, changes.max() if len(changes) else changes.sum()
+    stale = torch.zeros_like(changes, dtype=torch.bool)
+    if batch.stale is not None:
+        stale = layout.pick(torch.from_numpy(batch.stale).to(changes.device))
+    fresh = changes.masked_fill(stale, 0.0)
+    parts |= dict(
+        zip(_CHANGES, (fresh.sum(), (~stale).sum(), (changes - fresh).sum(), stale.sum()), strict=True)
+    )
+    return loss, parts, fresh.max() if len(fresh) else fresh.sum()
 
 
 def _shares(
