@@ -22,6 +22,9 @@ from agentgym.training.engines.shared_prefix import NAME
 from agentgym.training.engines.types import Generation, GenerationRequest
 from agentgym.training.engines.weights import matched
 
+BATCH_TOKENS = 131_072
+"""Default of rows times their longest prompt with its response that are decoded together."""
+
 
 class HfEngine:
     """Samples from a causal language model of `transformers`, on the device and in the type it has.
@@ -29,7 +32,7 @@ class HfEngine:
     The model may be the learner's own: sampling leaves its mode, gradients and weights as they are.
     """
 
-    def __init__(self, model: PreTrainedModel, *, version: int = 0, batch_tokens: int = 131_072):
+    def __init__(self, model: PreTrainedModel, *, version: int = 0, batch_tokens: int = BATCH_TOKENS):
         """Bind a model.
 
         Args:
