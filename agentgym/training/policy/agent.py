@@ -36,6 +36,7 @@ def make_model_agent(
     system: str | None = None,
     template_options: dict[str, Any] | None = None,
     context: Context | None = None,
+    template_file: str | None = None,
     dtype: str = "float32",
     device: str | None = None,
 ) -> LanguageModelPolicy:
@@ -57,6 +58,7 @@ def make_model_agent(
         system: message before the prompt.
         template_options: further variables of the chat template, such as ``{"enable_thinking": False}``.
         context: what of the past a prompt holds, and in which form.
+        template_file: a whole prompt in place of wording and answer.
         dtype: of the weights: float32 or bfloat16.
         device: where the model runs; None for the accelerator where there is one, else the processor.
 
@@ -75,6 +77,7 @@ def make_model_agent(
         "system": system,
         "template_options": template_options,
         "context": context,
+        "template_file": template_file,
     }
     directory = _directory(path)
     prompting = _prompting(directory, read_agent(directory), settings)
@@ -97,6 +100,7 @@ def model_facts(path: str, **options: Any) -> AgentMetadata:
     prompting = _prompting(directory, saved, options)
     sampling = prompting.to_json()
     template = sampling.pop("template")
+    sampling.pop("template_file", None)  # a path, as that of a wording: the id stands for it
     for name in ("system", "template_options"):  # which agents from before these settings do not mention
         if not sampling[name]:
             del sampling[name]
@@ -134,7 +138,7 @@ def _prompting(directory: Path, saved: SavedAgent | None, options: dict[str, Any
     settings = {key: value for key, value in options.items() if key in SETTINGS and value is not None}
     if saved is not None:
         return saved.prompting.replaced(settings)
-    for needed in ("wording", "answer"):
+    for needed in () if "template_file" in settings else ("wording", "answer"):
         if needed not in settings:
             raise UsageError(
                 f"{directory} has no agent.json, which says how the model is asked: give the agent's option "

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from string import Formatter
 
 import torch
 
 from agentgym.agents.random import RandomStringPolicy
 from agentgym.errors import UsageError, nearest
-from agentgym.prompts import Template
 from agentgym.prompts.summary import summary_words
+from agentgym.training.models.families import FAMILIES, make_family_model
 from agentgym.training.models.models import LanguageModel, load_model
 from agentgym.training.models.tiny import SHAPES, environment_texts, tiny_model, word_tokenizer
 from agentgym.training.policy.prompting import Prompting
@@ -44,8 +43,9 @@ def open_model(
     """Open a model.
 
     Args:
-        spec: ``tiny``, ``tiny:SIZE`` with a size of `agentgym.training.models.tiny.SHAPES`, or the path of a
-            model directory.
+        spec: ``tiny`` or ``tiny-FAMILY``, alone or with ``:SIZE``; or the path of a model directory. Families
+            are those of `agentgym.training.models.families.FAMILIES`, sizes those of
+            `agentgym.training.models.tiny.SHAPES`.
         envs: what it will play, in autoreset mode DISABLED; a tiny model's vocabulary is taken from the
             first tasks of its split.
         prompting: how it will be asked; its words are part of that vocabulary.
@@ -54,23 +54,27 @@ def open_model(
         device: where they go.
 
     Raises:
-        UsageError: unknown size, or a directory that cannot be loaded.
+        UsageError: unknown family or size, or a directory that cannot be loaded.
     """
-    size = tiny_size(spec)
-    if size is None:
+    named = _tiny(spec)
+    if named is None:
         return load_model(spec, dtype=dtype, device=device)
-    said = chain(
+    family, size = named
+    said: Iterator[str] = chain(
         environment_texts(envs, episodes=EPISODES, seed=0),
         # what is said about actions that are not accepted
         environment_texts(envs, episodes=1, seed=0, policy=RandomStringPolicy()),
-        _words_of(prompting.template_with(envs.prototype.tools)),
+        prompting.template_with(envs.prototype.tools).words(),
         (prompting.system,),
         summary_words()[:-1] if prompting.context == "summarised" else (),
     )
     # a text that a prompt puts after a blank begins with another token
-    tokenizer = word_tokenizer(variant for text in dict.fromkeys(said) for variant in (text, f" {text}"))
+    texts = (variant for text in dict.fromkeys(said) for variant in (text, f" {text}"))
     context = max(_LEAST_CONTEXT, prompting.budget + prompting.max_tokens)
-    made = tiny_model(size, tokenizer, context=context, seed=seed)
+    if family:
+        made = make_family_model(family, texts, size=size, context=context, seed=seed)
+    else:
+        made = tiny_model(size, word_tokenizer(texts), context=context, seed=seed)
     model = made.model.to(device=torch.device(device), dtype=dtype)  # type: ignore[call-arg]
     return LanguageModel(model, made.tokenizer)
 
@@ -79,16 +83,29 @@ def tiny_size(spec: str) -> str | None:
     """Return the size of the tiny model that a spec names; None for a path.
 
     Raises:
-        UsageError: unknown size.
+        UsageError: unknown family or size.
     """
+    named = _tiny(spec)
+    return None if named is None else named[1]
+
+
+def _tiny(spec: str) -> tuple[str, str] | None:
+    """Return the family, empty for the plain form, and the size of the tiny model that a spec names."""
     name, colon, size = spec.partition(":")
-    if name != TINY:
+    family = name.removeprefix(f"{TINY}-") if name.startswith(f"{TINY}-") else ""
+    if name != TINY and not family:
         return None
+    if family and family not in FAMILIES:
+        if "/" in name or Path(spec).exists():
+            return None
+        known = ", ".join(f"{TINY}-{known}" for known in FAMILIES)
+        hint = nearest(family, FAMILIES)
+        raise UsageError(f"no tiny model is of the family {family!r}{hint}; choose one of {known}")
     size = size if colon else DEFAULT_SIZE
     if size not in SHAPES:
-        known = ", ".join(f"{TINY}:{known}" for known in SHAPES)
+        known = ", ".join(f"{name}:{known}" for known in SHAPES)
         raise UsageError(f"no tiny model has the size {size!r}{nearest(size, SHAPES)}; choose one of {known}")
-    return size
+    return family, size
 
 
 def default_prompting(spec: str, env_id: str) -> Prompting:
@@ -108,9 +125,3 @@ def default_prompting(spec: str, env_id: str) -> Prompting:
         return Prompting.tiny(env_id)
     saved = read_agent(Path(spec))
     return Prompting.default(env_id) if saved is None else saved.prompting
-
-
-def _words_of(template: Template) -> Iterator[str]:
-    yield template.static
-    for section in template.sections.values():
-        yield from (text for text, *_ in Formatter().parse(section))
