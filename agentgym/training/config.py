@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.filters import FilterOn
 from agentgym.algos.objective import Objective
-from agentgym.algos.options import bind_options, check_options
+from agentgym.algos.options import bind_options, check_options, options_of
 from agentgym.algos.table import find_algorithm, trainable
 from agentgym.arrays import Floats
 from agentgym.errors import UsageError, nearest
@@ -114,8 +114,8 @@ class TrainConfig:
     """Decides random weights, the order of tasks, episodes, sampling and mini-batches."""
     iterations: int = 100
     switches: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the algorithm's advantage, those of `agentgym.algos.compat.Compat` among them, by name; the
-    defaults are the paper's."""
+    """Options of the algorithm's advantage and of its stages, those of `agentgym.algos.compat.Compat` among
+    them, by name; the defaults are the paper's."""
     objective: Objective | None = None
     """None for the algorithm's own."""
     rollout: RolloutConfig = RolloutConfig()
@@ -141,7 +141,8 @@ class TrainConfig:
         Raises:
             UsageError: names the setting, or the algorithm that cannot be trained.
         """
-        check_options(trainable(self.algorithm).advantage, self.switches, self.algorithm)
+        spec = trainable(self.algorithm)
+        check_options(spec.advantage, self.switches, self.algorithm, further=spec.stage_options)
         if self.switches.get("match") == "embedding":
             raise UsageError(
                 "switches.match is 'embedding', but rollouts have no embeddings of observations: choose "
@@ -171,7 +172,27 @@ class TrainConfig:
     @property
     def advantage(self) -> Callable[..., Floats]:
         """The algorithm's advantage with the run's options."""
-        return bind_options(self.spec.advantage, self.switches)
+        own = options_of(self.spec.advantage)
+        followed = {name: self._setting(path) for name, path in self.spec.follows.items()}
+        given = {name: value for name, value in self.switches.items() if name in own}
+        return bind_options(self.spec.advantage, {**followed, **given})
+
+    def _setting(self, path: str) -> Any:
+        """Return a setting by its dotted name, the prompting by default where none is given."""
+        part, _, name = path.partition(".")
+        whole = getattr(self, part)
+        if whole is None:
+            whole = self.loss if part == "objective" else default_prompting(self.model, self.env_id)
+        return getattr(whole, name)
+
+    @property
+    def stage_options(self) -> Any:
+        """The record that the algorithm's stages read, with the run's options."""
+        record = self.spec.stage_options
+        if record is None:
+            return None
+        names = {entry.name for entry in fields(record)}
+        return replace(record, **{name: value for name, value in self.switches.items() if name in names})
 
     @property
     def loss(self) -> Objective:

@@ -13,7 +13,7 @@ kind of algorithm needs is an object of its own with the methods of a protocol h
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 from agentgym.algos.batch import StepBatch
@@ -22,12 +22,12 @@ from agentgym.algos.tokens import Batch, Unit
 from agentgym.arrays import Floats
 from agentgym.errors import UsageError
 from agentgym.extras import load_reference
+from agentgym.training.collected import Collected, Diagnostics
 from agentgym.training.config import TrainConfig
 from agentgym.training.learner.learner import Learner, UpdateMetrics
 from agentgym.training.learner.packing import StepRow
 from agentgym.training.pool import RolloutPool, TaskOrder
 from agentgym.training.setup import TrainingSetup
-from agentgym.types import Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,8 @@ class Scores:
     """(n,) or (T,) that the critic should predict."""
     process_rewards: Floats | None = None
     """(n,) or (T,) of a reward model, before anything is compared; only kept with the rollouts."""
+    diagnostics: Diagnostics = field(default_factory=dict)
+    """For the log."""
 
 
 class Stateful(Protocol):
@@ -77,8 +79,8 @@ class Collector(Stateful, Protocol):
         """Episodes played to their ends by this process."""
         ...
 
-    def collect(self, version: int) -> list[Group]:
-        """Return the groups of one update, alike on every rank.
+    def collect(self, version: int) -> Collected:
+        """Return what one update is trained on, alike on every rank.
 
         Args:
             version: of the weights that are about to be updated.
