@@ -24,6 +24,7 @@ from agentgym.history.rollouts import drop_rollouts, write_rollouts
 from agentgym.training.checkpoint import last_checkpoint, load_checkpoint, save_checkpoint
 from agentgym.training.collected import Collected, Diagnostics
 from agentgym.training.config import TrainConfig
+from agentgym.training.encoders import with_embeddings
 from agentgym.training.kept_rollouts import kept_episodes
 from agentgym.training.learner.learner import DivergenceError, UpdateMetrics
 from agentgym.training.learner.packing import sampled_log_probs, step_rows
@@ -241,6 +242,7 @@ class Trainer:
     def _rollouts(self, collected: Collected) -> RolloutBatch:
         groups = collected.groups
         steps = StepBatch.from_groups(groups).with_columns(**collected.columns)
+        steps = with_embeddings(steps, self.world.encoder)
         return RolloutBatch(steps, step_rows(groups, self.world.speller), sampled_log_probs(groups))
 
     def _minimise(self, rollouts: RolloutBatch, batch: Batch, rate: float) -> UpdateMetrics:
