@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from agentgym.cli.bench_agents import add_agents, check_scaffold, chosen_agents
-from agentgym.cli.bench_protocols import chosen_suite, print_protocols
+from agentgym.cli.bench_protocols import add_what_is_played, chosen_suite, print_protocols
 from agentgym.cli.endpoints import add_endpoint_settings, endpoint_settings, print_calls
 from agentgym.cli.estimate import print_estimate
 from agentgym.cli.parser import Commands, Parser, add_command
@@ -25,16 +25,7 @@ def add_to(commands: Commands[Parser]) -> None:
         about=ABOUT,
         example="agentgym bench quick --agent random --verify",
     )
-    parser.add_argument(
-        "suite", nargs="?", metavar="SUITE", help="the name of a shipped suite, such as quick, or a TOML file"
-    )
-    parser.add_argument(
-        "--protocol",
-        metavar="NAME",
-        help="in place of a suite, a paper's evaluation of --model: its games, prompts and temperature, then "
-        "all games of its splits (a name or a TOML file)",
-    )
-    parser.add_argument("--protocols", action="store_true", help="list the protocols of the papers")
+    add_what_is_played(parser)
     parser.add_argument(
         "--out",
         type=Path,

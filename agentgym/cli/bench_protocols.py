@@ -7,10 +7,25 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentgym.cli.parser import Parser
 from agentgym.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+def add_what_is_played(parser: Parser) -> None:
+    """Declare the flags: a suite, or a protocol."""
+    parser.add_argument(
+        "suite", nargs="?", metavar="SUITE", help="the name of a shipped suite, such as quick, or a TOML file"
+    )
+    parser.add_argument(
+        "--protocol",
+        metavar="NAME",
+        help="in place of a suite, a paper's evaluation of --model: its games, prompts and temperature, then "
+        "all games of its splits (a name or a TOML file)",
+    )
+    parser.add_argument("--protocols", action="store_true", help="list the protocols of the papers")
 
 
 def chosen_suite(arguments: argparse.Namespace) -> tuple[Path, Mapping[str, Any], tuple[str, ...]]:

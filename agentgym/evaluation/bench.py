@@ -100,8 +100,7 @@ def run_bench(
         agents: names of agents of the suite or of ``further``; None for all.
         further: agents that the suite's file does not name.
         limit: how many of each environment's tasks, as a suite written to ``out_dir/suites``; None for all.
-        required: labels of environments that are never left out: where the data of one is missing, nothing
-            is played.
+        required: labels of environments that are not left out where their data is missing.
         num_envs: episodes played side by side.
         transcripts: whether what agents were sent and said is written to ``transcripts.jsonl``; None for
             models only.
@@ -133,12 +132,10 @@ def run_bench(
         if limit is not None:
             write_suite(out_dir / "suites", asked)
         bars = stack.enter_context(_progress(console))
-        folders = []
         for entry in entries:
             folder = out_dir / suite.name / entry.run.folder_name
             _run(folder, entry, TranscriptJournal(folder, redactor, wanted=transcripts), sessions, bars)
-            folders.append(folder)
-    return folders
+    return [out_dir / suite.name / entry.run.folder_name for entry in entries]
 
 
 def _tell(console: Console | None, left_out: Iterable[Excluded], entries: Iterable[_Entry]) -> None:
