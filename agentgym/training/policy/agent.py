@@ -63,8 +63,7 @@ def make_model_agent(
         device: where the model runs; None for the accelerator where there is one, else the processor.
 
     Raises:
-        UsageError: the directory is missing, incomplete or says nothing about prompts where nothing is
-            given; or an option is no good.
+        UsageError: the directory is missing or incomplete, an option is no good, or prompts are not said.
     """
     settings: dict[str, Any] = {
         "wording": wording,
