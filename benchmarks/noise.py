@@ -192,8 +192,8 @@ def _page(results: Sequence[CellResult], encoder: str) -> str:
         "# GraphGPO under noise",
         "",
         "`python -m benchmarks.noise`: Table 6 of GraphGPO at tiny scale. Of observations, the share p "
-        f"carries q advertisements. EZPoints, {SETTINGS['iterations']} iterations of {SETTINGS['rollout.tasks']} x "
-        f"{SETTINGS['rollout.group_size']} episodes, `{SETTINGS['model']}` from random weights; success of "
+        f"carries q advertisements. EZPoints, {SETTINGS['iterations']} iterations of "
+        f"{SETTINGS['rollout.tasks']} x {SETTINGS['rollout.group_size']} episodes, `{SETTINGS['model']}` from random weights; success of "
         f"the last {LAST} iterations; embeddings by `{encoder}`.",
         "",
         f"Trained so far: {len(results)} runs; a seed has {everything}.",
