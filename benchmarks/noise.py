@@ -193,8 +193,8 @@ def _page(results: Sequence[CellResult], encoder: str) -> str:
         "",
         "`python -m benchmarks.noise`: Table 6 of GraphGPO at tiny scale. Of observations, the share p "
         f"carries q advertisements. EZPoints, {SETTINGS['iterations']} iterations of "
-        f"{SETTINGS['rollout.tasks']} x {SETTINGS['rollout.group_size']} episodes, `{SETTINGS['model']}` from random weights; success of "
-        f"the last {LAST} iterations; embeddings by `{encoder}`.",
+        f"{SETTINGS['rollout.tasks']} x {SETTINGS['rollout.group_size']} episodes, `{SETTINGS['model']}`, "
+        f"random weights at first; success of the last {LAST} iterations; embeddings by `{encoder}`.",
         "",
         f"Trained so far: {len(results)} runs; a seed has {everything}.",
         "",
