@@ -338,6 +338,7 @@ class RolloutWorker:
         )
         extras = _suite_rows(infos, len(slots))
         paid, over, cut = rewards.tolist(), terminations.tolist(), truncations.tolist()
+        reached = infos["progress"].tolist()
         for row, (episode, completion) in enumerate(zip(episodes, completions, strict=True)):
             step = Step(
                 observation=episode.observation,
@@ -349,6 +350,7 @@ class RolloutWorker:
                 valid=valid[row],
                 terminated=over[row],
                 truncated=cut[row],
+                progress=reached[row] - float(episode.infos["progress"][episode.row]),
             )
             # copies pointers, which costs less than making the step: the history that requests carry
             # stays immutable, and the last one is the trajectory's

@@ -243,6 +243,8 @@ class Step:
     """Whether the environment accepted the action."""
     terminated: bool
     truncated: bool
+    progress: float = 0.0
+    """By how much it changed the environment's own ``progress``."""
 
     @property
     def action(self) -> str:

@@ -58,6 +58,8 @@ class StepBatch:
     """(n,) the critic's value of ``next_state``; used where an episode was truncated."""
     tokens: Ints | None = None
     """(n,) number of response tokens of the step."""
+    progress: Floats | None = None
+    """(n,) by how much the step changed the environment's own progress."""
     texts: tuple[str, ...] | None = None
     """n observations, for matching states by text."""
     embeddings: Floats | None = None
@@ -72,7 +74,7 @@ class StepBatch:
             ValueError: names the column and what is wrong with it.
         """
         _check_lengths({field.name: getattr(self, field.name) for field in fields(self)})
-        for name in (*_FLOATS, "values", "next_values"):
+        for name in (*_FLOATS, "values", "next_values", "progress"):
             column = getattr(self, name)
             if column is not None and not np.isfinite(column).all():
                 row = int(np.flatnonzero(~np.isfinite(column))[0])
@@ -178,6 +180,7 @@ class StepBatch:
             terminated=[step.terminated for step in steps],
             truncated=[step.truncated for step in steps],
             tokens=[len(step.completion.response_ids) for step in steps],
+            progress=[step.progress for step in steps],
             texts=tuple(_text(step.observation) for step in steps),
             actions=tuple(step.action for step in steps),
             **columns,

@@ -6,7 +6,8 @@ One loop for every algorithm. What differs between them is data, the advantage a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -25,6 +26,7 @@ from agentgym.training.config import TrainConfig
 from agentgym.training.kept_rollouts import kept_episodes
 from agentgym.training.learner.learner import DivergenceError, UpdateMetrics
 from agentgym.training.learner.packing import sampled_log_probs, step_rows
+from agentgym.training.models.reward_model_file import REWARD_MODEL
 from agentgym.training.policy.saved import SavedAgent, Training, write_agent
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.stages import RolloutBatch, Scorer, Scores, stages_of
@@ -148,7 +150,7 @@ class Trainer:
         played = self._collect()
         clock.lap("env")
         rollouts = self._rollouts(played.groups)
-        scores = self.scorer.score(rollouts)
+        scores = self._score(rollouts)
         batch = self.minimiser.prepare(rollouts, scores)
         clock.lap("credit")
         rate = self.config.rate(totals.iteration + 1)
@@ -173,6 +175,7 @@ class Trainer:
             dropped=lost,
             pending=pending,
             seconds=clock.seconds(model=played.waited_seconds),
+            reward_model=scores.reward_model,
             evaluation_before=before,
             evaluation=evaluation,
         )
@@ -224,12 +227,22 @@ class Trainer:
             StepBatch.from_groups(groups), step_rows(groups, self.world.speller), sampled_log_probs(groups)
         )
 
+    def _score(self, rollouts: RolloutBatch) -> Scores:
+        with self._saved_if_diverged():
+            return self.scorer.score(rollouts)
+
     def _minimise(self, rollouts: RolloutBatch, batch: Batch, rate: float) -> UpdateMetrics:
-        iteration = self._totals.iteration + 1
-        stream = np.random.SeedSequence([self.config.seed, _UPDATE, iteration])
+        stream = np.random.SeedSequence([self.config.seed, _UPDATE, self._totals.iteration + 1])
         seed = int(stream.generate_state(1)[0])
-        try:
+        with self._saved_if_diverged():
             return self.minimiser.minimise(rollouts, batch, seed=seed, rate=rate)
+
+    @contextmanager
+    def _saved_if_diverged(self) -> Iterator[None]:
+        """Save the weights before a step that is not taken, and say where."""
+        iteration = self._totals.iteration + 1
+        try:
+            yield
         except DivergenceError as error:
             saved = self.save(f"before-divergence-{iteration:06d}", keep=None)
             raise DivergenceError(
@@ -318,6 +331,8 @@ class Trainer:
 
     def _save_policy(self, folder: Path) -> None:
         config, totals, world = self.config, self._totals, self.world
+        if world.reward_model is not None:
+            world.reward_model.save(folder.parent / REWARD_MODEL, world.language_model.tokenizer)
         world.learner.save_model(folder, world.language_model.tokenizer)
         if world.ranks.is_first:
             training = Training(

@@ -145,7 +145,11 @@ class RolloutPool:
         config = self.config
         if config.max_staleness == 0:
             groups = dynamic_sampling(
-                self._round, config.tasks, filter_on=config.filter_on, attempts=config.attempts
+                self._round,
+                config.tasks,
+                filter_on=config.filter_on,
+                attempts=config.attempts,
+                accuracy=config.accuracy,
             )
             self.counts.trained += len(groups)
             self.counts.left_out += self.counts.pending
@@ -223,7 +227,8 @@ class RolloutPool:
             if version - oldest(group, version) > config.max_staleness:
                 self.counts.dropped += 1
                 continue
-            if alike < (config.attempts - 1) * config.tasks and not varies(group, config.filter_on):
+            kept = varies(group, config.filter_on, config.accuracy)
+            if alike < (config.attempts - 1) * config.tasks and not kept:
                 alike += 1
                 self.counts.left_out += 1
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -20,9 +21,11 @@ from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.types import Engine, Generation, GenerationRequest
 from agentgym.training.engines.vllm import VllmEngine
 from agentgym.training.evaluate import Evaluation
+from agentgym.training.learner.config import RewardModelConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import Learner
+from agentgym.training.learner.reward_model import RewardModel
 from agentgym.training.models.models import LanguageModel, copied
 from agentgym.training.policy.open import default_prompting, open_model
 from agentgym.training.policy.prompting import Prompting
@@ -95,6 +98,8 @@ class TrainingSetup:
     worker: RolloutWorker
     evaluation: Evaluation | None
     ranks: Ranks
+    reward_model: RewardModel | None = None
+    """Trained beside the policy."""
 
     @classmethod
     def open(cls, config: TrainConfig, ranks: Ranks | None = None) -> TrainingSetup:
@@ -113,6 +118,7 @@ class TrainingSetup:
         prompting = config.prompting or default_prompting(config.model, config.env_id)
         language_model = open_model(config.model, envs, prompting, config.seed, device=str(ranks.device))
         engine = _engine(config, language_model, ranks)
+        reward_model = _reward_model(config, language_model, prompting, envs, ranks)
         learner = _learner(config, language_model, prompting, ranks)
         speller = prompting.speller(language_model)
         meter = Meter(prompting.policy(language_model, engine, envs, speller=speller))
@@ -125,7 +131,18 @@ class TrainingSetup:
             player = RolloutWorker(others, policy, env_id=config.env_id)
             evaluation = Evaluation.of(player, tasks=plan.tasks, seed=plan.seed, ranks=ranks)
         worker = RolloutWorker(envs, meter, env_id=config.env_id)
-        return cls(prompting, language_model, engine, speller, learner, meter, worker, evaluation, ranks)
+        return cls(
+            prompting,
+            language_model,
+            engine,
+            speller,
+            learner,
+            meter,
+            worker,
+            evaluation,
+            ranks,
+            reward_model,
+        )
 
     def close(self) -> None:
         """Close the environments."""
@@ -176,6 +193,58 @@ def _learner(
             critic = Critic(language_model.model, unit)
     settings = replace(config.learner, temperature=prompting.temperature)
     return Learner(language_model.model, config.loss, settings, critic=critic, ranks=ranks)
+
+
+def _reward_model(
+    config: TrainConfig,
+    language_model: LanguageModel,
+    prompting: Prompting,
+    envs: AgentVectorEnv,
+    ranks: Ranks,
+) -> RewardModel | None:
+    """Open the reward model of a run that trains one: of the policy's base, or one of its own.
+
+    Raises:
+        UsageError: its tokenizer or its context is not the policy's.
+    """
+    if not config.trains_reward_model:
+        return None
+    settings = config.reward_model or RewardModelConfig()
+    if settings.model:
+        other = open_model(settings.model, envs, prompting, config.seed, device=str(ranks.device))
+        check_fits(other, language_model, settings.model)
+        model = other.model
+    else:
+        model = copy.deepcopy(language_model.model)
+    own = replace(config.learner, temperature=prompting.temperature)
+    reference = config.spec.scored_by_reference
+    return RewardModel(model, settings, own, reference=reference, ranks=ranks)
+
+
+def check_fits(reward_model: LanguageModel, policy: LanguageModel, name: str) -> None:
+    """Refuse a reward model that does not read what the policy writes.
+
+    Args:
+        reward_model: reads.
+        policy: writes.
+        name: of the reward model.
+
+    Raises:
+        UsageError: its tokenizer is another one, or its context is shorter.
+    """
+    ours, theirs = (each.tokenizer.get_vocab() for each in (reward_model, policy))
+    if ours != theirs:
+        raise UsageError(
+            f"the reward model {name} has another tokenizer than the policy ({len(ours):,} and "
+            f"{len(theirs):,} tokens), whose tokens it has to read: choose one of the policy's family"
+        )
+    sizes = (each.model.config.get_text_config() for each in (reward_model, policy))
+    own, needed = (size.max_position_embeddings for size in sizes)
+    if own < needed:
+        raise UsageError(
+            f"the reward model {name} reads {own:,} tokens, the policy {needed:,}: choose one that reads as "
+            "many"
+        )
 
 
 def _open_envs(config: TrainConfig, split: str, num_envs: int) -> AgentVectorEnv:

@@ -12,14 +12,14 @@ kind of algorithm needs is an object of its own with the methods of a protocol h
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.table import trainable
 from agentgym.algos.tokens import Batch, Unit
-from agentgym.arrays import Floats
+from agentgym.arrays import Bools, Floats
 from agentgym.errors import UsageError
 from agentgym.extras import load_reference
 from agentgym.training.config import TrainConfig
@@ -55,6 +55,10 @@ class Scores:
     """(n,) or (T,) that the critic should predict."""
     process_rewards: Floats | None = None
     """(n,) or (T,) of a reward model, before anything is compared; only kept with the rollouts."""
+    mask: Bools | None = None
+    """(T,) the response tokens that are trained on; None for all."""
+    reward_model: Mapping[str, float] = field(default_factory=dict)
+    """What is logged of a reward model that was trained on the same rollouts, by name."""
 
 
 class Stateful(Protocol):
@@ -223,6 +227,7 @@ class PolicyMinimiser(Stateless):
             rollouts.steps,
             scores.advantages,
             credit=scores.unit,
+            mask=scores.mask,
             valued=None if learner.critic is None else learner.critic.unit,
             old_log_probs=learner.log_probs(rollouts.rows) if weighted else rollouts.log_probs,
             rollout_log_probs=rollouts.log_probs if weighted else None,
