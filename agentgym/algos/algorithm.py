@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
@@ -56,6 +56,9 @@ class Algorithm:
     """Whether rollouts return to earlier states."""
     scored_by_reference: bool = False
     """Whether advantages need log-probabilities under a frozen reference."""
+    follows: Mapping[str, str] = field(default_factory=dict)
+    """Options that are what another setting of a run is, unless they are stated: option -> dotted name of the
+    setting."""
     equation: str = ""
     """Where the paper defines the advantage."""
     page: str = ""

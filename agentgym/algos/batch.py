@@ -64,6 +64,8 @@ class StepBatch:
     """n observations, for matching states by text."""
     embeddings: Floats | None = None
     """(n, d) of the observations, for matching states by similarity."""
+    expansion: Ints | None = None
+    """(n,) which expansion of a state the step is a sample of, where several were sampled from one state."""
     actions: tuple[str, ...] | None = None
     """n actions, for telling apart two that lead to the same state."""
 
@@ -208,7 +210,7 @@ def _number_states(states: Any, following: Any) -> tuple[Ints, Ints | None]:
 def _column(name: str, value: Any) -> Any:
     if value is None or name in ("texts", "actions"):
         return None if value is None else tuple(value)
-    if name in _INTEGERS or name == "tokens":
+    if name in _INTEGERS or name in ("tokens", "expansion"):
         return np.asarray(value, dtype=np.int64)
     if name in _FLAGS:
         return np.asarray(value, dtype=np.bool_)

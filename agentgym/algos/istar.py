@@ -132,6 +132,7 @@ ALGORITHM = Algorithm(
     credit="step",
     stages="agentgym.training.reward_model:ISTAR",
     stage_options=IStarOrder(),
+    follows={"max_tokens": "prompting.max_tokens"},
     reward_model=True,
     page="istar",
 )

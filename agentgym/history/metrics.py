@@ -89,9 +89,8 @@ class IterationMetrics:
     """Mean weight that stale terms have; None where nothing is weighted."""
     truncated: float | None = None
     """Share of the terms whose weight is the cap."""
-    reward_model: Mapping[str, float] = field(default_factory=dict)
-    """Of the reward model's update, where one is trained: ``count``, the pairs or answers it learned from;
-    and, unless there were none, ``loss``, ``accuracy`` and ``grad_norm``."""
+    diagnostics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What stages tell of their own, by name: numbers, each with its name, such as ``k/8``."""
     evaluation_before: Evaluated | None = None
     """Of the weights that the run began with; in its first iteration only."""
     evaluation: Evaluated | None = None

@@ -118,8 +118,8 @@ class TrainConfig:
     """Decides random weights, the order of tasks, episodes, sampling and mini-batches."""
     iterations: int = 100
     switches: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the algorithm's advantage, those of `agentgym.algos.compat.Compat` among them, by name; the
-    defaults are the paper's."""
+    """Options of the algorithm's advantage and of its stages, those of `agentgym.algos.compat.Compat` among
+    them, by name; the defaults are the paper's."""
     objective: Objective | None = None
     """None for the algorithm's own."""
     rollout: RolloutConfig = RolloutConfig()
@@ -181,9 +181,17 @@ class TrainConfig:
     def advantage(self) -> Callable[..., Floats]:
         """The algorithm's advantage with the run's options."""
         own = options_of(self.spec.advantage)
-        return bind_options(
-            self.spec.advantage, {name: value for name, value in self.switches.items() if name in own}
-        )
+        followed = {name: self._setting(path) for name, path in self.spec.follows.items()}
+        given = {name: value for name, value in self.switches.items() if name in own}
+        return bind_options(self.spec.advantage, {**followed, **given})
+
+    def _setting(self, path: str) -> Any:
+        """Return a setting by its dotted name, the prompting by default where none is given."""
+        part, _, name = path.partition(".")
+        whole = getattr(self, part)
+        if whole is None:
+            whole = self.loss if part == "objective" else default_prompting(self.model, self.env_id)
+        return getattr(whole, name)
 
     @property
     def trains_reward_model(self) -> bool:

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from agentgym.algos.batch import StepBatch
-from agentgym.algos.filters import SAME, varied, varies
+from agentgym.algos.filters import SAME, varied
 from agentgym.algos.matching import step_group_sizes
 from agentgym.algos.tokens import Batch
+from agentgym.arrays import Bools
 from agentgym.history.metrics import Evaluated, IterationMetrics, StageSeconds
 from agentgym.history.rollouts import drop_rollouts, write_rollouts
 from agentgym.training.checkpoint import last_checkpoint, load_checkpoint, save_checkpoint
+from agentgym.training.collected import Collected, Diagnostics
 from agentgym.training.config import TrainConfig
 from agentgym.training.kept_rollouts import kept_episodes
 from agentgym.training.learner.learner import DivergenceError, UpdateMetrics
@@ -30,7 +32,6 @@ from agentgym.training.models.reward_model_file import REWARD_MODEL
 from agentgym.training.policy.saved import SavedAgent, Training, write_agent
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.stages import RolloutBatch, Scorer, Scores, stages_of
-from agentgym.types import Group
 
 if TYPE_CHECKING:
     from agentgym.history.log import Log
@@ -38,6 +39,21 @@ if TYPE_CHECKING:
 End: TypeAlias = Literal["finished", "solved", "no signal", "interrupted"]
 """Why a run ended: all iterations are done; every episode is won; there is nothing to learn from; or the
 caller asked for it."""
+
+_NO_UPDATE = UpdateMetrics(
+    loss=0.0,
+    kl=0.0,
+    ref_kl=None,
+    clip_fraction=0.0,
+    entropy=0.0,
+    grad_norm=0.0,
+    logp_diff=0.0,
+    value_loss=None,
+    critic_grad_norm=None,
+    explained_variance=None,
+    tokens=0,
+)
+"""Of an iteration without anything to train on."""
 
 _UPDATE = 2
 """What a seed's stream is for, beside those of `agentgym.training.pool`."""
@@ -60,8 +76,8 @@ class _Totals:
 class _Played:
     """What an iteration's rollouts gave and took."""
 
-    groups: list[Group]
-    """To be trained on; the rest counts what was played."""
+    collected: Collected
+    """To be trained on and reported; the rest counts what was played."""
     episodes: int
     steps: int
     tokens_in: int
@@ -149,33 +165,35 @@ class Trainer:
         clock.lap("evaluate")
         played = self._collect()
         clock.lap("env")
-        rollouts = self._rollouts(played.groups)
-        scores = self._score(rollouts)
-        batch = self.minimiser.prepare(rollouts, scores)
-        clock.lap("credit")
-        rate = self.config.rate(totals.iteration + 1)
-        update = self._minimise(rollouts, batch, rate)
-        clock.lap("update")
         version = world.engine.version
-        world.engine.sync(world.learner.weights(), version + 1)
-        clock.lap("sync")
+        rate = self.config.rate(totals.iteration + 1)
+        update, scores = _NO_UPDATE, None
+        rollouts = self._rollouts(played.collected)
+        if played.collected.groups:
+            scores = self._score(rollouts)
+            batch = self.minimiser.prepare(rollouts, scores)
+            clock.lap("credit")
+            update = self._minimise(rollouts, batch, rate)
+            clock.lap("update")
+            world.engine.sync(world.learner.weights(), version + 1)
+            clock.lap("sync")
         self._count(played, rollouts.steps)
-        self._keep(played.groups, rollouts, scores, version)
+        if scores is not None:
+            self._keep(played.collected, rollouts, scores, version)
         lost, pending = self.collector.over_ranks()
         evaluation = self._evaluate() if self._evaluates() else None
         clock.lap("evaluate")
         return IterationMetrics(
-            **_describe(played, rollouts.steps, version),
+            **_describe(played, rollouts.steps, version, {} if scores is None else scores.diagnostics),
             **_describe_update(update),
             iteration=totals.iteration,
-            version=version + 1,
+            version=world.engine.version,
             episodes=totals.episodes,
             env_steps=totals.env_steps,
             learning_rate=self.config.learner.learning_rate * rate,
             dropped=lost,
             pending=pending,
             seconds=clock.seconds(model=played.waited_seconds),
-            reward_model=scores.reward_model,
             evaluation_before=before,
             evaluation=evaluation,
         )
@@ -204,13 +222,13 @@ class Trainer:
     def _collect(self) -> _Played:
         meter = self.world.meter
         began = meter.seconds
-        groups = self.collector.collect(self.world.engine.version)
+        collected = self.collector.collect(self.world.engine.version)
         waited = meter.seconds - began
         before, self._metered = self._metered, self._reading()
         own = {name: number - before[name] for name, number in self._metered.items()}
         model_seconds = own.pop("seconds")
         total = {name: int(number) for name, number in self.world.ranks.sum(own).items()}
-        return _Played(groups, **total, model_seconds=model_seconds, waited_seconds=waited)
+        return _Played(collected, **total, model_seconds=model_seconds, waited_seconds=waited)
 
     def _reading(self) -> dict[str, float]:
         meter = self.world.meter
@@ -222,10 +240,11 @@ class Trainer:
             "seconds": meter.seconds,
         }
 
-    def _rollouts(self, groups: Sequence[Group]) -> RolloutBatch:
-        return RolloutBatch(
-            StepBatch.from_groups(groups), step_rows(groups, self.world.speller), sampled_log_probs(groups)
-        )
+    def _rollouts(self, collected: Collected) -> RolloutBatch:
+        groups = collected.groups
+        steps = StepBatch.from_groups(groups).with_columns(**collected.columns)
+        rows, sampled = step_rows(groups, self.world.speller), sampled_log_probs(groups)
+        return RolloutBatch(steps, rows, sampled, self._totals.iteration + 1)
 
     def _score(self, rollouts: RolloutBatch) -> Scores:
         with self._saved_if_diverged():
@@ -257,11 +276,11 @@ class Trainer:
         totals.tokens += played.tokens_out
         totals.idle = 0 if self._signal(steps) else totals.idle + 1
 
-    def _keep(self, groups: Sequence[Group], rollouts: RolloutBatch, scores: Scores, version: int) -> None:
+    def _keep(self, collected: Collected, rollouts: RolloutBatch, scores: Scores, version: int) -> None:
         """Write an iteration's rollouts, where its turn has come."""
         every, iteration = self.config.keep_rollouts, self._totals.iteration
         if every and iteration % every == 0 and self.world.ranks.is_first:
-            kept = kept_episodes(groups, rollouts, scores, iteration=iteration, version=version)
+            kept = kept_episodes(collected, rollouts, scores, iteration=iteration, version=version)
             write_rollouts(self.folder, iteration, kept)
 
     def _signal(self, steps: StepBatch) -> bool:
@@ -353,7 +372,7 @@ class _Clock:
 
     def __init__(self) -> None:
         self._began = self._last = perf_counter()
-        self._laps: dict[str, float] = {}
+        self._laps = dict.fromkeys(("credit", "update", "sync"), 0.0)  # without rollouts there are none
 
     def lap(self, stage: str) -> None:
         """Add the time since the last call to a stage."""
@@ -368,23 +387,30 @@ class _Clock:
         return StageSeconds(**laps, model=model, total=perf_counter() - self._began)
 
 
-def _describe(played: _Played, steps: StepBatch, version: int) -> dict[str, Any]:
+def _describe(played: _Played, steps: StepBatch, version: int, diagnostics: Diagnostics) -> dict[str, Any]:
     """Return what is logged of an iteration's episodes."""
-    members = [member for group in played.groups for member in group.trajectories]
+    ends, groups = played.collected.episode_ends, played.collected.groups
+    members = [member for group in groups for member in group.trajectories]
     ages = [version - step.completion.version for member in members for step in member.steps]
     return {
-        "success": float(np.mean([member.won for member in members])),
-        "score": float(np.mean([member.score for member in members])),
-        "mean_return": float(np.mean([member.episode_return for member in members])),
-        "steps_per_episode": len(steps) / len(members),
-        "valid_fraction": float(steps.valid.mean()),
-        "usable_fraction": float(np.mean([varies(group) for group in played.groups])),
+        "success": _mean([end.won for end in ends]),
+        "score": _mean([end.score for end in ends]),
+        "mean_return": _mean([end.episode_return for end in ends]),
+        "steps_per_episode": _mean([end.steps for end in ends]),
+        "valid_fraction": _mean(steps.valid),
+        "usable_fraction": len(np.unique(steps.group[varied(steps)])) / max(len(groups), 1),
         "step_groups": step_group_sizes(steps),
+        "diagnostics": {**played.collected.diagnostics, **diagnostics},
         "tokens_in": played.tokens_in,
         "tokens_out": played.tokens_out,
         "tokens_per_second": played.tokens_out / max(played.model_seconds, 1e-9),
-        "staleness": float(np.mean(ages)),
+        "staleness": _mean(ages),
     }
+
+
+def _mean(values: Sequence[float] | Bools) -> float:
+    """Return the mean; 0 of nothing."""
+    return float(np.mean(values)) if len(values) else 0.0
 
 
 def _describe_update(update: UpdateMetrics) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 An iteration of iStar or PRIME is `RewardModelScorer.score`, and then the update of the policy as everywhere::
 
-    rollout     groups of episodes; PRIME keeps those of middling accuracy
+    collect     groups of episodes; PRIME keeps those of middling accuracy
     score       each step by the reward model: before or after the reward model's own update
     fit         the reward model, on pairs of episodes (iStar) or on outcomes (PRIME)
     minimise    the policy's objective
@@ -17,17 +17,17 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from torch import Tensor
 
 from agentgym.algos import istar
-from agentgym.algos.filters import select, within_accuracy
 from agentgym.algos.process import outcome_loss, preference_loss
-from agentgym.algos.tokens import Unit, token_counts
-from agentgym.arrays import Bools, Floats
+from agentgym.algos.tokens import Unit
+from agentgym.arrays import Floats
 from agentgym.errors import UsageError
+from agentgym.training.collected import Collected
 from agentgym.training.config import TrainConfig
 from agentgym.training.learner.config import RewardModelConfig
 from agentgym.training.learner.learner import Learner
@@ -35,6 +35,7 @@ from agentgym.training.learner.reward_model import Answers, RewardModel
 from agentgym.training.pool import RolloutPool
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.stages import RolloutBatch, Scorer, Scores, Stages, Stateless, open_pool
+from agentgym.types import Group
 
 _FIT = 3
 """What a seed's stream is for, beside those of `agentgym.training.loop`."""
@@ -54,37 +55,29 @@ class RewardModelScorer(ABC):
     config: TrainConfig
     updates_first: bool
     """Whether the reward model is updated before it scores."""
-    iterations: int = 0
-    """Done."""
-    without_pairs: int = 0
+    idle: int = 0
     """Iterations in a row that had nothing to fit the reward model on."""
 
     def score(self, rollouts: RolloutBatch) -> Scores:
-        """Score a rollout batch, and train the reward model before or after that.
+        """Score a rollout batch, and fit the reward model before or after that.
 
         Raises:
             DivergenceError: the reward model's loss is not a number.
-            UsageError: outcomes are not of the kind that the algorithm takes.
         """
-        self.iterations += 1
         answers = self.answers(rollouts)
         now = self.model.log_probs(rollouts.rows)
         if self.updates_first:
-            measured = self._fit(answers, rollouts, now)
+            measured = self._fit(answers, now, rollouts.iteration)
             now = self.model.log_probs(rollouts.rows)
             scores = self.credit(rollouts, answers, now)
         else:
             scores = self.credit(rollouts, answers, now)
-            measured = self._fit(answers, rollouts, now)
-        return replace(scores, reward_model={**measured, **scores.reward_model})
+            measured = self._fit(answers, now, rollouts.iteration)
+        return replace(scores, diagnostics={"reward_model": measured})
 
     @abstractmethod
     def answers(self, rollouts: RolloutBatch) -> Answers:
         """Return all steps with what the reward model is compared with, and the outcomes it learns from."""
-
-    @abstractmethod
-    def kept(self, rollouts: RolloutBatch, answers: Answers) -> Bools:
-        """Return (n,) the steps that the reward model and the policy learn from."""
 
     @abstractmethod
     def loss(self, scores: Tensor, outcome: Tensor, group: Tensor) -> tuple[Tensor, dict[str, float]]:
@@ -99,47 +92,38 @@ class RewardModelScorer(ABC):
         """The reward model's."""
         return self.model.settings
 
-    def _fit(self, answers: Answers, rollouts: RolloutBatch, now: Floats) -> dict[str, float]:
-        kept = self.kept(rollouts, answers)
-        stream = np.random.SeedSequence([self.config.seed, _FIT, self.iterations])
+    def _fit(self, answers: Answers, now: Floats, iteration: int) -> dict[str, float]:
+        stream = np.random.SeedSequence([self.config.seed, _FIT, iteration])
         measured = self.model.fit(
-            answers.select(np.flatnonzero(kept)),
+            answers,
             self.loss,
             seed=int(stream.generate_state(1)[0]),
-            rate=self.config.rate(self.iterations),
-            log_probs=now if kept.all() else None,
+            rate=self.config.rate(iteration),
+            log_probs=now,
         )
         self._notice(measured["count"])
         return measured
 
     def _notice(self, count: float) -> None:
         """Warn when there has been nothing to fit the reward model on for a while."""
-        self.without_pairs = 0 if count else self.without_pairs + 1
-        if self.without_pairs == self.settings.patience and self.model.ranks.is_first:
+        self.idle = 0 if count else self.idle + 1
+        if self.idle == self.settings.patience and self.model.ranks.is_first:
             warnings.warn(
-                f"the reward model has learned nothing for {self.without_pairs} iterations: {self.missing}; "
-                "begin with a model that succeeds sometimes, or play easier tasks or larger groups",
+                f"the reward model has learned nothing for {self.idle} iterations, since no group had a "
+                "success beside a failure: begin with a model that succeeds sometimes, or play easier tasks "
+                "or larger groups",
                 RuntimeWarning,
                 stacklevel=2,
             )
 
-    @property
-    @abstractmethod
-    def missing(self) -> str:
-        """What was missing where there was nothing to fit the reward model on."""
-
     def state_dict(self) -> dict[str, Any]:
-        """Return the reward model's state, and the counters."""
-        return {
-            "reward_model": self.model.state_dict(),
-            "iterations": self.iterations,
-            "without_pairs": self.without_pairs,
-        }
+        """Return the reward model's state, and the counter."""
+        return {"reward_model": self.model.state_dict(), "idle": self.idle}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over what `state_dict` returned."""
         self.model.load_state_dict(state["reward_model"])
-        self.iterations, self.without_pairs = state["iterations"], state["without_pairs"]
+        self.idle = state["idle"]
 
 
 class PreferenceScorer(RewardModelScorer):
@@ -157,19 +141,10 @@ class PreferenceScorer(RewardModelScorer):
             steps.group,
         )
 
-    def kept(self, rollouts: RolloutBatch, answers: Answers) -> Bools:
-        """Return all steps."""
-        return np.ones(len(answers), dtype=np.bool_)
-
     def loss(self, scores: Tensor, outcome: Tensor, group: Tensor) -> tuple[Tensor, dict[str, float]]:
         """Return the loss over pairs (Eq. 2); ``accuracy`` is the share of pairs in the right order."""
         result = preference_loss(scores, outcome, group)
         return result.loss, {"count": float(result.pairs), "accuracy": result.accuracy.item()}
-
-    @property
-    def missing(self) -> str:
-        """What was missing."""
-        return "no group had a success beside a failure"
 
     def credit(self, rollouts: RolloutBatch, answers: Answers, now: Floats) -> Scores:
         """Return ``A^E + alpha A^S`` of steps, or of tokens (an ablation)."""
@@ -193,65 +168,104 @@ class OutcomeModelScorer(RewardModelScorer):
         """Return episodes, or steps where each answers for itself, compared with the reference."""
         steps = rollouts.steps
         rows = self.config.switches.get("sequence") == "row"
+        earned = steps.won if self.settings.outcome == "won" else steps.outcome
         return Answers(
             rollouts.rows,
             self.model.ref_log_probs(rollouts.rows),
             np.arange(len(steps)) if rows else steps.trajectory,
-            self._outcome(rollouts),
+            np.array([binary_outcome(float(each), self.config) for each in earned]),
             steps.group,
         )
-
-    def _outcome(self, rollouts: RolloutBatch) -> Floats:
-        """Return (n,) 0 or 1.
-
-        Raises:
-            UsageError: an outcome is graded.
-        """
-        steps = rollouts.steps
-        if self.settings.outcome == "won":
-            return steps.won.astype(np.float64)
-        sparse = self.config.env_options.get("reward") == "sparse10"
-        outcome = steps.outcome / (SPARSE if sparse else 1.0)
-        graded = np.flatnonzero((outcome != 0) & (outcome != 1))
-        if len(graded):
-            raise UsageError(
-                f"PRIME learns from outcomes of 0 or 1, but an episode earned {steps.outcome[graded[0]]:g}: "
-                "set reward_model.outcome=won, or env_options.reward=sparse10"
-            )
-        return outcome
-
-    def kept(self, rollouts: RolloutBatch, answers: Answers) -> Bools:
-        """Return the steps of tasks that are neither too hard nor too easy."""
-        return within_accuracy(rollouts.steps, answers.outcome, self.config.rollout.accuracy)
 
     def loss(self, scores: Tensor, outcome: Tensor, group: Tensor) -> tuple[Tensor, dict[str, float]]:
         """Return the cross-entropy; ``accuracy`` is the share of answers on the right side of 0."""
         right = ((scores.detach() > 0) == (outcome > 0)).double().mean()
         return outcome_loss(scores, outcome), {"count": float(len(scores)), "accuracy": right.item()}
 
-    @property
-    def missing(self) -> str:
-        """What was missing."""
-        low, high = self.config.rollout.accuracy
-        return f"no group's share of successes was within rollout.accuracy, {low:g} to {high:g}"
-
     def credit(self, rollouts: RolloutBatch, answers: Answers, now: Floats) -> Scores:
-        """Return advantages of tokens; those of tasks that are left out are not trained on."""
-        q, counts = now - answers.compared, token_counts(rollouts.steps)
-        kept = self.kept(rollouts, answers)
-        tokens = np.repeat(kept, counts)
-        advantages = np.zeros(len(q))
-        if kept.any():
-            steps = select(rollouts.steps.with_columns(outcome=answers.outcome), kept)
-            advantages[tokens] = self.advantage(steps, q[tokens], beta=self.settings.beta)
-        groups, left = (len(np.unique(rollouts.steps.group[rows])) for rows in (slice(None), ~kept))
-        return Scores(
-            advantages,
-            "token",
-            process_rewards=self.settings.beta * q,
-            mask=None if kept.all() else tokens,
-            reward_model={"prompts_left_out": float(left), "prompts": float(groups)},
+        """Return advantages of tokens."""
+        q, beta = now - answers.compared, self.settings.beta
+        steps = rollouts.steps.with_columns(outcome=answers.outcome)
+        return Scores(self.advantage(steps, q, beta=beta), "token", process_rewards=beta * q)
+
+
+@dataclass(frozen=True, slots=True)
+class AccuracyFilter:
+    """PRIME's filter: a pool's groups without those that succeed too rarely or too often.
+
+    Where there are several attempts, the pool plays on for groups within the range; what its last one leaves
+    outside is left out here.
+    """
+
+    pool: RolloutPool
+    config: TrainConfig
+
+    @classmethod
+    def open(cls, config: TrainConfig, setup: TrainingSetup) -> Self:
+        """Open the pool."""
+        wanted = replace(config, rollout=replace(config.rollout, filter_on="accuracy"))
+        return cls(open_pool(wanted, setup), config)
+
+    @property
+    def episodes(self) -> int:
+        """Episodes played to their ends by this process."""
+        return self.pool.episodes
+
+    def collect(self, version: int) -> Collected:
+        """Return the groups within the range; all episodes are reported.
+
+        Raises:
+            UsageError: an outcome is graded.
+        """
+        played = self.pool.collect(version)
+        kept = [group for group in played.groups if self._within(group)]
+        self.pool.leave_out(len(played.groups) - len(kept))
+        shares = {"played": float(len(played.groups)), "kept": float(len(kept))}
+        return replace(played, groups=kept, ends=played.episode_ends, diagnostics={"prompts": shares})
+
+    def _within(self, group: Group) -> bool:
+        low, high = self.config.rollout.accuracy
+        won = (self.config.reward_model or RewardModelConfig()).outcome == "won"
+        outcomes = [
+            binary_outcome(float(member.won) if won else member.episode_return, self.config)
+            for member in group.trajectories
+        ]
+        return low <= sum(outcomes) / len(outcomes) <= high
+
+    def over_ranks(self) -> tuple[int, int]:
+        """Return how many groups of all ranks were not trained on, and are pending; all ranks have to ask."""
+        return self.pool.over_ranks()
+
+    def close(self) -> None:
+        """End what is being played ahead."""
+        self.pool.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the pool's state."""
+        return self.pool.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        self.pool.load_state_dict(state)
+
+
+def binary_outcome(earned: float, config: TrainConfig) -> float:
+    """Return 0 or 1 for what an episode earned.
+
+    Args:
+        earned: its return, or whether it was won.
+        config: of the run; under ``reward="sparse10"`` a success pays 10.
+
+    Raises:
+        UsageError: the outcome is graded.
+    """
+    sparse = config.env_options.get("reward") == "sparse10" and earned == SPARSE
+    if not sparse and earned not in (0.0, 1.0):
+        raise UsageError(
+            f"PRIME learns from outcomes of 0 or 1, but an episode earned {earned:g}: set "
+            "reward_model.outcome=won, or env_options.reward=sparse10"
         )
+    return 1.0 if sparse else earned
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,13 +322,8 @@ def open_prime(config: TrainConfig, setup: TrainingSetup) -> Scorer:
     return OutcomeModelScorer(config.advantage, setup.learner, setup.reward_model, config, True)
 
 
-def open_accuracy_pool(config: TrainConfig, setup: TrainingSetup) -> RolloutPool:
-    """Return the pool of PRIME: where there are several attempts, tasks of middling accuracy are wanted."""
-    return open_pool(replace(config, rollout=replace(config.rollout, filter_on="accuracy")), setup)
-
-
 ISTAR = Stages(scorer=open_istar)
 """Groups of episodes, scored by outcomes and by a reward model that learns from pairs of them."""
 
-PRIME = Stages(collector=open_accuracy_pool, scorer=open_prime)
+PRIME = Stages(collector=AccuracyFilter.open, scorer=open_prime)
 """Groups of middling accuracy, scored token by token by a reward model that learns from outcomes."""

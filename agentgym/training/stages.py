@@ -12,22 +12,22 @@ kind of algorithm needs is an object of its own with the methods of a protocol h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.table import trainable
 from agentgym.algos.tokens import Batch, Unit
-from agentgym.arrays import Bools, Floats
+from agentgym.arrays import Floats
 from agentgym.errors import UsageError
 from agentgym.extras import load_reference
+from agentgym.training.collected import Collected, Diagnostics
 from agentgym.training.config import TrainConfig
 from agentgym.training.learner.learner import Learner, UpdateMetrics
 from agentgym.training.learner.packing import StepRow
 from agentgym.training.pool import RolloutPool, TaskOrder
 from agentgym.training.setup import TrainingSetup
-from agentgym.types import Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,8 @@ class RolloutBatch:
     """n, the tokens of each step."""
     log_probs: Floats
     """(T,) that response tokens were sampled with."""
+    iteration: int = 1
+    """Of the run, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +57,8 @@ class Scores:
     """(n,) or (T,) that the critic should predict."""
     process_rewards: Floats | None = None
     """(n,) or (T,) of a reward model, before anything is compared; only kept with the rollouts."""
-    mask: Bools | None = None
-    """(T,) the response tokens that are trained on; None for all."""
-    reward_model: Mapping[str, float] = field(default_factory=dict)
-    """What is logged of a reward model that was trained on the same rollouts, by name."""
+    diagnostics: Diagnostics = field(default_factory=dict)
+    """For the log."""
 
 
 class Stateful(Protocol):
@@ -81,8 +81,8 @@ class Collector(Stateful, Protocol):
         """Episodes played to their ends by this process."""
         ...
 
-    def collect(self, version: int) -> list[Group]:
-        """Return the groups of one update, alike on every rank.
+    def collect(self, version: int) -> Collected:
+        """Return what one update is trained on, alike on every rank.
 
         Args:
             version: of the weights that are about to be updated.
@@ -227,7 +227,6 @@ class PolicyMinimiser(Stateless):
             rollouts.steps,
             scores.advantages,
             credit=scores.unit,
-            mask=scores.mask,
             valued=None if learner.critic is None else learner.critic.unit,
             old_log_probs=learner.log_probs(rollouts.rows) if weighted else rollouts.log_probs,
             rollout_log_probs=rollouts.log_probs if weighted else None,

@@ -269,7 +269,6 @@ def test_the_folder_says_what_was_run(tmp_path):
     [
         ({"algorithm": "gigppo"}, "did you mean 'gigpo'"),
         ({"algorithm": "spo3"}, "spo3 needs rollouts that return to earlier states"),
-        ({"algorithm": "prime"}, "set reward_model.outcome=won, or env_options.reward=sparse10"),
         ({"algorithm": "prime", "switches__beta": 0.1}, "leave out switches.beta"),
         ({"reward_model__beta": 0.1}, "gigpo trains no reward model"),
         ({"algorithm": "istar", "reward_model__beta": 0.0}, "reward_model.beta must be positive"),

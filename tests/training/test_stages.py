@@ -55,11 +55,11 @@ class Visits:
         return self.pool.episodes
 
     def collect(self, version):
-        groups = self.pool.collect(version)
-        for group in groups:
+        collected = self.pool.collect(version)
+        for group in collected.groups:
             self.visits[group.task_id] = self.visits.get(group.task_id, 0) + 1
-        LOG.append(("collect", len(groups)))
-        return groups
+        LOG.append(("collect", len(collected.groups)))
+        return collected
 
     def over_ranks(self):
         return self.pool.over_ranks()

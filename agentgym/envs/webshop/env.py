@@ -22,6 +22,7 @@ from agentgym.envs.webshop.source import BUILTIN, load_tasks, open_world
 from agentgym.envs.webshop.splits import GoalDivision
 from agentgym.envs.webshop.suite import SUITE
 from agentgym.retrieval.engines import SearchEngine
+from agentgym.rewards import WIN, check_scheme
 from agentgym.rng import KeyRng
 from agentgym.suites import SuiteSpec
 from agentgym.tasks import Task
@@ -48,7 +49,9 @@ class WebShopEnv(AgentEnv[str]):
     **Observation**: the page that is open, as text, with the instruction.
     **Actions**: ``search[QUERY]``, from every page, and ``click[TEXT]``, of a text that can be clicked on
     the page, in lower case. Any other string changes nothing and costs a step; the observation says so.
-    **Reward**: the purchase's score, when it is made; 0 before.
+    **Reward**: the purchase's score, when it is made; 0 before. With ``reward="sparse10"`` 10 if the score is
+    1, else 0; with ``"score+success"`` the score, and 1 for having bought anything: StepPO's paper pays the
+    score plus purchase completion, without saying how much that is; its public code pays as ``sparse10``.
     **Termination**: ``click[buy now]``. **Score**, **progress**: of the purchase, in [0, 1]; won if it is 1.
     ``info["goal"]`` is the instruction.
 
@@ -86,6 +89,7 @@ class WebShopEnv(AgentEnv[str]):
         previous_actions: int = 0,
         noise: float = 0.0,
         adverts: int = 2,
+        reward: str = "native",
         max_steps: int | None = None,
         render_mode: str | None = None,
     ):
@@ -109,6 +113,7 @@ class WebShopEnv(AgentEnv[str]):
             previous_actions: how many earlier actions stand between them.
             noise: the probability that a page carries advertisements.
             adverts: how many, on a page that does.
+            reward: ``native``, ``sparse10`` or ``score+success``, as above.
             max_steps: step limit; None for 15.
             render_mode: ``ansi`` or None.
 
@@ -117,15 +122,13 @@ class WebShopEnv(AgentEnv[str]):
             MissingDataError: the data set is not on this machine.
         """
         self.world = open_world(dataset, tagger=tagger, search=search, special_queries=special_queries)
-        self.view = ShopView(
-            self.world, observation, parity=parity, hide_score=hide_score, show_attributes=show_attributes
-        )
-        self._history = History(previous_observations, previous_actions)
-        self._noise = Noise(noise, adverts)
+        self.view = ShopView(self.world, observation, parity, hide_score, show_attributes)
+        self._history, self._noise = History(previous_observations, previous_actions), Noise(noise, adverts)
         tasks = load_tasks(
             self.world, split, goals=goals, difficulty=difficulty, split_by=split_by, generator=generator
         )
         super().__init__(tasks, data_key=self.world.key, max_steps=max_steps, render_mode=render_mode)
+        self.reward_scheme = check_scheme(reward)
 
     def _load(self, task: Task) -> None:
         self._goal: Goal = task.content
@@ -152,6 +155,10 @@ class WebShopEnv(AgentEnv[str]):
     def _reject(self, action: str) -> Outcome:
         self._remember(action)
         return Outcome(0.0, valid=False)
+
+    def _score_and_success(self, native: float, won: bool) -> float:
+        """Pay a purchase's score, and 1 for having bought."""
+        return native + WIN["score+success"] * (self._visit.page == DONE)
 
     def _remember(self, action: str) -> None:
         if self._history:
