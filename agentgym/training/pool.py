@@ -176,7 +176,14 @@ class RolloutPool:
         return self.counts.episodes
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what became of the groups begun."""
+        """Return what became of the groups begun.
+
+        Groups that are being played are not resumed, so they are dropped here too, and a resumed run goes on
+        as this one does; but for those that a thread plays, whose runs are not repeatable.
+        """
+        if self._ahead is None and self._stream is not None:
+            self._stream = None
+            self.counts.dropped += self.counts.pending
         return asdict(self.counts)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
