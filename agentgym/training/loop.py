@@ -31,6 +31,7 @@ from agentgym.training.learner.packing import sampled_log_probs, step_rows
 from agentgym.training.models.reward_model_file import REWARD_MODEL
 from agentgym.training.policy.saved import SavedAgent, Training, write_agent
 from agentgym.training.setup import TrainingSetup
+from agentgym.training.spending import Spending
 from agentgym.training.stages import RolloutBatch, Scorer, Scores, stages_of
 
 if TYPE_CHECKING:
@@ -202,9 +203,13 @@ class Trainer:
         config, totals = self.config, self._totals
         if self.world.ranks.is_first:
             drop_rollouts(self.folder, after=totals.iteration)
+        spending = Spending(
+            self.folder, self.world.ranks, episodes=totals.episodes, env_steps=totals.env_steps
+        )
         end: End = "finished"
         while end == "finished" and totals.iteration < config.iterations:
             metrics = self.iterate()
+            spending.add(metrics)
             self.success = metrics.success
             if totals.idle >= config.patience:
                 end = "solved" if metrics.success == 1.0 else "no signal"
@@ -215,6 +220,7 @@ class Trainer:
                 log.write(metrics)  # before the checkpoint, since a resumed run has all lines
             if last or (config.checkpoint_every and totals.iteration % config.checkpoint_every == 0):
                 self.save()
+        spending.write()
         return end
 
     # ---- one stage each -----------------------------------------------------------------------
