@@ -8,8 +8,10 @@ from agentgym.algos.advantage import joint, segment_ends
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.matching import Match, check_known, match_states
 from agentgym.arrays import Bools, Floats, Ints
+from agentgym.stopwatch import stage
 
 
+@stage("grouping")
 def match_edges(batch: StepBatch, match: Match = "state", *, threshold: float = 0.95) -> tuple[Ints, Ints]:
     """Number the states acted in and the states that followed, alike: the two ends of each step.
 
@@ -51,6 +53,7 @@ def step_costs(cost: Floats | None, n: int) -> Floats:
     return np.asarray(cost, dtype=np.float64)
 
 
+@stage("grouping")
 def distance(batch: StepBatch, source: Ints, target: Ints, cost: Floats) -> Floats:
     """Length of the shortest path to SUCCESS from where each step led.
 
@@ -84,6 +87,7 @@ def distance(batch: StepBatch, source: Ints, target: Ints, cost: Floats) -> Floa
     return np.where(np.isfinite(left), left, largest[group] + 1.0)
 
 
+@stage("grouping")
 def distinct(batch: StepBatch, source: Ints, target: Ints, reward: Floats) -> Bools:
     """Mark the first step of each distinct edge: same states, same action, same worth.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.filters import ACCURACY, FilterOn
@@ -24,6 +24,11 @@ Decay: TypeAlias = Literal["constant", "linear", "cosine"]
 """How learning rates fall over a run: not at all, or to 0 along a line or half a cosine."""
 
 
+EngineName: TypeAlias = Literal["auto", "hf", "vllm"]
+
+Device: TypeAlias = Literal["auto", "cpu", "cuda"]
+
+
 def _at_least(name: str, value: int, least: int) -> None:
     if value < least:
         raise UsageError(f"{name} must be at least {least}, got {value}")
@@ -37,8 +42,8 @@ class RolloutConfig:
     """Groups that an iteration trains on, one task each."""
     group_size: int = 8
     """Episodes per group."""
-    num_envs: int = 128
-    """Episodes played side by side."""
+    num_envs: int = 0
+    """Episodes played side by side; 0 chooses: 128 on a CPU, all of an iteration's on a GPU."""
     max_staleness: int = 0
     """How many updates old the oldest step of a group may be that is trained on. 0: all episodes of an
     iteration are over before its update. 1 or more: those still running continue with the new weights."""
@@ -51,16 +56,18 @@ class RolloutConfig:
     """What must differ within a group for it to be kept, where there are several attempts."""
     accuracy: tuple[float, float] = ACCURACY
     """Least and greatest share of successes of a group that is kept, where ``filter_on`` is "accuracy"."""
-    engine: Literal["hf", "vllm"] = "hf"
-    """What samples, in the learner's process: `transformers`, or vLLM (extra ``vllm``)."""
+    engine: EngineName = "auto"
+    """What samples, in the learner's process: `transformers` ("hf"), or vLLM (extra ``vllm``). "auto" is vLLM
+    where it is installed beside a GPU and the model is not small, and otherwise "hf"."""
     vllm_memory: float = 0.4
     """Share of a GPU's memory that vLLM takes; the learner needs the rest."""
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        for name in ("tasks", "group_size", "num_envs", "attempts"):
+        for name in ("tasks", "group_size", "attempts"):
             _at_least(name, getattr(self, name), 1)
-        _at_least("max_staleness", self.max_staleness, 0)
+        for name in ("num_envs", "max_staleness"):
+            _at_least(name, getattr(self, name), 0)
         if not 0 < self.vllm_memory < 1:
             raise UsageError(f"vllm_memory must be between 0 and 1, got {self.vllm_memory}")
         if not 0 <= self.accuracy[0] <= self.accuracy[1] <= 1:
@@ -109,8 +116,8 @@ class TrainConfig:
     split: str = "train"
     model: str = "tiny"
     """``tiny``, ``tiny:SIZE`` or the path of a model directory."""
-    device: str = "cpu"
-    """``cpu``, or ``cuda`` for one device per process."""
+    device: Device = "auto"
+    """``cpu``, or ``cuda`` for one device per process; ``auto`` is the latter where there is one."""
     threads: int = 1
     """Of a process on a CPU. On a machine that others use too, several wait for each other: an iteration of
     .6 seconds has been seen to take 27."""
@@ -158,8 +165,8 @@ class TrainConfig:
             )
         if "split" in self.env_options:
             raise UsageError("env_options has a split, which would not be played: set split instead")
-        if self.device not in ("cpu", "cuda"):
-            raise UsageError(f"device must be 'cpu' or 'cuda', got {self.device!r}")
+        if self.device not in get_args(Device):
+            raise UsageError(f"device must be 'auto', 'cpu' or 'cuda', got {self.device!r}")
         for name, least in (
             ("threads", 1),
             ("seed", 0),
@@ -181,9 +188,9 @@ class TrainConfig:
     def advantage(self) -> Callable[..., Floats]:
         """The algorithm's advantage with the run's options."""
         own = options_of(self.spec.advantage)
+        stated = {name: value for name, value in self.switches.items() if name in own}
         followed = {name: self._setting(path) for name, path in self.spec.follows.items()}
-        given = {name: value for name, value in self.switches.items() if name in own}
-        return bind_options(self.spec.advantage, {**followed, **given})
+        return bind_options(self.spec.advantage, {**followed, **stated})
 
     def _setting(self, path: str) -> Any:
         """Return a setting by its dotted name, the prompting by default where none is given."""
@@ -318,6 +325,8 @@ class Preset:
 
     settings: Settings = field(default_factory=dict)
     by_env: Mapping[str, Settings] = field(default_factory=dict)
+    apart: bool = False
+    """Whether an environment's own settings are all that it has, so that the general ones are for others."""
     tiny: bool = False
     """Whether the suite's own settings for tiny models are added, `agentgym.suites.SuiteSpec.tiny`."""
 
@@ -334,7 +343,8 @@ class Preset:
         """
         plain = TrainConfig(algorithm=algorithm, env_id=env_id, **changes)
         own = {**self.by_env.get(env_id, {}), **(suite_spec(env_id).tiny if self.tiny else {})}
-        settings = {**self.settings, **own}
+        general = {} if self.apart and env_id in self.by_env else self.settings
+        settings = {**general, **own}
         if not plain.spec.reward_model:
             settings = {key: value for key, value in settings.items() if not key.startswith("reward_model.")}
         return override(plain, settings)

@@ -6,7 +6,7 @@ One loop for every algorithm. What differs between them is data, the advantage a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,14 +22,17 @@ from agentgym.algos.tokens import Batch
 from agentgym.arrays import Bools
 from agentgym.history.metrics import Evaluated, IterationMetrics, StageSeconds
 from agentgym.history.rollouts import drop_rollouts, write_rollouts
+from agentgym.stopwatch import Stopwatch, measured, stage
 from agentgym.training.checkpoint import last_checkpoint, load_checkpoint, save_checkpoint
 from agentgym.training.collected import Collected, Diagnostics
 from agentgym.training.config import TrainConfig
 from agentgym.training.kept_rollouts import kept_episodes
 from agentgym.training.learner.learner import DivergenceError, UpdateMetrics
-from agentgym.training.learner.packing import sampled_log_probs, step_rows
+from agentgym.training.learner.packing import sampled_log_probs, stale_tokens, step_rows
+from agentgym.training.measured import STAGES, peak_memory, response_lengths, utilisation
 from agentgym.training.models.reward_model_file import REWARD_MODEL
 from agentgym.training.policy.saved import SavedAgent, Training, write_agent
+from agentgym.training.resources import Machine
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.spending import Spending
 from agentgym.training.stages import RolloutBatch, Scorer, Scores, stages_of
@@ -136,6 +139,9 @@ class Trainer:
         """What was counted up to the last look: a thread may play on between two of them."""
         self.checkpoint: Path | None = None
         """The last one written, or resumed from."""
+        self._lost = 0
+        """Groups not trained on, up to the last iteration."""
+        self._peak_flops = Machine.here(world.ranks.device.type).peak_flops
         self.success = 0.0
         """Share of the last iteration's episodes that were won."""
 
@@ -160,7 +166,10 @@ class Trainer:
 
     def iterate(self) -> IterationMetrics:
         """Collect, score, minimise and sync once."""
-        clock = _Clock()
+        with measured() as watch:
+            return self._iterate(_Clock(), watch)
+
+    def _iterate(self, clock: _Clock, watch: Stopwatch) -> IterationMetrics:
         world, totals = self.world, self._totals
         before = self._evaluate() if totals.iteration == 0 else None
         clock.lap("evaluate")
@@ -171,30 +180,36 @@ class Trainer:
         update, scores = _NO_UPDATE, None
         rollouts = self._rollouts(played.collected)
         if played.collected.groups:
-            scores = self._score(rollouts)
+            with stage("advantage"):
+                scores = self._score(rollouts)
             batch = self.minimiser.prepare(rollouts, scores)
             clock.lap("credit")
-            update = self._minimise(rollouts, batch, rate)
+            with stage("actor"):
+                update = self._minimise(rollouts, batch, rate)
             clock.lap("update")
             world.engine.sync(world.learner.weights(), version + 1)
             clock.lap("sync")
         self._count(played, rollouts.steps)
         if scores is not None:
             self._keep(played.collected, rollouts, scores, version)
-        lost, pending = self.collector.over_ranks()
+        before_now, (self._lost, pending) = self._lost, self.collector.over_ranks()
         evaluation = self._evaluate() if self._evaluates() else None
         clock.lap("evaluate")
         return IterationMetrics(
             **_describe(played, rollouts.steps, version, {} if scores is None else scores.diagnostics),
             **_describe_update(update),
+            **response_lengths(
+                played.collected.groups, world.language_model.stop_ids if world.speller is None else None
+            ),
             iteration=totals.iteration,
             version=world.engine.version,
             episodes=totals.episodes,
             env_steps=totals.env_steps,
             learning_rate=self.config.learner.learning_rate * rate,
-            dropped=lost,
+            **self._use_of_devices(update.tokens, clock),
+            dropped=self._lost - before_now,
             pending=pending,
-            seconds=clock.seconds(model=played.waited_seconds),
+            seconds=clock.seconds(model=played.waited_seconds, stages=watch.seconds),
             evaluation_before=before,
             evaluation=evaluation,
         )
@@ -249,12 +264,24 @@ class Trainer:
     def _rollouts(self, collected: Collected) -> RolloutBatch:
         groups = collected.groups
         steps = StepBatch.from_groups(groups).with_columns(**collected.columns)
-        rows, sampled = step_rows(groups, self.world.speller), sampled_log_probs(groups)
-        return RolloutBatch(steps, rows, sampled, self._totals.iteration + 1)
+        rows, stale = step_rows(groups, self.world.speller), stale_tokens(groups, self.world.engine.version)
+        return RolloutBatch(steps, rows, sampled_log_probs(groups), stale, self._totals.iteration + 1)
 
     def _score(self, rollouts: RolloutBatch) -> Scores:
         with self._saved_if_diverged():
             return self.scorer.score(rollouts)
+
+    def _use_of_devices(self, tokens: int, clock: _Clock) -> dict[str, Any]:
+        """Return what an update of so many tokens made of the devices."""
+        world, low = self.world, self.world.learner.config.dtype == "bfloat16"
+        mfu = utilisation(
+            world.learner.parameters,
+            tokens,
+            clock.lapped("update"),
+            peak_flops=self._peak_flops if low else None,
+            ranks=world.ranks.size,
+        )
+        return {"mfu": mfu, "peak_memory": peak_memory(world.ranks)}
 
     def _minimise(self, rollouts: RolloutBatch, batch: Batch, rate: float) -> UpdateMetrics:
         stream = np.random.SeedSequence([self.config.seed, _UPDATE, self._totals.iteration + 1])
@@ -352,6 +379,7 @@ class Trainer:
         self.scorer.load_state_dict(state.get("scorer", {}))
         self.minimiser.load_state_dict(state.get("minimiser", {}))
         self._metered = self._reading()
+        self._lost, _ = self.collector.over_ranks()
         return self._totals.iteration
 
     def _save_policy(self, folder: Path) -> None:
@@ -386,11 +414,22 @@ class _Clock:
         self._laps[stage] = self._laps.get(stage, 0.0) + now - self._last
         self._last = now
 
-    def seconds(self, *, model: float) -> StageSeconds:
-        """Return the stages; ``model`` is the part of ``env`` that the policy took."""
+    def lapped(self, stage: str) -> float:
+        """Return the time of a stage so far."""
+        return self._laps.get(stage, 0.0)
+
+    def seconds(self, *, model: float, stages: Mapping[str, float]) -> StageSeconds:
+        """Return the stages.
+
+        Args:
+            model: the part of ``env`` that the policy took.
+            stages: measured within, by name.
+        """
         model = min(model, self._laps["env"])  # a thread's call may have begun before the stage did
         laps = {**self._laps, "env": self._laps["env"] - model}
-        return StageSeconds(**laps, model=model, total=perf_counter() - self._began)
+        parts = dict.fromkeys(STAGES - laps.keys() - {"model", "total"}, 0.0)
+        parts |= {name: seconds for name, seconds in stages.items() if name in STAGES}
+        return StageSeconds(**laps | parts, model=model, total=perf_counter() - self._began)
 
 
 def _describe(played: _Played, steps: StepBatch, version: int, diagnostics: Diagnostics) -> dict[str, Any]:
@@ -422,5 +461,5 @@ def _mean(values: Sequence[float] | Bools) -> float:
 def _describe_update(update: UpdateMetrics) -> dict[str, Any]:
     """Return what is logged of an update."""
     table = asdict(update)
-    del table["tokens"], table["critic_grad_norm"]
+    table["learner_tokens"] = table.pop("tokens")
     return table

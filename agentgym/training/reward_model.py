@@ -291,8 +291,7 @@ def old_log_probs(policy: Learner, rollouts: RolloutBatch) -> Floats:
         policy: as it is before the update.
         rollouts: sampled by it, or by what it was a few updates ago.
     """
-    exact = policy.config.dtype == "float32" and policy.config.importance_cap is None
-    return rollouts.log_probs if exact else policy.log_probs(rollouts.rows)
+    return policy.log_probs(rollouts.rows) if policy.config.recomputes else rollouts.log_probs
 
 
 def open_istar(config: TrainConfig, setup: TrainingSetup) -> Scorer:

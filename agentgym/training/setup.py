@@ -29,6 +29,7 @@ from agentgym.training.learner.reward_model import RewardModel
 from agentgym.training.models.models import LanguageModel, copied
 from agentgym.training.policy.open import default_prompting, open_model
 from agentgym.training.policy.prompting import Prompting
+from agentgym.training.resources import Machine, resolve
 from agentgym.types import Completion, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 
@@ -113,6 +114,7 @@ class TrainingSetup:
             UsageError: something does not exist, or does not fit.
             MissingDataError: the environment's data is not on this machine.
         """
+        config = resolve(config, Machine.here(config.device if ranks is None else ranks.device.type))
         ranks = ranks or Ranks(device=torch.device(config.device))
         envs = _open_envs(config, config.split, config.rollout.num_envs)
         prompting = config.prompting or default_prompting(config.model, config.env_id)

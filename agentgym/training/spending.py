@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
-import torch
-
 from agentgym.history.ledger import TrainingLedger, read_ledger, write_ledger
 from agentgym.history.metrics import IterationMetrics
 from agentgym.training.learner.distributed import Ranks
@@ -42,11 +40,14 @@ class Spending:
     def add(self, metrics: IterationMetrics) -> None:
         """Add an iteration; every rank has to."""
         ledger, (episodes, env_steps) = self.ledger, self._counted
+        taken = metrics.peak_memory  # of a GPU
+        if taken is None:
+            taken = int(self._ranks.largest(process_memory()))
         self._counted = (metrics.episodes, metrics.env_steps)
         self.ledger = replace(
             ledger,
             iterations=ledger.iterations + 1,
-            peak_memory=max(ledger.peak_memory, int(self._ranks.largest(peak_memory(self._ranks.device)))),
+            peak_memory=max(ledger.peak_memory, taken),
             episodes=ledger.episodes + metrics.episodes - episodes,
             env_steps=ledger.env_steps + metrics.env_steps - env_steps,
             tokens_in=ledger.tokens_in + metrics.tokens_in,
@@ -67,9 +68,7 @@ class Spending:
             write_ledger(self._folder, self.ledger)
 
 
-def peak_memory(device: torch.device) -> int:
-    """Return bytes: the most that torch has taken of a GPU, or that this process has taken of main memory."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
+def process_memory() -> int:
+    """Return the most bytes of main memory that this process has taken."""
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024

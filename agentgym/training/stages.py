@@ -19,7 +19,7 @@ from typing import Any, Protocol, Self, TypeAlias, TypeVar
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.table import trainable
 from agentgym.algos.tokens import Batch, Unit
-from agentgym.arrays import Floats
+from agentgym.arrays import Bools, Floats
 from agentgym.errors import UsageError
 from agentgym.extras import load_reference
 from agentgym.training.collected import Collected, Diagnostics
@@ -39,6 +39,8 @@ class RolloutBatch:
     """n, the tokens of each step."""
     log_probs: Floats
     """(T,) that response tokens were sampled with."""
+    stale: Bools | None = None
+    """(T,) which of them older weights have sampled; None for none."""
     iteration: int = 1
     """Of the run, from 1."""
 
@@ -221,15 +223,17 @@ class PolicyMinimiser(Stateless):
     def prepare(self, rollouts: RolloutBatch, scores: Scores) -> Batch:
         """Return advantages and targets with the log-probabilities that the objective compares."""
         learner = self.learner
-        weighted = learner.config.importance_cap is not None
+        recomputes = learner.config.recomputes
+        passes = recomputes and not learner.steps_once(len(rollouts.rows))
         needs_reference = learner.objective.kl_coefficient > 0
         return Batch.of(
             rollouts.steps,
             scores.advantages,
             credit=scores.unit,
             valued=None if learner.critic is None else learner.critic.unit,
-            old_log_probs=learner.log_probs(rollouts.rows) if weighted else rollouts.log_probs,
-            rollout_log_probs=rollouts.log_probs if weighted else None,
+            old_log_probs=learner.log_probs(rollouts.rows) if passes else rollouts.log_probs,
+            rollout_log_probs=rollouts.log_probs if recomputes else None,
+            stale=rollouts.stale,
             ref_log_probs=learner.ref_log_probs(rollouts.rows) if needs_reference else None,
             values=scores.values,
             returns=scores.returns,

@@ -219,7 +219,7 @@ class RewardModel(Learner):
         matters = np.bincount(np.repeat(np.arange(len(rows)), lengths), gradient != 0, len(rows)) > 0
         weights = gradient[np.repeat(matters, lengths)]
         packs = self._packs([row for row, counts in zip(rows, matters, strict=True) if counts])
-        self._actor.train(self.config.gradient_checkpointing)
+        self._actor.train(self.config.gradient_checkpointing is True)
         for pack, counts in self.ranks.deal(packs):
             log_probs, _ = self._actor(pack)
             share = (log_probs * torch.from_numpy(weights[pack.tokens]).to(log_probs)).sum() * counts
