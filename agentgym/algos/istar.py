@@ -29,7 +29,7 @@ from agentgym.algos.compat import PAPER, Compat
 from agentgym.algos.objective import Objective
 from agentgym.algos.options import Bounds, check_choice
 from agentgym.algos.outcome import OutcomeBase, outcome_advantage
-from agentgym.algos.tokens import check_tokens, token_counts, token_rows
+from agentgym.algos.tokens import Unit, check_tokens, token_counts, token_rows
 from agentgym.arrays import Floats
 
 OBJECTIVE = Objective(ratio="step_product", aggregation="step-mean")
@@ -116,11 +116,14 @@ def advantage(
     if credit == "merged":
         return relative(batch.outcome + alpha * process, group, std=std)
     if episode is None:
-        episode = outcome_advantage(batch, base, std=std, max_tokens=max_tokens, compat=compat)
+        unit: Unit = "token" if credit == "token" else "step"
+        outcome = outcome_advantage(batch, base, std=std, max_tokens=max_tokens, compat=compat, unit=unit)
+    else:
+        outcome = episode[rows]
     spread = np.zeros(len(batch))
     np.maximum.at(spread, group, np.abs(relative(process, group, std=False)))
     step = np.where(spread[group] > floor, relative(process, group, std=std), 0.0)
-    return episode[rows] + alpha * step
+    return outcome + alpha * step
 
 
 ALGORITHM = Algorithm(

@@ -34,7 +34,7 @@ from agentgym.training.models.reward_model_file import REWARD_MODEL
 from agentgym.training.policy.saved import SavedAgent, Training, write_agent
 from agentgym.training.resources import Machine
 from agentgym.training.setup import TrainingSetup
-from agentgym.training.spending import Spending
+from agentgym.training.spending import RunSpending
 from agentgym.training.stages import RolloutBatch, Scorer, Scores, stages_of
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ class Trainer:
         config, totals = self.config, self._totals
         if self.world.ranks.is_first:
             drop_rollouts(self.folder, after=totals.iteration)
-        spending = Spending(
+        spending = RunSpending(
             self.folder, self.world.ranks, episodes=totals.episodes, env_steps=totals.env_steps
         )
         end: End = "finished"
@@ -348,6 +348,7 @@ class Trainer:
             "learner": self.world.learner.state_dict(),
             "version": self.world.engine.version,
             "totals": asdict(self._totals),
+            "lost": self._lost,
             "pool": self.collector.state_dict(),
             "scorer": self.scorer.state_dict(),
             "minimiser": self.minimiser.state_dict(),
@@ -379,7 +380,7 @@ class Trainer:
         self.scorer.load_state_dict(state.get("scorer", {}))
         self.minimiser.load_state_dict(state.get("minimiser", {}))
         self._metered = self._reading()
-        self._lost, _ = self.collector.over_ranks()
+        self._lost = state.get("lost", 0)
         return self._totals.iteration
 
     def _save_policy(self, folder: Path) -> None:

@@ -27,6 +27,7 @@ from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import Learner
 from agentgym.training.learner.reward_model import RewardModel
 from agentgym.training.models.models import LanguageModel, copied
+from agentgym.training.models.reward_model_file import check_tokenizer
 from agentgym.training.policy.open import default_prompting, open_model
 from agentgym.training.policy.prompting import Prompting
 from agentgym.training.resources import Machine, resolve
@@ -234,12 +235,7 @@ def check_fits(reward_model: LanguageModel, policy: LanguageModel, name: str) ->
     Raises:
         UsageError: its tokenizer is another one, or its context is shorter.
     """
-    ours, theirs = (each.tokenizer.get_vocab() for each in (reward_model, policy))
-    if ours != theirs:
-        raise UsageError(
-            f"the reward model {name} has another tokenizer than the policy ({len(ours):,} and "
-            f"{len(theirs):,} tokens), whose tokens it has to read: choose one of the policy's family"
-        )
+    check_tokenizer(reward_model, policy, name)
     sizes = (each.model.config.get_text_config() for each in (reward_model, policy))
     own, needed = (size.max_position_embeddings for size in sizes)
     if own < needed:

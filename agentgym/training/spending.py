@@ -13,7 +13,7 @@ from agentgym.history.metrics import IterationMetrics
 from agentgym.training.learner.distributed import Ranks
 
 
-class Spending:
+class RunSpending:
     """Adds up what a session costs; the first rank writes it down."""
 
     def __init__(self, folder: Path, ranks: Ranks, *, episodes: int, env_steps: int):

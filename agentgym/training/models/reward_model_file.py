@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 from agentgym.errors import UsageError
 from agentgym.files import replace_file
 from agentgym.records import parse
+from agentgym.training.models.models import LanguageModel
 from agentgym.untrusted import read_json
 
 REWARD_MODEL = "reward_model"
@@ -71,3 +72,22 @@ def read_reward_model(directory: Path) -> RewardModelFile:
         if not 0 < getattr(record, name) < math.inf:
             raise UsageError(f"{path}: {name} must be positive, got {getattr(record, name)}")
     return record
+
+
+def check_tokenizer(reward_model: LanguageModel, policy: LanguageModel, name: str) -> None:
+    """Refuse a reward model that does not read what the policy writes.
+
+    Args:
+        reward_model: reads.
+        policy: writes.
+        name: of the reward model.
+
+    Raises:
+        UsageError: its tokenizer is another one.
+    """
+    ours, theirs = (each.tokenizer.get_vocab() for each in (reward_model, policy))
+    if ours != theirs:
+        raise UsageError(
+            f"the reward model {name} has another tokenizer than the policy ({len(ours):,} and "
+            f"{len(theirs):,} tokens), whose tokens it has to read: choose one of the policy's family"
+        )

@@ -13,10 +13,15 @@ from agentgym.errors import UsageError
 from agentgym.records import parse
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.models.models import LanguageModel, load_model
+from agentgym.training.models.reward_model_file import read_reward_model
 from agentgym.training.policy.policy import LanguageModelPolicy
 from agentgym.training.policy.prompting import SETTINGS, ActionChoice, Prompting
+from agentgym.training.policy.rerank import RerankedPolicy, ResponseReward
 from agentgym.training.policy.saved import SavedAgent, read_agent, weights_sha256
 from agentgym.vector.core import AgentVectorEnv
+
+CANDIDATES = 4
+"""Default number of responses that a reward model chooses among."""
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -36,7 +41,9 @@ def make_model_agent(
     template_options: dict[str, Any] | None = None,
     dtype: str = "float32",
     device: str | None = None,
-) -> LanguageModelPolicy:
+    rerank: str | None = None,
+    candidates: int | None = None,
+) -> LanguageModelPolicy | RerankedPolicy:
     """Make the agent ``model``.
 
     Where the directory holds an ``agent.json``, the model is asked as that says; options that are given
@@ -56,6 +63,9 @@ def make_model_agent(
         template_options: further variables of the chat template, such as ``{"enable_thinking": False}``.
         dtype: of the weights: float32 or bfloat16.
         device: where the model runs; None for the accelerator where there is one, else the processor.
+        rerank: a saved reward model, the ``reward_model`` folder of a checkpoint, which chooses among
+            several responses a step; None for none.
+        candidates: how many responses (default: 4).
 
     Raises:
         UsageError: the directory is missing, incomplete or says nothing about prompts where nothing is
@@ -79,7 +89,24 @@ def make_model_agent(
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     language_model = _opened(directory.resolve(), _stamp(directory), dtype, device)
-    return prompting.policy(language_model, HfEngine(language_model.model), envs, keep_messages=True)
+    policy = prompting.policy(language_model, HfEngine(language_model.model), envs, keep_messages=True)
+    if rerank is None:
+        if candidates is not None:
+            raise UsageError("candidates are chosen among by a reward model: name its folder with rerank")
+        return policy
+
+    def load(folder: Path) -> LanguageModel:
+        return _opened(folder.resolve(), _stamp(folder), dtype, device)
+
+    reward = ResponseReward.open(Path(rerank), language_model, load)
+    return RerankedPolicy(policy, reward, _candidates(candidates))
+
+
+def _candidates(given: int | None) -> int:
+    number: object = CANDIDATES if given is None else given  # options come from suites and the command line
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise UsageError(f"candidates is a whole number, got {number!r}")
+    return number
 
 
 def model_facts(path: str, **options: Any) -> AgentMetadata:
@@ -114,6 +141,13 @@ def model_facts(path: str, **options: Any) -> AgentMetadata:
             training_gpu_seconds=training.gpu_seconds,
             checkpoint=training.checkpoint,
         )
+    if options.get("rerank") is not None:
+        folder = Path(options["rerank"])
+        read_reward_model(folder)
+        sampling["rerank"] = {
+            "candidates": _candidates(options.get("candidates")),
+            "reward_model_sha256": weights_sha256(folder),
+        }
     return AgentMetadata(
         sampling={**sampling, "wording": template["id"].partition("/")[0], "template": template["version"]},
         parser=prompting.template.answer.name,
@@ -149,7 +183,7 @@ def _stamp(directory: Path) -> tuple[tuple[str, int, int], ...]:
     return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in found)
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=3)
 def _opened(
     directory: Path, stamp: tuple[tuple[str, int, int], ...], dtype: str, device: str
 ) -> LanguageModel:
