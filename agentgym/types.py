@@ -245,6 +245,8 @@ class Step:
     truncated: bool
     progress: float = 0.0
     """By how much it changed the environment's own ``progress``."""
+    cost: float = 1.0
+    """``info["step_cost"]`` where the suite says what its steps cost, not negative: GraphGPO's c(s, a)."""
 
     @property
     def action(self) -> str:

@@ -11,8 +11,8 @@ that succeed (Eq. 2, `agentgym.algos.process.preference_loss`). Its log-ratio re
 A trajectory's implicit reward is its steps' sum: preferring trajectories is a Bradley-Terry model on summed
 step rewards (7). Order of an iteration (Algorithm 1, public code): rollout, outcomes, r_phi, update of phi,
 update of the policy, old <- policy; the paper's introduction updates phi first, then scores. In the first
-iteration phi is the policy and r_phi rounding noise: below ``floor`` A^S is 0 (public code divides it by its
-own deviation). The public code also prefers by the mean over steps, not their sum.
+iteration phi is the policy and r_phi rounding noise: below ``floor`` A^S is 0. The public code divides it,
+and prefers by the mean over steps, not their sum.
 """
 
 from __future__ import annotations
@@ -50,16 +50,13 @@ class IStarOrder:
 
 
 def step_rewards(prm: Floats, old: Floats, batch: StepBatch, *, beta: float = 0.05) -> Floats:
-    """Implicit reward of each step, r_phi = beta (sum of its tokens' log-ratios).
+    """Return (n,) the implicit reward of each step, r_phi = beta (sum of its tokens' log-ratios).
 
     Args:
         prm: (T,) log-probabilities of the response tokens of all steps, under phi.
         old: (T,) under the policy that sampled.
         batch: the steps, with ``tokens``.
         beta: scale.
-
-    Returns:
-        (n,).
 
     Raises:
         ValueError: ``tokens`` is missing, or does not sum to T.

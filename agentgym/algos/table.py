@@ -79,7 +79,7 @@ def trainable(name: str) -> Algorithm:
     if not algorithm.trainable:
         others = ", ".join(key for key, other in ALGORITHMS.items() if other.trainable)
         raise UsageError(
-            f"{name} needs rollouts that return to earlier states, which the trainer does not have: choose "
+            f"{name} names no stages, so that the trainer cannot run it: name some in its record, or choose "
             f"one of {others}"
         )
     return algorithm
