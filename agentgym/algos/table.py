@@ -73,7 +73,7 @@ def trainable(name: str) -> Algorithm:
         name: as `find_algorithm` takes it.
 
     Raises:
-        UsageError: there is none of that name, or it needs rollouts that the trainer does not have.
+        UsageError: there is none of that name, or it names no stages.
     """
     algorithm = find_algorithm(name)
     if not algorithm.trainable:

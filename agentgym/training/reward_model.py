@@ -315,9 +315,10 @@ def open_prime(config: TrainConfig, setup: TrainingSetup) -> Scorer:
     Raises:
         UsageError: a scale is set twice.
     """
-    if "beta" in config.switches:
-        raise UsageError("the reward model's scale is reward_model.beta: leave out switches.beta")
     assert setup.reward_model is not None
+    beta = setup.reward_model.settings.beta
+    if config.switches.get("beta", beta) != beta:
+        raise UsageError(f"the reward model's scale is reward_model.beta, {beta:g}: leave out switches.beta")
     return OutcomeModelScorer(config.advantage, setup.learner, setup.reward_model, config, True)
 
 
