@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +49,7 @@ def make_model_agent(
 ) -> LanguageModelPolicy | RerankedPolicy:
     """Make the agent ``model``.
 
-    Where the directory holds an ``agent.json``, the model is asked as that says; options that are given
-    replace its settings. Where it does not, ``wording`` and ``answer`` have to be given.
+    Options replace settings of ``agent.json``; without that file ``wording`` and ``answer`` are needed.
 
     Args:
         envs: what it will play.
@@ -67,13 +66,11 @@ def make_model_agent(
         context: what of the past a prompt holds, and in which form.
         dtype: of the weights: float32 or bfloat16.
         device: where the model runs; None for the accelerator where there is one, else the processor.
-        rerank: a saved reward model, the ``reward_model`` folder of a checkpoint, which chooses among
-            several responses a step; None for none.
-        candidates: how many responses (default: 4).
+        rerank: folder of a saved reward model, which chooses among several responses a step.
+        candidates: how many responses those are (default: 4).
 
     Raises:
-        UsageError: the directory is missing, incomplete or says nothing about prompts where nothing is
-            given; or an option is no good.
+        UsageError: the directory is incomplete, or says nothing of prompts; or an option is no good.
     """
     settings: dict[str, Any] = {
         "wording": wording,
@@ -89,19 +86,20 @@ def make_model_agent(
     }
     directory = _directory(path)
     prompting = _prompting(directory, read_agent(directory), settings)
-    language_model = _load(directory, dtype, device)
-    policy = prompting.policy(language_model, HfEngine(language_model.model), envs, keep_messages=True)
-    return _reranked(policy, language_model, rerank, candidates, lambda folder: _load(folder, dtype, device))
+    load = partial(_load, dtype=dtype, device=device)
+    return _policy(prompting, load(directory), envs, rerank, candidates, load)
 
 
-def _reranked(
-    policy: LanguageModelPolicy,
+def _policy(
+    prompting: Prompting,
     language_model: LanguageModel,
+    envs: AgentVectorEnv,
     rerank: str | None,
     candidates: int | None,
     load: Callable[[Path], LanguageModel],
 ) -> LanguageModelPolicy | RerankedPolicy:
     """Return the policy, or one that plays the best of its responses where a reward model is named."""
+    policy = prompting.policy(language_model, HfEngine(language_model.model), envs, keep_messages=True)
     if rerank is None:
         if candidates is not None:
             raise UsageError("candidates are chosen among by a reward model: name its folder with rerank")
