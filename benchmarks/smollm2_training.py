@@ -229,7 +229,10 @@ def report(model: Path) -> str:
 def _row(title: str, table: Mapping[str, Sequence[bool]]) -> str:
     cells = []
     for name in PLAYS:
-        won = table[f"{title}: {name}"]
+        won = table.get(f"{title}: {name}", ())
+        if not won:
+            cells.append("not played yet")
+            continue
         share = wilson(sum(won) / len(won), len(won))
         cells.append(f"{100 * share.value:.1f} [{100 * share.low:.1f}, {100 * share.high:.1f}] of {len(won)}")
     return f"| {title} | {' | '.join(cells)} |"
@@ -259,6 +262,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=("clone", *ALGORITHMS, "before"), help="do this stage alone")
     parser.add_argument("--publish", action="store_true", help="write the committed page, curves and picture")
     parser.add_argument("--iterations", type=int, default=ITERATIONS, help="be content with so many")
+    parser.add_argument("--as-it-is", action="store_true", help="train and play nothing more")
     given = parser.parse_args(words)
     if not (given.model / "config.json").is_file():
         raise UsageError(
@@ -266,16 +270,17 @@ def main(words: Sequence[str] | None = None) -> int:
         )
     FOLDER.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
-    for stage in ("clone", *ALGORITHMS):
+    for stage in () if given.as_it_is else ("clone", *ALGORITHMS):
         if given.only in (None, stage):
             code = clone(given.model) if stage == "clone" else train(stage, given.iterations)
             if code:
                 return code
-    if given.only in (None, "before"):
+    if given.only in (None, "before") and not given.as_it_is:
         play(untrained(given.model))
     if given.only is not None:
         return 0
-    play(trained())
+    if not given.as_it_is:
+        play(trained())
     if code := draw():
         return code
     sys.stdout.write(report(given.model))
