@@ -359,7 +359,7 @@ class Learner:
             if self.ranks.is_first:
                 weights[name] = tensor.to("cpu", self._dtype)
         if self.ranks.is_first:
-            save_model(directory, LanguageModel(self.model, tokenizer), weights)
+            save_model(directory, LanguageModel(self.model, tokenizer, pictures), weights)
 
     # ---- checkpoints --------------------------------------------------------------------------
 
