@@ -258,10 +258,9 @@ class Trainer:
         groups = collected.groups
         steps = StepBatch.from_groups(groups).with_columns(**collected.columns)
         steps = with_embeddings(steps, self.world.encoder)
-        rows, stale = (
-            step_rows(groups, self.world.speller, self.world.language_model.pictures),
-            stale_tokens(groups, self.world.engine.version),
-        )
+        world = self.world
+        rows = step_rows(groups, world.speller, world.language_model.pictures)
+        stale = stale_tokens(groups, world.engine.version)
         return RolloutBatch(steps, rows, sampled_log_probs(groups), stale)
 
     def _use_of_devices(self, tokens: int, clock: _Clock) -> dict[str, Any]:

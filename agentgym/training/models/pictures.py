@@ -1,7 +1,7 @@
 """Pictures of observations, as vision-language models read them: patches, their tokens, their positions.
 
-A model of the form of Qwen2-VL has an encoder of pictures in front of its language model. Its processor cuts a
-picture into patches; in the token ids a placeholder stands for each group of patches, and the encoder's
+A model of the form of Qwen2-VL has an encoder of pictures in front of its language model. Its processor cuts
+a picture into patches; in the token ids a placeholder stands for each group of patches, and the encoder's
 features take the placeholders' place. Positions have three components (time, height, width), which differ
 within a picture only.
 """
@@ -81,8 +81,8 @@ class PictureReader:
             model.base_model, "get_rope_index"
         ):
             raise UsageError(
-                f"pictures are read by models of the form of Qwen2-VL, not by {config.model_type!r}: choose one, "
-                "or set prompting.pictures to 'none'"
+                f"pictures are read by models of the form of Qwen2-VL, not by {config.model_type!r}: choose "
+                "one, or set prompting.pictures to 'none'"
             )
         self.processor = processor
         self.image_token = int(config.image_token_id)
@@ -128,8 +128,8 @@ class PictureReader:
         kinds = (tokens == self.image_token).int()
         if int(kinds.sum()) != sum(picture.tokens for picture in pictures):
             raise UsageError(
-                f"a prompt holds {int(kinds.sum())} placeholders of pictures, and its {len(pictures)} pictures "
-                f"need {sum(picture.tokens for picture in pictures)}: give the pictures it was made with"
+                f"a prompt holds {int(kinds.sum())} placeholders of pictures, its {len(pictures)} pictures need "
+                f"{sum(picture.tokens for picture in pictures)}: give the pictures it was made with"
             )
         grids = torch.tensor([picture.grid for picture in pictures])
         positions, _ = self._rope(tokens, mm_token_type_ids=kinds, image_grid_thw=grids)

@@ -1,4 +1,4 @@
-"""Tiny vision-language models: Qwen2.5-VL's architecture with random weights, for an environment's pictures."""
+"""Tiny vision-language models: Qwen2.5-VL's architecture with random weights, for pictures of games."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def tiny_vision_model(
     """
     shape = shape_of(size)
     tokenizer.add_special_tokens({"extra_special_tokens": [BEGIN, *MARKS]})
-    start, end, image, video = tokenizer.convert_tokens_to_ids(list(MARKS))
+    start, end, image, video = (tokenizer.convert_tokens_to_ids(mark) for mark in MARKS)
     quarter = shape.hidden // shape.heads // 8
     config = Qwen2_5_VLConfig(
         text_config={
@@ -84,8 +84,7 @@ def tiny_vision_model(
     with torch.random.fork_rng(devices=[]):  # its initialisation draws from torch's global generator
         torch.manual_seed(seed)
         model = Qwen2_5_VLForConditionalGeneration(config)
-    generation = GenerationConfig(pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id)
-    model.generation_config = generation
+    model.generation_config = GenerationConfig.from_model_config(config.text_config)
     unit = (PATCH * MERGE) ** 2
     processor = Qwen2VLImageProcessorPil(
         patch_size=PATCH, merge_size=MERGE, size={"shortest_edge": unit, "longest_edge": LARGEST * unit}

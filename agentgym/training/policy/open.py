@@ -49,8 +49,8 @@ def open_model(
     """Open a model.
 
     Args:
-        spec: ``tiny`` or ``tiny-vl``, ``tiny:SIZE`` with a size of `agentgym.training.models.tiny.SHAPES`, or the path of a
-            model directory.
+        spec: ``tiny`` or ``tiny-vl``, ``tiny:SIZE`` with a size of `agentgym.training.models.tiny.SHAPES`, or
+            the path of a model directory.
         envs: what it will play, in autoreset mode DISABLED; a tiny model's vocabulary is taken from the
             first tasks of its split.
         prompting: how it will be asked; its words are part of that vocabulary.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import takewhile
 
 from agentgym.errors import UsageError
 from agentgym.prompts.fitting import FittedPrompt
@@ -47,7 +47,7 @@ def message_start(chat: ChatTokenizer) -> int:
         UsageError: the chat template begins with the message, so that there is no place for a picture.
     """
     one, other = chat.encode_chat("a"), chat.encode_chat("b")
-    start = len(os.path.commonprefix([one, other]))
+    start = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
     if start == 0:
         raise UsageError("the chat template has nothing before a user's message: no place for a picture")
     return start
