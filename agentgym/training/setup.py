@@ -117,6 +117,11 @@ class TrainingSetup:
         envs = _open_envs(config, config.split, config.rollout.num_envs)
         prompting = config.prompting or default_prompting(config.model, config.env_id)
         language_model = open_model(config.model, envs, prompting, config.seed, device=str(ranks.device))
+        if prompting.pictures != "none" and (ranks.size > 1 or config.rollout.engine == "vllm"):
+            raise UsageError(
+                "pictures are trained on in one process and sampled by the engine 'hf': set rollout.engine to "
+                "it, or prompting.pictures to 'none'"
+            )
         engine = _engine(config, language_model, ranks)
         learner = _learner(config, language_model, prompting, ranks)
         speller = prompting.speller(language_model)

@@ -1,4 +1,4 @@
-"""Pictures of observations reach the encoder of a vision-language model, in sampling and in learning alike."""
+"""Pictures reach the encoder of a vision-language model, in sampling and in learning alike."""
 
 import json
 from dataclasses import replace
@@ -164,3 +164,35 @@ def test_config_of_a_vision_run_is_read_again():
         algorithm="grpo", env_id=VISUAL, model="tiny-vl:0.1m", rollout=RolloutConfig(tasks=1)
     )
     assert default_prompting(config.model, VISUAL).pictures == "alone"
+
+
+OPEN_ROOM = "#######\n#     #\n# @$. #\n#     #\n#######\n"
+SHAFT = "#######\n###.###\n###$###\n###@###\n#######\n"
+
+
+def test_a_model_learns_what_only_the_picture_tells(tmp_path):
+    # the prompts of both levels are the same words, and one push wins each: without eyes half is the most
+    levels = tmp_path / "levels.txt"
+    levels.write_text(f"; 0\n{OPEN_ROOM}\n; 1\n{SHAFT}\n", encoding="utf-8")
+    config = TINY.config("grpo", VISUAL, model="tiny-vl:0.1m", seed=0)
+    config = override(
+        config,
+        {
+            "env_options.dataset": str(levels),
+            "env_options.max_steps": 1,
+            "rollout.tasks": 2,
+            "rollout.group_size": 16,
+            "rollout.num_envs": 32,
+            "evaluation.every": 0,
+            "iterations": 60,
+            "decay": "constant",
+            "learner.entropy_coefficient": 0.02,
+        },
+    )
+    world = TrainingSetup.open(config)
+    trainer = Trainer(config, world, tmp_path)
+    success = [trainer.iterate().success for _ in range(25)]
+    trainer.close()
+    world.close()
+    assert np.mean(success[:2]) < 0.6
+    assert success[-1] > 0.9

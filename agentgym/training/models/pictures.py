@@ -128,8 +128,8 @@ class PictureReader:
         kinds = (tokens == self.image_token).int()
         if int(kinds.sum()) != sum(picture.tokens for picture in pictures):
             raise UsageError(
-                f"a prompt holds {int(kinds.sum())} placeholders of pictures, its {len(pictures)} pictures need "
-                f"{sum(picture.tokens for picture in pictures)}: give the pictures it was made with"
+                f"a prompt holds {int(kinds.sum())} placeholders of pictures, its {len(pictures)} pictures "
+                f"need {sum(picture.tokens for picture in pictures)}: give the pictures it was made with"
             )
         grids = torch.tensor([picture.grid for picture in pictures])
         positions, _ = self._rope(tokens, mm_token_type_ids=kinds, image_grid_thw=grids)

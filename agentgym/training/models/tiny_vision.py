@@ -41,7 +41,7 @@ def tiny_vision_model(
     """
     shape = shape_of(size)
     tokenizer.add_special_tokens({"extra_special_tokens": [BEGIN, *MARKS]})
-    start, end, image, video = (tokenizer.convert_tokens_to_ids(mark) for mark in MARKS)
+    ids = {mark: tokenizer.encode(mark)[0] for mark in MARKS}
     quarter = shape.hidden // shape.heads // 8
     config = Qwen2_5_VLConfig(
         text_config={
@@ -75,16 +75,16 @@ def tiny_vision_model(
             "fullatt_block_indexes": [1],
             "initializer_range": shape.hidden**-0.5,
         },
-        image_token_id=image,
-        video_token_id=video,
-        vision_start_token_id=start,
-        vision_end_token_id=end,
+        image_token_id=ids["<|image_pad|>"],
+        video_token_id=ids["<|video_pad|>"],
+        vision_start_token_id=ids["<|vision_start|>"],
+        vision_end_token_id=ids["<|vision_end|>"],
         tie_word_embeddings=True,
     )
     with torch.random.fork_rng(devices=[]):  # its initialisation draws from torch's global generator
         torch.manual_seed(seed)
         model = Qwen2_5_VLForConditionalGeneration(config)
-    model.generation_config = GenerationConfig.from_model_config(config.text_config)
+    model.generation_config = GenerationConfig.from_model_config(config.get_text_config())
     unit = (PATCH * MERGE) ** 2
     processor = Qwen2VLImageProcessorPil(
         patch_size=PATCH, merge_size=MERGE, size={"shortest_edge": unit, "longest_edge": LARGEST * unit}
