@@ -266,7 +266,9 @@ class Trainer:
         groups = collected.groups
         steps = StepBatch.from_groups(groups).with_columns(**collected.columns)
         steps = with_embeddings(steps, self.world.encoder)
-        rows, stale = step_rows(groups, self.world.speller), stale_tokens(groups, self.world.engine.version)
+        world = self.world
+        rows = step_rows(groups, world.speller, world.language_model.pictures)
+        stale = stale_tokens(groups, world.engine.version)
         return RolloutBatch(steps, rows, sampled_log_probs(groups), stale, self._totals.iteration + 1)
 
     def _score(self, rollouts: RolloutBatch) -> Scores:
@@ -387,9 +389,10 @@ class Trainer:
 
     def _save_policy(self, folder: Path) -> None:
         config, totals, world = self.config, self._totals, self.world
+        made = world.language_model
         if world.reward_model is not None:
-            world.reward_model.save(folder.parent / REWARD_MODEL, world.language_model.tokenizer)
-        world.learner.save_model(folder, world.language_model.tokenizer)
+            world.reward_model.save(folder.parent / REWARD_MODEL, made.tokenizer)
+        world.learner.save_model(folder, made.tokenizer, made.pictures)
         if world.ranks.is_first:
             training = Training(
                 env_id=config.env_id,

@@ -123,6 +123,11 @@ class TrainingSetup:
         envs = _open_envs(config, config.split, config.rollout.num_envs)
         prompting = config.prompting or default_prompting(config.model, config.env_id)
         language_model = open_model(config.model, envs, prompting, config.seed, device=str(ranks.device))
+        if prompting.pictures != "none" and (ranks.size > 1 or config.rollout.engine == "vllm"):
+            raise UsageError(
+                "pictures are trained on in one process and sampled by the engine 'hf': set rollout.engine to "
+                "it, or prompting.pictures to 'none'"
+            )
         engine = _engine(config, language_model, ranks)
         reward_model = _reward_model(config, language_model, prompting, envs, ranks)
         learner = _learner(config, language_model, prompting, ranks)
