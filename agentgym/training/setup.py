@@ -125,8 +125,8 @@ class TrainingSetup:
         language_model = open_model(config.model, envs, prompting, config.seed, device=str(ranks.device))
         if prompting.pictures != "none" and (ranks.size > 1 or config.rollout.engine == "vllm"):
             raise UsageError(
-                "pictures are trained on in one process and sampled by the engine 'hf': set rollout.engine to "
-                "it, or prompting.pictures to 'none'"
+                "pictures are trained on in one process and sampled by the engine 'hf': set rollout.engine "
+                "to it, or prompting.pictures to 'none'"
             )
         engine = _engine(config, language_model, ranks)
         reward_model = _reward_model(config, language_model, prompting, envs, ranks)
