@@ -23,6 +23,7 @@ UPWARD = {
     ("agentgym.algos.algorithm", "agentgym.training.stages"): STAGES,
     ("agentgym.algos.ppo", "agentgym.training.stages"): STAGES,
     ("agentgym.algos.steppo", "agentgym.training.stages"): STAGES,
+    ("agentgym.algos.spo3", "agentgym.training.branching"): STAGES,
 }
 """(module, module that it names in a higher layer) -> why."""
 
