@@ -97,7 +97,7 @@ def test_what_the_ceiling_does_to_k(rate):
 
 
 def test_the_published_constants_teach_at_depth_one_only_once_a_state_succeeds():
-    """alpha p >= 5 wherever p > zeta, and 8^(1/5) < 2: K > 1 at t = 1 only, or where nothing has succeeded."""
+    """alpha p >= 5 wherever p > zeta, and 8^(1/5) < 2: K > 1 at t = 1 only, or if nothing succeeded."""
     own = Allotment()
     won, total, depth = np.meshgrid(np.arange(1, 60), np.arange(10, 60), np.arange(1, 20), indexing="ij")
     given = (won <= total) & (won / total > own.zeta)
@@ -123,7 +123,7 @@ def test_variance_of_a_steps_log_ratio_by_its_length(length):
 
 
 def test_step_groups_are_rloo_up_to_a_factor_without_std():
-    """With a state's N steps as episodes of one step, GiGPO's ``A^S = G - mean`` is RLOO's times (N - 1) / N."""
+    """With a state's N steps as episodes of one step, GiGPO's ``A^S = G - mean`` is RLOO's x (N - 1) / N."""
     rng = np.random.default_rng(3)
     lengths = rng.integers(2, 7, size=24)
     trajectory = np.repeat(np.arange(24), lengths)
