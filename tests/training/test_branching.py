@@ -17,6 +17,7 @@ from agentgym.errors import UsageError
 from agentgym.history.rollouts import read_rollouts
 from agentgym.history.run import read_metrics
 from agentgym.registration import open_vector
+from agentgym.rng import TurnRng
 from agentgym.rollout import EpisodeSpec, RolloutWorker
 from agentgym.training.branching import TreeCollector
 from agentgym.training.branching_log import ENOUGH, TreeLog
@@ -290,6 +291,36 @@ def test_constants_that_allot_nothing_between_are_warned_of_once():
         resumed = TreeLog(own)
         resumed.load_state_dict(log.state_dict())
         resumed.state(node, (1, 20), 0.0, 0)  # no second warning
+
+
+class Peaked:
+    """Nine times out of ten the action that it likes best in a state, as a policy has that was trained."""
+
+    def act(self, requests):
+        return [Completion(self._draw(request)) for request in requests]
+
+    def _draw(self, request):
+        draws, actions = TurnRng(request.seed, request.turn), request.admissible_actions
+        liked = int(request.state_hash[:6], 16)
+        return actions[liked % len(actions) if draws.below(10) else draws.below(len(actions))]
+
+
+def test_trees_visit_more_states_than_groups_of_whole_episodes():
+    """The same peaked policy, tasks and number of samples."""
+    options = {"dim_room": [6, 6], "num_boxes": 1, "max_steps": 15}
+    envs = open_vector(SOKOBAN, 8, split="train", options=options)
+    order, steps, states = TaskOrder(envs.tasks, seed=0), 0, set()
+    worker = RolloutWorker(envs, Peaked(), env_id=SOKOBAN)
+    for position in range(3):
+        for trajectory in worker.run(order.episodes(position, 8)):
+            steps += len(trajectory.steps)
+            states |= {f"{trajectory.task_id} {state}" for state in trajectory.state_hashes}
+    branching = BranchingWorker(envs, Peaked(), env_id=SOKOBAN)
+    own = TreeCollector(branching, order, Allotment(), trees=3, budget=steps // 3)
+    while own.log.samples <= steps - 3 * own.allotment.largest:
+        own._wave()
+    assert own.log.samples <= steps
+    assert len(own.log.hashes) > 1.2 * len(states)
 
 
 # ---- training -------------------------------------------------------------------------------------
