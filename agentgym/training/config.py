@@ -125,6 +125,9 @@ class TrainConfig:
     them, by name; the defaults are the paper's."""
     objective: Objective | None = None
     """None for the algorithm's own."""
+    encoder: str = ""
+    """What embeds observations for ``switches.match = "embedding"``: ``policy`` (its own hidden state), or as
+    `agentgym.retrieval.encoders.open_encoder` takes it."""
     rollout: RolloutConfig = RolloutConfig()
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     prompting: Prompting | None = None
@@ -150,10 +153,10 @@ class TrainConfig:
         """
         spec = trainable(self.algorithm)
         check_options(spec.advantage, self.switches, self.algorithm, further=spec.stage_options)
-        if self.switches.get("match") == "embedding":
+        if (self.switches.get("match") == "embedding") != bool(self.encoder):
             raise UsageError(
-                "switches.match is 'embedding', but rollouts have no embeddings of observations: choose "
-                "'state', 'text' or 'similar'"
+                "states are matched by embeddings where both switches.match is 'embedding' and encoder says "
+                "what embeds observations: 'policy', an encoder such as 'minilm', or a folder"
             )
         if "split" in self.env_options:
             raise UsageError("env_options has a split, which would not be played: set split instead")

@@ -15,6 +15,7 @@ from agentgym.errors import UsageError
 from agentgym.registration import open_vector
 from agentgym.rollout import RolloutWorker
 from agentgym.training.config import TrainConfig
+from agentgym.training.encoders import ObservationEncoder, open_observation_encoder
 from agentgym.training.engines.choices import ActionSpeller
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.types import Engine, Generation, GenerationRequest
@@ -96,6 +97,8 @@ class TrainingSetup:
     worker: RolloutWorker
     evaluation: Evaluation | None
     ranks: Ranks
+    encoder: ObservationEncoder | None = None
+    """Of observations, where states are matched by it."""
 
     @classmethod
     def open(cls, config: TrainConfig, ranks: Ranks | None = None) -> TrainingSetup:
@@ -127,7 +130,10 @@ class TrainingSetup:
             player = RolloutWorker(others, policy, env_id=config.env_id)
             evaluation = Evaluation.of(player, tasks=plan.tasks, seed=plan.seed, ranks=ranks)
         worker = RolloutWorker(envs, meter, env_id=config.env_id)
-        return cls(prompting, language_model, engine, speller, learner, meter, worker, evaluation, ranks)
+        encoder = open_observation_encoder(config.encoder, learner, language_model)
+        return cls(
+            prompting, language_model, engine, speller, learner, meter, worker, evaluation, ranks, encoder
+        )
 
     def close(self) -> None:
         """Close the environments."""
