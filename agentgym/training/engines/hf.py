@@ -16,7 +16,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from agentgym.errors import UsageError
 from agentgym.training.engines.responses import SampledResponse, generations
-from agentgym.training.engines.rows import DecodingRows, PromptTokens
+from agentgym.training.engines.rows import DecodingRows, ReadPrompt
 from agentgym.training.engines.sampling import sample, uniform
 from agentgym.training.engines.shared_prefix import NAME
 from agentgym.training.engines.types import Generation, GenerationRequest
@@ -130,7 +130,7 @@ class HfEngine:
         """Draw the responses of a batch to their ends."""
         state = DecodingRows(
             self.model,
-            [PromptTokens(row.request.prompt_ids, row.request.shown) for row in rows],
+            [ReadPrompt(row.request.prompt_ids, row.request.shown) for row in rows],
             prefill_tokens=self._batch_tokens,
         )
         while True:
