@@ -111,7 +111,8 @@ def go_on(name, folder, ranks, state=None, *, size=None):
     else:
         learner.load_state(shards(name, folder, size))
     learner.update(*batch_of(name, folder), seed=9)
-    learner.save_model(folder / f"saved by {ranks.size}", load_model(folder / "model").tokenizer)
+    if size is None:
+        learner.save_model(folder / f"saved by {ranks.size}", load_model(folder / "model").tokenizer)
     return {key: tensor.clone() for key, tensor in learner.weights()}
 
 
