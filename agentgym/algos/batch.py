@@ -56,6 +56,8 @@ class StepBatch:
     """(n,) the critic's value of ``state``."""
     next_values: Floats | None = None
     """(n,) the critic's value of ``next_state``; used where an episode was truncated."""
+    cost: Floats | None = None
+    """(n,) what the step cost, as the environment says; not negative."""
     tokens: Ints | None = None
     """(n,) number of response tokens of the step."""
     texts: tuple[str, ...] | None = None
@@ -74,11 +76,14 @@ class StepBatch:
             ValueError: names the column and what is wrong with it.
         """
         _check_lengths({field.name: getattr(self, field.name) for field in fields(self)})
-        for name in (*_FLOATS, "values", "next_values"):
+        for name in (*_FLOATS, "values", "next_values", "cost"):
             column = getattr(self, name)
             if column is not None and not np.isfinite(column).all():
                 row = int(np.flatnonzero(~np.isfinite(column))[0])
                 raise ValueError(f"{name} must be finite, row {row} is {column[row]}")
+        if self.cost is not None and (self.cost < 0).any():
+            row = int(np.argmin(self.cost))
+            raise ValueError(f"cost must not be negative, row {row} is {self.cost[row]}")
         if self.tokens is not None and (self.tokens < 0).any():
             raise ValueError("tokens must not be negative: give the number of response tokens of each step")
         self._check_trajectories()
@@ -179,6 +184,7 @@ class StepBatch:
             valid=[step.valid for step in steps],
             terminated=[step.terminated for step in steps],
             truncated=[step.truncated for step in steps],
+            cost=[step.cost for step in steps],
             tokens=[len(step.completion.response_ids) for step in steps],
             texts=tuple(_text(step.observation) for step in steps),
             actions=tuple(step.action for step in steps),

@@ -12,6 +12,7 @@ from agentgym.cli import (
     leaderboard,
     play,
     plot,
+    recipes,
     serve,
     train,
     verify,
@@ -20,7 +21,7 @@ from agentgym.cli import (
 from agentgym.cli.parser import Parser, add_debug
 from agentgym.version import __version__
 
-COMMANDS = (envs, play, bench, verify, judge, leaderboard, view, serve, train, plot, data, index, doctor)
+COMMANDS = (envs, play, bench, verify, judge, leaderboard, view, serve, train, recipes, plot, data, index, doctor)
 """In the order of ``--help``. A new command is a module, and its name here."""
 
 

@@ -131,6 +131,9 @@ class TrainConfig:
     them, by name; the defaults are the paper's."""
     objective: Objective | None = None
     """None for the algorithm's own."""
+    encoder: str = ""
+    """What embeds observations for ``switches.match = "embedding"``: ``policy`` (its own hidden state), or as
+    `agentgym.retrieval.encoders.open_encoder` takes it."""
     rollout: RolloutConfig = RolloutConfig()
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     prompting: Prompting | None = None
@@ -156,10 +159,10 @@ class TrainConfig:
         """
         spec = trainable(self.algorithm)
         check_options(spec.advantage, self.switches, self.algorithm, further=spec.stage_options)
-        if self.switches.get("match") == "embedding":
+        if (self.switches.get("match") == "embedding") != bool(self.encoder):
             raise UsageError(
-                "switches.match is 'embedding', but rollouts have no embeddings of observations: choose "
-                "'state', 'text' or 'similar'"
+                "states are matched by embeddings where both switches.match is 'embedding' and encoder says "
+                "what embeds observations: 'policy', an encoder such as 'minilm', or a folder"
             )
         if "split" in self.env_options:
             raise UsageError("env_options has a split, which would not be played: set split instead")
@@ -186,9 +189,9 @@ class TrainConfig:
     def advantage(self) -> Callable[..., Floats]:
         """The algorithm's advantage with the run's options."""
         own = options_of(self.spec.advantage)
+        stated = {name: value for name, value in self.switches.items() if name in own}
         followed = {name: self._setting(path) for name, path in self.spec.follows.items()}
-        given = {name: value for name, value in self.switches.items() if name in own}
-        return bind_options(self.spec.advantage, {**followed, **given})
+        return bind_options(self.spec.advantage, {**followed, **stated})
 
     def _setting(self, path: str) -> Any:
         """Return a setting by its dotted name, the prompting by default where none is given."""
@@ -315,6 +318,8 @@ class Preset:
 
     settings: Settings = field(default_factory=dict)
     by_env: Mapping[str, Settings] = field(default_factory=dict)
+    apart: bool = False
+    """Whether an environment's own settings are all that it has, so that the general ones are for others."""
     tiny: bool = False
     """Whether the suite's own settings for tiny models are added, `agentgym.suites.SuiteSpec.tiny`."""
 
@@ -331,7 +336,8 @@ class Preset:
         """
         plain = TrainConfig(algorithm=algorithm, env_id=env_id, **changes)
         own = {**self.by_env.get(env_id, {}), **(suite_spec(env_id).tiny if self.tiny else {})}
-        return override(plain, {**self.settings, **own})
+        general = {} if self.apart and env_id in self.by_env else self.settings
+        return override(plain, {**general, **own})
 
 
 PLAIN = Preset()

@@ -25,6 +25,7 @@ from agentgym.stopwatch import Stopwatch, measured, stage
 from agentgym.training.checkpoint import SHARDS, last_checkpoint, load_checkpoint, save_checkpoint
 from agentgym.training.collected import Collected, Diagnostics
 from agentgym.training.config import TrainConfig
+from agentgym.training.encoders import with_embeddings
 from agentgym.training.kept_rollouts import kept_episodes
 from agentgym.training.learner.learner import DivergenceError, UpdateMetrics
 from agentgym.training.learner.packing import sampled_log_probs, stale_tokens, step_rows
@@ -257,6 +258,7 @@ class Trainer:
     def _rollouts(self, collected: Collected) -> RolloutBatch:
         groups = collected.groups
         steps = StepBatch.from_groups(groups).with_columns(**collected.columns)
+        steps = with_embeddings(steps, self.world.encoder)
         rows, stale = step_rows(groups, self.world.speller), stale_tokens(groups, self.world.engine.version)
         return RolloutBatch(steps, rows, sampled_log_probs(groups), stale)
 

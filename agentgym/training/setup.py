@@ -14,6 +14,7 @@ from torch import Tensor
 from agentgym.registration import open_vector
 from agentgym.rollout import RolloutWorker
 from agentgym.training.config import TrainConfig
+from agentgym.training.encoders import ObservationEncoder, open_observation_encoder
 from agentgym.training.engines.choices import ActionSpeller
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.types import Engine, Generation, GenerationRequest
@@ -95,6 +96,8 @@ class TrainingSetup:
     worker: RolloutWorker
     evaluation: Evaluation | None
     ranks: Ranks
+    encoder: ObservationEncoder | None = None
+    """Of observations, where states are matched by it."""
 
     @classmethod
     def open(cls, config: TrainConfig, ranks: Ranks | None = None) -> TrainingSetup:
@@ -126,7 +129,10 @@ class TrainingSetup:
             player = RolloutWorker(others, policy, env_id=config.env_id)
             evaluation = Evaluation.of(player, tasks=plan.tasks, seed=plan.seed, ranks=ranks)
         worker = RolloutWorker(envs, meter, env_id=config.env_id)
-        return cls(prompting, language_model, engine, speller, learner, meter, worker, evaluation, ranks)
+        encoder = open_observation_encoder(config.encoder, learner, language_model)
+        return cls(
+            prompting, language_model, engine, speller, learner, meter, worker, evaluation, ranks, encoder
+        )
 
     def rest_engine(self) -> None:
         """Let an engine that sleeps during updates do so; its next sync wakes it."""

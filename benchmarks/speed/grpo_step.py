@@ -90,7 +90,7 @@ class Ours:
             for member in range(MEMBERS)
         ]
         generations = self._engine.generate(requests)
-        self._work.tiny.tokenizer.batch_decode([generation.ids for generation in generations])
+        self._work.tiny.tokenizer.batch_decode([list(generation.ids) for generation in generations])
         rows = [
             StepRow(request.prompt_ids, generation.ids)
             for request, generation in zip(requests, generations, strict=True)
@@ -180,7 +180,8 @@ def markdown(record: Mapping[str, Any]) -> str:
     lines = [
         "# One GRPO step beside TRL",
         "",
-        f"`{record['command']}` on {about['cpu']}; torch {about['torch']}, transformers {about['transformers']}. "
+        f"`{record['command']}` on {about['cpu']}; torch {about['torch']}, "
+        f"transformers {about['transformers']}.",
         f"TRL {versions['trl']} with torch {versions['torch']}, transformers {versions['transformers']}.",
         "",
         f"{PROMPTS} prompts, {MEMBERS} responses of full length to each, one optimiser step; a model of "

@@ -6,6 +6,7 @@ the response tokens it sampled and the processor seconds it took.
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import json
 import sys
@@ -14,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
-from trl import GRPOConfig, GRPOTrainer
 
 ENDLESS = 1_000_000
+
+datasets: Any = importlib.import_module("datasets")  # neither is installed where types are checked
+trl: Any = importlib.import_module("trl")
 
 
 class Steps(TrainerCallback):
@@ -56,7 +58,7 @@ def main() -> None:
     work = json.loads((folder / "work.json").read_text(encoding="utf-8"))
     torch.set_num_threads(1)
     steps = Steps(answer)
-    config = GRPOConfig(
+    config = trl.GRPOConfig(
         output_dir=str(folder / "trl"),
         per_device_train_batch_size=len(work["prompts"]) * work["members"],
         num_generations=work["members"],
@@ -76,11 +78,11 @@ def main() -> None:
         shuffle_dataset=False,
         disable_tqdm=True,
     )
-    trainer = GRPOTrainer(
+    trainer = trl.GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
         reward_funcs=steps.reward,
         args=config,
-        train_dataset=Dataset.from_dict({"prompt": work["prompts"]}),
+        train_dataset=datasets.Dataset.from_dict({"prompt": work["prompts"]}),
         processing_class=AutoTokenizer.from_pretrained(folder),
         callbacks=[steps],
     )

@@ -10,7 +10,7 @@ from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.envs.webshop.data.products import Goals
 from agentgym.envs.webshop.engine.goals import Goal
 from agentgym.envs.webshop.engine.history import History, Past
-from agentgym.envs.webshop.engine.noise import Noise
+from agentgym.envs.webshop.engine.noise import Noise, stream_of
 from agentgym.envs.webshop.engine.pages import Node
 from agentgym.envs.webshop.engine.session import DONE, Visit, clicked, parse, searched
 from agentgym.envs.webshop.engine.taggers import DEFAULT
@@ -111,7 +111,7 @@ class WebShopEnv(AgentEnv[str]):
             show_attributes: whether a product's attributes have a page.
             previous_observations: how many earlier observations stand before the one now.
             previous_actions: how many earlier actions stand between them.
-            noise: the probability that a page carries advertisements.
+            noise: the probability that a page carries advertisements, drawn for each attempt at a task.
             adverts: how many, on a page that does.
             reward: ``native``, ``sparse10`` or ``score+success``, as above.
             max_steps: step limit; None for 15.
@@ -135,7 +135,9 @@ class WebShopEnv(AgentEnv[str]):
         self._open(Visit())
         self._past = Past()
         self._searches = self._pages = 0
-        self._seed = int(self.np_random.integers(1 << 62)) if self._noise.probability else 0
+        self._seed = 0
+        if self._noise.probability:
+            self._seed = stream_of(int(self.np_random.integers(1 << 62)), self.rollout)
 
     def _open(self, visit: Visit) -> None:
         self._shown = self.view.shown(visit)  # first: where a search fails, nothing has changed

@@ -18,6 +18,7 @@ from agentgym.errors import UsageError
 from agentgym.training.engines.responses import SampledResponse, generations
 from agentgym.training.engines.rows import DecodingRows
 from agentgym.training.engines.sampling import sample, uniform
+from agentgym.training.engines.shared_prefix import NAME
 from agentgym.training.engines.types import Generation, GenerationRequest
 from agentgym.training.engines.weights import matched
 
@@ -51,6 +52,7 @@ class HfEngine:
         if batch_tokens < 1:
             raise UsageError(f"batch_tokens must be at least 1, got {batch_tokens}")
         self.model = model
+        self._config = model.config.get_text_config()
         self._version = version
         self._batch_tokens = batch_tokens
 
@@ -78,13 +80,15 @@ class HfEngine:
                 logits that are not numbers.
         """
         rows = [SampledResponse.to(request, self.context_length) for request in requests]
-        training = self.model.training
+        training, attention = self.model.training, self._config._attn_implementation
         self.model.train(False)
+        self.model.set_attn_implementation(NAME)
         try:
             with torch.inference_mode():
                 for batch in self._batches([row for row in rows if row.finish is None]):
                     self._decode(batch)
         finally:
+            self.model.set_attn_implementation(attention)
             self.model.train(training)
         return generations(rows, self._version)
 

@@ -20,7 +20,7 @@ from agentgym.arrays import Floats
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.learner.logprobs import response_log_probs
+from agentgym.training.learner.logprobs import hidden_states, response_log_probs
 from agentgym.training.learner.packing import Pack
 
 _CHANGES = ("gaps", "fresh", "drift", "stale")
@@ -36,9 +36,17 @@ class Actor(torch.nn.Module):
         self.model = model
         self.config = config
 
-    def forward(self, pack: Pack) -> tuple[Tensor, Tensor]:
-        """Return (R,) log-probabilities and entropies of the pack's response tokens."""
+    def forward(self, pack: Pack, *, embeds: bool = False) -> tuple[Tensor, Tensor]:
+        """Return (R,) log-probabilities and entropies of the pack's response tokens.
+
+        Args:
+            pack: on the model's device.
+            embeds: whether to return (r, d) last hidden states at the ends of prompts, and (r,) lengths.
+        """
         settings = self.config
+        if embeds:
+            states = hidden_states(self.model.base_model, pack)[pack.prompt_ends].float()
+            return states, states.norm(dim=1)
         return response_log_probs(
             self.model, pack, temperature=settings.temperature, chunk_logits=settings.chunk_logits
         )

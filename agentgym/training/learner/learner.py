@@ -200,6 +200,18 @@ class Learner:
         budget, packing = self.config.token_budget, self.config.packing
         return self.critic.values(rows, token_budget=budget, unit=unit, ranks=self.ranks, packing=packing)
 
+    def embeddings(self, rows: Sequence[StepRow]) -> Floats:
+        """Return (n, d) the policy's last hidden states at the last prompt token of each row."""
+        size = self.model.config.get_text_config().hidden_size
+        result = np.zeros((len(rows), size))
+        with torch.no_grad():
+            for pack, counts in self.ranks.deal(self._packs(rows)):
+                states, _ = self._actor(pack, embeds=True)
+                if counts:
+                    result[pack.rows] = states.double().cpu().numpy()
+        reshard(self._actor)
+        return self.ranks.total(result)
+
     def _log_probs(self, actor: Actor, rows: Sequence[StepRow]) -> Floats:
         result = np.zeros(sum(len(row.response_ids) for row in rows))
         with torch.no_grad():
