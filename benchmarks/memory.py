@@ -1,8 +1,8 @@
 """Planned against measured memory: ``python -m benchmarks.memory``.
 
-Models of three sizes with random weights take one update of GRPO, with a reference, and of StepPO, with a critic.
-Each does so in a process of its own, on one thread; what is compared is the growth of its resident memory at the
-fullest moment with the peak that `agentgym.training.memory.plan_memory` plans for the same settings.
+Models of three sizes with random weights take updates of GRPO, with a reference, and of StepPO, with a
+critic. Each does so in a process of its own, on one thread; what is compared is the growth of its resident memory at
+the fullest moment with the peak that `agentgym.training.memory.plan_memory` plans for the same settings.
 """
 
 from __future__ import annotations
@@ -146,17 +146,17 @@ def page(outcomes: list[Outcome], about: dict[str, str]) -> str:
     lines = [
         "# Planned and measured memory",
         "",
-        f"`python -m benchmarks.memory` on {about['cpu']}; torch {torch.__version__}. Float32, packs of {TOKENS:,} "
-        "tokens, growth of",
-        "resident memory from before the model is made to the fullest moment of two updates, each case in a process "
-        "of its own.",
+        f"`python -m benchmarks.memory` on {about['cpu']}; torch {torch.__version__}. Float32, packs of",
+        f"{TOKENS:,} tokens; growth of resident memory from before the model is made to the fullest",
+        "moment of two updates, each case in a process of its own.",
         "",
         "| model | algorithm | layers computed again | planned MiB | measured MiB | planned / measured |",
         "|---|---|---|---:|---:|---:|",
     ]
     for each in outcomes:
+        again = "yes" if each.gradient_checkpointing else "no"
         lines.append(
-            f"| {each.parameters / 1e6:.0f} M | {each.algorithm} | {'yes' if each.gradient_checkpointing else 'no'} "
+            f"| {each.parameters / 1e6:.0f} M | {each.algorithm} | {again} "
             f"| {each.planned / MIB:,.0f} | {each.measured / MIB:,.0f} | {each.ratio:.2f} |"
         )
     return "\n".join(lines) + "\n"
