@@ -1,9 +1,9 @@
 """What an iteration takes beside the model: ``python -m benchmarks.speed.overhead``.
 
 An iteration of GiGPO on the built-in ALFWorld, 16 tasks of 8 episodes of 50 steps, with responses of 200
-tokens, as a model of 1.5 billion weights gives them. Sampling answers at once with made-up tokens, and the learner
-packs every row but computes nothing, so that what is left is environments, prompts, tokens, groups, advantages
-and packing. One process and thread; processor time, medians over iterations.
+tokens, as a model of 1.5 billion weights gives them. Sampling answers at once with made-up tokens, and the
+learner packs every row but computes nothing, so that what is left is environments, prompts, tokens, groups,
+advantages and packing. One process and thread; processor time, medians over iterations.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class ChatTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids, special tokens and blanks as they are."""
-        # what `decode` ends with; before, that looks at the type of every id, which takes longer than decoding
+        # what `decode` ends with; before, that looks at the type of every id, which takes longer
         return str(self.tokenizer._decode(list(ids), clean_up_tokenization_spaces=False))
 
     def encode_chat(self, message: str) -> list[int]:
