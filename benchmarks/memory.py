@@ -2,7 +2,8 @@
 
 Models of three sizes with random weights take updates of GRPO, with a reference, and of StepPO, with a
 critic. Each does so in a process of its own, on one thread; what is compared is the growth of its resident
-memory at the fullest moment with the peak that `agentgym.training.memory.plan_memory` plans for the same settings.
+memory at the fullest moment with the peak that `agentgym.training.memory.plan_memory` plans for the same
+settings.
 """
 
 from __future__ import annotations

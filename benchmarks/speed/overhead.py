@@ -168,7 +168,8 @@ def main() -> int:
         f"{medians['steps']:,.0f} steps, prompts of {medians['prompt tokens']:,.0f} tokens and responses of "
         f"{medians['response tokens']:,.0f};",
         f"{medians['packs']:.0f} packs of {BUDGET:,} tokens. Answers are made up at once, and nothing is",
-        f"computed of the packs. Processor time on one core, medians over iterations; the aim is {TARGET:g} s.",
+        "computed of the packs. Processor time on one core, medians over iterations; the aim is "
+        f"{TARGET:g} s.",
         "",
         "| part | seconds |",
         "|---|---:|",
