@@ -40,7 +40,7 @@ class FittedPrompt:
     those since."""
 
     shown: Any = None
-    """Pictures that placeholders among the ids stand for, as the model's reader has them; None for none."""
+    """Pictures among the ids, as the model's reader has them; None for none."""
 
     @property
     def messages(self) -> tuple[Message, ...]:

@@ -104,7 +104,7 @@ class HfEngine:
             UsageError: a tensor is unknown, missing or of another shape. Then all weights are as before.
         """
         own = self.model.state_dict(keep_vars=True)
-        new = matched(own, state)
+        new = matched(own, state, self.model.dtype)
         with torch.no_grad():
             for name, tensor in new.items():
                 own[name].copy_(tensor)

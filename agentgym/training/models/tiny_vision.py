@@ -19,10 +19,10 @@ MARKS = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
 """Qwen2-VL's names for what stands around a picture, and in the place of its patches and a film's."""
 
 PATCH, MERGE = 8, 2
-"""Pixels of a patch's side, and patches along the side of what one placeholder stands for."""
+"""Pixels of a patch's side, and patches along the side of what one picture token stands for."""
 
 LARGEST = 64
-"""Placeholders of a picture at most; a larger one is made smaller."""
+"""Tokens of a picture at most; a larger one is made smaller."""
 
 
 def tiny_vision_model(
