@@ -62,8 +62,14 @@ class RolloutConfig:
     vllm_memory: float = 0.4
     """Share of a GPU's memory that vLLM takes; the learner needs the rest."""
 
+    vllm_sleep: int = 0
+    """What vLLM gives back during updates: 0 nothing, 1 its cache, its weights waiting in main memory, 2
+    both."""
+
     def __post_init__(self) -> None:
         """Check the numbers."""
+        if self.vllm_sleep not in (0, 1, 2):
+            raise UsageError(f"vllm_sleep must be 0, 1 or 2, got {self.vllm_sleep}")
         for name in ("tasks", "group_size", "attempts"):
             _at_least(name, getattr(self, name), 1)
         for name in ("num_envs", "max_staleness"):

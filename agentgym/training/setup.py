@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from agentgym.errors import UsageError
 from agentgym.registration import open_vector
 from agentgym.rollout import RolloutWorker
 from agentgym.training.config import TrainConfig
@@ -123,6 +122,11 @@ class TrainingSetup:
         envs = _open_envs(config, config.split, config.rollout.num_envs)
         prompting = config.prompting or default_prompting(config.model, config.env_id)
         language_model = open_model(config.model, envs, prompting, config.seed, device=str(ranks.device))
+        if prompting.pictures != "none" and (ranks.size > 1 or config.rollout.engine == "vllm"):
+            raise UsageError(
+                "pictures are trained on in one process and sampled by the engine 'hf': set rollout.engine "
+                "to it, or prompting.pictures to 'none'"
+            )
         engine = _engine(config, language_model, ranks)
         reward_model = _reward_model(config, language_model, prompting, envs, ranks)
         learner = _learner(config, language_model, prompting, ranks)
@@ -152,6 +156,11 @@ class TrainingSetup:
             reward_model,
         )
 
+    def rest_engine(self) -> None:
+        """Let an engine that sleeps during updates do so; its next sync wakes it."""
+        if isinstance(self.engine, VllmEngine):
+            self.engine.rest()
+
     def close(self) -> None:
         """Close the environments."""
         self.worker.envs.close()
@@ -177,17 +186,20 @@ def _engine(config: TrainConfig, language_model: LanguageModel, ranks: Ranks) ->
 def _vllm(config: TrainConfig, language_model: LanguageModel, ranks: Ranks) -> Engine:
     """Load the model a second time, with vLLM.
 
+    Every rank has an engine of its own, which samples its share.
+
     Raises:
-        UsageError: vLLM is not installed, or several processes train.
+        UsageError: vLLM is not installed.
     """
-    if ranks.size > 1:
-        raise UsageError(
-            "vLLM samples in the learner's process: train in one process, or with rollout.engine 'hf'"
-        )
+    rollout = config.rollout
     options: dict[str, Any] = {"enforce_eager": True}
     if ranks.device.type == "cuda":
-        options = {"gpu_memory_utilization": config.rollout.vllm_memory}
-    return VllmEngine.of(language_model, dtype=getattr(torch, config.learner.dtype), options=options)
+        options = {"gpu_memory_utilization": rollout.vllm_memory}
+    if ranks.size > 1:  # it is in a process that torchrun has started, and must not start its own
+        options |= {"distributed_executor_backend": "external_launcher", "tensor_parallel_size": 1}
+    dtype = getattr(torch, config.learner.dtype)
+    sleeps = 0 if rollout.max_staleness > 0 and rollout.overlap else rollout.vllm_sleep
+    return VllmEngine.of(language_model, dtype=dtype, sleep_level=sleeps, options=options)
 
 
 def _learner(

@@ -69,12 +69,13 @@ def test_every_algorithm_trains_and_saves_a_policy(tmp_path, algorithm):
     outcome = start(config(algorithm, iterations=2, **kept), tmp_path, logs=["jsonl"])
     assert outcome.end == "finished"
     first, last = read_metrics(tmp_path)
-    assert (first.iteration, last.iteration, last.version) == (1, 2, 2)
+    branching = ALGORITHMS[algorithm].snapshot  # an iteration's steps are then not those of its episodes
+    assert (first.iteration, last.iteration) == (1, 2)
+    assert branching or last.version == 2
     assert first.logp_diff < 1e-4
     assert last.logp_diff < 1e-4
     assert first.evaluation_before is not None
     assert last.evaluation is not None
-    branching = ALGORITHMS[algorithm].snapshot  # an iteration's steps are then not those of its episodes
     assert branching or sum(last.step_groups.values()) == round(last.steps_per_episode * 12)
     assert (last.explained_variance is None) == (ALGORITHMS[algorithm].critic is None) or last.success == 0
     saved = read_agent(outcome.checkpoint / "model")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -14,11 +15,15 @@ from agentgym.prompts.summary import summary_words
 from agentgym.training.models.families import FAMILIES, make_family_model
 from agentgym.training.models.models import LanguageModel, load_model
 from agentgym.training.models.tiny import SHAPES, environment_texts, tiny_model, word_tokenizer
+from agentgym.training.models.tiny_vision import tiny_vision_model
 from agentgym.training.policy.prompting import Prompting
 from agentgym.training.policy.saved import read_agent
 from agentgym.vector.core import AgentVectorEnv
 
 TINY = "tiny"
+VISION = "vl"
+"""Family of tiny vision-language models, which are shown pictures in the place of texts."""
+
 DEFAULT_SIZE = "0.8m"
 """Default size of a tiny model."""
 
@@ -44,8 +49,8 @@ def open_model(
 
     Args:
         spec: ``tiny`` or ``tiny-FAMILY``, alone or with ``:SIZE``; or the path of a model directory. Families
-            are those of `agentgym.training.models.families.FAMILIES`, sizes those of
-            `agentgym.training.models.tiny.SHAPES`.
+            are those of `agentgym.training.models.families.FAMILIES`, and ``vl``, which sees pictures; sizes
+            those of `agentgym.training.models.tiny.SHAPES`.
         envs: what it will play, in autoreset mode DISABLED; a tiny model's vocabulary is taken from the
             first tasks of its split.
         prompting: how it will be asked; its words are part of that vocabulary.
@@ -71,12 +76,13 @@ def open_model(
     # a text that a prompt puts after a blank begins with another token
     texts = (variant for text in dict.fromkeys(said) for variant in (text, f" {text}"))
     context = max(_LEAST_CONTEXT, prompting.budget + prompting.max_tokens)
-    if family:
+    if family and family != VISION:
         made = make_family_model(family, texts, size=size, context=context, seed=seed)
     else:
-        made = tiny_model(size, word_tokenizer(texts), context=context, seed=seed)
+        make = tiny_vision_model if family else tiny_model
+        made = make(size, word_tokenizer(texts), context=context, seed=seed)
     model = made.model.to(device=torch.device(device), dtype=dtype)  # type: ignore[call-arg]
-    return LanguageModel(model, made.tokenizer)
+    return replace(made, model=model)
 
 
 def tiny_size(spec: str) -> str | None:
@@ -95,10 +101,10 @@ def _tiny(spec: str) -> tuple[str, str] | None:
     family = name.removeprefix(f"{TINY}-") if name.startswith(f"{TINY}-") else ""
     if name != TINY and not family:
         return None
-    if family and family not in FAMILIES:
+    if family and family not in (*FAMILIES, VISION):
         if "/" in name or Path(spec).exists():
             return None
-        known = ", ".join(f"{TINY}-{known}" for known in FAMILIES)
+        known = ", ".join(f"{TINY}-{known}" for known in (*FAMILIES, VISION))
         hint = nearest(family, FAMILIES)
         raise UsageError(f"no tiny model is of the family {family!r}{hint}; choose one of {known}")
     size = size if colon else DEFAULT_SIZE
@@ -121,7 +127,9 @@ def default_prompting(spec: str, env_id: str) -> Prompting:
     Raises:
         UsageError: unknown size, or a directory that is missing or damaged.
     """
-    if tiny_size(spec) is not None:
-        return Prompting.tiny(env_id)
+    named = _tiny(spec)
+    if named is not None:
+        prompting = Prompting.tiny(env_id)
+        return replace(prompting, pictures="alone") if named[0] == VISION else prompting
     saved = read_agent(Path(spec))
     return Prompting.default(env_id) if saved is None else saved.prompting
