@@ -64,7 +64,7 @@ def _add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--model",
         metavar="MODEL",
-        help="tiny, tiny:SIZE or a model directory (default: tiny)",
+        help="tiny, tiny:SIZE, tiny-qwen3 and the like, or a model directory (default: tiny)",
     )
     parser.add_argument(
         "--preset",

@@ -18,7 +18,7 @@ from agentgym.records import parse
 from agentgym.registration import suite_spec
 from agentgym.training.learner.config import LearnerConfig, RewardModelConfig
 from agentgym.training.policy.open import default_prompting
-from agentgym.training.policy.prompting import Prompting
+from agentgym.training.policy.prompting import Prompting, with_words_of
 
 Decay: TypeAlias = Literal["constant", "linear", "cosine"]
 """How learning rates fall over a run: not at all, or to 0 along a line or half a cosine."""
@@ -121,7 +121,7 @@ class TrainConfig:
     """Of the environment's constructor, without the split."""
     split: str = "train"
     model: str = "tiny"
-    """``tiny``, ``tiny:SIZE`` or the path of a model directory."""
+    """``tiny``, ``tiny-FAMILY``, either with ``:SIZE``, or the path of a model directory."""
     device: Device = "auto"
     """``cpu``, or ``cuda`` for one device per process; ``auto`` is the latter where there is one."""
     threads: int = 1
@@ -261,6 +261,9 @@ def override(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
         if path not in (["switches"], ["env_options"], ["prompting", "template_options"]):
             _known(last, inner, name)
         inner[last] = value
+    if table["prompting"] is not None:
+        given = [name.removeprefix("prompting.") for name in changes]
+        table["prompting"] = with_words_of(given, table["prompting"])
     return config_from_json(table)
 
 
