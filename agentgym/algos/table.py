@@ -77,9 +77,10 @@ def trainable(name: str) -> Algorithm:
     """
     algorithm = find_algorithm(name)
     if not algorithm.trainable:
-        needs = "rollouts that return to earlier states" if algorithm.snapshot else "a reward model"
         others = ", ".join(key for key, other in ALGORITHMS.items() if other.trainable)
-        raise UsageError(f"{name} needs {needs}, which the trainer does not have: choose one of {others}")
+        raise UsageError(
+            f"{name} needs a reward model, which the trainer does not have: choose one of {others}"
+        )
     return algorithm
 
 

@@ -73,11 +73,13 @@ def test_every_algorithm_trains_and_saves_a_policy(tmp_path, algorithm):
     assert last.logp_diff < 1e-4
     assert first.evaluation_before is not None
     assert last.evaluation is not None
-    assert sum(last.step_groups.values()) == round(last.steps_per_episode * 12)
+    branching = ALGORITHMS[algorithm].snapshot  # an iteration's steps are then not those of its episodes
+    assert branching or sum(last.step_groups.values()) == round(last.steps_per_episode * 12)
     assert (last.explained_variance is None) == (ALGORITHMS[algorithm].critic is None) or last.success == 0
     saved = read_agent(outcome.checkpoint / "model")
     assert saved.training.algorithm == algorithm
-    assert saved.training.episodes == last.episodes == 24
+    assert saved.training.episodes == last.episodes
+    assert branching or last.episodes == 24
     assert saved.training.tokens > 0
 
 
@@ -268,7 +270,6 @@ def test_the_folder_says_what_was_run(tmp_path):
     ("change", "message"),
     [
         ({"algorithm": "gigppo"}, "did you mean 'gigpo'"),
-        ({"algorithm": "spo3"}, "spo3 needs rollouts that return to earlier states"),
         ({"algorithm": "prime"}, "prime needs a reward model"),
         ({"env_id": "agentgym/EZPoint-v0"}, "unknown id"),
         ({"model": "/nowhere"}, "does not exist"),

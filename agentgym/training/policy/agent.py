@@ -10,6 +10,7 @@ import torch
 
 from agentgym.agents.metadata import AgentMetadata, Model
 from agentgym.errors import UsageError
+from agentgym.prompts.contexts import Context
 from agentgym.records import parse
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.models.models import LanguageModel, load_model
@@ -34,6 +35,7 @@ def make_model_agent(
     max_tokens: int | None = None,
     system: str | None = None,
     template_options: dict[str, Any] | None = None,
+    context: Context | None = None,
     dtype: str = "float32",
     device: str | None = None,
 ) -> LanguageModelPolicy:
@@ -54,6 +56,7 @@ def make_model_agent(
         max_tokens: longest free response.
         system: message before the prompt.
         template_options: further variables of the chat template, such as ``{"enable_thinking": False}``.
+        context: what of the past a prompt holds, and in which form.
         dtype: of the weights: float32 or bfloat16.
         device: where the model runs; None for the accelerator where there is one, else the processor.
 
@@ -71,14 +74,11 @@ def make_model_agent(
         "max_tokens": max_tokens,
         "system": system,
         "template_options": template_options,
+        "context": context,
     }
     directory = _directory(path)
     prompting = _prompting(directory, read_agent(directory), settings)
-    if dtype not in _DTYPES:
-        raise UsageError(f"dtype must be one of {', '.join(_DTYPES)}, got {dtype!r}")
-    if device is None:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    language_model = _opened(directory.resolve(), _stamp(directory), dtype, device)
+    language_model = _load(directory, dtype, device)
     return prompting.policy(language_model, HfEngine(language_model.model), envs, keep_messages=True)
 
 
@@ -141,6 +141,14 @@ def _prompting(directory: Path, saved: SavedAgent | None, options: dict[str, Any
                 f'{needed!r}, for example wording = "generic" and answer = "think-action"'
             )
     return parse(Prompting, settings, "options")
+
+
+def _load(directory: Path, dtype: str, device: str | None) -> LanguageModel:
+    if dtype not in _DTYPES:
+        raise UsageError(f"dtype must be one of {', '.join(_DTYPES)}, got {dtype!r}")
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return _opened(directory.resolve(), _stamp(directory), dtype, device)
 
 
 def _stamp(directory: Path) -> tuple[tuple[str, int, int], ...]:

@@ -65,6 +65,19 @@ class ModelResponseChecker:
         """Of the weights' type."""
         return TOLERANCES[self.model.dtype]
 
+    def recorded(self, request: Request, record: TranscriptRecord, number: int) -> Completion:
+        """Return a recorded answer with its prompt made anew, as the `ResponseChecker` protocol."""
+        step, asked = record.steps[number], self.policy.question(request)
+        if isinstance(asked, Completion) or step.tokens is None:
+            return Completion(step.action, text=step.response)
+        return Completion(
+            step.action,
+            text=step.response,
+            prompt_ids=asked.generation.prompt_ids,
+            response_ids=step.tokens.response_ids,
+            messages=asked.messages,
+        )
+
     def recompute(self, request: Request, record: TranscriptRecord, number: int) -> Recomputed:
         """Return what a response is found to be, as `agentgym.evaluation.model_check.ResponseChecker`."""
         step = record.steps[number]

@@ -12,6 +12,7 @@ import torch
 from agentgym.agents.random import RandomStringPolicy
 from agentgym.errors import UsageError, nearest
 from agentgym.prompts import Template
+from agentgym.prompts.summary import summary_words
 from agentgym.training.models.models import LanguageModel, load_model
 from agentgym.training.models.tiny import SHAPES, environment_texts, tiny_model, word_tokenizer
 from agentgym.training.policy.prompting import Prompting
@@ -64,6 +65,7 @@ def open_model(
         environment_texts(envs, episodes=1, seed=0, policy=RandomStringPolicy()),
         _words_of(prompting.template_with(envs.prototype.tools)),
         (prompting.system,),
+        summary_words()[:-1] if prompting.context == "summarised" else (),
     )
     # a text that a prompt puts after a blank begins with another token
     tokenizer = word_tokenizer(variant for text in dict.fromkeys(said) for variant in (text, f" {text}"))

@@ -14,6 +14,8 @@ from agentgym.errors import UnsupportedEnvError, UsageError
 from agentgym.hashing import sha256_json
 from agentgym.prompts import Template, load_template
 from agentgym.prompts.budget import PromptBuilder
+from agentgym.prompts.contexts import CHATS, CONTEXTS, Context
+from agentgym.prompts.summary import summary_words
 from agentgym.records import parse
 from agentgym.registration import suite_spec
 from agentgym.tools import Tool, tool_schemas
@@ -57,6 +59,8 @@ class Prompting:
     """System message; empty for none. Where the chat template has no place for it, prompts begin with it."""
     template_options: Mapping[str, Any] = field(default_factory=dict)
     """Further variables of the model's chat template, such as ``{"enable_thinking": False}``."""
+    context: Context = "rebuilt"
+    """What of an episode's past a prompt holds, and in which form: `agentgym.prompts.contexts` has them."""
 
     def __post_init__(self) -> None:
         """Refuse what no template, prompt or sampling can be made of.
@@ -66,6 +70,8 @@ class Prompting:
         """
         if self.choice not in ("constrained", "free"):
             raise UsageError(f"choice must be 'constrained' or 'free', got {self.choice!r}")
+        if self.context not in CONTEXTS:
+            raise UsageError(f"context must be one of {', '.join(CONTEXTS)}, got {self.context!r}")
         if self.history < 0 or self.budget < 1:
             raise UsageError(
                 f"history must be at least 0 turns and budget at least 1 token, "
@@ -115,16 +121,19 @@ class Prompting:
 
     @property
     def sha256(self) -> str:
-        """64 hex digits over the template's words, the system message and the options of the chat template.
+        """64 hex digits over the template's words, system message, options of the chat template and context.
 
         The template's own where there are only words.
         """
+        more: dict[str, Any] = {}
+        if self.system or self.template_options:
+            more |= {"system": self.system, "template_options": dict(self.template_options)}
+        if self.context != "rebuilt":
+            more["context"] = self.context
+        if self.context == "summarised":
+            more["summary"] = summary_words().sha256
         words = self.template.sha256
-        if not (self.system or self.template_options):
-            return words
-        return sha256_json(
-            {"template": words, "system": self.system, "template_options": dict(self.template_options)}
-        )
+        return sha256_json({"template": words, **more}) if more else words
 
     def builder(self, chat: ChatTokenizer, tools: tuple[Tool, ...] = ()) -> PromptBuilder:
         """Return what turns requests into prompts and responses into actions.
@@ -135,8 +144,8 @@ class Prompting:
             tools: of the environment.
 
         Raises:
-            UsageError: the answer cannot be given with these tools, or the chat template never reads one of
-                `template_options`.
+            UsageError: the answer cannot be given with these tools, the chat template never reads one of
+                `template_options`, or it writes no chat of several turns where the context is one.
         """
         template = self.template_with(tools)
         listed = tool_schemas(template.answer.tools) if template.listing else []
@@ -151,7 +160,9 @@ class Prompting:
             before.append(Message("system", self.system))
         else:
             template = template.below(self.system)
-        return PromptBuilder(template, chat, self.budget, self.history, tuple(before))
+        if self.context in CHATS:
+            chat.check_turns()
+        return PromptBuilder(template, chat, self.budget, self.history, tuple(before), self.context)
 
     def speller(self, language_model: LanguageModel) -> ActionSpeller | None:
         """Return what spells actions for a constrained choice; None for free ones.
@@ -225,7 +236,13 @@ class Prompting:
         """Return the settings as JSON, with what pins the template's words."""
         template = self.template
         pin = {"id": template.id, "version": template.version, "sha256": template.sha256}
-        return {**asdict(self), "template": pin}
+        return {**self.settings(), "template": pin}
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings as JSON; those that older agents do not mention only where they are set."""
+        return {
+            name: value for name, value in asdict(self).items() if name not in _NEWER or value != _NEWER[name]
+        }
 
     @classmethod
     def from_json(
@@ -266,6 +283,9 @@ class Prompting:
         given = {key: value for key, value in settings.items() if value is not None}
         return parse(Prompting, {**asdict(self), **given}, "prompting")
 
+
+_NEWER: Mapping[str, Any] = {"context": "rebuilt"}
+"""Settings that are only written where they are not at their defaults."""
 
 SETTINGS = tuple(field.name for field in fields(Prompting))
 """The names of all settings."""
