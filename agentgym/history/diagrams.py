@@ -93,6 +93,8 @@ def draw_diagram(diagram: Diagram, suffix: str) -> bytes:
 
 
 def _draw_panel(axes: Axes, panel: Panel) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     named = any(isinstance(place, str) for place in panel.x)
     places = list(range(len(panel.x))) if named else [float(place) for place in panel.x]
     {"lines": _lines, "bars": _bars, "areas": _areas}[panel.kind](axes, panel, places)
@@ -101,7 +103,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         turned: dict[str, Any] = {"rotation": 30, "ha": "right"} if crowded else {}
         axes.set_xticks(places, [str(place) for place in panel.x], **turned)
     elif all(float(place).is_integer() for place in places):
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10], integer=True))
     axes.set_title(panel.title, color=INK)
     axes.set_xlabel(panel.x_label)
     low, high = axes.get_ylim()
@@ -120,8 +122,9 @@ def _draw_legend(axes: Axes, panel: Panel) -> None:
     if panel.kind == "areas":
         lines = -(-len(panel.series) // columns)
         axes.set_ylim(0.0, axes.get_ylim()[1] * (1 + 0.1 * lines))
-    where = "upper left" if panel.kind == "areas" else "best"
-    axes.legend(fontsize=8, ncols=columns, handlelength=1.3, loc=where)
+    axes.legend(
+        fontsize=8, ncols=columns, handlelength=1.3, loc="upper left" if panel.kind == "areas" else "best"
+    )
 
 
 def _lines(axes: Axes, panel: Panel, places: Sequence[float]) -> None:
@@ -130,7 +133,7 @@ def _lines(axes: Axes, panel: Panel, places: Sequence[float]) -> None:
             axes.fill_between(
                 places, _array(series.low), _array(series.high), color=colour, alpha=0.15, linewidth=0
             )
-        mark = {"marker": "o", "markersize": 3.5} if len(places) <= _MARKED else {}
+        mark: dict[str, Any] = {"marker": "o", "markersize": 3.5} if len(places) <= _MARKED else {}
         axes.plot(places, _array(series.y), color=colour, linewidth=1.6, label=series.label, **mark)
 
 

@@ -128,9 +128,9 @@ def golden_length(source: RunSource) -> Diagram:
         series.append(
             Series(
                 label=label,
-                y=tuple(share and share.value for share in shares),
-                low=tuple(share and share.low for share in shares),
-                high=tuple(share and share.high for share in shares),
+                y=tuple(None if share is None else share.value for share in shares),
+                low=tuple(None if share is None else share.low for share in shares),
+                high=tuple(None if share is None else share.high for share in shares),
             )
         )
     counts = tuple(
