@@ -339,6 +339,7 @@ class RolloutWorker:
         extras = suite_rows(infos, len(slots))
         costs = infos["step_cost"].tolist() if "step_cost" in infos else [1.0] * len(slots)
         paid, over, cut = rewards.tolist(), terminations.tolist(), truncations.tolist()
+        reached = infos["progress"].tolist()
         for row, (episode, completion) in enumerate(zip(episodes, completions, strict=True)):
             step = Step(
                 observation=episode.observation,
@@ -350,6 +351,7 @@ class RolloutWorker:
                 valid=valid[row],
                 terminated=over[row],
                 truncated=cut[row],
+                progress=reached[row] - float(episode.infos["progress"][episode.row]),
                 cost=costs[row],
             )
             # copies pointers, which costs less than making the step: the history that requests carry

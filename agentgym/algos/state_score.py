@@ -92,7 +92,7 @@ class Allotment:
 
     Example:
         >>> gentle = Allotment(alpha=1.0)
-        >>> gentle.score(2, 4, depth=10).round(3), gentle.samples(gentle.score(2, 4, depth=10))
+        >>> float(gentle.score(2, 4, depth=10).round(3)), gentle.samples(gentle.score(2, 4, depth=10))
         (0.316, 3)
         >>> Allotment(fixed=4).samples(0.0)
         4

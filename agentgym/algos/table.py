@@ -73,13 +73,14 @@ def trainable(name: str) -> Algorithm:
         name: as `find_algorithm` takes it.
 
     Raises:
-        UsageError: there is none of that name, or it needs rollouts or models that the trainer does not have.
+        UsageError: there is none of that name, or it names no stages.
     """
     algorithm = find_algorithm(name)
     if not algorithm.trainable:
         others = ", ".join(key for key, other in ALGORITHMS.items() if other.trainable)
         raise UsageError(
-            f"{name} needs a reward model, which the trainer does not have: choose one of {others}"
+            f"{name} names no stages, so that the trainer cannot run it: name some in its record, or choose "
+            f"one of {others}"
         )
     return algorithm
 

@@ -24,6 +24,8 @@ _OWN_FLAGS = {
     "key_env": "--key-env",
     "wording": "--wording",
     "answer": "--answer",
+    "rerank": "--rerank",
+    "candidates": "--candidates",
 }
 
 
@@ -61,6 +63,15 @@ def add_agents(parser: Parser) -> None:
     )
     parser.add_argument("--answer", metavar="A", help="how --model is to answer (default: likewise)")
     parser.add_argument(
+        "--rerank",
+        metavar="FOLDER",
+        help="a saved reward model, the reward_model folder of a checkpoint: of several responses of --model "
+        "at each step, play the one it rewards most",
+    )
+    parser.add_argument(
+        "--candidates", type=int, metavar="K", help="responses a step for --rerank (default: 4)"
+    )
+    parser.add_argument(
         "--option",
         action="append",
         default=[],
@@ -85,7 +96,9 @@ def chosen_agents(
     _check(arguments)
     options = parse_options(arguments.option, _OWN_FLAGS)
     options |= {
-        name: value for name in ("wording", "answer") if (value := getattr(arguments, name)) is not None
+        name: value
+        for name in ("wording", "answer", "rerank", "candidates")
+        if (value := getattr(arguments, name)) is not None
     }
     if arguments.endpoint is None:
         return [_of_directory(text, options, asked) for text in arguments.model], arguments.agent
@@ -106,10 +119,14 @@ def chosen_agents(
 def _check(arguments: argparse.Namespace) -> None:
     if arguments.endpoint is not None and not arguments.model:
         raise UsageError("--endpoint needs --model NAME: what the server calls the model")
+    if arguments.endpoint is not None and arguments.rerank is not None:
+        raise UsageError("--rerank reads the tokens of a model directory: leave out --endpoint")
+    if arguments.candidates is not None and arguments.rerank is None:
+        raise UsageError("--candidates are chosen among by a reward model: name its folder with --rerank")
     if arguments.endpoint is None and arguments.key_env is not None:
         raise UsageError("--key-env is the key of an endpoint: name its URL with --endpoint")
     if not arguments.model:
-        for name in ("wording", "answer", "option"):
+        for name in ("wording", "answer", "option", "rerank"):
             if getattr(arguments, name):
                 raise UsageError(f"--{name} is of a model: name one with --model")
 
@@ -156,4 +173,6 @@ def _of_directory(text: str, options: dict[str, Any], asked: Mapping[str, Any]) 
             "as --wording generic --answer think-action"
         )
     own = Path(path).resolve().name if saved is None else saved.training.run
+    if "rerank" in options:
+        own = f"{own}-reranked"
     return SuiteAgent(name or own, "model", options={"path": path, **options})

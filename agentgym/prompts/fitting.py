@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from agentgym.errors import UsageError
 from agentgym.prompts.fields import PromptFields
@@ -38,6 +38,9 @@ class FittedPrompt:
     earlier: tuple[Message, ...] = ()
     """The user's and the assistant's messages before it; of a conversation whose messages were not kept, only
     those since."""
+
+    shown: Any = None
+    """Pictures that placeholders among the ids stand for, as the model's reader has them; None for none."""
 
     @property
     def messages(self) -> tuple[Message, ...]:

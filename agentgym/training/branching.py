@@ -3,8 +3,9 @@
 `rollout.tasks` trees grow at once, a task each. A *wave* expands the current state of every tree: all their
 responses are sampled in one call of the policy, and each is played from the state, restored. An iteration of
 the loop is a wave; so weights are updated and handed over between two waves, inside episodes, and a
-checkpoint may lie in the middle of trees. Waves without two samples to compare (K = 1) change no weights and
-are followed by the next at once, up to as many as an episode may have steps.
+checkpoint may lie in the middle of trees. A wave that teaches nothing, with no two samples of a state (K = 1)
+or with rewards that are all alike, changes no weights: the next one follows at once, up to as many as an
+episode may have steps.
 
     K(s) = 0    the branch stops
     K(s) = 1    one step, which nothing is learnt from
@@ -23,12 +24,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from agentgym.algos.filters import SAME
 from agentgym.algos.state_score import Allotment, Visits
 from agentgym.errors import UsageError
 from agentgym.hashing import content_id
 from agentgym.training.branching_log import TreeLog, text_key
 from agentgym.training.branching_state import pack_nodes, unpack_nodes
-from agentgym.training.branching_worker import Branch, BranchingWorker, Node, Root
+from agentgym.training.branching_worker import Branch, BranchingWorker, Root, TreeNode
 from agentgym.training.collected import Collected, EpisodeEnd
 from agentgym.training.config import TrainConfig
 from agentgym.training.learner.distributed import Ranks
@@ -47,9 +49,9 @@ class Tree:
     root: Root
     visits: Visits
     """The run's, or its own."""
-    current: Node | None
+    current: TreeNode | None
     """Where it goes on; None where the frontier decides."""
-    frontier: list[Node] = field(default_factory=list)
+    frontier: list[TreeNode] = field(default_factory=list)
     """States that wait; the last one is next."""
     known: set[str] = field(default_factory=set)
     """States that it has been in, or that wait."""
@@ -61,7 +63,7 @@ class Plan(NamedTuple):
     """An expansion that is about to be made."""
 
     tree: Tree
-    node: Node
+    node: TreeNode
     samples: int
     score: float
     """S of the state."""
@@ -162,9 +164,10 @@ class TreeCollector:
     # ---- what the loop asks -----------------------------------------------------------------
 
     def collect(self, version: int) -> Collected:
-        """Return the expansions of the next wave that has any to learn from.
+        """Return the expansions of the next wave that teaches anything.
 
-        Nothing after as many waves as an episode may have steps.
+        Nothing after as many waves as an episode may have steps. A wave of fewer samples than an update needs
+        is handed over with the next.
 
         Args:
             version: of the weights that are about to be updated.
@@ -174,8 +177,12 @@ class TreeCollector:
         """
         compared: list[Compared] = []
         for _ in range(self.worker.envs.max_steps):
-            compared += self._wave()
-            if sum(len(each.branches) for each in compared) >= self._least:
+            wave = self._wave()
+            if compared or any(np.ptp(each.rewards) > SAME for each in wave):
+                compared += wave
+            else:
+                self._dropped += len(wave)
+            if compared and sum(len(each.branches) for each in compared) >= self._least:
                 break
         else:
             self._dropped += len(compared)
@@ -196,7 +203,7 @@ class TreeCollector:
         return self._episodes if self.ranks.is_first else 0
 
     def over_ranks(self) -> tuple[int, int]:
-        """Return how many expansions were too few for an update, and how many trees are growing."""
+        """Return how many expansions taught nothing or were too few, and how many trees are growing."""
         return self._dropped, sum(tree is not None for tree in self._trees)
 
     def close(self) -> None:
@@ -312,7 +319,7 @@ class TreeCollector:
             for branch, key, score in zip(steps, reached, scores, strict=True)
         ]
         best_first = sorted(range(len(steps)), key=lambda n: (-rewards[n], reached[n] in tree.known, n))
-        waiting: list[Node] = []
+        waiting: list[TreeNode] = []
         for place, n in enumerate(best_first):
             if steps[n].end_reason is not None:
                 continue
@@ -338,11 +345,11 @@ class TreeCollector:
             keys = [text_key(task_id, observation) for observation in seen]
         tree.visits.add(task_id, keys, trajectory.won)
 
-    def _key(self, node: Node) -> str:
+    def _key(self, node: TreeNode) -> str:
         """Return what names a state among its task's."""
         return text_key(node.root.task_id, node.observation) if self._by_text else node.state_hash
 
-    def _reached(self, branch: Branch, parent: Node) -> str:
+    def _reached(self, branch: Branch, parent: TreeNode) -> str:
         assert branch.step is not None
         if self._by_text:
             return text_key(parent.root.task_id, branch.observation)

@@ -10,7 +10,7 @@ import numpy as np
 
 from agentgym.algos.state_score import Allotment, shares
 from agentgym.hashing import content_id
-from agentgym.training.branching_worker import Branch, Node
+from agentgym.training.branching_worker import Branch, TreeNode
 from agentgym.training.collected import Diagnostics
 from agentgym.types import Observation
 
@@ -63,7 +63,7 @@ class TreeLog:
     _scores: list[float] = field(default_factory=list)
     _watched: dict[str, float] = field(default_factory=dict)
 
-    def state(self, node: Node, visits: tuple[int, int], score: float, k: int) -> None:
+    def state(self, node: TreeNode, visits: tuple[int, int], score: float, k: int) -> None:
         """Take note of a state that was looked at, and of its K."""
         self._k[k] += 1
         self._by_class.setdefault(success_class(*visits), []).append(k)
@@ -85,11 +85,11 @@ class TreeLog:
         self.warned = True
         shares(np.array(self.known), largest=own.largest)
 
-    def root(self, node: Node) -> None:
+    def root(self, node: TreeNode) -> None:
         """Take note of a tree's initial state."""
         self._met(node.root.task_id, node.state_hash, node.observation)
 
-    def branches(self, node: Node, branches: list[Branch]) -> None:
+    def branches(self, node: TreeNode, branches: list[Branch]) -> None:
         """Take note of the samples of a state."""
         said = [branch.step.completion for branch in branches if branch.step is not None]
         self.samples += len(said)

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from agentgym.training.branching_worker import BranchingWorker, Node, Root
+from agentgym.training.branching_worker import BranchingWorker, Root, TreeNode
 from agentgym.types import Completion, Message, Observation, Snapshot, Step
 
 
-def pack_nodes(nodes: Sequence[Node]) -> dict[str, Any]:
+def pack_nodes(nodes: Sequence[TreeNode]) -> dict[str, Any]:
     """Return the nodes of one tree as plain values and tensors.
 
     Args:
@@ -32,7 +32,7 @@ def pack_nodes(nodes: Sequence[Node]) -> dict[str, Any]:
     }
 
 
-def unpack_nodes(worker: BranchingWorker, root: Root, packed: Mapping[str, Any]) -> list[Node]:
+def unpack_nodes(worker: BranchingWorker, root: Root, packed: Mapping[str, Any]) -> list[TreeNode]:
     """Return the nodes that were packed, each restored once.
 
     Raises:

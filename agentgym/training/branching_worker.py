@@ -35,7 +35,7 @@ class Root:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class TreeNode:
     """A state that an episode can be continued from, and the way there."""
 
     root: Root
@@ -80,7 +80,7 @@ class Branch:
             return replace(self, unplayed=completion)
         return replace(self, step=replace(self.step, completion=completion))
 
-    def node(self, parent: Node) -> Node:
+    def node(self, parent: TreeNode) -> TreeNode:
         """Return the state reached, from which the episode can go on."""
         assert self.step is not None
         assert self.snapshot is not None
@@ -94,7 +94,7 @@ class Branch:
             steps=(*parent.steps, self.step),
         )
 
-    def trajectory(self, parent: Node, env_id: str, *, whole: bool, rollout: int = 0) -> Trajectory:
+    def trajectory(self, parent: TreeNode, env_id: str, *, whole: bool, rollout: int = 0) -> Trajectory:
         """Return the episode that this is the end of.
 
         Args:
@@ -123,7 +123,7 @@ class Branch:
         )
 
 
-_Answer: TypeAlias = tuple[Node, Completion]
+_Answer: TypeAlias = tuple[TreeNode, Completion]
 
 
 class BranchingWorker:
@@ -160,7 +160,7 @@ class BranchingWorker:
         self.env_id = env_id
         self._asked = 0
 
-    def begin(self, specs: Sequence[EpisodeSpec]) -> list[Node]:
+    def begin(self, specs: Sequence[EpisodeSpec]) -> list[TreeNode]:
         """Start episodes; return their initial states.
 
         Raises:
@@ -168,7 +168,7 @@ class BranchingWorker:
         """
         return [node for part in _parts(specs, self.envs.num_envs) for node in self._begin(part)]
 
-    def resume(self, root: Root, snapshot: Snapshot, steps: tuple[Step, ...]) -> Node:
+    def resume(self, root: Root, snapshot: Snapshot, steps: tuple[Step, ...]) -> TreeNode:
         """Return a state of an episode that was begun earlier.
 
         Raises:
@@ -176,7 +176,7 @@ class BranchingWorker:
         """
         expected = steps[-1].next_state_hash if steps else root.initial_hash
         observation, info = self._restored(0, snapshot, expected)
-        return Node(
+        return TreeNode(
             root,
             self.envs.snapshot(0),
             observation,
@@ -186,7 +186,7 @@ class BranchingWorker:
             steps,
         )
 
-    def expand(self, wanted: Sequence[tuple[Node, Sequence[int]]]) -> list[list[Branch]]:
+    def expand(self, wanted: Sequence[tuple[TreeNode, Sequence[int]]]) -> list[list[Branch]]:
         """Sample responses and play them.
 
         Of a state's responses with the same action one is played: its snapshot holds the chance that is to
@@ -227,7 +227,7 @@ class BranchingWorker:
 
     # ---- inside -----------------------------------------------------------------------------
 
-    def _begin(self, specs: Sequence[EpisodeSpec]) -> Iterator[Node]:
+    def _begin(self, specs: Sequence[EpisodeSpec]) -> Iterator[TreeNode]:
         slots = list(range(len(specs)))
         batch, infos = self.envs.reset_at(
             slots, [spec.task_id for spec in specs], [spec.seed for spec in specs], [0] * len(specs)
@@ -239,17 +239,8 @@ class BranchingWorker:
         for slot, spec in zip(slots, specs, strict=True):
             task_id, task_type, state_hash, admissible = (column[slot] for column in columns)
             root = Root(task_id, task_type, spec.seed, state_hash)
-            snapshot = self._snapshot(slot)
-            yield Node(root, snapshot, observations[slot], state_hash, admissible, extras[slot])
-
-    def _snapshot(self, slot: int) -> Snapshot:
-        try:
-            return self.envs.snapshot(slot)
-        except NotImplementedError as error:
-            raise UsageError(
-                f"{type(self.envs.prototype).__name__} takes no snapshots, so no episode can return to an "
-                f"earlier state ({error}): train an algorithm that plays whole episodes"
-            ) from error
+            snapshot = self.envs.snapshot(slot)
+            yield TreeNode(root, snapshot, observations[slot], state_hash, admissible, extras[slot])
 
     def _restored(self, slot: int, snapshot: Snapshot, expected: str) -> tuple[Observation, dict[str, Any]]:
         """Put a state into a slot, and see that it is the state."""
@@ -261,7 +252,7 @@ class BranchingWorker:
             )
         return observation, info
 
-    def _request(self, node: Node, seed: int) -> Request:
+    def _request(self, node: TreeNode, seed: int) -> Request:
         self._asked += 1
         root = node.root
         return Request(
@@ -333,7 +324,7 @@ class BranchingWorker:
         return result
 
 
-def _unplayed(node: Node, completion: Completion, reason: EndReason | None) -> Branch:
+def _unplayed(node: TreeNode, completion: Completion, reason: EndReason | None) -> Branch:
     """Return the end of an episode that has no action to go on with."""
     return Branch(
         None,

@@ -23,6 +23,7 @@ from agentgym.files import Journal, make_folder, replace_file
 from agentgym.hashing import canonical_json
 from agentgym.history.metrics import Evaluated
 from agentgym.prompts.budget import PromptBuilder
+from agentgym.prompts.fitting import FittedPrompt
 from agentgym.registration import open_vector
 from agentgym.rollout import RolloutWorker
 from agentgym.training.engines.choices import ActionSpeller
@@ -157,6 +158,7 @@ class Demonstrator:
         builder: PromptBuilder,
         language_model: LanguageModel,
         speller: ActionSpeller | None,
+        build: Callable[[Request], FittedPrompt] | None = None,
     ):
         """Bind the expert, and what writes.
 
@@ -165,12 +167,14 @@ class Demonstrator:
             builder: writes prompts.
             language_model: whose tokens are written.
             speller: for constrained choices; None for free answers, which are written without a thought.
+            build: makes prompts of pictures too (default: the builder's, of words).
 
         Raises:
             UsageError: answers are free and no token ends one.
         """
         self._expert = expert
         self._builder = builder
+        self._build = build or builder.build
         self._chat = language_model.chat
         self._speller = speller
         end = language_model.tokenizer.eos_token_id
@@ -186,7 +190,7 @@ class Demonstrator:
     def _written(self, request: Request, decided: Completion) -> Completion:
         if decided.error is not None:
             return decided
-        prompt = self._builder.build(request).ids
+        prompt = self._build(request).ids
         if self._speller is None:
             text = self._builder.template.answer.write("", [decided.action])
             response = (*self._chat.encode(text), self._end)
@@ -212,7 +216,8 @@ def demonstrate(
     """
     speller = prompting.speller(language_model)
     builder = prompting.builder(language_model.chat, envs.prototype.tools)
-    writer = Demonstrator(envs.oracle(), builder, language_model, speller)
+    prompts = prompting.prompts(builder, language_model)
+    writer = Demonstrator(envs.oracle(), builder, language_model, speller, prompts)
     shown = [task.id for task in envs.tasks[:tasks]]
     played = RolloutWorker(envs, writer, env_id="").collect(shown, group_size=1, seed=seed)
     won = [group for group in played if group.trajectories[0].won]
@@ -221,7 +226,7 @@ def demonstrate(
             f"the oracle wins none of {len(played)} tasks, so there is nothing to learn from: "
             "raise max_steps, or choose another split"
         )
-    return Demonstrations(tuple(step_rows(won, speller)), len(won), len(played))
+    return Demonstrations(tuple(step_rows(won, speller, language_model.pictures)), len(won), len(played))
 
 
 def fit(

@@ -1,9 +1,11 @@
 """Evaluation protocols: their files, and ``agentgym bench --protocol`` with tiny models."""
 
+import json
+
 import pytest
 
 from agentgym.cli import main
-from agentgym.errors import UsageError
+from agentgym.errors import MissingDataError, UsageError
 from agentgym.evaluation.plan import columns
 from agentgym.evaluation.runfiles import read_run
 from agentgym.evaluation.suite import load_suite
@@ -12,7 +14,7 @@ from agentgym.options import options_of
 from agentgym.prompts import load_template
 from agentgym.recipes import RECIPES, recipe
 from agentgym.recipes.protocols import NAMES, load_protocol
-from agentgym.registration import class_of
+from agentgym.registration import class_of, open_vector
 from agentgym.training.models.models import save_model
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
 from agentgym.training.policy.prompting import Prompting
@@ -137,3 +139,35 @@ def test_a_file_without_games_is_refused(tmp_path):
     path.write_text('name = "x"\nversion = "1"\n')
     with pytest.raises(UsageError, match="empty"):
         load_protocol(str(path))
+
+
+def _imported():
+    """Yield the environments of recipes whose data has to be imported, with split and options as JSON."""
+    for name in RECIPES:
+        for env_id in recipe(name).by_env:
+            settings = recipe(name).settings(env_id)
+            options = {key[12:]: value for key, value in settings.items() if key.startswith("env_options.")}
+            if "dataset" in options:
+                told = {"split": settings.get("split", "train"), "options": options}
+                yield env_id, json.dumps(told, sort_keys=True)
+
+
+@pytest.mark.parametrize(("env_id", "settings"), sorted(set(_imported())))
+def test_data_that_is_not_there_is_named_and_nothing_takes_its_place(env_id, settings, tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENTGYM_DATA", str(tmp_path / "nothing"))
+    with pytest.raises(MissingDataError, match=r"agentgym data import|make index"):
+        open_vector(env_id, 1, **json.loads(settings))
+
+
+@pytest.mark.slow
+@pytest.mark.assets
+def test_games_beyond_the_protocols_own_are_played_where_they_are(directory, tmp_path):
+    words = ["bench", "--protocol", "gigpo-alfworld", "--model", str(directory), "--out", str(tmp_path)]
+    own = ["--option", "max_tokens=1"]
+    assert main([*words, *own, "--limit", "1", "--option", "history=0"]) == 0
+    (folder,) = (tmp_path / "gigpo-alfworld-first1").iterdir()
+    run = read_run(folder)
+    left_out = {gap.label: gap.reason for gap in run.left_out}
+    assert left_out.keys() <= {"unseen, all"}
+    assert all("agentgym data import alfworld" in reason for reason in left_out.values())
+    assert "seen, 128" not in left_out

@@ -17,6 +17,7 @@ from agentgym.errors import UsageError
 from agentgym.history.rollouts import read_rollouts
 from agentgym.history.run import read_metrics
 from agentgym.registration import open_vector
+from agentgym.rng import TurnRng
 from agentgym.rollout import EpisodeSpec, RolloutWorker
 from agentgym.training.branching import TreeCollector
 from agentgym.training.branching_log import ENOUGH, TreeLog
@@ -30,6 +31,7 @@ from agentgym.training.pool import TaskOrder
 from agentgym.training.run import resume, start
 from agentgym.training.setup import TrainingSetup
 from agentgym.types import Completion
+from tests.corridor import LENGTHS as CORRIDORS
 from tests.corridor import CorridorEnv, CorridorVectorEnv
 
 SOKOBAN = "agentgym/Sokoban-v0"
@@ -199,10 +201,10 @@ def test_an_exhausted_state_stops_its_branch():
             return [Completion("fall") for _ in requests]
 
     own = collector(corridor(policy=Falls()), allotment=Allotment(xi=1), trees=3)
-    assert len(own.collect(0).groups) == 3
-    ended = [own.collect(version) for version in range(1, 5)]
-    assert ended[-1].groups == []
-    assert ended[-1].diagnostics["k"]["0"] > 0
+    collected = own.collect(0)
+    assert collected.groups == []  # all samples of a state fall, so there is nothing to compare
+    assert own.over_ranks()[0] == collected.diagnostics["k"]["8"] == len(CORRIDORS)
+    assert collected.diagnostics["k"]["0"] > 0
     assert sum(total for _, total in own.visits.counts.values()) == 2 * own.episodes
 
 
@@ -289,6 +291,36 @@ def test_constants_that_allot_nothing_between_are_warned_of_once():
         resumed = TreeLog(own)
         resumed.load_state_dict(log.state_dict())
         resumed.state(node, (1, 20), 0.0, 0)  # no second warning
+
+
+class Peaked:
+    """Nine times out of ten the action that it likes best in a state, as a policy has that was trained."""
+
+    def act(self, requests):
+        return [Completion(self._draw(request)) for request in requests]
+
+    def _draw(self, request):
+        draws, actions = TurnRng(request.seed, request.turn), request.admissible_actions
+        liked = int(request.state_hash[:6], 16)
+        return actions[liked % len(actions) if draws.below(10) else draws.below(len(actions))]
+
+
+def test_trees_find_more_states_a_step_than_groups_of_whole_episodes():
+    """The same peaked policy, tasks and number of samples, of which environments play those that differ."""
+    options = {"dim_room": [6, 6], "num_boxes": 1, "max_steps": 15}
+    envs = open_vector(SOKOBAN, 8, split="train", options=options)
+    order, steps, states = TaskOrder(envs.tasks, seed=0), 0, set()
+    worker = RolloutWorker(envs, Peaked(), env_id=SOKOBAN)
+    for position in range(3):
+        for trajectory in worker.run(order.episodes(position, 8)):
+            steps += len(trajectory.steps)
+            states |= {f"{trajectory.task_id} {state}" for state in trajectory.state_hashes}
+    branching = BranchingWorker(envs, Peaked(), env_id=SOKOBAN)
+    own = TreeCollector(branching, order, Allotment(), trees=3, budget=steps // 3)
+    while own.log.samples <= steps - 3 * own.allotment.largest:
+        own._wave()
+    assert own.log.samples <= steps
+    assert len(own.log.hashes) / own.log.played > 2 * len(states) / steps
 
 
 # ---- training -------------------------------------------------------------------------------------

@@ -16,7 +16,9 @@ from safetensors import SafetensorError
 from torch import Tensor
 from transformers import (
     AutoConfig,
+    AutoImageProcessor,
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -27,6 +29,7 @@ from agentgym.errors import UsageError
 from agentgym.files import writing
 from agentgym.training.models.chat_template import ChatSetup, render_conversation
 from agentgym.training.models.chat_turns import render_next
+from agentgym.training.models.pictures import PictureReader
 from agentgym.types import Message
 
 
@@ -153,6 +156,8 @@ class LanguageModel:
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
+    pictures: PictureReader | None = None
+    """Reads pictures for it; None for a model of text alone."""
 
     @property
     def chat(self) -> ChatTokenizer:
@@ -190,7 +195,8 @@ def load_model(
             tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
             config = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
             # the library declares a model alone, whatever is asked for
-            both: Any = AutoModelForCausalLM.from_pretrained(
+            family = AutoModelForCausalLM if _of_text(config) else AutoModelForImageTextToText
+            both: Any = family.from_pretrained(
                 path,
                 config=config,
                 dtype=dtype,
@@ -199,6 +205,7 @@ def load_model(
                 output_loading_info=True,
             )
             model, loaded = both
+            processor = None if _of_text(config) else _image_processor(path)
     except Exception as error:  # `transformers` answers damaged files with exceptions of a dozen kinds
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         if "trust_remote_code" in str(error):
@@ -221,7 +228,16 @@ def load_model(
             f"the tokenizer in {path} has {len(tokenizer)} tokens but the model only {rows} embeddings: "
             "use the tokenizer the model was made with"
         )
-    return LanguageModel(model.to(device=torch.device(device)), tokenizer)
+    reader = None if processor is None else PictureReader(model, processor)
+    return LanguageModel(model.to(device=torch.device(device)), tokenizer, reader)
+
+
+def _of_text(config: Any) -> bool:
+    return getattr(config, "vision_config", None) is None
+
+
+def _image_processor(path: Path) -> Any:
+    return AutoImageProcessor.from_pretrained(path, local_files_only=True, trust_remote_code=False)  # type: ignore[no-untyped-call]
 
 
 def _check_chat(path: Path, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -268,6 +284,8 @@ def save_model(
         except SafetensorError as error:  # of a full disk, too
             raise UsageError(f"cannot write {directory}: {error}; free space, or name another") from error
         language_model.tokenizer.save_pretrained(directory)
+        if language_model.pictures is not None:
+            language_model.pictures.processor.save_pretrained(directory)
 
 
 def _with_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> PreTrainedModel:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from agentgym.errors import UsageError
 from agentgym.evaluation.model_check import Recomputed, Tolerance
 from agentgym.evaluation.transcripts import TranscriptRecord, TranscriptTokens
 from agentgym.training.engines.hf import HfEngine
@@ -18,6 +19,7 @@ from agentgym.training.engines.sampling import uniform
 from agentgym.training.engines.types import Generation, GenerationRequest
 from agentgym.training.policy.agent import make_model_agent
 from agentgym.training.policy.policy import LanguageModelPolicy, Question
+from agentgym.training.policy.rerank import RerankedPolicy
 from agentgym.types import Completion, Request
 from agentgym.vector.core import AgentVectorEnv
 
@@ -44,7 +46,13 @@ def open_checker(envs: AgentVectorEnv, **options: Any) -> ModelResponseChecker:
     Raises:
         UsageError: as `make_model_agent`.
     """
-    return ModelResponseChecker(make_model_agent(envs, **options))
+    policy = make_model_agent(envs, **options)
+    if isinstance(policy, RerankedPolicy):
+        raise UsageError(
+            "responses that a reward model chose cannot be recomputed, since the others are not recorded: "
+            "verify the run without its model"
+        )
+    return ModelResponseChecker(policy)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from agentgym.errors import UnsupportedEnvError, UsageError
 from agentgym.hashing import sha256_json
 from agentgym.prompts import Template, load_template
 from agentgym.prompts.budget import PromptBuilder
 from agentgym.prompts.contexts import CHATS, CONTEXTS, Context
+from agentgym.prompts.fitting import FittedPrompt
+from agentgym.prompts.pictured import PictureUse
 from agentgym.prompts.summary import summary_words
 from agentgym.records import parse
 from agentgym.registration import suite_spec
@@ -23,8 +25,9 @@ from agentgym.training.engines.choices import ActionSpeller
 from agentgym.training.engines.types import Engine, Sampling
 from agentgym.training.models.chat_template import NO_OPTIONS, ChatSetup
 from agentgym.training.models.models import ChatTokenizer, LanguageModel
+from agentgym.training.policy.picture_prompts import with_picture
 from agentgym.training.policy.policy import LanguageModelPolicy
-from agentgym.types import Message
+from agentgym.types import Message, Request
 from agentgym.vector.core import AgentVectorEnv
 
 ActionChoice: TypeAlias = Literal["constrained", "free"]
@@ -59,6 +62,8 @@ class Prompting:
     """System message; empty for none. Where the chat template has no place for it, prompts begin with it."""
     template_options: Mapping[str, Any] = field(default_factory=dict)
     """Further variables of the model's chat template, such as ``{"enable_thinking": False}``."""
+    pictures: PictureUse = "none"
+    """Whether a vision-language model is shown the picture of the observation it answers."""
     context: Context = "rebuilt"
     """What of an episode's past a prompt holds, and in which form: `agentgym.prompts.contexts` has them."""
 
@@ -70,6 +75,15 @@ class Prompting:
         """
         if self.choice not in ("constrained", "free"):
             raise UsageError(f"choice must be 'constrained' or 'free', got {self.choice!r}")
+        if self.pictures not in get_args(PictureUse):
+            raise UsageError(
+                f"pictures must be one of {', '.join(get_args(PictureUse))}, got {self.pictures!r}"
+            )
+        if self.pictures != "none" and self.context in CHATS:
+            raise UsageError(
+                f"a chat of several turns has no place for pictures: use the context 'rebuilt', not "
+                f"{self.context!r}"
+            )
         if self.context not in CONTEXTS:
             raise UsageError(f"context must be one of {', '.join(CONTEXTS)}, got {self.context!r}")
         if self.history < 0 or self.budget < 1:
@@ -130,6 +144,8 @@ class Prompting:
             more |= {"system": self.system, "template_options": dict(self.template_options)}
         if self.context != "rebuilt":
             more["context"] = self.context
+        if self.pictures != "none":
+            more["pictures"] = self.pictures
         if self.context == "summarised":
             more["summary"] = summary_words().sha256
         words = self.template.sha256
@@ -223,12 +239,32 @@ class Prompting:
         return LanguageModelPolicy(
             engine,
             language_model.chat,
-            builder.build if keep_messages else lambda request: builder.build(request).ids,
+            self.prompts(builder, language_model),
+            keep_messages=keep_messages,
             sampling=self.sampling(language_model),
             speller=(speller or self.speller(language_model)) if constrained else None,
             read=None if constrained else builder.parse,
             action_kind=envs.prototype.action_kind,
         )
+
+    def prompts(
+        self, builder: PromptBuilder, language_model: LanguageModel
+    ) -> Callable[[Request], FittedPrompt]:
+        """Return what builds prompts, with pictures where they are to be shown.
+
+        Raises:
+            UsageError: the model reads no pictures.
+        """
+        if self.pictures == "none":
+            return builder.build
+        if language_model.pictures is None:
+            raise UsageError(
+                f"a model of type {language_model.model.config.model_type!r} reads no pictures: set "
+                "prompting.pictures to 'none', or choose a vision-language model"
+            )
+        chat = builder.tokenizer
+        assert isinstance(chat, ChatTokenizer)
+        return with_picture(builder.build, chat, language_model.pictures, self.pictures)
 
     # ---- JSON ---------------------------------------------------------------------------------
 
@@ -284,7 +320,7 @@ class Prompting:
         return parse(Prompting, {**asdict(self), **given}, "prompting")
 
 
-_NEWER: Mapping[str, Any] = {"context": "rebuilt"}
+_NEWER: Mapping[str, Any] = {"context": "rebuilt", "pictures": "none"}
 """Settings that are only written where they are not at their defaults."""
 
 SETTINGS = tuple(field.name for field in fields(Prompting))
