@@ -24,8 +24,8 @@ UPWARD = {
     ("agentgym.algos.istar", "agentgym.training.reward_model"): STAGES,
     ("agentgym.algos.ppo", "agentgym.training.stages"): STAGES,
     ("agentgym.algos.prime", "agentgym.training.reward_model"): STAGES,
-    ("agentgym.algos.steppo", "agentgym.training.stages"): STAGES,
     ("agentgym.algos.spo3", "agentgym.training.branching"): STAGES,
+    ("agentgym.algos.steppo", "agentgym.training.stages"): STAGES,
 }
 """(module, module that it names in a higher layer) -> why."""
 

@@ -101,11 +101,11 @@ def _tiny(spec: str) -> tuple[str, str] | None:
     family = name.removeprefix(f"{TINY}-") if name.startswith(f"{TINY}-") else ""
     if name != TINY and not family:
         return None
-    if family and family not in (VISION, *FAMILIES):
+    if family and family not in (*FAMILIES, VISION):
         if "/" in name or Path(spec).exists():
             return None
-        known = ", ".join(f"{TINY}-{known}" for known in (VISION, *FAMILIES))
-        hint = nearest(family, (VISION, *FAMILIES))
+        known = ", ".join(f"{TINY}-{known}" for known in (*FAMILIES, VISION))
+        hint = nearest(family, (*FAMILIES, VISION))
         raise UsageError(f"no tiny model is of the family {family!r}{hint}; choose one of {known}")
     size = size if colon else DEFAULT_SIZE
     if size not in SHAPES:
