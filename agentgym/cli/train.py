@@ -98,6 +98,19 @@ def _add_arguments(parser: Parser) -> None:
         metavar="NAME",
         help="console, jsonl, tensorboard or wandb; repeat for several (default: console and jsonl)",
     )
+    _add_machine(parser)
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="start from the settings of a run's config.json instead of a preset",
+    )
+    source.add_argument("--resume", type=Path, metavar="FOLDER", help="resume a run from its last checkpoint")
+
+
+def _add_machine(parser: Parser) -> None:
+    """Add what concerns the machine: what it holds, and what is trained on it all the same."""
     parser.add_argument(
         "--force",
         action="store_true",
@@ -114,14 +127,6 @@ def _add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--device-memory", type=float, metavar="GIB", help="of a GPU to plan for (default: this machine's)"
     )
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        help="start from the settings of a run's config.json instead of a preset",
-    )
-    source.add_argument("--resume", type=Path, metavar="FOLDER", help="resume a run from its last checkpoint")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from agentgym.errors import UsageError
 from agentgym.registration import open_vector
 from agentgym.rollout import RolloutWorker
 from agentgym.training.config import TrainConfig

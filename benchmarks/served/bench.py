@@ -66,7 +66,7 @@ def prepare(gguf: Path) -> None:
 def _texts(environments: Iterable[SuiteEnv]) -> Iterator[str]:
     """Yield what a suite's environments and their prompts say."""
     for env in environments:
-        yield Prompting.default(env.id).template.static
+        yield from Prompting.default(env.id).template.words()
         with closing(open_vector(env.id, 4, split=env.split, options=env.kwargs)) as envs:
             yield from environment_texts(envs, episodes=_EPISODES, seed=0)
 

@@ -22,7 +22,7 @@ from agentgym.vector.core import AgentVectorEnv
 
 TINY = "tiny"
 VISION = "vl"
-"""Family of tiny vision-language models, which are shown pictures in the place of texts."""
+"""Family of the tiny vision-language models, which are shown pictures in the place of texts."""
 
 DEFAULT_SIZE = "0.8m"
 """Default size of a tiny model."""
@@ -48,9 +48,9 @@ def open_model(
     """Open a model.
 
     Args:
-        spec: ``tiny`` or ``tiny-FAMILY``, alone or with ``:SIZE``; or the path of a model directory. Families
-            are those of `agentgym.training.models.families.FAMILIES`, and ``vl``, which sees pictures; sizes
-            those of `agentgym.training.models.tiny.SHAPES`.
+        spec: ``tiny``, ``tiny-vl`` or ``tiny-FAMILY``, alone or with ``:SIZE``; or the path of a model
+            directory. Families are those of `agentgym.training.models.families.FAMILIES`, sizes those of
+            `agentgym.training.models.tiny.SHAPES`.
         envs: what it will play, in autoreset mode DISABLED; a tiny model's vocabulary is taken from the
             first tasks of its split.
         prompting: how it will be asked; its words are part of that vocabulary.
@@ -105,7 +105,7 @@ def _tiny(spec: str) -> tuple[str, str] | None:
         if "/" in name or Path(spec).exists():
             return None
         known = ", ".join(f"{TINY}-{known}" for known in (*FAMILIES, VISION))
-        hint = nearest(family, FAMILIES)
+        hint = nearest(family, (*FAMILIES, VISION))
         raise UsageError(f"no tiny model is of the family {family!r}{hint}; choose one of {known}")
     size = size if colon else DEFAULT_SIZE
     if size not in SHAPES:
@@ -127,8 +127,7 @@ def default_prompting(spec: str, env_id: str) -> Prompting:
     Raises:
         UsageError: unknown size, or a directory that is missing or damaged.
     """
-    named = _tiny(spec)
-    if named is not None:
+    if named := _tiny(spec):
         prompting = Prompting.tiny(env_id)
         return replace(prompting, pictures="alone") if named[0] == VISION else prompting
     saved = read_agent(Path(spec))
