@@ -69,7 +69,7 @@ class PromptBuilder:
         Raises:
             PromptTooLongError: it does not `fit`.
         """
-        slots = PromptFields.of(request, history=self.history)
+        slots = self.template.fields(request, history=self.history)
         return replace(fit(self.template, slots, self.tokenizer, self.budget), before=self.before)
 
     def read(self, response: str, request: Request) -> str:

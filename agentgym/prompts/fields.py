@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from agentgym.types import Observation, Request
 
@@ -65,6 +65,14 @@ class PromptFields:
             held=extra.get("held", ""),
             moved=extra.get("moved", ()),
         )
+
+
+class FieldsOf(Protocol):
+    """What builds a prompt's fields: `PromptFields.of`, or what a suite's wording names instead."""
+
+    def __call__(self, request: Request, *, history: int) -> PromptFields:
+        """Build the record of a request, with at most ``history`` past turns."""
+        ...
 
 
 def _text(observation: Observation) -> str:

@@ -10,8 +10,10 @@ import torch
 import agentgym  # noqa: F401 (registers the environments)
 from agentgym.errors import UsageError
 from agentgym.rollout import RolloutWorker
-from agentgym.training.cloning import CloningConfig, Demonstrator, clone, demonstrate, examine, fit
+from agentgym.training.cloning import clone, examine
+from agentgym.training.demonstrations import Demonstrator, demonstrate
 from agentgym.training.engines.hf import HfEngine
+from agentgym.training.fitting import CloningConfig, fit
 from agentgym.training.learner.learner import DivergenceError
 from agentgym.training.models.models import load_model
 from agentgym.training.policy.open import open_model

@@ -81,6 +81,12 @@ class Prompting:
                 "use the answer 'bare' or 'plain', or free choice"
             )
 
+        if self.choice == "free" and not template.lists_actions:
+            raise UsageError(
+                f"the wording {self.wording!r} does not list the possible actions: use choice 'constrained', "
+                "or a wording that does"
+            )
+
     @classmethod
     def tiny(cls, env_id: str) -> Prompting:
         """Return what suits tiny models: few words, and a choice among the admissible actions."""
