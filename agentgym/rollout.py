@@ -337,6 +337,7 @@ class RolloutWorker:
             infos[key].tolist() for key in ("state_hash", "admissible_actions", "action_is_valid")
         )
         extras = _suite_rows(infos, len(slots))
+        costs = infos["step_cost"].tolist() if "step_cost" in infos else [1.0] * len(slots)
         paid, over, cut = rewards.tolist(), terminations.tolist(), truncations.tolist()
         for row, (episode, completion) in enumerate(zip(episodes, completions, strict=True)):
             step = Step(
@@ -349,6 +350,7 @@ class RolloutWorker:
                 valid=valid[row],
                 terminated=over[row],
                 truncated=cut[row],
+                cost=costs[row],
             )
             # copies pointers, which costs less than making the step: the history that requests carry
             # stays immutable, and the last one is the trajectory's

@@ -49,6 +49,41 @@ class HeldEpisode(NamedTuple):
         )
 
 
+class EpisodeCopies:
+    """How an `AgentEnv` is pickled and deep-copied: its episode by value, the read-only world not at all."""
+
+    def __reduce__(self: Any) -> tuple[Any, ...]:
+        """Pickle the constructor's arguments and the episode; the world is opened again."""
+        return call, (type(self), *self._arguments), (self.tasks.manifest_sha256, HeldEpisode.of(self))
+
+    def __setstate__(self: Any, state: tuple[str, HeldEpisode]) -> None:
+        """Go on from a pickle.
+
+        Raises:
+            UsageError: the data found here are not those it was pickled with.
+        """
+        manifest, held = state
+        if manifest != self.tasks.manifest_sha256:
+            raise UsageError(
+                f"a pickled {type(self).__name__} played tasks of manifest {manifest[:12]}, these are of "
+                f"{self.tasks.manifest_sha256[:12]}: unpickle it beside the same data"
+            )
+        self._take_up(held)
+
+    def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
+        """Copy the episode; the read-only world is shared."""
+        twin = memo[id(self)] = self.spawn()
+        twin._take_up(HeldEpisode.of(self))
+        return twin
+
+    def _take_up(self: Any, held: HeldEpisode) -> None:
+        if held.snapshot is not None:
+            self._put_back(held.snapshot)
+        self._np_random, self._np_random_seed = held.generator, held.seed
+        self.action_space, self.observation_space = held.action_space, held.observation_space
+        self._spec, self.rollout = held.spec, held.rollout
+
+
 class Undo(NamedTuple):
     """What a reset or a restore that fails is undone with."""
 

@@ -243,6 +243,8 @@ class Step:
     """Whether the environment accepted the action."""
     terminated: bool
     truncated: bool
+    cost: float = 1.0
+    """``info["step_cost"]`` where the suite says what its steps cost, not negative: GraphGPO's c(s, a)."""
 
     @property
     def action(self) -> str:

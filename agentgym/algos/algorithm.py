@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from agentgym.algos.objective import Objective
-from agentgym.algos.options import options_of
+from agentgym.algos.options import options_of, record_options
 from agentgym.algos.tokens import Unit
 from agentgym.arrays import Floats
 
@@ -43,6 +43,9 @@ class Algorithm:
     stages: str | None = "agentgym.training.stages:OUTCOME"
     """How episodes are collected and scored and what is minimised: ``module:attribute`` of an
     `agentgym.training.stages.Stages`. None where the trainer lacks what the algorithm needs."""
+    stage_options: Any = None
+    """Options that the stages read and the advantage does not: a frozen dataclass with its defaults. None for
+    none."""
     critic: Unit | None = None
     """What a critic values beside the policy; None for no critic."""
     reward_model: bool = False
@@ -53,6 +56,9 @@ class Algorithm:
     """Whether rollouts return to earlier states."""
     scored_by_reference: bool = False
     """Whether advantages need log-probabilities under a frozen reference."""
+    follows: Mapping[str, str] = field(default_factory=dict)
+    """Options that are what another setting of a run is, unless they are stated: option -> dotted name of the
+    setting."""
     equation: str = ""
     """Where the paper defines the advantage."""
     page: str = ""
@@ -70,5 +76,6 @@ class Algorithm:
 
     @property
     def defaults(self) -> Mapping[str, Any]:
-        """Options of the advantage, ``switches`` of a training run, and what they are set to."""
-        return MappingProxyType({name: option.default for name, option in options_of(self.advantage).items()})
+        """Options of advantage and stages, ``switches`` of a training run, and what they are set to."""
+        known = options_of(self.advantage) | record_options(self.stage_options)
+        return MappingProxyType({name: option.default for name, option in known.items()})

@@ -56,12 +56,16 @@ class StepBatch:
     """(n,) the critic's value of ``state``."""
     next_values: Floats | None = None
     """(n,) the critic's value of ``next_state``; used where an episode was truncated."""
+    cost: Floats | None = None
+    """(n,) what the step cost, as the environment says; not negative."""
     tokens: Ints | None = None
     """(n,) number of response tokens of the step."""
     texts: tuple[str, ...] | None = None
     """n observations, for matching states by text."""
     embeddings: Floats | None = None
     """(n, d) of the observations, for matching states by similarity."""
+    expansion: Ints | None = None
+    """(n,) which expansion of a state the step is a sample of, where several were sampled from one state."""
     actions: tuple[str, ...] | None = None
     """n actions, for telling apart two that lead to the same state."""
 
@@ -72,11 +76,14 @@ class StepBatch:
             ValueError: names the column and what is wrong with it.
         """
         _check_lengths({field.name: getattr(self, field.name) for field in fields(self)})
-        for name in (*_FLOATS, "values", "next_values"):
+        for name in (*_FLOATS, "values", "next_values", "cost"):
             column = getattr(self, name)
             if column is not None and not np.isfinite(column).all():
                 row = int(np.flatnonzero(~np.isfinite(column))[0])
                 raise ValueError(f"{name} must be finite, row {row} is {column[row]}")
+        if self.cost is not None and (self.cost < 0).any():
+            row = int(np.argmin(self.cost))
+            raise ValueError(f"cost must not be negative, row {row} is {self.cost[row]}")
         if self.tokens is not None and (self.tokens < 0).any():
             raise ValueError("tokens must not be negative: give the number of response tokens of each step")
         self._check_trajectories()
@@ -177,6 +184,7 @@ class StepBatch:
             valid=[step.valid for step in steps],
             terminated=[step.terminated for step in steps],
             truncated=[step.truncated for step in steps],
+            cost=[step.cost for step in steps],
             tokens=[len(step.completion.response_ids) for step in steps],
             texts=tuple(_text(step.observation) for step in steps),
             actions=tuple(step.action for step in steps),
@@ -205,7 +213,7 @@ def _number_states(states: Any, following: Any) -> tuple[Ints, Ints | None]:
 def _column(name: str, value: Any) -> Any:
     if value is None or name in ("texts", "actions"):
         return None if value is None else tuple(value)
-    if name in _INTEGERS or name == "tokens":
+    if name in _INTEGERS or name in ("tokens", "expansion"):
         return np.asarray(value, dtype=np.int64)
     if name in _FLAGS:
         return np.asarray(value, dtype=np.bool_)

@@ -8,7 +8,8 @@ DAPO is GRPO's advantage with four changes around it: groups whose episodes all 
 responses near the length limit are penalised. There is no divergence penalty.
 
 The paper writes for one response per episode; here each step's response is penalised for its own length, and
-the overlong penalty is part of that step's reward.
+the overlong penalty is part of that step's reward. In a training run the limit is that of responses
+(``prompting.max_tokens``) unless ``switches.max_tokens`` states another.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def advantage(
     batch: StepBatch,
     *,
     max_tokens: Annotated[int | None, Bounds(1)] = None,
-    buffer: Annotated[int, Bounds(1)] = 128,
+    buffer: Annotated[int | None, Bounds(1)] = None,
     factor: Annotated[float, NOT_NEGATIVE] = 1.0,
     eps: float = EPS,
     compat: Compat = PAPER,
@@ -45,7 +46,8 @@ def advantage(
     Args:
         batch: the steps; with ``tokens`` where ``max_tokens`` is set.
         max_tokens: the limit on a response's length that generation ran under; None: length costs nothing.
-        buffer: length of the stretch before the limit over which the overlong penalty grows.
+        buffer: length of the stretch before the limit over which the overlong penalty grows; None for a
+            quarter of the limit.
         factor: the penalty at the limit.
         eps: added to the deviation.
         compat: as in `agentgym.algos.grpo.advantage`.
@@ -57,7 +59,8 @@ def advantage(
         ValueError: a length is out of range, or ``tokens`` is missing.
     """
     if max_tokens is not None:
-        batch = shaped(batch, max_tokens=max_tokens, buffer=buffer, factor=factor)
+        stretch = max(1, max_tokens // 4) if buffer is None else buffer
+        batch = shaped(batch, max_tokens=max_tokens, buffer=stretch, factor=factor)
     return grpo.advantage(batch, eps=eps, compat=compat)
 
 
@@ -76,5 +79,6 @@ ALGORITHM = Algorithm(
     advantage=partial(advantage, max_tokens=512),
     objective=OBJECTIVE,
     credit="episode",
+    follows={"max_tokens": "prompting.max_tokens"},
     page="dapo",
 )

@@ -107,7 +107,10 @@ def varies(group: Group, filter_on: FilterOn = "return") -> bool:
 
 
 def overlong_penalty(lengths: Ints, *, max_tokens: int, buffer: int, factor: float = 1.0) -> Floats:
-    """Overlong penalty of responses (DAPO, Eq. 13): ``min(-(length - (max - buffer)) / buffer * factor, 0)``.
+    """Overlong penalty of responses (DAPO, Eq. 13): 0 until the buffer begins, ``-factor`` at the limit.
+
+    In between it falls along a line: ``-(length - (max_tokens - buffer)) / buffer * factor``. A response that
+    is longer than the limit pays what one at the limit does.
 
     Args:
         lengths: (n,) in tokens.
@@ -116,15 +119,15 @@ def overlong_penalty(lengths: Ints, *, max_tokens: int, buffer: int, factor: flo
         factor: the penalty at the limit.
 
     Returns:
-        (n,) at most 0.
+        (n,) from ``-factor`` to 0.
 
     Example:
-        >>> overlong_penalty(np.array([384, 448, 512]), max_tokens=512, buffer=128).tolist()
-        [0.0, -0.5, -1.0]
+        >>> overlong_penalty(np.array([384, 448, 512, 4096]), max_tokens=512, buffer=128).tolist()
+        [0.0, -0.5, -1.0, -1.0]
     """
     if not 0 < buffer <= max_tokens:
         raise ValueError(f"buffer must be between 1 and max_tokens ({max_tokens}), not {buffer!r}")
     if factor < 0:
         raise ValueError(f"factor must not be negative, not {factor!r}")
-    excess = np.maximum(lengths - (max_tokens - buffer), 0)
+    excess = np.clip(lengths - (max_tokens - buffer), 0, buffer)
     return 0.0 - excess / buffer * factor

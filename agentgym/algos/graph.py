@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 import numpy as np
 
 from agentgym.algos.advantage import joint, segment_ends
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.matching import Match, check_known, match_states
+from agentgym.algos.options import check_choice
 from agentgym.arrays import Bools, Floats, Ints
+from agentgym.stopwatch import stage
 
 
+@stage("grouping")
 def match_edges(batch: StepBatch, match: Match = "state", *, threshold: float = 0.95) -> tuple[Ints, Ints]:
     """Number the states acted in and the states that followed, alike: the two ends of each step.
 
@@ -38,19 +43,38 @@ def match_edges(batch: StepBatch, match: Match = "state", *, threshold: float = 
     return source, target
 
 
-def step_costs(cost: Floats | None, n: int) -> Floats:
-    """Return (n,) what each step costs: 1 unless ``cost`` says.
+StepCosts: TypeAlias = Literal["unit", "environment"]
+"""What a step costs: 1, or what the environment says of it (`StepBatch.cost`)."""
+
+
+def step_costs(batch: StepBatch, costs: StepCosts = "unit", cost: Floats | None = None) -> Floats:
+    """Return (n,) what each step costs.
+
+    A rejected action costs 1 at least, also where the environment charges nothing for it: it leads back to
+    its own state, and would otherwise rank with the best of that state's actions.
+
+    Args:
+        batch: the steps; ``cost`` too under ``"environment"``.
+        costs: who says what a step costs.
+        cost: (n,) costs that are taken as they are instead.
 
     Raises:
-        ValueError: a cost is negative or not finite, or the shape is wrong.
+        ValueError: a cost is missing, negative or not finite, or the shape is wrong.
     """
+    check_choice("costs", costs, StepCosts)
+    n = len(batch)
     if cost is None:
-        return np.ones(n)
+        if costs == "unit":
+            return np.ones(n)
+        if batch.cost is None:
+            raise ValueError('cost is missing: costs="environment" needs what each step cost')
+        return np.where(batch.valid, batch.cost, np.maximum(batch.cost, 1.0))
     if np.shape(cost) != (n,) or not (np.isfinite(cost) & (np.asarray(cost) >= 0)).all():
         raise ValueError(f"cost must hold {n} finite numbers that are not negative, one per step")
     return np.asarray(cost, dtype=np.float64)
 
 
+@stage("grouping")
 def distance(batch: StepBatch, source: Ints, target: Ints, cost: Floats) -> Floats:
     """Length of the shortest path to SUCCESS from where each step led.
 
@@ -84,6 +108,7 @@ def distance(batch: StepBatch, source: Ints, target: Ints, cost: Floats) -> Floa
     return np.where(np.isfinite(left), left, largest[group] + 1.0)
 
 
+@stage("grouping")
 def distinct(batch: StepBatch, source: Ints, target: Ints, reward: Floats) -> Bools:
     """Mark the first step of each distinct edge: same states, same action, same worth.
 

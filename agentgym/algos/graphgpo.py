@@ -29,7 +29,7 @@ from agentgym.algos.advantage import episode_relative, penalties, relative
 from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import PAPER, Compat
-from agentgym.algos.graph import distance, distinct, match_edges, step_costs
+from agentgym.algos.graph import StepCosts, distance, distinct, match_edges, step_costs
 from agentgym.algos.matching import Match
 from agentgym.algos.options import POSITIVE_UNIT, check_choice
 from agentgym.arrays import Floats, Ints
@@ -49,6 +49,7 @@ def advantage(
     *,
     omega: Annotated[float, POSITIVE_UNIT] = 0.1,
     success_reward: float = 10.0,
+    costs: StepCosts = "unit",
     cost: Floats | None = None,
     graph_weight: float = 1.0,
     episode_weight: float = 1.0,
@@ -65,7 +66,9 @@ def advantage(
         batch: the steps; ``actions`` too for ``edges="unique"``.
         omega: what a unit of distance leaves of the reward, in (0, 1]: ALFWorld .1, WebShop .2, Sokoban .8.
         success_reward: r_succ.
-        cost: (n,) cost of each step, finite and not negative; 1 by default.
+        costs: whether every step costs 1, or what the environment says, such as that of its tool calls
+            (``info["step_cost"]``).
+        cost: (n,) cost of each step instead, finite and not negative.
         graph_weight: beta_G.
         episode_weight: beta_E.
         std: whether to divide by standard deviations.
@@ -84,7 +87,8 @@ def advantage(
     """
     check_choice("edges", edges, Edges)
     source, target = match_edges(batch, match, threshold=threshold)
-    reward = success_reward * _discount(batch, source, target, omega, cost, convention)
+    own = step_costs(batch, costs, cost)
+    reward = success_reward * _discount(batch, source, target, omega, own, convention)
     if compat.invalid_penalty == "row":
         reward = reward - penalties(batch, compat)
     counted = None if edges == "occurrence" else distinct(batch, source, target, reward)
@@ -95,12 +99,12 @@ def advantage(
 
 
 def _discount(
-    batch: StepBatch, source: Ints, target: Ints, omega: float, cost: Floats | None, convention: Convention
+    batch: StepBatch, source: Ints, target: Ints, omega: float, own: Floats, convention: Convention
 ) -> Floats:
     """Return (n,) ``omega^(d(s') + c)`` of Eq. 4."""
     check_choice("convention", convention, Convention)
     POSITIVE_UNIT.check("omega", omega)
-    left = distance(batch, source, target, own := step_costs(cost, len(batch)))
+    left = distance(batch, source, target, own)
     return np.asarray(omega ** (left + own if convention == "paper" else left), dtype=np.float64)
 
 

@@ -18,10 +18,12 @@ from agentgym.algos.advantage import joint
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.options import POSITIVE_UNIT, check_choice
 from agentgym.arrays import Floats, Ints
+from agentgym.stopwatch import stage
 
 Match: TypeAlias = Literal["state", "text", "similar", "embedding"]
 
 
+@stage("grouping")
 def match_states(batch: StepBatch, match: Match = "state", *, threshold: float = 0.95) -> Ints:
     """Number the states acted in; equal numbers are one state of one group.
 

@@ -150,18 +150,36 @@ def options_of(function: Callable[..., Any]) -> dict[str, Option]:
     return found
 
 
-def check_options(function: Callable[..., Any], given: Mapping[str, Any], owner: str) -> None:
+def record_options(record: Any) -> dict[str, Option]:
+    """Return the fields of a record as options by name; none of None.
+
+    Args:
+        record: a dataclass with defaults, such as `agentgym.algos.algorithm.Algorithm.stage_options`.
+    """
+    if record is None:
+        return {}
+    hints = _hints(type(record))
+    return {
+        field.name: Option(field.name, hints[field.name], getattr(record, field.name))
+        for field in fields(record)
+    }
+
+
+def check_options(
+    function: Callable[..., Any], given: Mapping[str, Any], owner: str, *, further: Any = None
+) -> None:
     """Refuse options that an advantage function does not have, and values that they cannot have.
 
     Args:
         function: the advantage.
         given: by name.
         owner: name of the algorithm.
+        further: a record whose fields are options beside the function's.
 
     Raises:
         UsageError: one line that names the option and the fix.
     """
-    known = options_of(function)
+    known = options_of(function) | record_options(further)
     for name, value in given.items():
         if name not in known:
             raise UsageError(

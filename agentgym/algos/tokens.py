@@ -214,6 +214,8 @@ class Batch:
     """(T,) under the reference."""
     rollout_log_probs: Floats | None = None
     """(T,) under the policy that sampled, where ``old_log_probs`` is another's."""
+    stale: Bools | None = None
+    """(T,) which tokens older weights than the learner's have sampled; None for none."""
     valued: Unit | None = None
     """What has a value and a return; needed where there are any."""
     values: Floats | None = None

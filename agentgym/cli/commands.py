@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from agentgym.cli import bench, data, envs, index, judge, leaderboard, play, plot, serve, train, verify, view
+from agentgym.cli import (
+    bench,
+    data,
+    envs,
+    index,
+    judge,
+    leaderboard,
+    play,
+    plot,
+    recipes,
+    serve,
+    train,
+    verify,
+    view,
+)
 from agentgym.cli.parser import Parser, add_debug
 from agentgym.version import __version__
 
-COMMANDS = (envs, play, bench, verify, judge, leaderboard, view, serve, train, plot, data, index)
+COMMANDS = (envs, play, bench, verify, judge, leaderboard, view, serve, train, recipes, plot, data, index)
 """In the order of ``--help``. A new command is a module, and its name here."""
 
 

@@ -89,6 +89,11 @@ def _add_arguments(parser: Parser) -> None:
         metavar="NAME",
         help="console, jsonl, tensorboard or wandb; repeat for several (default: console and jsonl)",
     )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="train a model of a billion weights on one CPU thread all the same",
+    )
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
         "--config",
@@ -111,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         config = _config(arguments)
         folder = arguments.out or default_folder(config)
-        outcome = start(config, folder, logs=logs)
+        outcome = start(config, folder, logs=logs, force=arguments.force)
     if outcome.is_first:
         _report(outcome)
     return 0

@@ -115,6 +115,7 @@ class Replay:
             valid=self.info["action_is_valid"],
             terminated=self._terminated,
             truncated=self._truncated,
+            cost=self.info.get("step_cost", 1.0),
         )
 
     def record(self, said: EpisodeRecord) -> EpisodeRecord | str:

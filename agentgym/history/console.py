@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from agentgym.history.metrics import Evaluated, IterationMetrics
@@ -126,6 +126,21 @@ class ConsoleLog:
 
         # as a style of print, it would be the bar's, too
         self._console.print(Text(line, style), soft_wrap=True)
+
+
+def print_resources(rows: Sequence[tuple[str, str]], console: Console | None = None) -> None:
+    """Print what a run uses, a line each.
+
+    Args:
+        rows: names and what is said of them.
+        console: None for standard error.
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    console = console or Console(stderr=True, highlight=False)
+    for name, value in rows:
+        console.print(Text(f"{name:>8}  {value}", "dim"), soft_wrap=True)
 
 
 def _fitting(width: int) -> tuple[_Column, ...]:

@@ -24,6 +24,17 @@ class StageSeconds:
     evaluate: float
     total: float
     """Of the whole iteration; more than the sum by what is in no stage."""
+    old_log_probs: float | None = None
+    """Part of ``credit``, as the next three: passes of the learner over what was sampled."""
+    reference: float | None = None
+    grouping: float | None = None
+    """Finding equal states, and building graphs of them."""
+    advantage: float | None = None
+    """The rest of scoring: advantages."""
+    critic: float | None = None
+    """Values, part of ``credit``, and the critic's update, part of ``update``."""
+    actor: float | None = None
+    """Part of ``update``: the policy's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +86,14 @@ class IterationMetrics:
     entropy: float
     grad_norm: float
     logp_diff: float
-    """Largest difference between a log-probability of the engine and the learner's of the same weights."""
+    """Largest difference between a log-probability of the engine and the learner's of the same weights; what
+    older weights have sampled is left out."""
     value_loss: float | None
     explained_variance: float | None
     staleness: float
     """Mean age of the steps trained on, in versions of the weights."""
     dropped: int
-    """Groups played up to now and not trained on: too old, or left out by dynamic sampling."""
+    """Groups not trained on, since the iteration before: too old, or left out by dynamic sampling."""
     pending: int
     """Groups begun but not yet trained on."""
     seconds: StageSeconds
@@ -89,6 +101,25 @@ class IterationMetrics:
     """Mean weight that stale terms have; None where nothing is weighted."""
     truncated: float | None = None
     """Share of the terms whose weight is the cap."""
+    diagnostics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What stages tell of their own, by name: numbers, each with its name, such as ``k/8``."""
+    logp_diff_mean: float | None = None
+    """Mean of the differences whose largest is ``logp_diff``."""
+    policy_drift: float | None = None
+    """Mean difference of log-probabilities to those of the older weights that sampled; None without such."""
+    critic_grad_norm: float | None = None
+    """Before it was clipped."""
+    response_length: float | None = None
+    """Mean tokens of a response."""
+    response_cut: float | None = None
+    """Share of the responses that were cut at the limit; None where they are choices."""
+    learner_tokens: int | None = None
+    """Read by the policy in the update, prompts included, over all epochs."""
+    mfu: float | None = None
+    """Model FLOPS utilisation of the update: 6 operations a weight and token, over what the devices could
+    do at their peak; None where that is not known."""
+    peak_memory: int | None = None
+    """Most bytes that the fullest rank's device held in the iteration; None on a CPU."""
     evaluation_before: Evaluated | None = None
     """Of the weights that the run began with; in its first iteration only."""
     evaluation: Evaluated | None = None

@@ -6,8 +6,8 @@ on, a line per episode, each file whole or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from agentgym.errors import UsageError
@@ -74,11 +74,15 @@ class KeptEpisode:
     admissible_actions: tuple[tuple[str, ...], ...]
     """Each different list of actions once."""
     steps: tuple[KeptStep, ...]
+    notes: Mapping[str, float] = field(default_factory=dict)
+    """Further numbers of it by name, where its collector gives any: of a sample of a state, such as 3SPO
+    takes, the state's depth, visits and score."""
 
     @property
     def line(self) -> str:
-        """JSON on one line."""
-        return canonical_json(asdict(self))
+        """JSON on one line; without `notes` where there are none."""
+        table = asdict(self)
+        return canonical_json(table if self.notes else {k: v for k, v in table.items() if k != "notes"})
 
 
 def rollouts_file(folder: Path, iteration: int) -> Path:

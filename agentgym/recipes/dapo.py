@@ -1,19 +1,30 @@
-"""DAPO (Yu et al., 2025, arXiv:2503.14476), on agents' tasks as GiGPO's appendix combines it.
+"""DAPO, as GiGPO's Table 3 and its public code compare with it."""
 
-groups x size   16 x 8          learning rate   1e-6
-clipping        .2 below, .28 above             KL to reference   none
-sampling        up to 10 rounds until 16 groups' returns differ
-long responses  pay from 128 tokens before the limit of 512 on
-"""
+from agentgym.recipes import verl_agent
+from agentgym.recipes.environments import ALFWORLD, WEBSHOP
+from agentgym.recipes.lines import Line, Lines, Recipe, said
 
-from agentgym.recipes.published import published
+SCRIPT = verl_agent.script("dapo_trainer/run_webshop")
 
-PAPER = published(
-    {
-        "rollout.attempts": 10,
-        "rollout.filter_on": "return",
-        "objective.clip_high": 0.28,
-        "switches.max_tokens": 512,
-        "switches.buffer": 128,
-    }
+SAMPLING: Lines = {
+    **said(SCRIPT, {"objective.clip_high": 0.28, "rollout.attempts": 10}),
+    **said("DAPO, Equation 11", {"rollout.filter_on": "return"}),
+}
+"""Clip-higher and dynamic sampling; GiGPO-dynamic has them too."""
+
+OWN: Lines = {
+    **SAMPLING,
+    **said("DAPO, Equation 8", {"objective.aggregation": "token-mean"}),
+    "objective.kl_coefficient": Line(
+        0.0, "DAPO, Section 2.3", "0.01 in the run script of GiGPO's comparison", "DAPO drops the divergence"
+    ),
+    **said("DAPO, Equation 13", {"switches.factor": 1.0}),
+}
+
+RECIPE = Recipe(
+    algorithm="dapo",
+    paper="Yu et al., 2025, arXiv:2503.14476",
+    tables="GiGPO's Table 3 and public code",
+    by_env={env: {**verl_agent.OPTIMISATION, **verl_agent.TASKS[env], **OWN} for env in (ALFWORLD, WEBSHOP)},
+    elsewhere={**verl_agent.ELSEWHERE, **OWN},
 )

@@ -1,25 +1,61 @@
-"""GiGPO (Feng et al., 2025, arXiv:2505.10978, Appendix D).
+"""GiGPO (Feng et al., 2025): its own table, and StepPO's for search."""
 
-    groups x size   16 x 8          learning rate   1e-6
-    KL to reference .01 (k3)        discount        .95
-    weight w        1               invalid action  -.1
-    ALFWorld        50 steps, 2048 + 512 tokens, mini-batches of 256 steps
-    Sokoban         15 steps, 1024 + 512 tokens, mini-batches of 64 steps
+from agentgym.recipes import steppo_table, verl_agent
+from agentgym.recipes.environments import (
+    ALFWORLD,
+    EZPOINTS,
+    SEARCHQA,
+    SOKOBAN,
+    VISUAL_SOKOBAN,
+    WEBSHOP,
+)
+from agentgym.recipes.lines import Line, Lines, Recipe, said
 
-Responses of hundreds of tokens leave the clipping range of Eq. 9's product of ratios at once, so that the
-authors' code takes ratios of tokens; so does this recipe. ``--set objective.ratio=step_product --set
-objective.aggregation=step-mean`` is the equation.
-"""
+BY_STATE: Lines = {
+    "switches.match": Line(
+        "state",
+        "this package: hashes of states",
+        "exact texts of observations",
+        "two states that read alike are two",
+    )
+}
+"""For papers that group by the text of observations."""
 
-from agentgym.recipes.published import published
+OWN: Lines = {
+    **verl_agent.PRODUCT_RATIO,
+    **said(verl_agent.GIGPO, {"switches.gamma": 0.95, "switches.weight": 1.0}),
+    **BY_STATE,
+}
 
-PAPER = published(
-    {
-        "objective.ratio": "token",
-        "objective.aggregation": "token-mean",
-        "objective.kl_coefficient": 0.01,
-        "switches.gamma": 0.95,
-        "switches.weight": 1.0,
-        "switches.penalty": 0.1,
-    }
+WITH_STD: Lines = said(verl_agent.script("gigpo_trainer/run_alfworld"), {"switches.std": True})
+WITHOUT_STD: Lines = said(verl_agent.script("gigpo_dynamic_trainer/run_webshop"), {"switches.std": False})
+
+_SEARCH: Lines = said(
+    verl_agent.script("gigpo_trainer/run_search"),
+    {"switches.std": True, "switches.match": "similar", "switches.threshold": 0.9},
+)
+
+_STEPPO: Lines = {
+    **steppo_table.OPTIMISATION,
+    **steppo_table.GROUPS,
+    **steppo_table.TOKEN_LOSS,
+    **said("StepPO's code: examples/alfworld/run_gigpo.sh", {"switches.weight": 1.0, "switches.std": True}),
+    **said(steppo_table.STEPPO, {"switches.gamma": 0.99}),
+    **BY_STATE,
+}
+
+RECIPE = Recipe(
+    algorithm="gigpo",
+    paper="Feng et al., 2025, arXiv:2505.10978",
+    tables="its own; StepPO's for HotpotQA and paper search",
+    by_env={
+        ALFWORLD: {**verl_agent.OPTIMISATION, **OWN, **WITH_STD, **verl_agent.ALFWORLD_TASK},
+        **{
+            env: {**verl_agent.OPTIMISATION, **OWN, **WITHOUT_STD, **verl_agent.TASKS[env]}
+            for env in (WEBSHOP, SOKOBAN, VISUAL_SOKOBAN, EZPOINTS)
+        },
+        SEARCHQA: {**verl_agent.OPTIMISATION, **OWN, **verl_agent.SEARCH_TASK, **_SEARCH},
+        **{env: {**_STEPPO, **task} for env, task in steppo_table.SEARCH_TASKS.items()},
+    },
+    elsewhere={**verl_agent.ELSEWHERE, **OWN, **WITH_STD},
 )

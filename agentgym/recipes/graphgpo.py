@@ -1,20 +1,59 @@
-"""GraphGPO (Cheng et al., 2026, arXiv:2605.26684).
+"""GraphGPO (Cheng et al., 2026): its own table."""
 
-    groups x size   16 x 8          learning rate   1e-6
-    KL to reference .01 (k3)        reward of success   10
-    omega           .10 on ALFWorld, .80 on Sokoban, .20 on WebShop
-    weights         beta_G = beta_E = 1
+from agentgym.recipes import verl_agent
+from agentgym.recipes.environments import ALFWORLD, SOKOBAN, VISUAL_SOKOBAN, WEBSHOP
+from agentgym.recipes.gigpo import BY_STATE
+from agentgym.recipes.lines import Line, Lines, Recipe, said
 
-Ratios are of tokens, as in the authors' code; Eq. 9 prints a step's product (see `trainers.gigpo`).
-"""
+GRAPHGPO = "GraphGPO, Appendix D"
 
-from agentgym.recipes.published import ALFWORLD, SOKOBAN, WEBSHOP, published
+OWN: Lines = {
+    **verl_agent.PRODUCT_RATIO,
+    **said(
+        GRAPHGPO,
+        {
+            "iterations": 150,
+            "switches.success_reward": 10.0,
+            "switches.graph_weight": 1.0,
+            "switches.episode_weight": 1.0,
+        },
+    ),
+    **said("GraphGPO, Equation 5", {"switches.std": True}),
+    **BY_STATE,
+}
 
-PAPER = published(
-    {
-        "objective.ratio": "token",
-        "objective.aggregation": "token-mean",
-        "objective.kl_coefficient": 0.01,
+_ALFWORLD: Lines = {
+    **said(GRAPHGPO, {"env_options.observation": "augmented", "switches.omega": 0.1}),
+    **said("GraphGPO: its prompts list help", {"env_options.show_help": True}),
+    "prompting.wording": Line(
+        "alfworld-account",
+        "GraphGPO: its prompts",
+        "its own templates",
+        "worded anew; a file with theirs is prompting.template_file",
+    ),
+}
+
+_WEBSHOP: Lines = {
+    **said(
+        GRAPHGPO,
+        {"env_options.observation": "text_rich", "prompting.budget": 5120, "switches.omega": 0.2},
+    ),
+}
+
+_SOKOBAN: Lines = said(GRAPHGPO, {"switches.omega": 0.8})
+
+RECIPE = Recipe(
+    algorithm="graphgpo",
+    paper="Cheng et al., 2026, arXiv:2605.26684",
+    tables="its own",
+    by_env={
+        env: {**verl_agent.OPTIMISATION, **OWN, **verl_agent.TASKS[env], **task}
+        for env, task in (
+            (ALFWORLD, _ALFWORLD),
+            (WEBSHOP, _WEBSHOP),
+            (SOKOBAN, _SOKOBAN),
+            (VISUAL_SOKOBAN, _SOKOBAN),
+        )
     },
-    {ALFWORLD: {"switches.omega": 0.1}, SOKOBAN: {"switches.omega": 0.8}, WEBSHOP: {"switches.omega": 0.2}},
+    elsewhere={**verl_agent.ELSEWHERE, **OWN, **said(GRAPHGPO, {"switches.omega": 0.1})},
 )

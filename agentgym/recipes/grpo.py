@@ -1,10 +1,28 @@
-"""GRPO (Shao et al., 2024, arXiv:2402.03300), as GiGPO's and GraphGPO's tables compare with it.
+"""GRPO, as GiGPO's, StepPO's and iStar's tables compare with it; and Dr. GRPO on the same tasks."""
 
-groups x size   16 x 8          learning rate   1e-6
-KL to reference .01 (k3)        clipping        .2
-statistics      mean and unbiased deviation of the group's returns; loss averaged over tokens
-"""
+from agentgym.recipes import istar_table, steppo_table, verl_agent
+from agentgym.recipes.environments import ALFWORLD, EZPOINTS, SOKOBAN, SOTOPIA, VISUAL_SOKOBAN, WEBSHOP
+from agentgym.recipes.lines import Lines, Recipe, said
 
-from agentgym.recipes.published import published
+_VERL: Lines = said(
+    f"{verl_agent.YAML} (norm_adv_by_std_in_grpo)",
+    {"switches.std": True},
+)
+_GROUPS: Lines = {**steppo_table.OPTIMISATION, **steppo_table.GROUPS, **steppo_table.TOKEN_LOSS, **_VERL}
 
-PAPER = published({"objective.kl_coefficient": 0.01})
+BY_ENV = {
+    **{
+        env: {**verl_agent.OPTIMISATION, **_VERL, **verl_agent.TASKS[env]}
+        for env in (ALFWORLD, WEBSHOP, SOKOBAN, VISUAL_SOKOBAN, EZPOINTS)
+    },
+    **{env: {**_GROUPS, **task} for env, task in steppo_table.SEARCH_TASKS.items()},
+    SOTOPIA: {**istar_table.OPTIMISATION, **_VERL, **istar_table.SOTOPIA_TASK},
+}
+
+RECIPE = Recipe(
+    algorithm="grpo",
+    paper="Shao et al., 2024, arXiv:2402.03300",
+    tables="GiGPO's table; StepPO's for search, iStar's for SOTOPIA",
+    by_env=BY_ENV,
+    elsewhere={**verl_agent.ELSEWHERE, **_VERL},
+)

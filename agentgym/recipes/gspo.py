@@ -1,10 +1,26 @@
-"""GSPO (Zheng et al., 2025, arXiv:2507.18071).
+"""GSPO, as StepPO's tables compare with it."""
 
-groups x size   16 x 8          learning rate   1e-6
-clipping        3e-4 below, 4e-4 above, of the sequence's geometric mean
-KL to reference none
-"""
+from agentgym.recipes import steppo_table
+from agentgym.recipes.lines import Lines, Recipe, said
 
-from agentgym.recipes.published import published
+_OWN: Lines = {
+    **steppo_table.OPTIMISATION,
+    **steppo_table.GROUPS,
+    **said(
+        "GSPO, Section 5.1",
+        {
+            "objective.ratio": "sequence",
+            "objective.aggregation": "seq-mean-token-mean",
+            "objective.clip_low": 3e-4,
+            "objective.clip_high": 4e-4,
+        },
+    ),
+}
 
-PAPER = published({})
+RECIPE = Recipe(
+    algorithm="gspo",
+    paper="Zheng et al., 2025, arXiv:2507.18071",
+    tables="StepPO's table",
+    by_env={env: {**_OWN, **task} for env, task in steppo_table.TASKS.items()},
+    elsewhere={**_OWN, **steppo_table.ELSEWHERE},
+)

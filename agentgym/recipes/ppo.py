@@ -1,16 +1,44 @@
-"""PPO with a critic of tokens (Schulman et al., 2017, arXiv:1707.06347), as StepPO's tables compare with it.
+"""PPO with a critic of tokens, as StepPO's and iStar's tables compare with it."""
 
-tasks x episodes 128 x 1        learning rate   1e-6, critic 1e-5
-discount         1              lambda          .95
-KL to reference  .001 (k3)
-"""
+from agentgym.recipes import istar_table, steppo_table
+from agentgym.recipes.environments import SOTOPIA
+from agentgym.recipes.lines import Lines, Recipe, said
 
-from agentgym.recipes.published import published
+_OWN: Lines = {
+    **steppo_table.OPTIMISATION,
+    **steppo_table.SINGLE,
+    **steppo_table.CRITIC,
+    **steppo_table.TOKEN_LOSS,
+    **said(steppo_table.STEPPO, {"switches.gamma": 0.99, "switches.lam": 1.0}),
+    **said("StepPO's code: arft/core_algos.py", {"switches.truncation": "zero"}),
+}
 
-PAPER = published(
-    {
-        "rollout.tasks": 128,
-        "rollout.group_size": 1,
-        "objective.kl_coefficient": 0.001,
-    }
+_ISTAR: Lines = {
+    **istar_table.OPTIMISATION,
+    **said(
+        "iStar's code: examples/ppo_trainer/run_webshop.sh",
+        {
+            "rollout.tasks": 128,
+            "rollout.group_size": 1,
+            "learner.critic_learning_rate": 1e-5,
+        },
+    ),
+    **said(
+        "iStar's code: verl/trainer/config/ppo_trainer.yaml",
+        {
+            "switches.gamma": 1.0,
+            "switches.lam": 1.0,
+        },
+    ),
+}
+
+RECIPE = Recipe(
+    algorithm="ppo",
+    paper="Schulman et al., 2017, arXiv:1707.06347",
+    tables="StepPO's table; iStar's for SOTOPIA",
+    by_env={
+        **{env: {**_OWN, **task} for env, task in steppo_table.TASKS.items()},
+        SOTOPIA: {**_ISTAR, **istar_table.SOTOPIA_TASK},
+    },
+    elsewhere={**_OWN, **steppo_table.ELSEWHERE},
 )

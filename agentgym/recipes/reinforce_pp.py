@@ -1,16 +1,20 @@
-"""REINFORCE++ (Hu et al., 2025, arXiv:2501.03262), as StepPO's tables compare with it.
+"""REINFORCE++, as StepPO's tables compare with it."""
 
-tasks x episodes 128 x 1        learning rate   1e-6
-discount         .99 per token  KL to reference .001 (k3)
-"""
+from agentgym.recipes import steppo_table
+from agentgym.recipes.lines import Lines, Recipe, said
 
-from agentgym.recipes.published import published
+_OWN: Lines = {
+    **steppo_table.OPTIMISATION,
+    **steppo_table.GROUPS,
+    **steppo_table.TOKEN_LOSS,
+    **steppo_table.KL_IN_LOSS,
+    **said(steppo_table.STEPPO, {"switches.gamma": 0.99}),
+}
 
-PAPER = published(
-    {
-        "rollout.tasks": 128,
-        "rollout.group_size": 1,
-        "objective.kl_coefficient": 0.001,
-        "switches.gamma": 0.99,
-    }
+RECIPE = Recipe(
+    algorithm="reinforce_pp",
+    paper="Hu et al., 2025, arXiv:2501.03262",
+    tables="StepPO's table",
+    by_env={env: {**_OWN, **task} for env, task in steppo_table.TASKS.items()},
+    elsewhere={**_OWN, **steppo_table.ELSEWHERE},
 )

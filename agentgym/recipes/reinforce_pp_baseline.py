@@ -1,9 +1,23 @@
-"""REINFORCE++-baseline (Hu et al., 2025, arXiv:2501.03262): the group's mean as baseline.
+"""REINFORCE++-baseline: what StepPO's public code has a script of, and iStar's tables call REINFORCE++."""
 
-groups x size   16 x 8          learning rate   1e-6
-KL to reference .01 (k3)        advantages      whitened over the batch's tokens
-"""
+from agentgym.recipes import istar_table, steppo_table
+from agentgym.recipes.environments import SOTOPIA, VISUAL_SOKOBAN
+from agentgym.recipes.lines import Lines, Recipe
 
-from agentgym.recipes.published import published
+_GROUPS: Lines = {
+    **steppo_table.OPTIMISATION,
+    **steppo_table.GROUPS,
+    **steppo_table.TOKEN_LOSS,
+    **steppo_table.KL_IN_LOSS,
+}
 
-PAPER = published({"objective.kl_coefficient": 0.01})
+RECIPE = Recipe(
+    algorithm="reinforce_pp_baseline",
+    paper="Hu et al., 2025, arXiv:2501.03262",
+    tables="StepPO's public code; iStar's table for VisualSokoban and SOTOPIA",
+    by_env={
+        **{env: {**_GROUPS, **task} for env, task in steppo_table.TASKS.items()},
+        **{env: {**istar_table.OPTIMISATION, **istar_table.TASKS[env]} for env in (VISUAL_SOKOBAN, SOTOPIA)},
+    },
+    elsewhere={**_GROUPS, **steppo_table.ELSEWHERE},
+)

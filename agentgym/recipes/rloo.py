@@ -1,9 +1,24 @@
-"""RLOO (Ahmadian et al., 2024, arXiv:2402.14740), as GiGPO's tables compare with it.
+"""RLOO, as GiGPO's, StepPO's and iStar's tables compare with it."""
 
-groups x size   16 x 8          learning rate   1e-6
-KL to reference .01 (k3)        baseline        mean of the group's other episodes
-"""
+from agentgym.recipes import istar_table, steppo_table, verl_agent
+from agentgym.recipes.environments import ALFWORLD, SOTOPIA, VISUAL_SOKOBAN, WEBSHOP
+from agentgym.recipes.lines import Lines, Recipe
 
-from agentgym.recipes.published import published
+_GROUPS: Lines = {
+    **steppo_table.OPTIMISATION,
+    **steppo_table.GROUPS,
+    **steppo_table.TOKEN_LOSS,
+    **steppo_table.KL_IN_LOSS,
+}
 
-PAPER = published({"objective.kl_coefficient": 0.01})
+RECIPE = Recipe(
+    algorithm="rloo",
+    paper="Ahmadian et al., 2024, arXiv:2402.14740",
+    tables="GiGPO's table; StepPO's for search, iStar's for VisualSokoban and SOTOPIA",
+    by_env={
+        **{env: {**verl_agent.OPTIMISATION, **verl_agent.TASKS[env]} for env in (ALFWORLD, WEBSHOP)},
+        **{env: {**_GROUPS, **task} for env, task in steppo_table.SEARCH_TASKS.items()},
+        **{env: {**istar_table.OPTIMISATION, **istar_table.TASKS[env]} for env in (VISUAL_SOKOBAN, SOTOPIA)},
+    },
+    elsewhere=verl_agent.ELSEWHERE,
+)

@@ -1,26 +1,33 @@
-"""StepPO (Wang et al., 2026, arXiv:2604.18401).
+"""StepPO (Wang et al., 2026): a critic of steps, one ratio a step."""
 
-tasks x episodes 128 x 1        learning rate   1e-6, critic 1e-5
-discount         .99 per step   lambda          1
-KL to reference  .001 (k3)      advantages      whitened over the batch's steps (the public code)
-ALFWorld         20 steps, 8192 + 4096 tokens
-WebShop          16384 + 4096 tokens
-"""
+from agentgym.recipes import steppo_table
+from agentgym.recipes.lines import Line, Lines, Recipe, said
 
-from agentgym.recipes.published import ALFWORLD, WEBSHOP, published
+_CORE = "StepPO's code: arft/core_algos.py"
 
-PAPER = published(
-    {
-        "rollout.tasks": 128,
-        "rollout.group_size": 1,
-        "objective.kl_coefficient": 0.001,
-        "switches.gamma": 0.99,
-        "switches.lam": 1.0,
-        "switches.whiten": True,
-        "learner.minibatch_steps": 128,
-    },
-    {
-        ALFWORLD: {"env_options.max_steps": 20, "prompting.budget": 8192, "prompting.max_tokens": 4096},
-        WEBSHOP: {"prompting.budget": 16384, "prompting.max_tokens": 4096},
-    },
+OWN: Lines = {
+    **steppo_table.OPTIMISATION,
+    **steppo_table.SINGLE,
+    **steppo_table.CRITIC,
+    **said("StepPO, Equation 7", {"objective.ratio": "step_geomean"}),
+    **said(steppo_table.STEP_SCRIPT, {"objective.clip_low": 3e-4, "objective.clip_high": 4e-4}),
+    "objective.aggregation": Line(
+        "step-mean",
+        steppo_table.STEP_SCRIPT,
+        "trajectory-mean (Equation 8)",
+        "what the authors' code minimises, beside its clip",
+    ),
+    **said(steppo_table.STEPPO, {"switches.gamma": 0.99, "switches.lam": 1.0}),
+    "switches.whiten": Line(
+        True, _CORE, "in no equation", "the authors' code whitens, and the clip is meant for that scale"
+    ),
+    "switches.truncation": Line("zero", _CORE),
+}
+
+RECIPE = Recipe(
+    algorithm="steppo",
+    paper="Wang et al., 2026, arXiv:2604.18401",
+    tables="its own",
+    by_env={env: {**OWN, **task} for env, task in steppo_table.TASKS.items()},
+    elsewhere={**OWN, **steppo_table.ELSEWHERE},
 )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.filters import FilterOn
 from agentgym.algos.objective import Objective
-from agentgym.algos.options import bind_options, check_options
+from agentgym.algos.options import bind_options, check_options, options_of
 from agentgym.algos.table import find_algorithm, trainable
 from agentgym.arrays import Floats
 from agentgym.errors import UsageError, nearest
@@ -22,6 +22,11 @@ from agentgym.training.policy.prompting import Prompting
 
 Decay: TypeAlias = Literal["constant", "linear", "cosine"]
 """How learning rates fall over a run: not at all, or to 0 along a line or half a cosine."""
+
+
+EngineName: TypeAlias = Literal["auto", "hf", "vllm"]
+
+Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 
 
 def _at_least(name: str, value: int, least: int) -> None:
@@ -37,8 +42,8 @@ class RolloutConfig:
     """Groups that an iteration trains on, one task each."""
     group_size: int = 8
     """Episodes per group."""
-    num_envs: int = 128
-    """Episodes played side by side."""
+    num_envs: int = 0
+    """Episodes played side by side; 0 chooses: 128 on a CPU, all of an iteration's on a GPU."""
     max_staleness: int = 0
     """How many updates old the oldest step of a group may be that is trained on. 0: all episodes of an
     iteration are over before its update. 1 or more: those still running continue with the new weights."""
@@ -49,16 +54,18 @@ class RolloutConfig:
     """Rounds played at most until enough groups vary (dynamic sampling); 1 keeps every group."""
     filter_on: FilterOn = "return"
     """What must differ within a group for it to be kept, where there are several attempts."""
-    engine: Literal["hf", "vllm"] = "hf"
-    """What samples, in the learner's process: `transformers`, or vLLM (extra ``vllm``)."""
+    engine: EngineName = "auto"
+    """What samples, in the learner's process: `transformers` ("hf"), or vLLM (extra ``vllm``). "auto" is vLLM
+    where it is installed beside a GPU and the model is not small, and otherwise "hf"."""
     vllm_memory: float = 0.4
     """Share of a GPU's memory that vLLM takes; the learner needs the rest."""
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        for name in ("tasks", "group_size", "num_envs", "attempts"):
+        for name in ("tasks", "group_size", "attempts"):
             _at_least(name, getattr(self, name), 1)
-        _at_least("max_staleness", self.max_staleness, 0)
+        for name in ("num_envs", "max_staleness"):
+            _at_least(name, getattr(self, name), 0)
         if not 0 < self.vllm_memory < 1:
             raise UsageError(f"vllm_memory must be between 0 and 1, got {self.vllm_memory}")
 
@@ -105,8 +112,8 @@ class TrainConfig:
     split: str = "train"
     model: str = "tiny"
     """``tiny``, ``tiny:SIZE`` or the path of a model directory."""
-    device: str = "cpu"
-    """``cpu``, or ``cuda`` for one device per process."""
+    device: Device = "auto"
+    """``cpu``, or ``cuda`` for one device per process; ``auto`` is the latter where there is one."""
     threads: int = 1
     """Of a process on a CPU. On a machine that others use too, several wait for each other: an iteration of
     .6 seconds has been seen to take 27."""
@@ -114,10 +121,13 @@ class TrainConfig:
     """Decides random weights, the order of tasks, episodes, sampling and mini-batches."""
     iterations: int = 100
     switches: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the algorithm's advantage, those of `agentgym.algos.compat.Compat` among them, by name; the
-    defaults are the paper's."""
+    """Options of the algorithm's advantage and of its stages, those of `agentgym.algos.compat.Compat` among
+    them, by name; the defaults are the paper's."""
     objective: Objective | None = None
     """None for the algorithm's own."""
+    encoder: str = ""
+    """What embeds observations for ``switches.match = "embedding"``: ``policy`` (its own hidden state), or as
+    `agentgym.retrieval.encoders.open_encoder` takes it."""
     rollout: RolloutConfig = RolloutConfig()
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     prompting: Prompting | None = None
@@ -141,16 +151,17 @@ class TrainConfig:
         Raises:
             UsageError: names the setting, or the algorithm that cannot be trained.
         """
-        check_options(trainable(self.algorithm).advantage, self.switches, self.algorithm)
-        if self.switches.get("match") == "embedding":
+        spec = trainable(self.algorithm)
+        check_options(spec.advantage, self.switches, self.algorithm, further=spec.stage_options)
+        if (self.switches.get("match") == "embedding") != bool(self.encoder):
             raise UsageError(
-                "switches.match is 'embedding', but rollouts have no embeddings of observations: choose "
-                "'state', 'text' or 'similar'"
+                "states are matched by embeddings where both switches.match is 'embedding' and encoder says "
+                "what embeds observations: 'policy', an encoder such as 'minilm', or a folder"
             )
         if "split" in self.env_options:
             raise UsageError("env_options has a split, which would not be played: set split instead")
-        if self.device not in ("cpu", "cuda"):
-            raise UsageError(f"device must be 'cpu' or 'cuda', got {self.device!r}")
+        if self.device not in get_args(Device):
+            raise UsageError(f"device must be 'auto', 'cpu' or 'cuda', got {self.device!r}")
         for name, least in (
             ("threads", 1),
             ("seed", 0),
@@ -171,7 +182,27 @@ class TrainConfig:
     @property
     def advantage(self) -> Callable[..., Floats]:
         """The algorithm's advantage with the run's options."""
-        return bind_options(self.spec.advantage, self.switches)
+        own = options_of(self.spec.advantage)
+        stated = {name: value for name, value in self.switches.items() if name in own}
+        followed = {name: self._setting(path) for name, path in self.spec.follows.items()}
+        return bind_options(self.spec.advantage, {**followed, **stated})
+
+    def _setting(self, path: str) -> Any:
+        """Return a setting by its dotted name, the prompting by default where none is given."""
+        part, _, name = path.partition(".")
+        whole = getattr(self, part)
+        if whole is None:
+            whole = self.loss if part == "objective" else default_prompting(self.model, self.env_id)
+        return getattr(whole, name)
+
+    @property
+    def stage_options(self) -> Any:
+        """The record that the algorithm's stages read, with the run's options."""
+        record = self.spec.stage_options
+        if record is None:
+            return None
+        names = {entry.name for entry in fields(record)}
+        return replace(record, **{name: value for name, value in self.switches.items() if name in names})
 
     @property
     def loss(self) -> Objective:
@@ -281,6 +312,8 @@ class Preset:
 
     settings: Settings = field(default_factory=dict)
     by_env: Mapping[str, Settings] = field(default_factory=dict)
+    apart: bool = False
+    """Whether an environment's own settings are all that it has, so that the general ones are for others."""
     tiny: bool = False
     """Whether the suite's own settings for tiny models are added, `agentgym.suites.SuiteSpec.tiny`."""
 
@@ -297,7 +330,8 @@ class Preset:
         """
         plain = TrainConfig(algorithm=algorithm, env_id=env_id, **changes)
         own = {**self.by_env.get(env_id, {}), **(suite_spec(env_id).tiny if self.tiny else {})}
-        return override(plain, {**self.settings, **own})
+        general = {} if self.apart and env_id in self.by_env else self.settings
+        return override(plain, {**general, **own})
 
 
 PLAIN = Preset()

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
 
 from agentgym.arrays import Floats, Ints
 from agentgym.history.rollouts import KeptEpisode, KeptStep
+from agentgym.training.collected import Collected
 from agentgym.training.stages import RolloutBatch, Scores
-from agentgym.types import Group, Trajectory
+from agentgym.types import Trajectory
 
 
 def kept_episodes(
-    groups: Sequence[Group], rollouts: RolloutBatch, scores: Scores, *, iteration: int, version: int
+    collected: Collected, rollouts: RolloutBatch, scores: Scores, *, iteration: int, version: int
 ) -> list[KeptEpisode]:
     """Return the records of an iteration's episodes.
 
     Args:
-        groups: what was played.
+        collected: what was played.
         rollouts: the same steps, in the order of the groups.
         scores: of these.
         iteration: of the run, from 1.
         version: of the weights that were updated.
     """
     columns = _Columns(rollouts, scores)
+    notes = iter(collected.notes or ())
     episodes, row = [], 0
-    for number, group in enumerate(groups):
+    for number, group in enumerate(collected.groups):
         for member in group.trajectories:
-            episodes.append(_episode(member, columns, row, number, iteration, version))
+            kept = _episode(member, columns, row, number, iteration, version)
+            episodes.append(replace(kept, notes=next(notes, {})))
             row += len(member.steps)
     return episodes
 

@@ -6,7 +6,7 @@ One loop for every algorithm. What differs between them is data, the advantage a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -15,20 +15,25 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from agentgym.algos.batch import StepBatch
-from agentgym.algos.filters import SAME, varied, varies
+from agentgym.algos.filters import SAME, varied
 from agentgym.algos.matching import step_group_sizes
 from agentgym.algos.tokens import Batch
+from agentgym.arrays import Bools
 from agentgym.history.metrics import Evaluated, IterationMetrics, StageSeconds
 from agentgym.history.rollouts import drop_rollouts, write_rollouts
+from agentgym.stopwatch import Stopwatch, measured, stage
 from agentgym.training.checkpoint import last_checkpoint, load_checkpoint, save_checkpoint
+from agentgym.training.collected import Collected, Diagnostics
 from agentgym.training.config import TrainConfig
+from agentgym.training.encoders import with_embeddings
 from agentgym.training.kept_rollouts import kept_episodes
 from agentgym.training.learner.learner import DivergenceError, UpdateMetrics
-from agentgym.training.learner.packing import sampled_log_probs, step_rows
+from agentgym.training.learner.packing import sampled_log_probs, stale_tokens, step_rows
+from agentgym.training.measured import STAGES, peak_memory, response_lengths, utilisation
 from agentgym.training.policy.saved import SavedAgent, Training, write_agent
+from agentgym.training.resources import Machine
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.stages import RolloutBatch, Scorer, Scores, stages_of
-from agentgym.types import Group
 
 if TYPE_CHECKING:
     from agentgym.history.log import Log
@@ -36,6 +41,21 @@ if TYPE_CHECKING:
 End: TypeAlias = Literal["finished", "solved", "no signal", "interrupted"]
 """Why a run ended: all iterations are done; every episode is won; there is nothing to learn from; or the
 caller asked for it."""
+
+_NO_UPDATE = UpdateMetrics(
+    loss=0.0,
+    kl=0.0,
+    ref_kl=None,
+    clip_fraction=0.0,
+    entropy=0.0,
+    grad_norm=0.0,
+    logp_diff=0.0,
+    value_loss=None,
+    critic_grad_norm=None,
+    explained_variance=None,
+    tokens=0,
+)
+"""Of an iteration without anything to train on."""
 
 _UPDATE = 2
 """What a seed's stream is for, beside those of `agentgym.training.pool`."""
@@ -58,8 +78,8 @@ class _Totals:
 class _Played:
     """What an iteration's rollouts gave and took."""
 
-    groups: list[Group]
-    """To be trained on; the rest counts what was played."""
+    collected: Collected
+    """To be trained on and reported; the rest counts what was played."""
     episodes: int
     steps: int
     tokens_in: int
@@ -117,6 +137,9 @@ class Trainer:
         """What was counted up to the last look: a thread may play on between two of them."""
         self.checkpoint: Path | None = None
         """The last one written, or resumed from."""
+        self._lost = 0
+        """Groups not trained on, up to the last iteration."""
+        self._peak_flops = Machine.here(world.ranks.device.type).peak_flops
         self.success = 0.0
         """Share of the last iteration's episodes that were won."""
 
@@ -141,38 +164,50 @@ class Trainer:
 
     def iterate(self) -> IterationMetrics:
         """Collect, score, minimise and sync once."""
-        clock = _Clock()
+        with measured() as watch:
+            return self._iterate(_Clock(), watch)
+
+    def _iterate(self, clock: _Clock, watch: Stopwatch) -> IterationMetrics:
         world, totals = self.world, self._totals
         before = self._evaluate() if totals.iteration == 0 else None
         clock.lap("evaluate")
         played = self._collect()
         clock.lap("env")
-        rollouts = self._rollouts(played.groups)
-        scores = self.scorer.score(rollouts)
-        batch = self.minimiser.prepare(rollouts, scores)
-        clock.lap("credit")
-        rate = self.config.rate(totals.iteration + 1)
-        update = self._minimise(rollouts, batch, rate)
-        clock.lap("update")
         version = world.engine.version
-        world.engine.sync(world.learner.weights(), version + 1)
-        clock.lap("sync")
+        rate = self.config.rate(totals.iteration + 1)
+        update, scores = _NO_UPDATE, None
+        rollouts = self._rollouts(played.collected)
+        if played.collected.groups:
+            with stage("advantage"):
+                scores = self.scorer.score(rollouts)
+            batch = self.minimiser.prepare(rollouts, scores)
+            clock.lap("credit")
+            with stage("actor"):
+                update = self._minimise(rollouts, batch, rate)
+            clock.lap("update")
+            world.engine.sync(world.learner.weights(), version + 1)
+            clock.lap("sync")
         self._count(played, rollouts.steps)
-        self._keep(played.groups, rollouts, scores, version)
-        lost, pending = self.collector.over_ranks()
+        if scores is not None:
+            self._keep(played.collected, rollouts, scores, version)
+        before_now, (self._lost, pending) = self._lost, self.collector.over_ranks()
         evaluation = self._evaluate() if self._evaluates() else None
         clock.lap("evaluate")
         return IterationMetrics(
-            **_describe(played, rollouts.steps, version),
+            **_describe(played, rollouts.steps, version, {} if scores is None else scores.diagnostics),
             **_describe_update(update),
+            **response_lengths(
+                played.collected.groups, world.language_model.stop_ids if world.speller is None else None
+            ),
             iteration=totals.iteration,
-            version=version + 1,
+            version=world.engine.version,
             episodes=totals.episodes,
             env_steps=totals.env_steps,
             learning_rate=self.config.learner.learning_rate * rate,
-            dropped=lost,
+            **self._use_of_devices(update.tokens, clock),
+            dropped=self._lost - before_now,
             pending=pending,
-            seconds=clock.seconds(model=played.waited_seconds),
+            seconds=clock.seconds(model=played.waited_seconds, stages=watch.seconds),
             evaluation_before=before,
             evaluation=evaluation,
         )
@@ -201,13 +236,13 @@ class Trainer:
     def _collect(self) -> _Played:
         meter = self.world.meter
         began = meter.seconds
-        groups = self.collector.collect(self.world.engine.version)
+        collected = self.collector.collect(self.world.engine.version)
         waited = meter.seconds - began
         before, self._metered = self._metered, self._reading()
         own = {name: number - before[name] for name, number in self._metered.items()}
         model_seconds = own.pop("seconds")
         total = {name: int(number) for name, number in self.world.ranks.sum(own).items()}
-        return _Played(groups, **total, model_seconds=model_seconds, waited_seconds=waited)
+        return _Played(collected, **total, model_seconds=model_seconds, waited_seconds=waited)
 
     def _reading(self) -> dict[str, float]:
         meter = self.world.meter
@@ -219,10 +254,24 @@ class Trainer:
             "seconds": meter.seconds,
         }
 
-    def _rollouts(self, groups: Sequence[Group]) -> RolloutBatch:
-        return RolloutBatch(
-            StepBatch.from_groups(groups), step_rows(groups, self.world.speller), sampled_log_probs(groups)
+    def _rollouts(self, collected: Collected) -> RolloutBatch:
+        groups = collected.groups
+        steps = StepBatch.from_groups(groups).with_columns(**collected.columns)
+        steps = with_embeddings(steps, self.world.encoder)
+        rows, stale = step_rows(groups, self.world.speller), stale_tokens(groups, self.world.engine.version)
+        return RolloutBatch(steps, rows, sampled_log_probs(groups), stale)
+
+    def _use_of_devices(self, tokens: int, clock: _Clock) -> dict[str, Any]:
+        """Return what an update of so many tokens made of the devices."""
+        world, low = self.world, self.world.learner.config.dtype == "bfloat16"
+        mfu = utilisation(
+            world.learner.parameters,
+            tokens,
+            clock.lapped("update"),
+            peak_flops=self._peak_flops if low else None,
+            ranks=world.ranks.size,
         )
+        return {"mfu": mfu, "peak_memory": peak_memory(world.ranks)}
 
     def _minimise(self, rollouts: RolloutBatch, batch: Batch, rate: float) -> UpdateMetrics:
         iteration = self._totals.iteration + 1
@@ -244,11 +293,11 @@ class Trainer:
         totals.tokens += played.tokens_out
         totals.idle = 0 if self._signal(steps) else totals.idle + 1
 
-    def _keep(self, groups: Sequence[Group], rollouts: RolloutBatch, scores: Scores, version: int) -> None:
+    def _keep(self, collected: Collected, rollouts: RolloutBatch, scores: Scores, version: int) -> None:
         """Write an iteration's rollouts, where its turn has come."""
         every, iteration = self.config.keep_rollouts, self._totals.iteration
         if every and iteration % every == 0 and self.world.ranks.is_first:
-            kept = kept_episodes(groups, rollouts, scores, iteration=iteration, version=version)
+            kept = kept_episodes(collected, rollouts, scores, iteration=iteration, version=version)
             write_rollouts(self.folder, iteration, kept)
 
     def _signal(self, steps: StepBatch) -> bool:
@@ -314,6 +363,7 @@ class Trainer:
         self.scorer.load_state_dict(state.get("scorer", {}))
         self.minimiser.load_state_dict(state.get("minimiser", {}))
         self._metered = self._reading()
+        self._lost, _ = self.collector.over_ranks()
         return self._totals.iteration
 
     def _save_policy(self, folder: Path) -> None:
@@ -338,7 +388,7 @@ class _Clock:
 
     def __init__(self) -> None:
         self._began = self._last = perf_counter()
-        self._laps: dict[str, float] = {}
+        self._laps = dict.fromkeys(("credit", "update", "sync"), 0.0)  # without rollouts there are none
 
     def lap(self, stage: str) -> None:
         """Add the time since the last call to a stage."""
@@ -346,34 +396,52 @@ class _Clock:
         self._laps[stage] = self._laps.get(stage, 0.0) + now - self._last
         self._last = now
 
-    def seconds(self, *, model: float) -> StageSeconds:
-        """Return the stages; ``model`` is the part of ``env`` that the policy took."""
+    def lapped(self, stage: str) -> float:
+        """Return the time of a stage so far."""
+        return self._laps.get(stage, 0.0)
+
+    def seconds(self, *, model: float, stages: Mapping[str, float]) -> StageSeconds:
+        """Return the stages.
+
+        Args:
+            model: the part of ``env`` that the policy took.
+            stages: measured within, by name.
+        """
         model = min(model, self._laps["env"])  # a thread's call may have begun before the stage did
         laps = {**self._laps, "env": self._laps["env"] - model}
-        return StageSeconds(**laps, model=model, total=perf_counter() - self._began)
+        parts = dict.fromkeys(STAGES - laps.keys() - {"model", "total"}, 0.0)
+        parts |= {name: seconds for name, seconds in stages.items() if name in STAGES}
+        return StageSeconds(**laps | parts, model=model, total=perf_counter() - self._began)
 
 
-def _describe(played: _Played, steps: StepBatch, version: int) -> dict[str, Any]:
+def _describe(played: _Played, steps: StepBatch, version: int, diagnostics: Diagnostics) -> dict[str, Any]:
     """Return what is logged of an iteration's episodes."""
-    members = [member for group in played.groups for member in group.trajectories]
+    ends, groups = played.collected.episode_ends, played.collected.groups
+    members = [member for group in groups for member in group.trajectories]
     ages = [version - step.completion.version for member in members for step in member.steps]
     return {
-        "success": float(np.mean([member.won for member in members])),
-        "score": float(np.mean([member.score for member in members])),
-        "mean_return": float(np.mean([member.episode_return for member in members])),
-        "steps_per_episode": len(steps) / len(members),
-        "valid_fraction": float(steps.valid.mean()),
-        "usable_fraction": float(np.mean([varies(group) for group in played.groups])),
+        "success": _mean([end.won for end in ends]),
+        "score": _mean([end.score for end in ends]),
+        "mean_return": _mean([end.episode_return for end in ends]),
+        "steps_per_episode": _mean([end.steps for end in ends]),
+        "valid_fraction": _mean(steps.valid),
+        "usable_fraction": len(np.unique(steps.group[varied(steps)])) / max(len(groups), 1),
         "step_groups": step_group_sizes(steps),
+        "diagnostics": {**played.collected.diagnostics, **diagnostics},
         "tokens_in": played.tokens_in,
         "tokens_out": played.tokens_out,
         "tokens_per_second": played.tokens_out / max(played.model_seconds, 1e-9),
-        "staleness": float(np.mean(ages)),
+        "staleness": _mean(ages),
     }
+
+
+def _mean(values: Sequence[float] | Bools) -> float:
+    """Return the mean; 0 of nothing."""
+    return float(np.mean(values)) if len(values) else 0.0
 
 
 def _describe_update(update: UpdateMetrics) -> dict[str, Any]:
     """Return what is logged of an update."""
     table = asdict(update)
-    del table["tokens"], table["critic_grad_norm"]
+    table["learner_tokens"] = table.pop("tokens")
     return table

@@ -23,6 +23,7 @@ from agentgym.arrays import Ints
 from agentgym.errors import UsageError
 from agentgym.rollout import EpisodeSpec, RolloutWorker
 from agentgym.tasks import TaskSet
+from agentgym.training.collected import Collected
 from agentgym.training.config import RolloutConfig
 from agentgym.training.learner.distributed import Ranks
 from agentgym.types import Group, Trajectory
@@ -102,7 +103,7 @@ class RolloutPool:
         >>> envs = gymnasium.make_vec("agentgym/EZPoints-v0", num_envs=4, autoreset_mode="Disabled")
         >>> worker = RolloutWorker(envs, envs.prototype.oracle(), env_id="agentgym/EZPoints-v0")
         >>> pool = RolloutPool(worker, TaskOrder(envs.tasks, seed=0), RolloutConfig(tasks=3, group_size=2))
-        >>> [len(group.trajectories) for group in pool.collect(version=0)], pool.counts.pending
+        >>> [len(group.trajectories) for group in pool.collect(version=0).groups], pool.counts.pending
         ([2, 2, 2], 0)
     """
 
@@ -133,7 +134,7 @@ class RolloutPool:
         self._stream: Iterator[Group] | None = None
         self._ahead: Ahead | None = None
 
-    def collect(self, version: int) -> list[Group]:
+    def collect(self, version: int) -> Collected:
         """Return the groups of one update.
 
         Args:
@@ -149,14 +150,14 @@ class RolloutPool:
             )
             self.counts.trained += len(groups)
             self.counts.left_out += self.counts.pending
-            return groups
+            return Collected(groups)
         if self._stream is None:
             self._stream = self._groups(self._endless())
             if config.overlap:
                 wanted = config.tasks * config.max_staleness // self.ranks.size
                 self._stream = self._ahead = Ahead(self._stream, wanted)
         own = list(islice(self._fresh(self._stream, version), config.tasks // self.ranks.size))
-        return self.ranks.gather(own)
+        return Collected(self.ranks.gather(own))
 
     @property
     def episodes(self) -> int:

@@ -15,6 +15,7 @@ import torch
 
 from agentgym.errors import UsageError
 from agentgym.files import make_folder, replace_file, sole_writer
+from agentgym.history.console import print_resources
 from agentgym.history.log import Log, check_logs, make_logs
 from agentgym.history.run import CONFIG_FILE, MADE_WITH, METRICS_FILE
 from agentgym.provenance import here_and_now
@@ -22,7 +23,9 @@ from agentgym.training.checkpoint import FOLDER, has_checkpoint, last_checkpoint
 from agentgym.training.config import TrainConfig, config_from_json, config_to_json, resumed
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.loop import End, Trainer
-from agentgym.training.policy.open import default_prompting
+from agentgym.training.memory import ModelSize
+from agentgym.training.policy.open import default_prompting, tiny_size
+from agentgym.training.resources import Machine, check_feasible, described, resolve
 from agentgym.training.setup import TrainingSetup
 
 
@@ -40,13 +43,14 @@ class RunResult:
     """Whether this rank is the one that reports."""
 
 
-def start(config: TrainConfig, folder: Path, *, logs: Sequence[str]) -> RunResult:
+def start(config: TrainConfig, folder: Path, *, logs: Sequence[str], force: bool = False) -> RunResult:
     """Train in a new folder.
 
     Args:
-        config: what is to be done.
+        config: what is to be done; what it leaves open is chosen by `agentgym.training.resources.resolve`.
         folder: made where it is missing; must not hold a run.
         logs: names of `agentgym.history.log.make_logs`.
+        force: whether to train even what the machine is far too slow for.
 
     Raises:
         UsageError: the folder holds a run already, or something in the configuration does not fit.
@@ -57,6 +61,10 @@ def start(config: TrainConfig, folder: Path, *, logs: Sequence[str]) -> RunResul
     prompting = config.prompting or default_prompting(config.model, config.env_id)
     learner = replace(config.learner, temperature=prompting.temperature)
     config = replace(config, objective=config.loss, prompting=prompting, learner=learner)
+    size = None if tiny_size(config.model) is not None else ModelSize.read(config.model)
+    config = resolve(config, Machine.here(config.device), size)
+    if not force:
+        check_feasible(config, size)
     return _train(config, folder, logs, resume=False)
 
 
@@ -101,6 +109,7 @@ def read_config(path: Path) -> TrainConfig:
 def _train(config: TrainConfig, folder: Path, logs: Sequence[str], *, resume: bool) -> RunResult:
     torch.set_num_threads(config.threads)
     check_logs(logs)
+    config = resolve(config, Machine.here(config.device))  # of a run by an older version, some may be open
     resume = resume and has_checkpoint(folder)
     with Ranks.join(config.device) as ranks, closing(TrainingSetup.open(config, ranks)) as world:
         if not ranks.is_first:
@@ -110,6 +119,8 @@ def _train(config: TrainConfig, folder: Path, logs: Sequence[str], *, resume: bo
             trainer = Trainer(config, world, folder)
             if not resume:
                 replace_file(folder / CONFIG_FILE, _dump(config, world))
+            if "console" in logs and not resume:
+                print_resources(described(config, Machine.here(config.device)))
             done = int(last_checkpoint(folder).name) if resume else 0
             with closing(make_logs(logs, folder, iterations=config.iterations, start=done)) as log:
                 return _run(trainer, log, resume=resume)

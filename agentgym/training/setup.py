@@ -15,6 +15,7 @@ from agentgym.errors import UsageError
 from agentgym.registration import open_vector
 from agentgym.rollout import RolloutWorker
 from agentgym.training.config import TrainConfig
+from agentgym.training.encoders import ObservationEncoder, open_observation_encoder
 from agentgym.training.engines.choices import ActionSpeller
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.types import Engine, Generation, GenerationRequest
@@ -26,6 +27,7 @@ from agentgym.training.learner.learner import Learner
 from agentgym.training.models.models import LanguageModel, copied
 from agentgym.training.policy.open import default_prompting, open_model
 from agentgym.training.policy.prompting import Prompting
+from agentgym.training.resources import Machine, resolve
 from agentgym.types import Completion, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 
@@ -95,6 +97,8 @@ class TrainingSetup:
     worker: RolloutWorker
     evaluation: Evaluation | None
     ranks: Ranks
+    encoder: ObservationEncoder | None = None
+    """Of observations, where states are matched by it."""
 
     @classmethod
     def open(cls, config: TrainConfig, ranks: Ranks | None = None) -> TrainingSetup:
@@ -108,6 +112,7 @@ class TrainingSetup:
             UsageError: something does not exist, or does not fit.
             MissingDataError: the environment's data is not on this machine.
         """
+        config = resolve(config, Machine.here(config.device if ranks is None else ranks.device.type))
         ranks = ranks or Ranks(device=torch.device(config.device))
         envs = _open_envs(config, config.split, config.rollout.num_envs)
         prompting = config.prompting or default_prompting(config.model, config.env_id)
@@ -125,7 +130,10 @@ class TrainingSetup:
             player = RolloutWorker(others, policy, env_id=config.env_id)
             evaluation = Evaluation.of(player, tasks=plan.tasks, seed=plan.seed, ranks=ranks)
         worker = RolloutWorker(envs, meter, env_id=config.env_id)
-        return cls(prompting, language_model, engine, speller, learner, meter, worker, evaluation, ranks)
+        encoder = open_observation_encoder(config.encoder, learner, language_model)
+        return cls(
+            prompting, language_model, engine, speller, learner, meter, worker, evaluation, ranks, encoder
+        )
 
     def close(self) -> None:
         """Close the environments."""

@@ -13,21 +13,21 @@ kind of algorithm needs is an object of its own with the methods of a protocol h
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.table import trainable
 from agentgym.algos.tokens import Batch, Unit
-from agentgym.arrays import Floats
+from agentgym.arrays import Bools, Floats
 from agentgym.errors import UsageError
 from agentgym.extras import load_reference
+from agentgym.training.collected import Collected, Diagnostics
 from agentgym.training.config import TrainConfig
 from agentgym.training.learner.learner import Learner, UpdateMetrics
 from agentgym.training.learner.packing import StepRow
 from agentgym.training.pool import RolloutPool, TaskOrder
 from agentgym.training.setup import TrainingSetup
-from agentgym.types import Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,8 @@ class RolloutBatch:
     """n, the tokens of each step."""
     log_probs: Floats
     """(T,) that response tokens were sampled with."""
+    stale: Bools | None = None
+    """(T,) which of them older weights have sampled; None for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class Scores:
     """(n,) or (T,) that the critic should predict."""
     process_rewards: Floats | None = None
     """(n,) or (T,) of a reward model, before anything is compared; only kept with the rollouts."""
+    diagnostics: Diagnostics = field(default_factory=dict)
+    """For the log."""
 
 
 class Stateful(Protocol):
@@ -77,8 +81,8 @@ class Collector(Stateful, Protocol):
         """Episodes played to their ends by this process."""
         ...
 
-    def collect(self, version: int) -> list[Group]:
-        """Return the groups of one update, alike on every rank.
+    def collect(self, version: int) -> Collected:
+        """Return what one update is trained on, alike on every rank.
 
         Args:
             version: of the weights that are about to be updated.
@@ -217,15 +221,17 @@ class PolicyMinimiser(Stateless):
     def prepare(self, rollouts: RolloutBatch, scores: Scores) -> Batch:
         """Return advantages and targets with the log-probabilities that the objective compares."""
         learner = self.learner
-        weighted = learner.config.importance_cap is not None
+        recomputes = learner.config.recomputes
+        passes = recomputes and not learner.steps_once(len(rollouts.rows))
         needs_reference = learner.objective.kl_coefficient > 0
         return Batch.of(
             rollouts.steps,
             scores.advantages,
             credit=scores.unit,
             valued=None if learner.critic is None else learner.critic.unit,
-            old_log_probs=learner.log_probs(rollouts.rows) if weighted else rollouts.log_probs,
-            rollout_log_probs=rollouts.log_probs if weighted else None,
+            old_log_probs=learner.log_probs(rollouts.rows) if passes else rollouts.log_probs,
+            rollout_log_probs=rollouts.log_probs if recomputes else None,
+            stale=rollouts.stale,
             ref_log_probs=learner.ref_log_probs(rollouts.rows) if needs_reference else None,
             values=scores.values,
             returns=scores.returns,

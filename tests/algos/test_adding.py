@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("agentgym", "benchmarks", "docs", "tests", "trainers")
+FOLDERS = ("agentgym", "benchmarks", "docs", "tests")
 FILES = ("Makefile", "README.md", "pyproject.toml")
 
 MODULE = '''"""OPO: on-policy RL with an optimal reward baseline (Hao et al., 2025, arXiv:2505.23585).
@@ -57,7 +57,7 @@ def test_long_responses_weigh_more_in_the_baseline():
     assert opo.advantage(batch).tolist() == [3.0, -1.0]
 """
 
-CHECKS = ("tests/algos", "tests/test_layers.py", "tests/trainers", "tests/training/test_loop.py", "docs")
+CHECKS = ("tests/algos", "tests/test_layers.py", "tests/recipes", "tests/training/test_loop.py", "docs")
 CHOSEN = "opo or pages or modules_of_algorithms or leave_torch or is_of_an_algorithm"
 """What runs over the table, the folders of the checkout and the pages, and is about a new algorithm."""
 

@@ -29,6 +29,16 @@ def test_the_limit_needs_the_lengths():
         dapo.advantage(batch, max_tokens=512)
 
 
+def test_the_stretch_is_a_quarter_of_the_limit_and_nothing_pays_more_than_at_the_limit():
+    batch = StepBatch.of(
+        group=[0, 0, 0], trajectory=[0, 1, 2], state="AAA", reward=[1.0, 1.0, 1.0], tokens=[448, 512, 4096]
+    )
+    assert dapo.shaped(batch, max_tokens=512, buffer=128).outcome.tolist() == [0.5, 0.0, 0.0]
+    np.testing.assert_array_equal(
+        dapo.advantage(batch, max_tokens=512), dapo.advantage(batch, max_tokens=512, buffer=128)
+    )
+
+
 def test_its_objective_clips_higher_and_averages_tokens():
     assert (dapo.OBJECTIVE.clip_low, dapo.OBJECTIVE.clip_high) == (0.2, 0.28)
     assert dapo.OBJECTIVE.aggregation == "token-mean"

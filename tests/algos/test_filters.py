@@ -92,7 +92,7 @@ def test_sampling_on_success_ignores_partial_rewards():
 def test_price_of_long_responses():
     lengths = np.array([1, 384, 385, 448, 512, 600])
     result = overlong_penalty(lengths, max_tokens=512, buffer=128)
-    np.testing.assert_allclose(result, [0.0, 0.0, -1 / 128, -0.5, -1.0, -216 / 128])
+    np.testing.assert_allclose(result, [0.0, 0.0, -1 / 128, -0.5, -1.0, -1.0])
     np.testing.assert_allclose(overlong_penalty(lengths, max_tokens=512, buffer=128, factor=0.5), result / 2)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agentgym.algos import gigpo, graphgpo, grpo
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import Compat
-from agentgym.algos.graph import distance, match_edges
+from agentgym.algos.graph import distance, match_edges, step_costs
 from tests.algos.episodes import batch_of, batches, shuffled, take
 
 WINNER = {"states": ["s1", "s21", "s2", "s4", "s2"], "actions": "abcge", "rewards": [0] * 4 + [10]}
@@ -87,6 +87,36 @@ def test_distances_of_the_detour():
 def test_no_success_leaves_nothing(std, cost):
     batch = batch_of({"states": "XY", "actions": "12"}, {"states": "X", "actions": "3"})
     assert graphgpo.advantage(batch, std=std, cost=cost).tolist() == [0.0] * 3
+
+
+FEW_CALLS = {"states": ["q", "c", "d"], "rewards": [0, 0, 1]}
+MANY_CALLS = {"states": ["q", "b"], "rewards": [0, 1]}
+
+
+def test_what_the_environment_charges_turns_the_ranking():
+    """Four calls in one step reach the answer sooner, one a step cheaper."""
+    batch = batch_of(MANY_CALLS, FEW_CALLS, cost=[4, 1, 1, 1, 1])
+    given = {"omega": 0.5, "std": False, "episode_weight": 0.0}
+    # R of the two first steps: 10 x .5^(1 + 1) and 10 x .5^(2 + 1); with costs 10 x .5^(1 + 4) and the same
+    assert graphgpo.advantage(batch, **given)[[0, 2]].tolist() == [0.625, -0.625]
+    charged = graphgpo.advantage(batch, costs="environment", **given)
+    assert charged[[0, 2]].tolist() == [-0.46875, 0.46875]
+    # what a caller gives stands before either
+    assert graphgpo.advantage(batch, cost=np.ones(5), costs="environment", **given)[0] == 0.625
+
+
+def test_a_rejected_action_is_charged_for_its_turn():
+    free = batch_of({"states": "qq", "rewards": [0, 1], "valid": [False, True]}, cost=[0, 1])
+    assert step_costs(free, "environment").tolist() == [1.0, 1.0]
+    given = {"omega": 0.5, "std": False, "episode_weight": 0.0, "costs": "environment"}
+    assert graphgpo.advantage(free, **given).tolist() == [-1.25, 1.25]  # R 2.5 and 5
+
+
+def test_costs_that_are_missing_or_negative():
+    with pytest.raises(ValueError, match="cost is missing"):
+        graphgpo.advantage(DETOUR, costs="environment")
+    with pytest.raises(ValueError, match="cost must not be negative, row 1 is -1"):
+        batch_of(MANY_CALLS, cost=[4, -1])
 
 
 def test_success_is_won_not_reward():

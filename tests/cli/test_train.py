@@ -123,7 +123,7 @@ def test_help_names_every_algorithm_that_can_be_trained(cli):
         (("ppo", *EZPOINTS, "--set", "switches.lam=7"), "lam must be between 0 and 1"),
         (("grpo", *EZPOINTS, "--set", "objective.clip_low=-1"), "clip_low must not be negative"),
         (("grpo", *EZPOINTS, "--set", "env_options.split=valid"), "set split instead"),
-        (("grpo", *EZPOINTS, "--set", "device=gpu"), "device must be 'cpu' or 'cuda'"),
+        (("grpo", *EZPOINTS, "--set", "device=gpu"), "device: 'gpu' (did you mean 'cpu'?)"),
     ],
 )
 def test_bad_input_is_one_line_that_names_the_fix(train, words, complaint, tmp_path):

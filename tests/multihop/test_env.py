@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 
+from agentgym.algos.batch import StepBatch
 from agentgym.answers import LiveAnswers
 from agentgym.calls import Call, read_calls, write_calls
 from agentgym.checking import check_agent_env, check_agent_vector_env
@@ -11,15 +12,28 @@ from agentgym.env import MAX_ACTION_LENGTH
 from agentgym.envs.multihop.corpora import Corpus
 from agentgym.envs.multihop.env import HotpotQAEnv, MuSiQueEnv, SearchQAEnv, TwoWikiEnv
 from agentgym.errors import UsageError
+from agentgym.evaluation.replay import Replay
+from agentgym.evaluation.suite import PlayedEnv
 from agentgym.registration import make_vec
 from agentgym.retrieval.searcher import search_in_memory
-from agentgym.types import Passage, Snapshot
+from agentgym.rollout import RolloutWorker
+from agentgym.types import Completion, Passage, Snapshot
 from agentgym.vector.serial import SerialVectorEnv
 
 
 @pytest.fixture(scope="module")
 def env():
     return HotpotQAEnv(split="test")
+
+
+class Scripted:
+    """Says what a function makes of a request."""
+
+    def __init__(self, say):
+        self.say = say
+
+    def act(self, requests):
+        return [Completion(self.say(request)) for request in requests]
 
 
 def begin(env, **options):
@@ -29,6 +43,23 @@ def begin(env, **options):
 
 def passages_of(text):
     return [line for line in text.split("\n") if line.startswith("[")]
+
+
+def test_costs_of_steps_reach_the_batch(env):
+    """Searching twice at once costs 2, answering 1, in any form of slots and when it is played again."""
+    envs = make_vec("agentgym/HotpotQA-v0", 2, split="test", autoreset_mode="Disabled")
+    task = envs.tasks.ids[0]
+    said = {0: "search[one]\nsearch[two]", 1: "search[]", 2: "answer[x]"}
+    policy = Scripted(lambda request: said[request.turn])
+    (group,) = RolloutWorker(envs, policy, env_id="HotpotQA").collect([task], group_size=2, seed=0)
+    assert StepBatch.from_groups([group]).cost.tolist() == [2.0, 0.0, 1.0] * 2
+    replay = Replay.begin(env, PlayedEnv("agentgym/HotpotQA-v0", "a", "test", 1), task, 0, 0)
+    assert [replay.play(step.completion).cost for step in group.trajectories[0].steps] == [2.0, 0.0, 1.0]
+    plain = make_vec("agentgym/EZPoints-v0", 1, split="test", autoreset_mode="Disabled")
+    (group,) = RolloutWorker(plain, plain.oracle(), env_id="EZ").collect(
+        plain.tasks.ids[:1], group_size=1, seed=0
+    )
+    assert {step.cost for step in group.trajectories[0].steps} == {1.0}
 
 
 # ---- the forms ---------------------------------------------------------------------------------------

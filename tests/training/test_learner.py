@@ -360,7 +360,7 @@ def test_missing_columns_and_other_rows_are_refused(model):
         {"learning_rate": 0.0},
         {"learning_rate": float("nan")},
         {"epochs": 0},
-        {"token_budget": 0},
+        {"token_budget": -1},
         {"temperature": -1.0},
         {"temperature": 0.0},
         {"max_grad_norm": 0.0},

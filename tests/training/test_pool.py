@@ -52,7 +52,7 @@ def signature(groups):
 
 def test_without_staleness_the_pool_plays_what_the_worker_collects(make):
     pool = make()
-    rounds = [pool.collect(version) for version in range(3)]
+    rounds = [pool.collect(version).groups for version in range(3)]
     order = TaskOrder(pool.worker.envs.tasks, seed=5)
     played = {
         (trajectory.seed, trajectory.rollout): trajectory
@@ -69,7 +69,7 @@ def test_without_staleness_the_pool_plays_what_the_worker_collects(make):
 
 
 def test_what_is_collected_does_not_depend_on_the_number_of_slots(make):
-    assert signature(make(num_envs=2).collect(0)) == signature(make(num_envs=12).collect(0))
+    assert signature(make(num_envs=2).collect(0).groups) == signature(make(num_envs=12).collect(0).groups)
 
 
 def test_every_task_is_played_once_before_any_is_played_again(make):
@@ -82,7 +82,7 @@ def test_every_task_is_played_once_before_any_is_played_again(make):
 
 
 def test_ranks_play_parts_of_what_one_process_plays(make):
-    whole = signature(make().collect(0))
+    whole = signature(make().collect(0).groups)
 
     class Part(Ranks):
         __slots__ = ()
@@ -90,7 +90,7 @@ def test_ranks_play_parts_of_what_one_process_plays(make):
         def gather(self, items):
             return list(items)  # of this rank alone
 
-    parts = [signature(make(ranks=Part(rank, 2)).collect(0)) for rank in range(2)]
+    parts = [signature(make(ranks=Part(rank, 2)).collect(0).groups) for rank in range(2)]
     assert [*parts[0], *parts[1]] == [whole[0], whole[2], whole[1], whole[3]]
 
 
@@ -102,7 +102,7 @@ def test_every_group_begun_is_accounted_for(make, overlap, staleness):
     trained = 0
     for version in range(12):
         policy.version = version
-        groups = pool.collect(version)
+        groups = pool.collect(version).groups
         trained += len(groups)
         for group in groups:
             assert len({(t.task_id, t.seed) for t in group.trajectories}) == 1
@@ -122,13 +122,15 @@ def test_groups_that_are_too_old_are_dropped_and_counted(make):
     running = pool.counts.pending
     assert running > 0
     policy.version = 5
-    assert all(s.completion.version == 5 for g in pool.collect(5) for t in g.trajectories for s in t.steps)
+    assert all(
+        s.completion.version == 5 for g in pool.collect(5).groups for t in g.trajectories for s in t.steps
+    )
     assert pool.counts.dropped == running
 
 
 def test_dynamic_sampling_keeps_groups_that_vary(make):
     pool = make(attempts=30, tasks=2, group_size=8)
-    groups = pool.collect(0)
+    groups = pool.collect(0).groups
     assert len(groups) == 2
     assert all(varies(group) for group in groups)
     counts = pool.counts

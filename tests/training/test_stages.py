@@ -55,11 +55,11 @@ class Visits:
         return self.pool.episodes
 
     def collect(self, version):
-        groups = self.pool.collect(version)
-        for group in groups:
+        collected = self.pool.collect(version)
+        for group in collected.groups:
             self.visits[group.task_id] = self.visits.get(group.task_id, 0) + 1
-        LOG.append(("collect", len(groups)))
-        return groups
+        LOG.append(("collect", len(collected.groups)))
+        return collected
 
     def over_ranks(self):
         return self.pool.over_ranks()
@@ -158,7 +158,7 @@ def test_the_state_of_stages_is_part_of_checkpoints(mine, tmp_path):
         ({"algorithm": "mine:BROKEN"}, "the stages of mine:BROKEN, is a function: name an"),
         ({"algorithm": "mine:PLAIN", "switches__bonus": "high"}, "switches.bonus is a number"),
         ({"algorithm": "mine:PLAIN", "switches__bonsu": 1.0}, "mine:PLAIN has no option 'bonsu'"),
-        ({"algorithm": "gigpo", "switches__match": "embedding"}, "rollouts have no embeddings"),
+        ({"algorithm": "gigpo", "switches__match": "embedding"}, "encoder says what embeds"),
     ],
 )
 def test_what_does_not_fit_is_one_line(tmp_path, changes, message):

@@ -13,7 +13,7 @@ import agentgym  # noqa: F401 (registers)
 from agentgym.agents.random import RandomPolicy
 from agentgym.checking import check_agent_env
 from agentgym.checking.evidence import begin, first_difference, generator, random_rollout
-from agentgym.envs.webshop.engine.noise import OFFERS, Noise
+from agentgym.envs.webshop.engine.noise import OFFERS, Noise, stream_of
 from agentgym.envs.webshop.engine.pages import Node
 from agentgym.envs.webshop.engine.session import Visit
 from agentgym.envs.webshop.env import WebShopEnv, WebShopState
@@ -112,6 +112,10 @@ def test_noise_changes_observations_and_not_states():
         assert " [SEP] ".join(pieces) == observation
 
 
+def _is_advert(text):
+    return any(_matches(offer, text) for offer in OFFERS)
+
+
 def _matches(offer, text):
     return re.fullmatch(re.sub(r"\\\{\w+\\\}", ".+", re.escape(offer)), text) is not None
 
@@ -131,9 +135,51 @@ def test_noise_differs_from_visit_to_visit_and_comes_back_with_a_snapshot():
     assert walk(one, 3)[0] != walk(one, 5)[0]
 
 
+def test_members_of_a_group_meet_adverts_of_their_own():
+    """The actions are one episode's, so states repeat: texts tell apart what hashes do not."""
+    env_id, options = "agentgym/WebShop-v0", {"split": "test", "noise": 1.0}
+    envs = gymnasium.make_vec(env_id, num_envs=4, autoreset_mode="Disabled", **options)
+    worker = RolloutWorker(envs, envs.oracle(), env_id=env_id)
+    (group,) = worker.collect(envs.tasks.ids[:1], group_size=8, seed=5)
+    envs.close()
+    turns = list(zip(*(member.steps for member in group.trajectories), strict=True))
+    assert len(turns) > 2
+    for turn in turns:
+        assert len({step.state_hash for step in turn}) == 1
+        assert len({step.observation for step in turn}) == 8
+    for member in group.trajectories:  # what a run records of an episode is enough to see it again
+        env = WebShopEnv(**options)
+        seen = [
+            env.reset(seed=member.seed, options={"task": member.task_id, "rollout": member.rollout})[0],
+            *(env.step(step.action)[0] for step in member.steps),
+        ]
+        assert seen == [*(step.observation for step in member.steps), member.final_observation]
+
+
+@pytest.mark.parametrize("observation", ["text", "text_rich", "gigpo"])
+def test_adverts_stand_below_the_instruction_and_are_all_shown(observation):
+    shown = {"observation": observation, "adverts": 3}
+    clean, *_ = visit_shop(observation=observation)
+    for seed in range(12):
+        env, *_ = visit_shop(noise=1.0, **shown)
+        observation_now, _ = env.reset(seed=seed, options={"task": clean.task.id, "rollout": seed})
+        pages = [observation_now, *(env.step(action)[0] for action in RUG_OPEN)]
+        for text in pages:
+            pieces = re.split(r" \[SEP\] |\n", text)
+            adverts = [
+                piece for piece in pieces if any(_matches(offer, piece.strip("'")) for offer in OFFERS)
+            ]
+            assert len(adverts) == 3
+            if observation != "gigpo":
+                label = next(i for i, piece in enumerate(pieces) if piece.strip() == "Instruction:")
+                assert pieces[label + 1].strip() == clean.goal.text.strip()
+                assert all(pieces.index(advert) > label + 1 for advert in adverts)
+
+
 def test_noise_comes_as_often_as_it_should():
     page = [Node("text", "a"), Node("text", "b")]
     noise = Noise(0.3, 1)
+    assert stream_of(7, 0) != stream_of(7, 1) != stream_of(8, 1)
     counts = [len(noise.spread(page, KeyRng(seed))) - 2 for seed in range(1000)]
     assert set(counts) == {0, 1}
     assert sum(counts) / 1000 == pytest.approx(0.3, abs=0.05)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, get_args
 
@@ -17,6 +17,7 @@ from agentgym.envs.alfworld.suite import SUITE
 from agentgym.envs.alfworld.tasks import OnError, check_types, stored_tasks
 from agentgym.errors import UsageError, nearest
 from agentgym.path_measures import measured_path
+from agentgym.rewards import check_scheme
 from agentgym.snapshots import Undo
 from agentgym.suites import SuiteSpec
 from agentgym.tasks import Task, TaskSet
@@ -53,7 +54,8 @@ class ALFWorldEnv(AgentEnv[str]):
     **Observation**: the room and the goal at first, then the answer to each command.
     **Actions**: the commands that the game admits now, such as ``go to shelf 1`` or ``take mug 2 from
     shelf 1``. Any other string answers that nothing happens, changes nothing and costs a step.
-    **Reward**: 1 for reaching the goal, else 0.
+    **Reward**: 1 for reaching the goal, else 0; with ``reward="sparse10"`` 10, with ``"score+success"``
+    (StepPO's) 1.
     **Termination**: the goal is reached. **Score**: won as 0 or 1; **progress**: the share of the goal's
     conditions that are met.
     **Info**: ``goal`` (the task's sentence), ``location`` (the receptacle gone to last), ``held`` (what is
@@ -86,6 +88,7 @@ class ALFWorldEnv(AgentEnv[str]):
         show_help: bool = True,
         task_types: Iterable[str] | None = None,
         difficulty: str | None = None,
+        reward: str = "native",
         max_steps: int | None = None,
         on_error: OnError = "raise",
         render_mode: str | None = None,
@@ -105,6 +108,7 @@ class ALFWorldEnv(AgentEnv[str]):
             show_help: whether the command ``help`` is accepted where a game has it.
             task_types: families played: pick, look, clean, heat, cool, pick2; None for all.
             difficulty: of built-in games: easy, medium or hard; None for all.
+            reward: ``"native"``, ``"sparse10"`` or ``"score+success"``, as above.
             max_steps: step limit; None for 50.
             on_error: what becomes of games that cannot be read or compiled: ``"raise"``, or ``"skip"``
                 to play the others; ``env.tasks.failures`` then names them, as does a warning.
@@ -114,10 +118,7 @@ class ALFWorldEnv(AgentEnv[str]):
             UsageError: an option has no such value, the data set no such split, or a game is no good.
             MissingDataError: the data set is not there.
         """
-        _check("engine", engine, get_args(GameEngine))
-        _check("observation", observation, get_args(ObservationMode))
-        _check("dialect", dialect, get_args(Dialect))
-        _check("on_error", on_error, get_args(OnError))
+        _check_choices(engine=engine, observation=observation, dialect=dialect, on_error=on_error)
         if dialect == "current":
             current_logic()  # raises where it is missing, before any game is played
         if engine == "textworld":
@@ -135,6 +136,7 @@ class ALFWorldEnv(AgentEnv[str]):
         self._real: TextWorldEngine | None = None
         self.load_may_fail = dataset != "builtin" or engine == "textworld"
         super().__init__(tasks, data_key=data_key, max_steps=max_steps, render_mode=render_mode)
+        self.reward_scheme = check_scheme(reward)
 
     # ---- hooks -----------------------------------------------------------------------------
 
@@ -266,10 +268,20 @@ class ALFWorldEnv(AgentEnv[str]):
         }
 
 
-def _check(name: str, value: object, known: tuple[str, ...]) -> None:
-    if value not in known:
-        hint = nearest(str(value), known)
-        raise UsageError(f"unknown {name} {value!r}{hint}; choose one of {', '.join(known)}")
+_CHOICES: Mapping[str, Any] = {
+    "engine": GameEngine,
+    "observation": ObservationMode,
+    "dialect": Dialect,
+    "on_error": OnError,
+}
+
+
+def _check_choices(**given: object) -> None:
+    for name, value in given.items():
+        known = get_args(_CHOICES[name])
+        if value not in known:
+            hint = nearest(str(value), known)
+            raise UsageError(f"unknown {name} {value!r}{hint}; choose one of {', '.join(known)}")
 
 
 ALFWorldVectorEnv = partial(SerialVectorEnv, env_class=ALFWorldEnv)

@@ -16,6 +16,7 @@ from agentgym.envs.ezpoints.oracle import EZPointsOracle
 from agentgym.envs.ezpoints.picture import HEIGHT, NO_TILE, TILES_PER_ROW, WIDTH, Pixels, card_index, paint
 from agentgym.envs.ezpoints.suite import SUITE
 from agentgym.errors import UsageError, nearest
+from agentgym.rewards import check_scheme
 from agentgym.spaces import UnicodeText
 from agentgym.suites import SuiteSpec
 from agentgym.tasks import Task
@@ -75,6 +76,7 @@ class EZPointsEnv(AgentEnv[Observation]):
         max_steps: int | None = None,
         render_mode: str | None = None,
         rewards: str = "verl-agent",
+        reward: str = "native",
         observation: str = "text",
     ):
         """Choose the tasks and the form of the game.
@@ -84,7 +86,9 @@ class EZPointsEnv(AgentEnv[Observation]):
             dataset: ``builtin``, which holds every deal there is.
             max_steps: step limit; None for 15.
             render_mode: ``ansi`` (the observation's text) or ``rgb_array``, uint8[196, 224, 3].
-            rewards: ``verl-agent`` or ``gym-cards``.
+            rewards: the game's own rule: ``verl-agent`` or ``gym-cards``.
+            reward: ``native`` for that rule; ``sparse10``: 10 for a formula that wins, else 0;
+                ``score+success``: 1 for it, else 0 (StepPO does not play EZPoints).
             observation: ``text``, or ``image`` for ``{"text": str, "image": uint8[196, 224, 3]}``.
                 The text is the same in both and names the cards; a prompt for a vision model leaves
                 it out.
@@ -96,6 +100,7 @@ class EZPointsEnv(AgentEnv[Observation]):
         _check("rewards", rewards, REWARDS)
         _check("observation", observation, OBSERVATIONS)
         super().__init__(deals(split), data_key=dataset, max_steps=max_steps, render_mode=render_mode)
+        self.reward_scheme = check_scheme(reward)
         self.rewards = REWARDS[rewards]
         self.shows_image = observation == "image"
         if self.shows_image:

@@ -33,6 +33,7 @@ from agentgym.errors import UsageError, nearest
 from agentgym.hashing import sha256_json
 from agentgym.options import is_whole
 from agentgym.retrieval.searcher import read_hits
+from agentgym.rewards import check_scheme
 from agentgym.suites import SuiteSpec
 from agentgym.tasks import Task, TaskSet
 from agentgym.types import Passage
@@ -70,7 +71,8 @@ class MultihopEnv(AgentEnv[str]):
     of their own. Searches beside an answer, two answers, too many searches and an empty query are rejected:
     nothing changes, and the step is spent. With ``actions="candidates"``, the names seen so far are listed as
     searches and answers, and nothing else is accepted.
-    **Reward**: the exact match of the answer, when it is given.
+    **Reward**: the exact match of the answer, when it is given; ten times that with
+    ``reward="sparse10"``, the same with ``"score+success"``, which is StepPO's.
     **Termination**: the answer; of form ``steppo``, also an action without any call (see ``untagged``).
     **Score**: exact match. **Progress**: token F1. **Step limit**: 5, of form ``search-r1`` 4.
     ``info["question"]`` is the question, ``info["step_cost"]`` what the last action cost.
@@ -99,6 +101,7 @@ class MultihopEnv(AgentEnv[str]):
         actions: ActionMenu = "free",
         aliases: bool = True,
         step_cost: CostUnit = "calls",
+        reward: str = "native",
         max_steps: int | None = None,
         render_mode: str | None = None,
     ):
@@ -119,6 +122,7 @@ class MultihopEnv(AgentEnv[str]):
             actions: ``free``, or ``candidates`` to choose among listed ones.
             aliases: whether any gold answer counts; else the first alone.
             step_cost: what ``info["step_cost"]`` counts: ``calls`` made or new ``passages`` found.
+            reward: ``native``, ``sparse10`` or ``score+success``, as above.
             max_steps: step limit; None for the form's.
             render_mode: ``ansi`` or None.
 
@@ -134,13 +138,13 @@ class MultihopEnv(AgentEnv[str]):
         self._first_search = _checked_flag("first_search", first_search)
         self._aliases = _checked_flag("aliases", aliases)
         self._cost = _checked("step_cost", step_cost, get_args(CostUnit))
-        if self.enumerates:
-            self.action_kind = "enumerated"
+        self.action_kind = "enumerated" if self.enumerates else "template"
         self.corpus = open_corpus(_named(dataset), self.suite, corpus, search, encoder)
         self.answerers = {SEARCH: self.corpus.answerer}
         tasks = _open_tasks(self.suite, dataset, split, self.corpus, self.k)
         limit = self.form.steps if max_steps is None else max_steps
         super().__init__(tasks, data_key=_data_key(tasks), max_steps=limit, render_mode=render_mode)
+        self.reward_scheme = check_scheme(reward)
         self.tools = tools_of(self.form, self.untagged)
 
     # ---- what is asked -------------------------------------------------------------------------

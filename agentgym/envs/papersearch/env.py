@@ -23,6 +23,7 @@ from agentgym.envs.papersearch.oracle import PaperOracle
 from agentgym.envs.papersearch.source import BUILTIN, set_up
 from agentgym.envs.papersearch.suite import SUITE
 from agentgym.envs.papersearch.topics import Topic
+from agentgym.rewards import check_scheme
 from agentgym.suites import SuiteSpec
 from agentgym.tasks import Task
 from agentgym.vector.serial import SerialVectorEnv
@@ -42,7 +43,9 @@ class PaperSearchEnv(AgentEnv[str]):
     fifth are not made. A call that is broken changes nothing and costs a step; the observation says so.
     **Reward**: of a call, the sum of the selector's three best scores of papers that are new to the pool,
     less the call's cost; -0.5 for a query made before, and for a paper that is not in the pool or has been
-    expanded. Calls are credited in order; papers that score below .01 do not enter the pool.
+    expanded. Calls are credited in order; papers that score below .01 do not enter the pool. That is StepPO's
+    rule, and what ``reward="score+success"`` pays too; ``"sparse10"`` pays 10 where the episode ends with a
+    score of 1, else 0.
     **Termination**: ``stop``, or an action without any call (see ``untagged``). **Score**: F1 of the papers
     of the pool that score .5 or more; **progress** is their recall; won if the score is 1.
     ``info["goal"]`` is the query, ``info["step_cost"]`` how many calls the last action made.
@@ -76,6 +79,7 @@ class PaperSearchEnv(AgentEnv[str]):
         actions: str = "free",
         untagged: str = "end",
         show_scores: bool = False,
+        reward: str = "native",
         max_steps: int | None = None,
         render_mode: str | None = None,
     ):
@@ -87,11 +91,9 @@ class PaperSearchEnv(AgentEnv[str]):
                 ``papersearch/realscholar``; or a folder of such files.
             search: ranks papers: ``bm25``, ``tantivy``, ``lucene``, ``exact`` or ``hybrid``.
             encoder: of a search by vectors and of the selector ``encoder``; None for ``minilm``.
-            selector: scores papers: ``gold``, ``lexical``, ``encoder``, ``model:PATH`` or
-                ``module:attribute``; or a `Selector`.
+            selector: ``gold``, ``lexical``, ``encoder``, ``model:PATH``, ``module:attribute``; a `Selector`.
             k: papers that a search finds at most.
-            before: ``query`` hides papers later than the query, ``none`` hides none, a date such as
-                ``2024-10`` those after it.
+            before: ``query`` hides papers later than the query, ``none`` none, ``2024-10`` those after it.
             search_cost: of a search, taken from its reward.
             expand_cost: of an expansion.
             discrete: whether scores count 1 from .4 on, and 0 below.
@@ -99,6 +101,7 @@ class PaperSearchEnv(AgentEnv[str]):
             actions: ``free``, or ``candidates`` to choose among listed single calls.
             untagged: what an action without any call does: ``end`` the episode, or be ``invalid``.
             show_scores: whether observations show the selector's scores, as in the public code.
+            reward: ``native``, ``sparse10`` or ``score+success``, as above.
             max_steps: step limit; None for 5.
             render_mode: ``ansi`` or None.
 
@@ -112,13 +115,13 @@ class PaperSearchEnv(AgentEnv[str]):
         self.answerers = {"search": setup.search, "selector": setup.selector}
         self._latest, self._k, self._max_calls = setup.latest, k, max_calls
         self._rewards = {SEARCH: CallReward(search_cost, discrete), EXPAND: CallReward(expand_cost, discrete)}
-        self._finder = Finder(setup.world, setup.selector, k)
-        self._page = PoolPage(setup.world.corpus, show_scores=show_scores)
+        self._finder = Finder(self.world, self.selector, k)
+        self._page = PoolPage(self.world.corpus, show_scores=show_scores)
         self.enumerates = actions == "candidates"
         self._ends_untagged = untagged == "end" and not self.enumerates
-        if self.enumerates:
-            self.action_kind = "enumerated"
+        self.action_kind = "enumerated" if self.enumerates else "template"
         super().__init__(setup.tasks, data_key=setup.key, max_steps=max_steps, render_mode=render_mode)
+        self.reward_scheme = check_scheme(reward)
 
     # ---- hooks -----------------------------------------------------------------------------
 
@@ -147,6 +150,10 @@ class PaperSearchEnv(AgentEnv[str]):
         self._last = len(calls)
         self._look()
         return Outcome(reward)
+
+    def _score_and_success(self, native: float, won: bool) -> float:
+        """Pay what the calls pay, which is StepPO's rule."""
+        return native
 
     def _reward(self, call: Call, findings: Findings) -> float:
         """Make a call; return what it pays."""

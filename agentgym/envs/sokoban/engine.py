@@ -10,11 +10,12 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from agentgym.envs.sokoban.level import BOX, BOX_ON_TARGET, FLOOR, PLAYER, PLAYER_ON_TARGET, TARGET
 from agentgym.errors import UsageError, nearest
+from agentgym.rewards import WIN, RewardScheme
 
 T = TypeVar("T")
 
 ActionSet: TypeAlias = Literal["agent", "full"]
-RewardRule: TypeAlias = Literal["native", "sparse"]
+RewardRule: TypeAlias = RewardScheme | Literal["sparse"]
 
 
 class SokobanAction(NamedTuple):
@@ -50,7 +51,8 @@ REWARDS: Mapping[str, tuple[float, ...]] = {
         _STEP + _ON,
         _STEP + _ON + _ALL,
     ),
-    "sparse": (0.0, 10.0, 0.0, 10.0, 0.0, 10.0),
+    "sparse": (0.0, WIN["sparse10"]) * 3,
+    **{scheme: (0.0, win) * 3 for scheme, win in WIN.items()},
 }
 """Reward at index ``2 * (change + 1) + won``, change = sign of the change of boxes on targets.
 

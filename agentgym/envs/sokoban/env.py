@@ -88,7 +88,7 @@ class _Sokoban(AgentEnv[ObsT]):
                 nine: no operation, four pushes (that move where there is nothing to push) and four
                 moves (that never push).
             reward: ``"native"``: -0.1 a step, +1 / -1 for a box on / off a target, +10 for all;
-                ``"sparse"``: 10 for all, else 0.
+                ``"sparse10"``, also ``"sparse"``: 10 for all, else 0; ``"score+success"``: 1 for all.
             parity: ``"gym-sokoban"`` counts boxes on targets from 0 at the start of every episode, so
                 that where a level starts with some, the first step pays +1 for them; that count is
                 then part of the state.

@@ -17,11 +17,20 @@ from agentgym.envs.sotopia.pages import goal, page, read_move, templates
 from agentgym.envs.sotopia.partners import read_reply
 from agentgym.envs.sotopia.ratings import DIMENSIONS, Ratings
 from agentgym.envs.sotopia.scenarios import Scenario, Side
-from agentgym.envs.sotopia.setup import JUDGE, OPENING, PARTNER, TalkOptions, set_up
+from agentgym.envs.sotopia.setup import (
+    JUDGE,
+    OPENING,
+    PARTNER,
+    REWARD_RULES,
+    TalkOptions,
+    reward_rule,
+    set_up,
+)
 from agentgym.envs.sotopia.source import BUILTIN, BUILTIN_SPLITS
 from agentgym.envs.sotopia.state import SotopiaState, check_talk, context, transcript
 from agentgym.envs.sotopia.suite import SUITE
 from agentgym.envs.sotopia.views import conversation, judge_view
+from agentgym.rewards import check_scheme
 from agentgym.suites import SuiteSpec
 from agentgym.tasks import Task
 from agentgym.vector.serial import SerialVectorEnv
@@ -53,8 +62,9 @@ class SotopiaEnv(AgentEnv[str]):
     SOTOPIA's JSON form of one; then the partner acts. Any other string is rejected: nothing happens, and the
     step is spent. With ``unreadable="none"`` it counts as rejected and ``none`` is played for it.
     **Reward**: a tenth of the judge's goal rating (0 to 10) at the end; with ``reward="utterance"``, of what
-    each step adds to it. **Score**: the goal rating, in self-chat the mean of both; **progress**: a tenth of
-    it; won above 6.
+    each step adds to it; with ``"sparse10"`` 10 where the episode is won, else 0; ``"score+success"`` is as
+    ``"native"``: StepPO does not play it. **Score**: the goal rating, in self-chat the mean of both;
+    **progress**: a tenth of it; won above 6.
     **Termination**: somebody leaves, or nothing is done more than twice in a row. **Truncation**: 20 turns,
     which are ten steps. In either case the judge rates both sides on seven dimensions.
     ``info["goal"]`` is the goal and ``info["side"]`` the number of the side to act.
@@ -81,7 +91,7 @@ class SotopiaEnv(AgentEnv[str]):
         order: str = "round-robin",
         stale_rule: str = "acting-agents",
         view: str = "default",
-        reward: str = "goal",
+        reward: str = "native",
         actions: str = "text",
         unreadable: str = "rejected",
         max_turns: int = 20,
@@ -101,7 +111,7 @@ class SotopiaEnv(AgentEnv[str]):
             order: ``round-robin`` (the first side opens), ``simultaneous`` or ``random``.
             stale_rule: ``acting-agents``, or ``0.1.4`` to count the idle side's nothing as well.
             view: ``default``; ``omniscient`` tells everything; ``lite`` leaves backgrounds out.
-            reward: ``goal`` at the end, or ``utterance``: what each step adds to the goal rating.
+            reward: ``native`` or ``goal``, ``utterance``, ``sparse10`` or ``score+success``, as above.
             actions: ``text``, or ``candidates`` to choose among a few listed ones (built-in scenarios).
             unreadable: what becomes of an action that is none: ``rejected``, or ``none`` is played for it.
             max_turns: after which the conversation is over.
@@ -117,7 +127,7 @@ class SotopiaEnv(AgentEnv[str]):
             order=order,
             stale_rule=stale_rule,
             view=view,
-            reward=reward,
+            reward=reward_rule(reward),
             actions=actions,
             unreadable=unreadable,
             max_turns=max_turns,
@@ -129,6 +139,7 @@ class SotopiaEnv(AgentEnv[str]):
             self.action_kind = "enumerated"
         limit = self.options.steps if max_steps is None else max_steps
         super().__init__(setup.tasks, data_key=setup.key, max_steps=limit, render_mode=render_mode)
+        self.reward_scheme = "native" if reward in REWARD_RULES else check_scheme(reward)
 
     # ---- what is asked -------------------------------------------------------------------------
 
@@ -238,6 +249,10 @@ class SotopiaEnv(AgentEnv[str]):
         if self.options.reward == "utterance":
             return (self._goal(self._now.ratings) - self._goal(before.ratings)) / GREATEST_GOAL
         return self._goal(self._rated()) / GREATEST_GOAL if over or self._is_last else 0.0
+
+    def _score_and_success(self, native: float, won: bool) -> float:
+        """Pay the goal rating."""
+        return native
 
     @property
     def _is_last(self) -> bool:

@@ -23,12 +23,15 @@ from agentgym.errors import UsageError, nearest
 from agentgym.extras import load_reference
 from agentgym.hashing import content_id, sha256_json
 from agentgym.options import is_whole
+from agentgym.rewards import check_scheme
 from agentgym.rng import KeyRng
 from agentgym.tasks import Task, TaskSet
 
 RewardKind: TypeAlias = Literal["goal", "utterance"]
 ActionForm: TypeAlias = Literal["text", "candidates"]
 Unreadable: TypeAlias = Literal["rejected", "none"]
+
+REWARD_RULES: tuple[RewardKind, ...] = get_args(RewardKind)
 
 RULES: Final = "rules"
 """The judge of built-in scenarios."""
@@ -82,6 +85,19 @@ class TalkOptions:
         if self.mode == "self-chat":
             return self.max_turns * (2 if self.order == "simultaneous" else 1)
         return (self.max_turns + 1) // 2 if self.order == "round-robin" else self.max_turns
+
+
+def reward_rule(reward: str) -> RewardKind:
+    """Return the rule of this suite that a reward is paid by, or that a reward scheme replaces.
+
+    Raises:
+        UsageError: there is no such reward.
+    """
+    for rule in REWARD_RULES:
+        if reward == rule:
+            return rule
+    check_scheme(reward, REWARD_RULES)
+    return "goal"
 
 
 class TalkSetup(NamedTuple):

@@ -10,7 +10,7 @@ from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.envs.webshop.data.products import Goals
 from agentgym.envs.webshop.engine.goals import Goal
 from agentgym.envs.webshop.engine.history import History, Past
-from agentgym.envs.webshop.engine.noise import Noise
+from agentgym.envs.webshop.engine.noise import Noise, stream_of
 from agentgym.envs.webshop.engine.pages import Node
 from agentgym.envs.webshop.engine.session import DONE, Visit, clicked, parse, searched
 from agentgym.envs.webshop.engine.taggers import DEFAULT
@@ -22,6 +22,7 @@ from agentgym.envs.webshop.source import BUILTIN, load_tasks, open_world
 from agentgym.envs.webshop.splits import GoalDivision
 from agentgym.envs.webshop.suite import SUITE
 from agentgym.retrieval.engines import SearchEngine
+from agentgym.rewards import WIN, check_scheme
 from agentgym.rng import KeyRng
 from agentgym.suites import SuiteSpec
 from agentgym.tasks import Task
@@ -48,7 +49,9 @@ class WebShopEnv(AgentEnv[str]):
     **Observation**: the page that is open, as text, with the instruction.
     **Actions**: ``search[QUERY]``, from every page, and ``click[TEXT]``, of a text that can be clicked on
     the page, in lower case. Any other string changes nothing and costs a step; the observation says so.
-    **Reward**: the purchase's score, when it is made; 0 before.
+    **Reward**: the purchase's score, when it is made; 0 before. With ``reward="sparse10"`` 10 if the score is
+    1, else 0; with ``"score+success"`` the score, and 1 for having bought anything: StepPO's paper pays the
+    score plus purchase completion, without saying how much that is; its public code pays as ``sparse10``.
     **Termination**: ``click[buy now]``. **Score**, **progress**: of the purchase, in [0, 1]; won if it is 1.
     ``info["goal"]`` is the instruction.
 
@@ -86,6 +89,7 @@ class WebShopEnv(AgentEnv[str]):
         previous_actions: int = 0,
         noise: float = 0.0,
         adverts: int = 2,
+        reward: str = "native",
         max_steps: int | None = None,
         render_mode: str | None = None,
     ):
@@ -107,8 +111,9 @@ class WebShopEnv(AgentEnv[str]):
             show_attributes: whether a product's attributes have a page.
             previous_observations: how many earlier observations stand before the one now.
             previous_actions: how many earlier actions stand between them.
-            noise: the probability that a page carries advertisements.
+            noise: the probability that a page carries advertisements, drawn for each attempt at a task.
             adverts: how many, on a page that does.
+            reward: ``native``, ``sparse10`` or ``score+success``, as above.
             max_steps: step limit; None for 15.
             render_mode: ``ansi`` or None.
 
@@ -117,22 +122,22 @@ class WebShopEnv(AgentEnv[str]):
             MissingDataError: the data set is not on this machine.
         """
         self.world = open_world(dataset, tagger=tagger, search=search, special_queries=special_queries)
-        self.view = ShopView(
-            self.world, observation, parity=parity, hide_score=hide_score, show_attributes=show_attributes
-        )
-        self._history = History(previous_observations, previous_actions)
-        self._noise = Noise(noise, adverts)
+        self.view = ShopView(self.world, observation, parity, hide_score, show_attributes)
+        self._history, self._noise = History(previous_observations, previous_actions), Noise(noise, adverts)
         tasks = load_tasks(
             self.world, split, goals=goals, difficulty=difficulty, split_by=split_by, generator=generator
         )
         super().__init__(tasks, data_key=self.world.key, max_steps=max_steps, render_mode=render_mode)
+        self.reward_scheme = check_scheme(reward)
 
     def _load(self, task: Task) -> None:
         self._goal: Goal = task.content
         self._open(Visit())
         self._past = Past()
         self._searches = self._pages = 0
-        self._seed = int(self.np_random.integers(1 << 62)) if self._noise.probability else 0
+        self._seed = 0
+        if self._noise.probability:
+            self._seed = stream_of(int(self.np_random.integers(1 << 62)), self.rollout)
 
     def _open(self, visit: Visit) -> None:
         self._shown = self.view.shown(visit)  # first: where a search fails, nothing has changed
@@ -152,6 +157,10 @@ class WebShopEnv(AgentEnv[str]):
     def _reject(self, action: str) -> Outcome:
         self._remember(action)
         return Outcome(0.0, valid=False)
+
+    def _score_and_success(self, native: float, won: bool) -> float:
+        """Pay a purchase's score, and 1 for having bought."""
+        return native + WIN["score+success"] * (self._visit.page == DONE)
 
     def _remember(self, action: str) -> None:
         if self._history:

@@ -18,8 +18,12 @@ from agentgym.errors import UsageError
 from agentgym.training.engines.responses import SampledResponse, generations
 from agentgym.training.engines.rows import DecodingRows
 from agentgym.training.engines.sampling import sample, uniform
+from agentgym.training.engines.shared_prefix import NAME
 from agentgym.training.engines.types import Generation, GenerationRequest
 from agentgym.training.engines.weights import matched
+
+BATCH_TOKENS = 131_072
+"""Default of rows times their longest prompt with its response that are decoded together."""
 
 
 class HfEngine:
@@ -28,7 +32,7 @@ class HfEngine:
     The model may be the learner's own: sampling leaves its mode, gradients and weights as they are.
     """
 
-    def __init__(self, model: PreTrainedModel, *, version: int = 0, batch_tokens: int = 131_072):
+    def __init__(self, model: PreTrainedModel, *, version: int = 0, batch_tokens: int = BATCH_TOKENS):
         """Bind a model.
 
         Args:
@@ -48,6 +52,7 @@ class HfEngine:
         if batch_tokens < 1:
             raise UsageError(f"batch_tokens must be at least 1, got {batch_tokens}")
         self.model = model
+        self._config = model.config.get_text_config()
         self._version = version
         self._batch_tokens = batch_tokens
 
@@ -75,13 +80,15 @@ class HfEngine:
                 logits that are not numbers.
         """
         rows = [SampledResponse.to(request, self.context_length) for request in requests]
-        training = self.model.training
+        training, attention = self.model.training, self._config._attn_implementation
         self.model.train(False)
+        self.model.set_attn_implementation(NAME)
         try:
             with torch.inference_mode():
                 for batch in self._batches([row for row in rows if row.finish is None]):
                     self._decode(batch)
         finally:
+            self.model.set_attn_implementation(attention)
             self.model.train(training)
         return generations(rows, self._version)
 

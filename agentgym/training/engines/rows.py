@@ -1,8 +1,8 @@
 """Key-value cache of the rows that are being decoded, and one forward pass over all of them.
 
-Rows stand side by side in columns that end together: each block of new tokens is padded on the left, as
-is each prompt, and padding is masked for good. Positions count a row's own tokens, so padding changes
-nothing that is computed for it.
+Rows stand side by side in columns that end together: each block of new tokens is padded on the left, and
+padding is masked for good. Positions count a row's own tokens, so padding changes nothing that is computed
+for it. A prompt is stored once for all rows that continue it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
+
+from agentgym.training.engines.shared_prefix import SharedPrompts
 
 PAD = 0
 """Fills what is masked; any token would do."""
@@ -30,25 +32,23 @@ class RowBuffer(DynamicLayer):  # type: ignore[no-untyped-call]
     values: Tensor
     """(rows, heads, columns with room to grow, value size)."""
 
-    def __init__(self, like: tuple[Tensor, Tensor], rows: int, used: int):
-        """Make a buffer of zeros.
+    def __init__(self, like: tuple[Tensor, Tensor], rows: int):
+        """Make an empty buffer.
 
         Args:
             like: keys and values of any batch, (n, heads, columns, size).
             rows: how many.
-            used: how many columns are taken; they are to be filled in.
         """
         super().__init__()  # type: ignore[no-untyped-call]
-        self.keys, self.values = (_room(states, rows, used + SPARE_COLUMNS) for states in like)
-        self.used = used
-        self.start = 0
-        """First column in sight."""
+        self.keys, self.values = (_room(states, rows, SPARE_COLUMNS) for states in like)
+        self.used = 0
+        """Columns that are taken."""
         self.is_initialized = True
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Append columns and return all from ``start`` on, as views."""
+        """Append columns and return all, as views."""
         end = self.used + key_states.shape[2]
         if end > self.keys.shape[2]:
             spare = end // 4 + SPARE_COLUMNS
@@ -56,26 +56,27 @@ class RowBuffer(DynamicLayer):  # type: ignore[no-untyped-call]
         self.keys[:, :, self.used : end] = key_states
         self.values[:, :, self.used : end] = value_states
         self.used = end
-        return self.keys[:, :, self.start : end], self.values[:, :, self.start : end]
+        return self.keys[:, :, :end], self.values[:, :, :end]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Return how many columns a block of queries sees, and where they begin."""
         return self.get_seq_length() + query_length, 0
 
     def get_seq_length(self) -> int:
-        """Return the number of columns in sight."""
-        return self.used - self.start
+        """Return the number of columns."""
+        return self.used
 
     def keep(self, count: int, holes: Tensor, movers: Tensor) -> None:
         """Move rows ``movers`` into ``holes`` and forget all from ``count`` on."""
         for buffer in (self.keys, self.values):
-            buffer[holes, :, self.start : self.used] = buffer[movers, :, self.start : self.used]
+            buffer[holes, :, : self.used] = buffer[movers, :, : self.used]
         self.keys, self.values = self.keys[:count], self.values[:count]
 
 
 class DecodingRows:
     """A batch of sequences that grow by blocks of tokens, and can leave.
 
+    Prompts are kept apart (`agentgym.training.engines.shared_prefix`); rows have columns for what follows.
     Rows may change places when some leave: `leave` says how.
     """
 
@@ -91,40 +92,42 @@ class DecodingRows:
         self._model = model
         self._device = model.device
         self._lengths = torch.tensor([len(prompt) for prompt in prompts], device=self._device)
-        width = max(map(len, prompts))
-        self._pads = [width - len(prompt) for prompt in prompts]
-        self._mask = torch.arange(width, device=self._device) >= torch.tensor(
-            self._pads, device=self._device
-        ).unsqueeze(1)
-        self._start = 0
-        self._masked = any(self._pads)
-        self._layers: list[RowBuffer] = []
-        self._prefill(prompts, width, prefill_tokens)
-
-    def _prefill(self, prompts: Sequence[tuple[int, ...]], width: int, budget: int) -> None:
-        rows_of: dict[tuple[int, ...], list[int]] = {}
-        for row, prompt in enumerate(prompts):
-            rows_of.setdefault(prompt, []).append(row)
-        logits: Tensor | None = None
-        for bucket in _buckets(sorted(rows_of, key=len), budget):
-            cache = DynamicCache()
-            last = self._read(bucket, cache)
-            sources = [k for k, prompt in enumerate(bucket) for _ in rows_of[prompt]]
-            targets = [row for prompt in bucket for row in rows_of[prompt]]
-            source, target = (torch.tensor(x, device=self._device) for x in (sources, targets))
-            states: list[tuple[Tensor, Tensor]] = [(keys, values) for keys, values, *_ in cache]
-            if logits is None:
-                logits = last.new_empty(len(prompts), last.shape[-1])
-                self._layers = [RowBuffer(like, len(prompts), width) for like in states]
-            logits[target] = last[source]
-            for layer, (keys, values) in zip(self._layers, states, strict=True):
-                columns = slice(width - keys.shape[2], width)
-                layer.keys[target, :, columns] = keys[source]
-                layer.values[target, :, columns] = values[source]
-        assert logits is not None
-        self.logits = logits
+        self._own = torch.zeros(len(prompts), 0, dtype=torch.bool, device=self._device)
+        """(rows, columns) whether a row's own column is a token's, and no padding."""
+        self._masked = False
+        self.logits: Tensor
         """(rows, vocabulary): of the token after each row's last."""
+        self._shared = self._prefill(prompts, prefill_tokens)
+        self._layers = [
+            RowBuffer(like, len(prompts)) for like in zip(self._shared.keys, self._shared.values, strict=True)
+        ]
         self._cache = Cache(layers=list(self._layers))
+
+    def _prefill(self, prompts: Sequence[tuple[int, ...]], budget: int) -> SharedPrompts:
+        distinct = sorted(dict.fromkeys(prompts), key=len)
+        number = {prompt: place for place, prompt in enumerate(distinct)}
+        width, first = len(distinct[-1]), 0
+        keys: list[Tensor] = []
+        values: list[Tensor] = []
+        logits = []
+        for bucket in _buckets(distinct, budget):
+            cache = DynamicCache()
+            logits.append(self._read(bucket, cache))
+            states: list[tuple[Tensor, Tensor]] = [(keys, values) for keys, values, *_ in cache]
+            if not keys:
+                keys, values = (
+                    [_room(layer[part], len(distinct), width) for layer in states] for part in (0, 1)
+                )
+            rows = slice(first, first + len(bucket))
+            for layer, own in enumerate(states):
+                for store, state in zip((keys, values), own, strict=True):
+                    store[layer][rows, :, width - state.shape[2] :] = state
+            first += len(bucket)
+        prompt_of = [number[prompt] for prompt in prompts]
+        self.logits = torch.cat(logits)[torch.tensor(prompt_of, device=self._device)]
+        pads = torch.tensor([width - len(prompt) for prompt in distinct], device=self._device)
+        padding = torch.arange(width, device=self._device) < pads[:, None]
+        return SharedPrompts.of(keys, values, padding if len(distinct[0]) < width else None, prompt_of)
 
     def _read(self, prompts: list[tuple[int, ...]], cache: DynamicCache) -> Tensor:
         tokens, mask = _padded(prompts, self._device)
@@ -133,7 +136,14 @@ class DecodingRows:
         padded = len(prompts[0]) < len(prompts[-1])
         return self._forward(tokens, positions, mask if padded else None, cache)
 
-    def _forward(self, tokens: Tensor, positions: Tensor, mask: Tensor | None, cache: Cache) -> Tensor:
+    def _forward(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        mask: Tensor | None,
+        cache: Cache,
+        shared: SharedPrompts | None = None,
+    ) -> Tensor:
         output = self._model(
             input_ids=tokens,
             position_ids=positions,
@@ -141,6 +151,7 @@ class DecodingRows:
             past_key_values=cache,
             use_cache=True,
             logits_to_keep=1,
+            shared_prompts=shared,
         )
         logits: Tensor = output.logits[:, -1]
         return logits
@@ -158,9 +169,14 @@ class DecodingRows:
             positions = (self._lengths.unsqueeze(1) + new.cumsum(1) - 1).clamp(0)
             self._lengths = self._lengths + new.sum(1)
             self._masked |= min(map(len, blocks)) < width
-        self._mask = torch.cat([self._mask, new], dim=1)
-        mask = self._mask[:, self._start :] if self._masked else None
-        self.logits = self._forward(tokens, positions, mask, self._cache)
+        before = self._own.shape[1]
+        self._own = torch.cat([self._own, new], dim=1)
+        mask = None
+        if self._masked or width > 1:
+            columns = torch.arange(before + width, device=self._device)
+            causal = columns <= before + torch.arange(width, device=self._device).unsqueeze(1)
+            mask = (self._own[:, None] & causal).unsqueeze(1)
+        self.logits = self._forward(tokens, positions, mask, self._cache, self._shared)
 
     def leave(self, gone: Sequence[int]) -> list[tuple[int, int]]:
         """Remove rows; the last ones take their places.
@@ -171,22 +187,21 @@ class DecodingRows:
         Returns:
             The moves: (place, the row that now stands there). Rows beyond the new count are no more.
         """
-        count = len(self._pads) - len(gone)
+        rows = len(self._lengths)
+        count = rows - len(gone)
         holes = [row for row in gone if row < count]
         leaving = set(gone)
-        movers = [row for row in range(count, len(self._pads)) if row not in leaving]
+        movers = [row for row in range(count, rows) if row not in leaving]
         hole, mover = (torch.tensor(x, dtype=torch.long, device=self._device) for x in (holes, movers))
         for layer in self._layers:
             layer.keep(count, hole, mover)
         self._lengths[hole] = self._lengths[mover]
-        self._mask[hole] = self._mask[mover]
-        self._lengths, self._mask = self._lengths[:count], self._mask[:count]
+        self._own[hole] = self._own[mover]
+        self._lengths, self._own = self._lengths[:count], self._own[:count]
+        prompt_of = self._shared.prompt_of
         for place, row in zip(holes, movers, strict=True):
-            self._pads[place] = self._pads[row]
-        del self._pads[count:]
-        self._start = min(self._pads)  # columns that only longer prompts had are out of sight
-        for layer in self._layers:
-            layer.start = self._start
+            prompt_of[place] = prompt_of[row]
+        self._shared.assign(prompt_of[:count])
         return list(zip(holes, movers, strict=True))
 
 

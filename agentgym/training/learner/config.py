@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Literal, TypeAlias, get_args
 
 from agentgym.errors import UsageError
 from agentgym.training.learner.logprobs import CHUNK_LOGITS
 from agentgym.training.learner.packing import Packing
 
-Dtype: TypeAlias = Literal["float32", "bfloat16"]
+Dtype: TypeAlias = Literal["auto", "float32", "bfloat16"]
+
+OldLogProbs: TypeAlias = Literal["auto", "engine", "recompute"]
+"""Where the log-probabilities come from that ratios are taken to: as the engine reported them, or computed by
+the learner before the update."""
+
+STALE_CAP = 2.0
+"""Default cap of importance weights where the learner recomputes what stale weights have sampled."""
+
+CPU_TOKENS, GPU_TOKENS = 2048, 16_384
+"""Default token budgets."""
+
+GPU_CHUNK_LOGITS = 1 << 26
+"""Default of logits computed at once on a GPU: 256 MiB in float32, several times over."""
 
 _POSITIVE = (
     "learning_rate",
@@ -18,12 +31,11 @@ _POSITIVE = (
     "epsilon",
     "epochs",
     "minibatches",
-    "token_budget",
     "temperature",
     "lora_alpha",
 )
 _POSITIVE_OR_NONE = ("minibatch_steps", "max_grad_norm", "value_clip", "lora_rank", "importance_cap")
-_NOT_NEGATIVE = ("weight_decay", "entropy_coefficient")
+_NOT_NEGATIVE = ("weight_decay", "entropy_coefficient", "token_budget", "chunk_logits")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,22 +63,27 @@ class LearnerConfig:
     """Parts of equally many steps that an epoch cuts the batch into: optimiser steps per epoch."""
     minibatch_steps: int | None = None
     """Steps of a mini-batch, about, where their number is not to be fixed; None for ``minibatches`` parts."""
-    token_budget: int = 2048
-    """Most tokens in one pass of the model. Changes speed and memory, never the update."""
+    token_budget: int = 0
+    """Most tokens in one pass of the model; 0 chooses what fits (2,048 on a CPU). Changes speed and memory,
+    never the update."""
     packing: Packing = "tree"
     """Whether what rows begin with is read once. Changes speed, never the update."""
-    chunk_logits: int = CHUNK_LOGITS
-    """Most logits that are computed at once."""
+    chunk_logits: int = 0
+    """Most logits that are computed at once; 0 chooses what suits the device."""
     temperature: float = 1.0
     """That responses were sampled at; above 0, since greedy responses are no sample to learn from."""
     entropy_coefficient: float = 0.0
     """Weight of the entropy that is added to the objective."""
     value_clip: float | None = None
     """How far values may move from those at sampling time; None for no bound."""
-    gradient_checkpointing: bool = False
-    """Whether layers are computed again for the gradient, to save memory."""
-    dtype: Dtype = "float32"
-    """That models compute in. Trained weights and AdamW's moments are float32 all the same."""
+    gradient_checkpointing: bool | None = None
+    """Whether layers are computed again for the gradient, to save memory; None chooses (not on a CPU)."""
+    dtype: Dtype = "auto"
+    """That models compute in; "auto" is float32 on a CPU and bfloat16 on a GPU. Trained weights and AdamW's
+    moments are float32 all the same."""
+    old_log_probs: OldLogProbs = "auto"
+    """Where ratios' denominators come from. "auto" takes the engine's where it samples from the learner's own
+    numbers, `transformers` in float32, and otherwise recomputes them: rounding alone would be clipped."""
     lora_rank: int | None = None
     """Of the low-rank adapter that is trained instead of the policy's own weights; None for none."""
     lora_alpha: float = 32.0
@@ -91,9 +108,45 @@ class LearnerConfig:
                 raise UsageError(f"{field.name} must be at least 0, got {value}")
             if field.name in _POSITIVE_OR_NONE and value is not None and not value > 0:
                 raise UsageError(f"{field.name} must be positive or None, got {value}")
-        if self.packing not in get_args(Packing):
-            raise UsageError(f"packing must be one of {', '.join(get_args(Packing))}, got {self.packing!r}")
-        if self.dtype not in get_args(Dtype):
-            raise UsageError(f"dtype must be one of {', '.join(get_args(Dtype))}, got {self.dtype!r}")
+        for name, known in (("packing", Packing), ("dtype", Dtype), ("old_log_probs", OldLogProbs)):
+            if getattr(self, name) not in get_args(known):
+                raise UsageError(
+                    f"{name} must be one of {', '.join(get_args(known))}, got {getattr(self, name)!r}"
+                )
         if not all(0 <= beta < 1 for beta in self.betas):
             raise UsageError(f"betas must be at least 0 and below 1, got {self.betas}")
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether the learner computes old log-probabilities itself."""
+        return self.old_log_probs == "recompute" or self.importance_cap is not None
+
+    def settled(
+        self, device: str = "cpu", *, exact_engine: bool = True, stale: bool = False
+    ) -> LearnerConfig:
+        """Return the settings without any that is still to be chosen.
+
+        Token budget and checkpointing are those of a model of unknown size.
+
+        Args:
+            device: "cpu" or "cuda", where the learner computes.
+            exact_engine: whether responses are sampled by `transformers`, in the learner's type.
+            stale: whether responses may be older than the learner's weights.
+        """
+        gpu = device != "cpu"
+        dtype = ("bfloat16" if gpu else "float32") if self.dtype == "auto" else self.dtype
+        old, cap = self.old_log_probs, self.importance_cap
+        if old == "auto":
+            old = "engine" if exact_engine and dtype == "float32" else "recompute"
+            if old == "recompute" and stale and cap is None:
+                cap = STALE_CAP
+        checkpointing = gpu if self.gradient_checkpointing is None else self.gradient_checkpointing
+        return replace(
+            self,
+            dtype=dtype,
+            old_log_probs=old,
+            importance_cap=cap,
+            token_budget=self.token_budget or (GPU_TOKENS if gpu else CPU_TOKENS),
+            chunk_logits=self.chunk_logits or (GPU_CHUNK_LOGITS if gpu else CHUNK_LOGITS),
+            gradient_checkpointing=checkpointing,
+        )

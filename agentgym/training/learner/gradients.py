@@ -20,8 +20,11 @@ from agentgym.arrays import Floats
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.learner.logprobs import response_log_probs
+from agentgym.training.learner.logprobs import hidden_states, response_log_probs
 from agentgym.training.learner.packing import Pack
+
+_CHANGES = ("gaps", "fresh", "drift", "stale")
+"""Sums and numbers of changes since sampling, of tokens by these weights and by older ones."""
 
 
 class Actor(torch.nn.Module):
@@ -33,9 +36,17 @@ class Actor(torch.nn.Module):
         self.model = model
         self.config = config
 
-    def forward(self, pack: Pack) -> tuple[Tensor, Tensor]:
-        """Return (R,) log-probabilities and entropies of the pack's response tokens."""
+    def forward(self, pack: Pack, *, embeds: bool = False) -> tuple[Tensor, Tensor]:
+        """Return (R,) log-probabilities and entropies of the pack's response tokens.
+
+        Args:
+            pack: on the model's device.
+            embeds: whether to return (r, d) last hidden states at the ends of prompts, and (r,) lengths.
+        """
         settings = self.config
+        if embeds:
+            states = hidden_states(self.model.base_model, pack)[pack.prompt_ends].float()
+            return states, states.norm(dim=1)
         return response_log_probs(
             self.model, pack, temperature=settings.temperature, chunk_logits=settings.chunk_logits
         )
@@ -54,9 +65,26 @@ class _Share:
     """(c,) of averages over counted tokens."""
 
 
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """How far log-probabilities are from those at sampling time, before anything has changed."""
+
+    largest: float = 0.0
+    """Of the tokens that these weights have sampled: what engine and learner compute differently."""
+    mean: float | None = None
+    drift: float | None = None
+    """Mean of the tokens that older weights have sampled; None where there are none."""
+
+
 def policy_gradient(
-    actor: Actor, packs: list[Pack], batch: Batch, objective: Objective, ranks: Ranks
-) -> tuple[dict[str, float], float]:
+    actor: Actor,
+    packs: list[Pack],
+    batch: Batch,
+    objective: Objective,
+    ranks: Ranks,
+    *,
+    own_ratios: bool = False,
+) -> tuple[dict[str, float], Gap]:
     """Add the gradient of a mini-batch's loss to the policy's.
 
     Args:
@@ -65,16 +93,19 @@ def policy_gradient(
         batch: its columns.
         objective: its options.
         ranks: that divide the packs.
+        own_ratios: whether ratios are to the log-probabilities of this very pass, not the batch's old ones.
 
     Returns:
         Averages over the mini-batch by the names in `agentgym.training.learner.learner.UpdateMetrics`, and
-        the largest difference of a log-probability to that at sampling time.
+        how far log-probabilities are from those at sampling time.
     """
-    sums = dict.fromkeys(("loss", "kl", "clip_fraction", "entropy", "terms", "weighted", "tokens"), 0.0)
+    sums = dict.fromkeys(
+        ("loss", "kl", "clip_fraction", "entropy", "terms", "weighted", "tokens", *_CHANGES), 0.0
+    )
     difference = 0.0
-    actor.train(actor.config.gradient_checkpointing)
+    actor.train(bool(actor.config.gradient_checkpointing))
     for share in _shares(actor, packs, batch, objective, ranks):
-        loss, parts, moved = _policy_loss(actor, share, objective)
+        loss, parts, moved = _policy_loss(actor, share, objective, own_ratios=own_ratios)
         loss.backward()  # type: ignore[no-untyped-call]
         numbers = torch.stack([*parts.values(), moved]).tolist()  # which waits for the device once
         for name, number in zip(parts, numbers, strict=False):
@@ -84,23 +115,25 @@ def policy_gradient(
     sums = ranks.sum(sums)
     # sums over responses have weights of more than 1 altogether
     terms, weighted, tokens = (sums.pop(name) or 1.0 for name in ("terms", "weighted", "tokens"))
+    gaps, fresh, drift, stale = (sums.pop(name) for name in _CHANGES)
     averaged = {"kl": tokens, "entropy": tokens, "clip_fraction": weighted}
     averaged |= {"importance": terms, "truncated": terms}
     means = {name: value / averaged.get(name, 1.0) for name, value in sums.items()}
-    return means, ranks.largest(difference)
+    return means, Gap(
+        ranks.largest(difference), gaps / fresh if fresh else None, drift / stale if stale else None
+    )
 
 
 def _policy_loss(
-    actor: Actor, share: _Share, objective: Objective
+    actor: Actor, share: _Share, objective: Objective, *, own_ratios: bool
 ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
     """Return a pack's loss, what it adds to the averages, and its largest change since sampling."""
     config, batch, layout = actor.config, share.batch, share.layout
     log_probs, entropies = actor(share.pack)
-    old = _tensor(batch.old_log_probs, log_probs)
+    old = log_probs.detach() if own_ratios else _tensor(batch.old_log_probs, log_probs)
     weights, parts = share.term_weights, {}
-    sampled = old
-    if batch.rollout_log_probs is not None:
-        sampled = _tensor(batch.rollout_log_probs, log_probs)
+    rollout = batch.old_log_probs if batch.rollout_log_probs is None else batch.rollout_log_probs
+    sampled = _tensor(rollout, log_probs)
     if config.importance_cap is not None:
         importance = importance_weights(old, sampled, layout, objective, config.importance_cap)
         parts["importance"] = (importance * weights).sum()
@@ -130,7 +163,14 @@ def _policy_loss(
         "tokens": share.token_weights.sum(),
     }
     changes = (now - then).abs()
-    return loss, parts, changes.max() if len(changes) else changes.sum()
+    stale = torch.zeros_like(changes, dtype=torch.bool)
+    if batch.stale is not None:
+        stale = layout.pick(torch.from_numpy(batch.stale).to(changes.device))
+    fresh = changes.masked_fill(stale, 0.0)
+    parts |= dict(
+        zip(_CHANGES, (fresh.sum(), (~stale).sum(), (changes - fresh).sum(), stale.sum()), strict=True)
+    )
+    return loss, parts, fresh.max() if len(fresh) else fresh.sum()
 
 
 def _shares(
@@ -174,7 +214,7 @@ def value_gradient(
 
     whole_batch = max(sum(map(entries, packs)), 1)
     total = 0.0
-    critic.train(config.gradient_checkpointing)
+    critic.train(bool(config.gradient_checkpointing))
     for pack, counts in ranks.deal(packs):
         part = batch.select(pack.rows)
         values = critic(pack)

@@ -22,10 +22,11 @@ from agentgym.algos.objective import Objective
 from agentgym.algos.tokens import Batch, Unit
 from agentgym.arrays import Floats, Ints
 from agentgym.errors import UsageError
+from agentgym.stopwatch import stage
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks, gathered, load_moments, load_weights, reshard, whole
-from agentgym.training.learner.gradients import Actor, policy_gradient, value_gradient
+from agentgym.training.learner.gradients import Actor, Gap, policy_gradient, value_gradient
 from agentgym.training.learner.logprobs import check_model
 from agentgym.training.learner.lora import add_adapter, has_adapter, plain_weights, without_adapter
 from agentgym.training.learner.packing import Pack, StepRow
@@ -53,7 +54,8 @@ class UpdateMetrics:
     grad_norm: float
     """Before it was clipped."""
     logp_diff: float
-    """Largest difference of log-probabilities to those at sampling time, in the first step."""
+    """Largest difference of log-probabilities to those at sampling time, in the first step; stale tokens are
+    left out."""
     value_loss: float | None
     """None without a critic."""
     critic_grad_norm: float | None
@@ -61,6 +63,10 @@ class UpdateMetrics:
     """Share of the returns' variance that values at sampling time explain; None where there is none."""
     tokens: int
     """Read by the policy, prompts included, over all epochs."""
+    logp_diff_mean: float | None = None
+    """Mean of the differences whose largest is ``logp_diff``."""
+    policy_drift: float | None = None
+    """Mean difference of log-probabilities to those of stale tokens; None without any."""
     importance: float | None = None
     """Mean importance weight of the terms; None without a cap."""
     truncated: float | None = None
@@ -106,7 +112,7 @@ class Learner:
         check_model(model)
         self.ranks = ranks or Ranks()
         self.objective = objective
-        self.config = config
+        self.config = config = config.settled(model.device.type)
         if config.gradient_checkpointing:
             for trained in (model,) if critic is None else (model, critic.body):
                 _checkpoint(trained)
@@ -146,12 +152,20 @@ class Learner:
             weight_decay=config.weight_decay,
         )
 
+    @property
+    def parameters(self) -> int:
+        """Number of the policy's weights, those of all ranks and without an adapter's."""
+        own = (weight.numel() for name, weight in self.model.named_parameters() if ".lora_" not in name)
+        return sum(own)
+
     # ---- before an update -------------------------------------------------------------------
 
+    @stage("old_log_probs")
     def log_probs(self, rows: Sequence[StepRow]) -> Floats:
         """Return (T,) what the policy makes of the response tokens now."""
         return self._log_probs(self._actor, rows)
 
+    @stage("reference")
     def ref_log_probs(self, rows: Sequence[StepRow]) -> Floats:
         """Return (T,) what the reference makes of the response tokens.
 
@@ -165,6 +179,7 @@ class Learner:
         with without_adapter(self.model):
             return self._log_probs(self._actor, rows)
 
+    @stage("critic")
     def values(self, rows: Sequence[StepRow], unit: Unit | None = None) -> Floats:
         """Return (n,) values of steps or (T,) of their response tokens, as `Critic.values` does.
 
@@ -175,6 +190,18 @@ class Learner:
             raise UsageError("there is no critic: give the learner one")
         budget, packing = self.config.token_budget, self.config.packing
         return self.critic.values(rows, token_budget=budget, unit=unit, ranks=self.ranks, packing=packing)
+
+    def embeddings(self, rows: Sequence[StepRow]) -> Floats:
+        """Return (n, d) the policy's last hidden states at the last prompt token of each row."""
+        size = self.model.config.get_text_config().hidden_size
+        result = np.zeros((len(rows), size))
+        with torch.no_grad():
+            for pack, counts in self.ranks.deal(self._packs(rows)):
+                states, _ = self._actor(pack, embeds=True)
+                if counts:
+                    result[pack.rows] = states.double().cpu().numpy()
+        reshard(self._actor)
+        return self.ranks.total(result)
 
     def _log_probs(self, actor: Actor, rows: Sequence[StepRow]) -> Floats:
         result = np.zeros(sum(len(row.response_ids) for row in rows))
@@ -197,8 +224,9 @@ class Learner:
 
         Args:
             rows: n, the tokens of each step.
-            batch: advantages and log-probabilities of the same steps; with ``ref_log_probs`` where the
-                objective has a divergence, with ``values`` and ``returns`` where there is a critic.
+            batch: advantages and log-probabilities of the same steps, of which old ones are not read under
+                `steps_once`; with ``ref_log_probs`` where the objective has a divergence, with ``values`` and
+                ``returns`` where there is a critic.
             seed: decides how mini-batches are drawn.
             rate: multiplies the learning rates.
 
@@ -210,12 +238,12 @@ class Learner:
         self._set_rate(rate)
         config = self.config
         totals: dict[str, float] = {}
-        logp_diff, tokens = 0.0, 0
+        gap, tokens = Gap(), 0
         for step, chosen in enumerate(self._minibatches(len(rows), seed)):
             packs = self._packs([rows[row] for row in chosen.tolist()])
-            sums, difference = self._step(packs, batch.select(chosen))
+            sums, found = self._step(packs, batch.select(chosen), own_ratios=self.steps_once(len(rows)))
             if step == 0:
-                logp_diff = difference
+                gap = found
             tokens += sum(len(pack.input_ids) for pack in packs)
             for name, value in sums.items():
                 totals[name] = totals.get(name, 0.0) + value
@@ -229,7 +257,9 @@ class Learner:
             grad_norm=means["grad_norm"],
             value_loss=means.get("value_loss"),
             critic_grad_norm=means.get("critic_grad_norm"),
-            logp_diff=logp_diff,
+            logp_diff=gap.largest,
+            logp_diff_mean=gap.mean,
+            policy_drift=gap.drift,
             explained_variance=_explained_variance(batch),
             tokens=tokens,
             importance=means.get("importance"),
@@ -273,19 +303,33 @@ class Learner:
             draws = np.random.default_rng(np.random.SeedSequence([seed, epoch]))
             yield from np.array_split(draws.permutation(count), self._parts(count))
 
+    def steps_once(self, count: int) -> bool:
+        """Return whether a batch's ratios are those of its only step to itself: exactly 1, without a pass.
+
+        That is where the learner recomputes old log-probabilities, and takes a single step.
+
+        Args:
+            count: number of the batch's steps.
+        """
+        recomputes = self.config.old_log_probs == "recompute"
+        return recomputes and self.config.epochs * self._parts(count) == 1
+
     def _parts(self, count: int) -> int:
         """Return how many mini-batches a batch is cut into."""
         steps = self.config.minibatch_steps
         return self.config.minibatches if steps is None else max(1, round(count / steps))
 
-    def _step(self, packs: list[Pack], batch: Batch) -> tuple[dict[str, float], float]:
-        """Take one optimiser step; return what is logged, and the largest change of a log-probability."""
+    def _step(self, packs: list[Pack], batch: Batch, *, own_ratios: bool) -> tuple[dict[str, float], Gap]:
+        """Take one optimiser step; return what is logged, and how log-probabilities have changed."""
         self._optimizer.zero_grad()
-        sums, difference = policy_gradient(self._actor, packs, batch, self.objective, self.ranks)
+        sums, gap = policy_gradient(
+            self._actor, packs, batch, self.objective, self.ranks, own_ratios=own_ratios
+        )
         if self.critic is not None and self._critic_optimizer is not None:
             self._critic_optimizer.zero_grad()
-            sums["value_loss"] = value_gradient(self.critic, packs, batch, self.config, self.ranks)
-            sums["critic_grad_norm"] = self._clip(self._critic_optimizer)
+            with stage("critic"):
+                sums["value_loss"] = value_gradient(self.critic, packs, batch, self.config, self.ranks)
+                sums["critic_grad_norm"] = self._clip(self._critic_optimizer)
         sums["grad_norm"] = self._clip(self._optimizer)
         wrong = [name for name, value in sums.items() if not np.isfinite(value)]
         if wrong:
@@ -298,8 +342,9 @@ class Learner:
             )
         self._optimizer.step()
         if self._critic_optimizer is not None:
-            self._critic_optimizer.step()
-        return sums, difference
+            with stage("critic"):
+                self._critic_optimizer.step()
+        return sums, gap
 
     def _clip(self, optimizer: torch.optim.AdamW) -> float:
         """Shorten the gradient to its bound; return how long it was."""

@@ -158,10 +158,11 @@ class _ChunkedHead(torch.autograd.Function):
                     targets[tokens],
                     None if choices is None else choices[tokens],
                     ctx.temperature,
+                    entropies=gradients[1] is not None,
                 )
             wanted = [
                 (output, gradient[tokens])
-                for output, gradient in zip(outputs, gradients, strict=True)
+                for output, gradient in zip(outputs, gradients, strict=False)
                 if gradient is not None
             ]
             heads, seeds = zip(*wanted, strict=True)
@@ -180,9 +181,17 @@ class _ChunkedHead(torch.autograd.Function):
 
 
 def _statistics(
-    logits: Tensor, sources: Tensor, targets: Tensor, choices: Tensor | None, temperature: float
-) -> tuple[Tensor, Tensor]:
+    logits: Tensor,
+    sources: Tensor,
+    targets: Tensor,
+    choices: Tensor | None,
+    temperature: float,
+    *,
+    entropies: bool = True,
+) -> tuple[Tensor, ...]:
     """Return (R,) log-probabilities of the targets and (R,) entropies, from (U, vocabulary) logits.
+
+    Entropies hold several tensors more of the logits' size; without ``entropies`` there are none.
 
     ``sources`` (R,) are the rows of the logits that they are predicted from. With choices a
     log-probability is ``logit - logsumexp(logits[allowed])``.
@@ -194,7 +203,8 @@ def _statistics(
         targets = (choices == targets[:, None]).int().argmax(1)
         sources = torch.arange(len(targets), device=targets.device)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
-    return logits.log_softmax(-1)[sources, targets], entropy(logits)[sources]
+    log_probs = logits.log_softmax(-1)[sources, targets]
+    return (log_probs, entropy(logits)[sources]) if entropies else (log_probs,)
 
 
 def _chunks(count: int, sources: Tensor, size: int) -> list[tuple[slice, Tensor]]:

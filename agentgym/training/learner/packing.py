@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agentgym.arrays import Floats, Ints
+from agentgym.arrays import Bools, Floats, Ints
 from agentgym.errors import UsageError
 from agentgym.training.engines.choices import ActionSpeller
 from agentgym.types import Group
@@ -102,6 +102,29 @@ def sampled_log_probs(groups: Sequence[Group]) -> Floats:
         ],
         dtype=np.float64,
     )
+
+
+def stale_tokens(groups: Sequence[Group], version: int) -> Bools | None:
+    """Return (T,) which response tokens other weights have sampled, in the order of `step_rows`.
+
+    Args:
+        groups: rollouts.
+        version: of the weights now.
+
+    Returns:
+        None where they have sampled all of them.
+    """
+    stale = np.array(
+        [
+            step.completion.version != version
+            for group in groups
+            for trajectory in group.trajectories
+            for step in trajectory.steps
+            for _ in step.completion.response_ids
+        ],
+        dtype=np.bool_,
+    )
+    return stale if stale.any() else None
 
 
 @dataclass(frozen=True, slots=True)

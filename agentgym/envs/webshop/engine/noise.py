@@ -1,7 +1,8 @@
 """Advertisements on pages: observations differ from visit to visit, states do not.
 
 After GraphGPO (appendix D.3), which shows that methods that tell states apart by their text break when
-advertisements are put between the lines of a page. The texts are this project's own.
+advertisements are put between the lines of a page. They stand below the instruction, which no advertisement
+parts from its label. The texts are this project's own.
 """
 
 from __future__ import annotations
@@ -59,9 +60,22 @@ class Noise:
         shown = list(nodes)
         if draws.below(1 << 32) >= self.probability * (1 << 32):
             return shown
+        first = 1 + next((i for i, node in enumerate(nodes) if node.kind == "instruction"), 0)
         for _ in range(self.adverts):
-            shown.insert(draws.between(1, len(shown)), Node("advert", _advert(draws)))
+            shown.insert(draws.between(first, len(shown)), Node("advert", _advert(draws)))
         return shown
+
+
+def stream_of(drawn: int, rollout: int) -> int:
+    """Return the seed of an episode's advertisements, from 0 to 2^62 - 1.
+
+    Attempts at one task share their environment's seed, but each meets advertisements of its own.
+
+    Args:
+        drawn: from the environment's generator.
+        rollout: index of the attempt at the task.
+    """
+    return KeyRng(drawn, rollout).below(1 << 62)
 
 
 def _advert(draws: KeyRng) -> str:

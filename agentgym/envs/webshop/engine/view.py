@@ -51,7 +51,6 @@ class ShopView:
         self,
         world: ShopWorld,
         mode: Mode,
-        *,
         parity: WebShopParity | None,
         hide_score: bool | None,
         show_attributes: bool,

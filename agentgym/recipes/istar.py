@@ -1,0 +1,44 @@
+"""iStar (Liu et al., 2025): its own table, over RLOO and on SOTOPIA over GRPO."""
+
+from agentgym.recipes import istar_table, verl_agent
+from agentgym.recipes.environments import SOTOPIA, VISUAL_SOKOBAN, WEBSHOP
+from agentgym.recipes.lines import Line, Lines, Recipe, said
+
+REWARD_MODEL: Lines = {
+    **said(
+        istar_table.ISTAR,
+        {
+            "learner.learning_rate": 5e-7,
+            "reward_model.learning_rate": 1e-6,
+            "reward_model.beta": 0.05,
+        },
+    ),
+}
+"""The second model of iStar and PRIME."""
+
+OWN: Lines = {
+    **REWARD_MODEL,
+    "objective.ratio": Line(
+        "token",
+        "iStar's code: verl/trainer/config/ppo_trainer.yaml",
+        "step_product (Equation 6)",
+        "a product over hundreds of tokens is always clipped; the authors' code takes tokens'",
+    ),
+    **said("iStar, Equation 2", {"reward_model.pooling": "sum"}),
+    **said("iStar, Algorithm 1", {"switches.prm_reward": "before"}),
+    **said(istar_table.ISTAR, {"switches.alpha": 1.0}),
+}
+
+OVER_RLOO: Lines = said("iStar, Table 1: RLOO w/ iStar", {"switches.base": "rloo"})
+OVER_GRPO: Lines = said("iStar, Table 2: GRPO w/ iStar", {"switches.base": "grpo"})
+
+RECIPE = Recipe(
+    algorithm="istar",
+    paper="Liu et al., 2025, arXiv:2509.19199",
+    tables="its own",
+    by_env={
+        env: {**istar_table.OPTIMISATION, **istar_table.TASKS[env], **OWN, **base}
+        for env, base in ((WEBSHOP, OVER_RLOO), (VISUAL_SOKOBAN, OVER_RLOO), (SOTOPIA, OVER_GRPO))
+    },
+    elsewhere={**verl_agent.ELSEWHERE, **istar_table.OPTIMISATION, **OWN, **OVER_RLOO},
+)

@@ -1,0 +1,165 @@
+"""Shared-prefix attention of decoding: rows that continue the same prompt read its keys and values once.
+
+A group's attempts begin with one prompt. Its keys and values are stored once, and the queries of all its
+rows meet them in one matrix product; each row then meets its own columns, and the two softmaxes are merged
+exactly. Against a copy of the prompt for each row this divides the memory of prompts, and what is read of
+them for every token, by the size of the group.
+
+`transformers` looks `attend_shared` up by name; `HfEngine` has its model attend by it while it samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+NAME = "agentgym-decoding"
+"""What `transformers` knows `attend_shared` as."""
+
+
+@dataclass(slots=True)
+class SharedPrompts:
+    """Keys and values of p different prompts, and which of n rows continues which."""
+
+    keys: list[Tensor]
+    """For each layer (p, key-value heads, P, size), columns padded on the left."""
+    values: list[Tensor]
+    """As ``keys``."""
+    padding: Tensor | None
+    """(p, P) whether a column is padding; None where there is none."""
+    prompt_of: list[int]
+    """(n,) the prompt of each row."""
+    members: Tensor
+    """(p m,) for each prompt its rows, m places each; a spare place repeats a row, whose result is unused."""
+    places: Tensor
+    """(n,) place of each row in ``members``."""
+
+    @classmethod
+    def of(
+        cls, keys: list[Tensor], values: list[Tensor], padding: Tensor | None, prompt_of: Sequence[int]
+    ) -> SharedPrompts:
+        """Assign rows to prompts.
+
+        Args:
+            keys: of each layer.
+            values: of each layer.
+            padding: of the prompts.
+            prompt_of: (n,) the prompt of each row.
+        """
+        none = torch.zeros(0, dtype=torch.long, device=keys[0].device)
+        shared = cls(keys, values, padding, [], none, none)
+        shared.assign(prompt_of)
+        return shared
+
+    def assign(self, prompt_of: Sequence[int]) -> None:
+        """Assign other rows, and forget the prompts that none continues once these are half of all."""
+        used = sorted(set(prompt_of))
+        if 2 * len(used) <= len(self.keys[0]):
+            kept = torch.tensor(used, device=self.keys[0].device)
+            self.keys, self.values = (
+                [states[kept] for states in layers] for layers in (self.keys, self.values)
+            )
+            self.padding = None if self.padding is None else self.padding[kept]
+            number = {prompt: place for place, prompt in enumerate(used)}
+            prompt_of = [number[prompt] for prompt in prompt_of]
+        self.prompt_of = list(prompt_of)
+        rows: list[list[int]] = [[] for _ in range(len(self.keys[0]))]
+        for row, prompt in enumerate(self.prompt_of):
+            rows[prompt].append(row)
+        width = max(map(len, rows))
+        members = [row for group in rows for row in (*group, *[0] * (width - len(group)))]
+        places = [0] * len(self.prompt_of)
+        for prompt, group in enumerate(rows):
+            for place, row in enumerate(group):
+                places[row] = prompt * width + place
+        device = self.keys[0].device
+        self.members, self.places = (torch.tensor(x, device=device) for x in (members, places))
+
+    def meet(self, queries: Tensor, layer: int, scale: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Attend to the prompts.
+
+        Args:
+            queries: (n, key-value heads, k, size).
+            layer: its number.
+            scale: of the products.
+
+        Returns:
+            (n, key-value heads, k, size) values weighted by exponentials, (n, key-value heads, k, 1) the
+            exponentials' sums and the products' maxima that were taken off before.
+        """
+        keys, values = self.keys[layer], self.values[layer]
+        _, heads, k, size = queries.shape
+        prompts = len(keys)
+        asking = queries[self.members].view(prompts, -1, heads, k, size).transpose(1, 2)
+        scores = (asking.reshape(prompts, heads, -1, size) * scale) @ keys.transpose(2, 3)
+        if self.padding is not None:
+            scores = scores.masked_fill(self.padding[:, None, None], -torch.inf)
+        found = _weighted(scores, values)
+        return tuple(  # type: ignore[return-value]
+            part.view(prompts, heads, -1, k, part.shape[-1])
+            .transpose(1, 2)
+            .reshape(-1, heads, k, part.shape[-1])[self.places]
+            for part in found
+        )
+
+
+def attend_shared(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    shared_prompts: SharedPrompts | None = None,
+    **settings: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """Compute attention as `transformers` asks for it, to ``shared_prompts`` and to rows' own columns.
+
+    Args:
+        module: the attention layer.
+        query: (n, heads, w, size) of each row's newest w tokens.
+        key: (n, key-value heads, columns, size), the rows' own columns, the newest w last.
+        value: as ``key``.
+        attention_mask: (n, 1, w, columns) which own columns a query sees; None for all.
+        shared_prompts: what rows continue; without, this is SDPA.
+        settings: what else the layer asks for, such as ``scaling``.
+
+    Returns:
+        (n, w, heads, size), and None in the place of weights, which nobody reads.
+    """
+    if shared_prompts is None:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **settings)
+    n, heads, width, size = query.shape
+    kv_heads = key.shape[1]
+    scale = settings.get("scaling") or size**-0.5
+    queries = query.reshape(n, kv_heads, -1, size)  # a key-value head's queries, head by head
+    told, told_sum, told_most = shared_prompts.meet(queries, int(module.layer_idx), scale)  # type: ignore[arg-type]
+    scores = (queries * scale) @ key.transpose(2, 3)
+    if attention_mask is not None:
+        seen = attention_mask.expand(n, heads // kv_heads, width, -1).reshape(n, 1, -1, key.shape[2])
+        scores = scores.masked_fill(~seen, -torch.inf)
+    own, own_sum, own_most = _weighted(scores, value)
+    most = torch.maximum(told_most, own_most)
+    told_weight, own_weight = (told_most - most).exp(), (own_most - most).exp()
+    total = told_sum * told_weight + own_sum * own_weight
+    result = (told * told_weight + own * own_weight) / total
+    return result.to(query.dtype).view(n, heads, width, size).transpose(1, 2), None
+
+
+def _weighted(scores: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return values weighted by exponentials of scores, the weights' sums, and the maxima taken off."""
+    scores = scores.float()
+    most = scores.amax(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).min)  # -inf where none is seen
+    weights = scores.sub_(most).exp_()
+    return (weights.to(values.dtype) @ values).float(), weights.sum(-1, keepdim=True), most
+
+
+AttentionInterface.register(NAME, attend_shared)
+AttentionMaskInterface.register(NAME, sdpa_mask)

@@ -1,0 +1,238 @@
+"""One GRPO step beside TRL's GRPOTrainer: ``python -m benchmarks.speed.grpo_step --python PYTHON``.
+
+A step samples eight responses to each of eight prompts, compares their rewards and takes one optimiser step.
+Both sides begin from the same tiny model and prompts, in a process each and one thread, TRL with the Python
+of an environment of its own (`make speed-trl`). They take turns, step by step; processor seconds per sampled
+token are compared within a turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from agentgym.algos.batch import StepBatch
+from agentgym.algos.table import ALGORITHMS
+from agentgym.algos.tokens import Batch
+from agentgym.errors import UsageError
+from agentgym.training.engines.hf import HfEngine
+from agentgym.training.engines.types import GenerationRequest, Sampling
+from agentgym.training.learner.config import LearnerConfig
+from agentgym.training.learner.learner import Learner
+from agentgym.training.learner.packing import StepRow
+from agentgym.training.models.models import LanguageModel, save_model
+from agentgym.training.models.tiny import tiny_model, word_tokenizer
+from benchmarks.speed.report import machine
+
+PROMPTS, MEMBERS = 8, 8
+LENGTHS = ((200, 64), (800, 128))
+"""Tokens of a prompt, and of a response."""
+WORDS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What both sides train on."""
+
+    tiny: LanguageModel
+    texts: list[str]
+    prompts: list[tuple[int, ...]]
+    tokens: int
+    """Of a response."""
+
+    @classmethod
+    def of(cls, size: str, length: int, tokens: int) -> Work:
+        """Make a model, and prompts of words that are one token each."""
+        draws = np.random.default_rng(0)
+        words = ["".join(draws.choice(list("abcdefghij"), 6)) for _ in range(WORDS)]
+        tokenizer = word_tokenizer([" " + word for word in words for _ in range(2)])
+        texts = ["".join(" " + word for word in draws.choice(words, length)) for _ in range(PROMPTS)]
+        prompts = [tuple(tokenizer.encode(text)) for text in texts]
+        return cls(tiny_model(size, tokenizer), texts, prompts, tokens)
+
+    def write(self, folder: Path) -> None:
+        """Write the model and what is trained on."""
+        save_model(folder, self.tiny)
+        table = {"prompts": self.texts, "members": MEMBERS, "tokens": self.tokens}
+        (folder / "work.json").write_text(json.dumps(table), encoding="utf-8")
+
+
+class Ours:
+    """This project's step: the engine, GRPO's advantage and the learner."""
+
+    def __init__(self, work: Work, token_budget: int):
+        """Bind the model, which the engine and the learner share."""
+        self._work = work
+        self._engine = HfEngine(work.tiny.model)
+        objective = replace(ALGORITHMS["grpo"].objective, kl_coefficient=0.0)
+        config = LearnerConfig(learning_rate=1e-6, token_budget=token_budget)
+        self._learner = Learner(work.tiny.model, objective, config)
+        self._done = 0
+
+    def step(self) -> tuple[int, float]:
+        """Take a step; return the sampled tokens and the processor seconds."""
+        began = time.process_time()
+        sampling = Sampling(max_tokens=self._work.tokens)
+        requests = [
+            GenerationRequest(prompt, None, sampling, seed=(self._done * PROMPTS + row) * MEMBERS + member)
+            for row, prompt in enumerate(self._work.prompts)
+            for member in range(MEMBERS)
+        ]
+        generations = self._engine.generate(requests)
+        self._work.tiny.tokenizer.batch_decode([list(generation.ids) for generation in generations])
+        rows = [
+            StepRow(request.prompt_ids, generation.ids)
+            for request, generation in zip(requests, generations, strict=True)
+        ]
+        steps = StepBatch.of(
+            group=[row // MEMBERS for row in range(len(rows))],
+            trajectory=range(len(rows)),
+            state=[row // MEMBERS for row in range(len(rows))],
+            reward=[len(set(row.response_ids)) / len(row.response_ids) for row in rows],
+            tokens=[len(row.response_ids) for row in rows],
+        )
+        sampled = np.concatenate([generation.logprobs for generation in generations])
+        batch = Batch.of(steps, ALGORITHMS["grpo"].advantage(steps), credit="step", old_log_probs=sampled)
+        self._learner.update(rows, batch, seed=self._done)
+        self._done += 1
+        self._engine.sync(self._learner.weights(), self._done)
+        return len(sampled), time.process_time() - began
+
+
+class Theirs:
+    """TRL's step, in a process of its own."""
+
+    def __init__(self, python: Path, folder: Path):
+        """Start it over a folder that `Work.write` filled."""
+        script = Path(__file__).with_name("grpo_step_trl.py")
+        self._log = (folder / "log.txt").open("wb")
+        self._process = subprocess.Popen(
+            [str(python.absolute()), str(script), str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+        self.versions: dict[str, str] = self._answer()
+
+    def step(self) -> tuple[int, float]:
+        """Take a step; return the sampled tokens and the processor seconds."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("step\n")
+        self._process.stdin.flush()
+        answer = self._answer()
+        return answer["tokens"], answer["seconds"]
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+        self._log.close()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            log = Path(self._log.name).read_text(encoding="utf-8", errors="replace").strip()
+            raise UsageError(
+                f"TRL has ended with code {self._process.wait()}: {log.rpartition(chr(10))[2][:200]}"
+            )
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def compare(work: Work, python: Path, rounds: int, token_budget: int) -> dict[str, Any]:
+    """Let both take turns; return microseconds of the processor per sampled token, and the ratios."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        work.write(folder)
+        theirs, ours = Theirs(python, folder), Ours(work, token_budget)
+        figures: dict[str, list[float]] = {"agentgym": [], "TRL": []}
+        for turn in range(rounds + 1):
+            for side, (tokens, seconds) in (("agentgym", ours.step()), ("TRL", theirs.step())):
+                if turn:  # the first one warms up
+                    figures[side].append(seconds / tokens * 1e6)
+        theirs.close()
+    ratios = [other / own for own, other in zip(figures["agentgym"], figures["TRL"], strict=True)]
+    return {
+        "prompt": len(work.prompts[0]),
+        "response": work.tokens,
+        "microseconds_per_token": figures,
+        "ratios": ratios,
+        "versions": theirs.versions,
+    }
+
+
+def markdown(record: Mapping[str, Any]) -> str:
+    """Write the report for people."""
+    rows: Sequence[Mapping[str, Any]] = record["rows"]
+    about, versions = record["machine"], rows[0]["versions"]
+    lines = [
+        "# One GRPO step beside TRL",
+        "",
+        f"`{record['command']}` on {about['cpu']}; torch {about['torch']}, "
+        f"transformers {about['transformers']}.",
+        f"TRL {versions['trl']} with torch {versions['torch']}, transformers {versions['transformers']}.",
+        "",
+        f"{PROMPTS} prompts, {MEMBERS} responses of full length to each, one optimiser step; a model of "
+        f"{record['weights']:,} weights",
+        f"and {record['vocabulary']:,} tokens; one thread. Microseconds of the processor per sampled token, "
+        "medians over turns.",
+        "",
+        "| prompt | response | agentgym | TRL | agentgym is faster by |",
+        "|---:|---:|---:|---:|---|",
+    ]
+    for row in rows:
+        own, other = (statistics.median(row["microseconds_per_token"][side]) for side in ("agentgym", "TRL"))
+        ratios = row["ratios"]
+        lines.append(
+            f"| {row['prompt']} | {row['response']} | {own:,.0f} | {other:,.0f} "
+            f"| {statistics.median(ratios):.1f} ({min(ratios):.1f} to {max(ratios):.1f}) |"
+        )
+    lines += [
+        "",
+        "TRL's trainer has its defaults but for what must be equal: no divergence from a reference, all 64 "
+        "responses",
+        "in one batch, no response that ends early, nothing logged or saved.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Measure, and write a record and a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--python", type=Path, required=True, help="of an environment with TRL")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--size", default="0.8m", help="of the tiny model")
+    parser.add_argument("--token-budget", type=int, default=2048, help="of the learner's packs")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    works = [Work.of(options.size, length, tokens) for length, tokens in LENGTHS]
+    record = {
+        "command": f"python -m benchmarks.speed.grpo_step --rounds {options.rounds} --size {options.size}",
+        "machine": machine("torch", "transformers"),
+        "weights": works[0].tiny.model.num_parameters(),
+        "vocabulary": len(works[0].tiny.tokenizer),
+        "rows": [compare(work, options.python, options.rounds, options.token_budget) for work in works],
+    }
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "grpo_step.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    text = markdown(record)
+    (options.out / "grpo_step.md").write_text(text, encoding="utf-8")
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

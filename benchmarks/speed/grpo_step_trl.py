@@ -1,0 +1,95 @@
+"""TRL's side of `benchmarks.speed.grpo_step`, run by the Python of an environment with TRL in it.
+
+Reads ``work.json`` beside the model; trains one step for every line on its standard input, and answers with
+the response tokens it sampled and the processor seconds it took.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+
+ENDLESS = 1_000_000
+
+datasets: Any = importlib.import_module("datasets")  # neither is installed where types are checked
+trl: Any = importlib.import_module("trl")
+
+
+class Steps(TrainerCallback):
+    """Waits for a line before a step, and answers after it."""
+
+    def __init__(self, answer: Any) -> None:
+        """Bind the stream that answers go to."""
+        self.answer = answer
+        self.tokens = 0
+        self.began = 0.0
+
+    def reward(self, completions: list[str], completion_ids: list[list[int]], **_: Any) -> list[float]:
+        """Count tokens, and pay for different ones."""
+        self.tokens += sum(map(len, completion_ids))
+        return [len(set(ids)) / len(ids) for ids in completion_ids]
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
+        """Wait; without a line the training ends."""
+        if not sys.stdin.readline():
+            sys.exit(0)
+        self.tokens, self.began = 0, time.process_time()
+        return control
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
+        """Answer."""
+        seconds = time.process_time() - self.began
+        print(json.dumps({"tokens": self.tokens, "seconds": seconds}), file=self.answer, flush=True)
+        return control
+
+
+def main() -> None:
+    """Train, a step for a line."""
+    answer, sys.stdout = sys.stdout, sys.stderr  # the trainer prints
+    folder = Path(sys.argv[1])
+    work = json.loads((folder / "work.json").read_text(encoding="utf-8"))
+    torch.set_num_threads(1)
+    steps = Steps(answer)
+    config = trl.GRPOConfig(
+        output_dir=str(folder / "trl"),
+        per_device_train_batch_size=len(work["prompts"]) * work["members"],
+        num_generations=work["members"],
+        max_completion_length=work["tokens"],
+        max_steps=ENDLESS,
+        learning_rate=1e-6,
+        lr_scheduler_type="constant",
+        beta=0.0,
+        temperature=1.0,
+        generation_kwargs={"min_new_tokens": work["tokens"]},
+        gradient_checkpointing=False,
+        use_cpu=True,
+        bf16=False,
+        report_to="none",
+        logging_steps=ENDLESS,
+        save_strategy="no",
+        shuffle_dataset=False,
+        disable_tqdm=True,
+    )
+    trainer = trl.GRPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
+        reward_funcs=steps.reward,
+        args=config,
+        train_dataset=datasets.Dataset.from_dict({"prompt": work["prompts"]}),
+        processing_class=AutoTokenizer.from_pretrained(folder),
+        callbacks=[steps],
+    )
+    names = ("trl", "torch", "transformers")
+    print(json.dumps({name: importlib.metadata.version(name) for name in names}), file=answer, flush=True)
+    trainer.train()
+
+
+if __name__ == "__main__":
+    main()

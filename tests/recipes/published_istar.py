@@ -1,0 +1,84 @@
+"""What iStar and its public code print about their runs."""
+
+from tests.recipes.published_rows import ISTAR, Row
+
+JUDGE = {
+    "endpoint": "https://api.openai.com/v1",
+    "key_env": "OPENAI_API_KEY",
+    "model": "gpt-4o",
+    "temperature": 0.0,
+}
+
+ISTAR_ROWS = (
+    Row((ISTAR,), None, None, {"iterations": 200, "objective.kl_coefficient": 0.0}, "iStar"),
+    Row((ISTAR,), None, None, {"learner.minibatch_steps": 64}, "iStar"),
+    Row(
+        (ISTAR,),
+        None,
+        ("VisualSokoban",),
+        {"rollout.tasks": 32, "env_options.tile_size": "tiny"},
+        "iStar: 32 x 8, one pixel a cell",
+    ),
+    Row(
+        (ISTAR,),
+        None,
+        ("Sotopia",),
+        {
+            "iterations": 800,
+            "env_options.dataset": "sotopia-pi/profiles",
+            "env_options.mode": "self-chat",
+            "env_options.judge": JUDGE,
+            "env_options.reward": "goal",
+            "env_options.max_turns": 20,
+            "prompting.wording": "sotopia",
+            "prompting.history": 0,
+            "prompting.temperature": 0.7,
+            "prompting.budget": 6144,
+            "prompting.max_tokens": 2048,
+            "evaluation.every": 0,
+        },
+        "iStar: 800 steps, temperature .7, 6144 / 2048",
+    ),
+    Row(
+        (ISTAR,),
+        ("istar", "prime"),
+        None,
+        {
+            "learner.learning_rate": 5e-7,
+            "reward_model.learning_rate": 1e-6,
+            "reward_model.beta": 0.05,
+        },
+        "iStar",
+    ),
+    Row(
+        (ISTAR,),
+        ("istar",),
+        None,
+        {"switches.alpha": 1.0, "switches.prm_reward": "before", "reward_model.pooling": "sum"},
+        "iStar Eq. 2, Algorithm 1",
+    ),
+    Row((ISTAR,), ("istar",), ("WebShop", "VisualSokoban"), {"switches.base": "rloo"}, "iStar Table 1"),
+    Row((ISTAR,), ("istar",), ("Sotopia",), {"switches.base": "grpo"}, "iStar Table 2"),
+    Row((ISTAR,), ("grpo",), None, {"switches.std": True}, "norm_adv_by_std_in_grpo"),
+    Row(
+        (ISTAR,),
+        ("prime",),
+        None,
+        {"switches.beta": 0.05, "switches.process_weight": 5.0, "switches.outcome_weight": 5.0},
+        "PRIME",
+    ),
+    Row(
+        (ISTAR,),
+        ("ppo",),
+        None,
+        {
+            "rollout.tasks": 128,
+            "rollout.group_size": 1,
+            "learner.critic_learning_rate": 1e-5,
+            "switches.gamma": 1.0,
+            "switches.lam": 1.0,
+        },
+        "iStar's code: examples/ppo_trainer/run_webshop.sh",
+    ),
+)
+"""Of all algorithms in its tables."""

@@ -1,0 +1,350 @@
+"""What papers and their public code print about their runs, typed in by hand: the judge of the recipes.
+
+Of rows that give one setting of a run the last counts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.recipes.published_istar import ISTAR_ROWS
+from tests.recipes.published_rows import BOARDS, GIGPO, ISTAR, STEPPO, Row
+from tests.recipes.published_steppo import STEPPO_ROWS
+
+VERL_AGENT_ENVS = ("ALFWorld", "WebShop", *BOARDS, "EZPoints")
+STEPPO_ENVS = ("ALFWorld", "WebShop", "HotpotQA", "PaperSearch")
+SEARCHES = ("HotpotQA", "PaperSearch")
+
+RUNS = {
+    GIGPO: {
+        "gigpo": (*VERL_AGENT_ENVS, "SearchQA"),
+        "grpo": VERL_AGENT_ENVS,
+        "dr_grpo": VERL_AGENT_ENVS,
+        "rloo": ("ALFWorld", "WebShop"),
+        "dapo": ("ALFWorld", "WebShop"),
+        "hgpo": ("ALFWorld", "WebShop"),
+        "graphgpo": ("ALFWorld", "WebShop", *BOARDS),
+        "spo3": ("ALFWorld", "WebShop"),
+    },
+    STEPPO: {
+        "steppo": STEPPO_ENVS,
+        "ppo": STEPPO_ENVS,
+        "reinforce_pp": STEPPO_ENVS,
+        "reinforce_pp_baseline": STEPPO_ENVS,
+        "gspo": STEPPO_ENVS,
+        "grpo": SEARCHES,
+        "dr_grpo": SEARCHES,
+        "rloo": SEARCHES,
+        "gigpo": SEARCHES,
+    },
+    ISTAR: {
+        "istar": ("WebShop", "VisualSokoban", "Sotopia"),
+        "prime": ("WebShop",),
+        "grpo": ("Sotopia",),
+        "dr_grpo": ("Sotopia",),
+        "ppo": ("Sotopia",),
+        "rloo": ("VisualSokoban", "Sotopia"),
+        "reinforce_pp_baseline": ("VisualSokoban", "Sotopia"),
+    },
+}
+"""Whose table -> algorithm -> environments: every run that has a recipe."""
+
+
+VERL = (GIGPO, ISTAR)
+
+TABLE = (
+    # ---- every run -----------------------------------------------------------------------------
+    Row(None, None, None, {"prompting.temperature": 1.0}, "GiGPO App. D; StepPO App. B.4; iStar"),
+    Row(None, None, None, {"learner.learning_rate": 1e-6}, "GiGPO App. D; StepPO App. B.4"),
+    Row(None, None, None, {"learner.dtype": "bfloat16"}, "verl: ppo_trainer.yaml"),
+    Row(
+        None, None, None, {"learner.gradient_checkpointing": True}, "run scripts of verl-agent, StepPO, iStar"
+    ),
+    Row(None, None, None, {"objective.kl": "k3"}, "kl_loss_type=low_var_kl in the run scripts"),
+    Row(None, None, None, {"objective.ratio": "token"}, "verl: core_algos.py; the papers print products"),
+    Row(None, None, None, {"prompting.choice": "free"}, "prompts of verl-agent and StepPO"),
+    Row(None, None, None, {"evaluation.every": 5}, "test_freq=5 in the run scripts"),
+    Row(
+        None,
+        None,
+        None,
+        {"rollout.tasks": 16, "rollout.group_size": 8},
+        "GiGPO App. D; StepPO App. B.4; iStar",
+    ),
+    # ---- verl-agent ----------------------------------------------------------------------------
+    Row(VERL, None, None, {"iterations": 150, "objective.kl_coefficient": 0.01}, "GiGPO App. D"),
+    Row(VERL, None, None, {"prompting.history": 2, "prompting.answer": "think-action"}, "GiGPO App. D"),
+    Row(
+        VERL,
+        None,
+        None,
+        {"evaluation.temperature": 0.4, "evaluation.tasks": 128},
+        "GiGPO App. D; val_batch_size",
+    ),
+    Row(VERL, None, None, {"switches.penalty": 0.1}, "GiGPO App. D"),
+    Row(
+        VERL,
+        None,
+        None,
+        {
+            "learner.entropy_coefficient": 0.001,
+            "objective.aggregation": "token-mean",
+            "objective.clip_low": 0.2,
+            "objective.clip_high": 0.2,
+            "objective.dual_clip": 3.0,
+        },
+        "verl-agent: ppo_trainer.yaml",
+    ),
+    Row(
+        VERL,
+        None,
+        ("ALFWorld",),
+        {
+            "env_options.reward": "sparse10",
+            "env_options.dataset": "official",
+            "env_options.dialect": "current",
+            "env_options.show_help": False,
+            "env_options.max_steps": 50,
+            "prompting.wording": "alfworld",
+            "prompting.budget": 2048,
+            "prompting.max_tokens": 512,
+            "learner.minibatch_steps": 256,
+            "evaluation.split": "valid_seen",
+        },
+        "GiGPO App. D; verl-agent: env_manager.py",
+    ),
+    Row(
+        VERL,
+        None,
+        ("WebShop",),
+        {
+            "split": "upstream-train",
+            "env_options.reward": "sparse10",
+            "env_options.dataset": "webshop/small",
+            "env_options.goals": "synthetic",
+            "env_options.observation": "gigpo",
+            "env_options.max_steps": 15,
+            "prompting.wording": "webshop",
+            "prompting.budget": 4096,
+            "prompting.max_tokens": 512,
+            "learner.minibatch_steps": 64,
+            "evaluation.split": "upstream-test",
+        },
+        "GiGPO App. D; verl-agent: ppo_trainer.yaml (use_small, human_goals), webshop/envs.py",
+    ),
+    Row(
+        VERL,
+        None,
+        BOARDS,
+        {
+            "env_options.reward": "sparse10",
+            "env_options.dim_room": [6, 6],
+            "env_options.num_boxes": 1,
+            "env_options.max_steps": 15,
+            "prompting.wording": "sokoban",
+            "prompting.budget": 1024,
+            "prompting.max_tokens": 512,
+            "learner.minibatch_steps": 64,
+            "evaluation.split": "test",
+        },
+        "GiGPO App. D; verl-agent: ppo_trainer.yaml",
+    ),
+    Row(
+        VERL, None, ("VisualSokoban",), {"env_options.tile_size": 16}, "verl-agent: run_sokoban.sh, rgb_array"
+    ),
+    Row(
+        VERL,
+        None,
+        ("EZPoints",),
+        {
+            "iterations": 100,
+            "env_options.rewards": "verl-agent",
+            "env_options.observation": "image",
+            "env_options.max_steps": 8,
+            "prompting.wording": "ezpoints",
+            "prompting.budget": 1024,
+            "prompting.max_tokens": 512,
+            "learner.minibatch_steps": 128,
+            "evaluation.split": "test",
+        },
+        "verl-agent: examples/gigpo_trainer/run_ezpoints.sh",
+    ),
+    Row(
+        VERL,
+        None,
+        ("SearchQA",),
+        {
+            "iterations": 662,
+            "rollout.tasks": 256,
+            "rollout.group_size": 5,
+            "env_options.dataset": "searchqa/nq",
+            "env_options.form": "search-r1",
+            "env_options.corpus": "fullwiki",
+            "env_options.search": "remote:http://127.0.0.1:8000",
+            "env_options.k": 3,
+            "env_options.max_steps": 4,
+            "prompting.wording": "multihop-search-r1",
+            "prompting.answer": "search-r1",
+            "prompting.history": 4,
+            "prompting.budget": 4096,
+            "prompting.max_tokens": 512,
+            "learner.minibatch_steps": 512,
+            "objective.kl_coefficient": 0.001,
+            "switches.penalty": 0.01,
+            "switches.match": "similar",
+            "switches.threshold": 0.9,
+            "evaluation.split": "test",
+            "evaluation.every": 50,
+            "evaluation.tasks": 512,
+            "evaluation.temperature": 0.0,
+        },
+        "verl-agent: examples/gigpo_trainer/run_search.sh",
+    ),
+    *STEPPO_ROWS,
+    *ISTAR_ROWS,
+    # ---- algorithms on verl-agent's tasks ------------------------------------------------------
+    Row((GIGPO,), ("grpo",), None, {"switches.std": True}, "norm_adv_by_std_in_grpo"),
+    Row(
+        None,
+        ("dr_grpo",),
+        None,
+        {
+            "switches.std": False,
+            "objective.aggregation": "seq-mean-token-sum",
+            "objective.kl_coefficient": 0.0,
+        },
+        "Dr. GRPO Sec. 3.2",
+    ),
+    Row(
+        (GIGPO,),
+        ("dapo",),
+        None,
+        {
+            "rollout.attempts": 10,
+            "rollout.filter_on": "return",
+            "objective.clip_high": 0.28,
+            "objective.kl_coefficient": 0.0,
+            "switches.factor": 1.0,
+        },
+        "verl-agent: examples/dapo_trainer/run_webshop.sh; DAPO Sec. 2.3, Eq. 11, Eq. 13",
+    ),
+    Row((GIGPO,), ("gigpo",), None, {"switches.gamma": 0.95, "switches.weight": 1.0}, "GiGPO App. D"),
+    Row((GIGPO,), ("gigpo",), VERL_AGENT_ENVS, {"switches.match": "state"}, "papers: texts"),
+    Row((GIGPO,), ("gigpo",), ("ALFWorld", "SearchQA"), {"switches.std": True}, "run scripts: mean_std_norm"),
+    Row(
+        (GIGPO,),
+        ("gigpo",),
+        ("WebShop", *BOARDS, "EZPoints"),
+        {"switches.std": False},
+        "run scripts: mean_norm",
+    ),
+    Row(
+        (GIGPO,),
+        ("hgpo",),
+        None,
+        {
+            "iterations": 160,
+            "switches.gamma": 0.95,
+            "switches.history": 2,
+            "switches.alpha": 1.0,
+            "switches.base_group": False,
+            "switches.match": "state",
+        },
+        "verl-agent: recipe/hgpo",
+    ),
+    Row((GIGPO,), ("hgpo",), ("ALFWorld",), {"switches.std": True, "prompting.budget": 4096}, "recipe/hgpo"),
+    Row(
+        (GIGPO,), ("hgpo",), ("WebShop",), {"switches.std": False, "env_options.max_steps": 30}, "recipe/hgpo"
+    ),
+    Row(
+        (GIGPO,),
+        ("graphgpo",),
+        None,
+        {
+            "switches.success_reward": 10.0,
+            "switches.graph_weight": 1.0,
+            "switches.episode_weight": 1.0,
+            "switches.std": True,
+            "switches.match": "state",
+        },
+        "GraphGPO App. D, Eq. 5",
+    ),
+    Row(
+        (GIGPO,),
+        ("graphgpo",),
+        ("ALFWorld",),
+        {
+            "switches.omega": 0.1,
+            "env_options.observation": "augmented",
+            "env_options.show_help": True,
+            "prompting.wording": "alfworld-account",
+        },
+        "GraphGPO App. D and prompts",
+    ),
+    Row(
+        (GIGPO,),
+        ("graphgpo",),
+        ("WebShop",),
+        {"switches.omega": 0.2, "env_options.observation": "text_rich", "prompting.budget": 5120},
+        "GraphGPO App. D",
+    ),
+    Row((GIGPO,), ("graphgpo",), BOARDS, {"switches.omega": 0.8}, "GraphGPO App. D"),
+    Row(
+        (GIGPO,),
+        ("spo3",),
+        None,
+        {
+            "iterations": 400,
+            "switches.alpha": 50.0,
+            "switches.xi": 10,
+            "switches.zeta": 0.1,
+            "switches.decay": 0.1,
+            "switches.largest": 8,
+            "switches.schedule": "depth",
+            "switches.match": "state",
+        },
+        "3SPO App. C.4; 3SPO's code: README",
+    ),
+    Row(
+        (GIGPO,),
+        ("spo3",),
+        ("ALFWorld",),
+        {"switches.std": True, "evaluation.every": 50},
+        "run_alfworld_1.5B.sh",
+    ),
+    Row(
+        (GIGPO,),
+        ("spo3",),
+        ("WebShop",),
+        {
+            "split": "papers-train",
+            "env_options.dataset": "webshop/full",
+            "env_options.goals": "human",
+            "evaluation.split": "papers",
+            "switches.std": False,
+        },
+        "3SPO: the first 500 human goals; run_webshop.sh",
+    ),
+)
+"""What is printed."""
+
+SAYS_NOTHING = {
+    "spo3": ("switches.penalty",),
+    "prime": ("switches.penalty",),
+    "gspo": ("objective.dual_clip",),
+    "steppo": ("objective.dual_clip",),
+}
+"""Settings that rows for all give and that an algorithm has no place for."""
+
+
+def printed(table: str, algorithm: str, env: str) -> dict[str, Any]:
+    """Return every setting that is printed of a run."""
+    found: dict[str, Any] = {}
+    for row in TABLE:
+        if (
+            (row.tables is None or table in row.tables)
+            and (row.algorithms is None or algorithm in row.algorithms)
+            and (row.envs is None or env in row.envs)
+        ):
+            found |= row.settings
+    return {name: value for name, value in found.items() if name not in SAYS_NOTHING.get(algorithm, ())}

@@ -1,0 +1,101 @@
+"""Every line of every recipe against what papers print, and every recipe as a configuration."""
+
+import json
+
+import pytest
+
+from agentgym.algos.table import ALGORITHMS
+from agentgym.cli import main
+from agentgym.errors import UsageError
+from agentgym.recipes import RECIPES, preset, recipe
+from agentgym.recipes.environments import full_name, short_name
+from agentgym.recipes.lines import Line
+from tests.recipes.published_settings import RUNS, TABLE, printed
+
+CASES = [(table, name, env) for table, runs in RUNS.items() for name, envs in runs.items() for env in envs]
+
+
+def ids(case):
+    return "-".join(case)
+
+
+@pytest.mark.parametrize("case", CASES, ids=ids)
+def test_every_line_is_what_is_printed(case):
+    table, name, env = case
+    assert recipe(name).settings(full_name(env)) == printed(table, name, env)
+
+
+def test_every_run_has_a_row_and_every_row_says_where():
+    assert {(name, env) for _, name, env in CASES} == {
+        (name, short_name(env)) for name in RECIPES for env in recipe(name).by_env
+    }
+    assert len(CASES) == len({(name, env) for _, name, env in CASES})
+    assert all(row.where for row in TABLE)
+
+
+def test_a_recipe_is_of_an_algorithm():
+    assert set(RECIPES) <= set(ALGORITHMS)
+    assert len(RECIPES) >= 15
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_general_settings_are_for_environments_that_no_paper_has(name):
+    found = recipe(name)
+    general = found.settings("agentgym/MuSiQue-v0")
+    assert general == {key: line.value for key, line in found.elsewhere.items()}
+    assert not any(key.startswith("env_options.") for key in general)
+    assert {"objective.ratio", "learner.learning_rate", "prompting.max_tokens"} <= general.keys()
+
+
+def test_a_departure_has_a_reason():
+    with pytest.raises(ValueError, match="a departure its reason"):
+        Line(1, "a paper", paper="2")
+    with pytest.raises(ValueError, match="names its source"):
+        Line(1, "")
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if ALGORITHMS[case[1]].trainable], ids=ids)
+def test_a_recipe_is_a_configuration(case):
+    _, name, env = case
+    config = preset("paper", name).config(name, full_name(env), model="tiny")
+    assert config.algorithm == name
+    assert config.rollout.tasks * config.rollout.group_size in (128, 256, 1280)
+    assert config.prompting is not None
+    assert config.prompting.choice == "free"
+
+
+def test_show_prints_preset_paper_and_source(capsys):
+    assert main(["recipes", "show", "gigpo", "--env", "webshop", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["env"] == "agentgym/WebShop-v0"
+    lines = {line["setting"]: line for line in shown["lines"]}
+    assert lines["switches.gamma"]["preset"] == lines["switches.gamma"]["paper"] == 0.95
+    assert lines["switches.gamma"]["source"] == "GiGPO, Appendix D"
+    assert lines["objective.ratio"]["departs"] is True
+    assert "always clipped" in lines["objective.ratio"]["why"]
+    assert main(["recipes", "show", "gigpo", "--env", "WebShop"]) == 0
+    text = capsys.readouterr().out
+    assert "* objective.ratio: a product over hundreds of tokens" in text
+    assert main(["recipes", "show", "hgpo", "--env", "Sotopia"]) == 0
+    assert "no paper trains by it on Sotopia" in capsys.readouterr().out
+
+
+def test_list_names_every_recipe(capsys):
+    assert main(["recipes", "list", "--json"]) == 0
+    assert [row["algorithm"] for row in json.loads(capsys.readouterr().out)] == list(RECIPES)
+    assert main(["recipes", "list"]) == 0
+    assert "reinforce_pp_baseline" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["gigppo"], "no recipe of a paper for gigppo"),
+        (["gigpo", "--env", "Webshp"], "no environment 'Webshp'"),
+    ],
+)
+def test_a_misspelt_name_is_one_line(words, message, capsys):
+    assert main(["recipes", "show", *words]) == 2
+    assert message in capsys.readouterr().err
+    with pytest.raises(UsageError):
+        recipe("nothing")

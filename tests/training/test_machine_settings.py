@@ -1,0 +1,181 @@
+"""Settings that follow from the machine, and old log-probabilities where the engine rounds."""
+
+import copy
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from agentgym.algos.objective import Objective
+from agentgym.errors import UsageError
+from agentgym.history.run import read_metrics
+from agentgym.training.config import TrainConfig, override
+from agentgym.training.learner import logprobs
+from agentgym.training.learner.config import CPU_TOKENS, STALE_CAP, LearnerConfig
+from agentgym.training.learner.learner import Learner
+from agentgym.training.learner.logprobs import CHUNK_LOGITS
+from agentgym.training.memory import ModelSize, plan_memory
+from agentgym.training.resources import CPU_ENVS, Machine, check_feasible, described, resolve
+from agentgym.training.run import read_config, start
+from tests.training.batches import some_batch, some_rows
+
+GIB = 2**30
+H100 = Machine("cuda", "NVIDIA H100 80GB HBM3", 80 * GIB, has_vllm=True)
+CPU = Machine("cpu", "CPU", 16 * GIB)
+QWEN = {
+    "model_type": "qwen2",
+    "architectures": ["Qwen2ForCausalLM"],
+    "hidden_size": 1536,
+    "intermediate_size": 8960,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 12,
+    "num_key_value_heads": 2,
+    "vocab_size": 151936,
+    "tie_word_embeddings": True,
+}
+"""Sizes of Qwen2.5-1.5B."""
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("large")
+    (folder / "config.json").write_text(json.dumps(QWEN))
+    return folder
+
+
+def config(**changes):
+    plain = TrainConfig(algorithm="gspo", env_id="agentgym/EZPoints-v0", model="tiny:0.1m")
+    return override(plain, {key.replace("__", "."): value for key, value in changes.items()})
+
+
+def test_every_ratio_of_a_single_step_is_one_in_bfloat16(tmp_path):
+    """The engine's own numbers would be clipped: GSPO's range is 3e-4, rounding is 1e-2."""
+    settings = {
+        "iterations": 2,
+        "rollout.tasks": 4,
+        "rollout.group_size": 4,
+        "learner.dtype": "bfloat16",
+        "learner.minibatches": 1,
+        "objective.kl_coefficient": 0.0,
+        "evaluation.every": 0,
+    }
+    start(override(config(), settings), tmp_path, logs=["jsonl"])
+    assert read_config(tmp_path).learner.old_log_probs == "recompute"
+    for line in read_metrics(tmp_path):
+        assert line.clip_fraction == 0
+        assert line.logp_diff > 1e-4
+
+
+def test_recomputed_log_probs_take_the_engines_rounding_out_of_the_gradient(language_model):
+    rows, objective = some_rows(), Objective(ratio="sequence", clip_low=3e-4, clip_high=3e-4)
+    batch = some_batch(language_model.model, rows, ref_log_probs=None, values=None, returns=None)
+    found = []
+    for where in ("recompute", "engine"):
+        settings = LearnerConfig(old_log_probs=where, max_grad_norm=None)
+        learner = Learner(copy.deepcopy(language_model.model), objective, settings)
+        found.append(learner.update(rows, batch, seed=0))
+    own = dataclasses.replace(batch, old_log_probs=learner_log_probs(language_model, rows))
+    exact = Learner(copy.deepcopy(language_model.model), objective, LearnerConfig(max_grad_norm=None))
+    expected = exact.update(rows, own, seed=0)
+    assert found[0].clip_fraction == expected.clip_fraction == 0
+    assert found[0].grad_norm == pytest.approx(expected.grad_norm, rel=1e-5)
+    assert found[0].logp_diff == pytest.approx(found[1].logp_diff)
+    assert found[1].clip_fraction > 0.1
+
+
+def learner_log_probs(language_model, rows):
+    return Learner(copy.deepcopy(language_model.model), Objective(), LearnerConfig()).log_probs(rows)
+
+
+@pytest.mark.parametrize(
+    ("changes", "engine", "old", "cap"),
+    [
+        ({}, "hf", "engine", None),
+        ({"learner__dtype": "bfloat16"}, "hf", "recompute", None),
+        ({"rollout__engine": "vllm"}, "vllm", "recompute", None),
+        ({"learner__dtype": "bfloat16", "rollout__max_staleness": 1}, "hf", "recompute", STALE_CAP),
+        ({"learner__dtype": "bfloat16", "learner__old_log_probs": "engine"}, "hf", "engine", None),
+        ({"rollout__max_staleness": 1}, "hf", "engine", None),
+    ],
+)
+def test_old_log_probs_are_recomputed_where_the_engine_rounds_otherwise(changes, engine, old, cap):
+    settled = resolve(config(**changes), CPU)
+    assert (settled.rollout.engine, settled.learner.old_log_probs) == (engine, old)
+    assert settled.learner.importance_cap == cap
+
+
+def test_a_cpu_gets_what_it_always_got(large):
+    settled = resolve(config(), CPU)
+    assert settled == resolve(config(), CPU, ModelSize.read(large))
+    learner = settled.learner
+    assert (settled.device, learner.dtype, settled.rollout.num_envs) == ("cpu", "float32", CPU_ENVS)
+    assert (learner.token_budget, learner.chunk_logits) == (CPU_TOKENS, CHUNK_LOGITS)
+    assert learner.gradient_checkpointing is False
+    assert resolve(settled, H100).learner == settled.learner  # what has been chosen stays
+    assert [name for name, _ in described(settled, CPU)] == ["device", "dtype", "engine", "update"]
+
+
+def test_a_gpu_gets_what_fits_it(large):
+    size = ModelSize.read(large)
+    assert size.parameters == pytest.approx(1.54e9, rel=0.01)
+    settled = resolve(config(prompting__budget=2048, prompting__max_tokens=512), H100, size)
+    learner = settled.learner
+    assert (learner.dtype, settled.rollout.engine, settled.rollout.num_envs) == ("bfloat16", "vllm", 128)
+    assert learner.token_budget >= 16_384
+    assert plan_memory(size, settled, device_memory=H100.memory).peak <= 0.9 * H100.memory
+    small = resolve(settled_without(settled), dataclasses.replace(H100, memory=48 * GIB), size)
+    assert small.learner.gradient_checkpointing
+    assert small.learner.token_budget <= learner.token_budget
+    asked = resolve(config(learner__token_budget=999, learner__gradient_checkpointing=False), H100, size)
+    assert (asked.learner.token_budget, asked.learner.gradient_checkpointing) == (999, False)
+
+
+def settled_without(settled):
+    learner = dataclasses.replace(
+        settled.learner, token_budget=0, chunk_logits=0, gradient_checkpointing=None
+    )
+    return dataclasses.replace(settled, learner=learner)
+
+
+def test_ranks_share_what_is_trained(large):
+    size = ModelSize.read(large)
+    settled = resolve(config(), H100, size)
+    alone, shared = (plan_memory(size, settled, ranks=ranks).always for ranks in (1, 8))
+    assert shared["moments"] == alone["moments"] // 8
+    adapted = plan_memory(size, override(settled, {"learner.lora_rank": 16}), ranks=1)
+    assert adapted.always["moments"] < alone["moments"] / 50
+    assert {what for _, what, _ in adapted.rows()} >= {"weights", "moments", "head", "activations"}
+
+
+def test_a_billion_weights_on_one_cpu_thread_are_refused(large, tmp_path):
+    settled = resolve(config(), CPU)
+    size = ModelSize.read(large)
+    with pytest.raises(UsageError, match=r"1\.5 billion parameters.*insist by --force"):
+        check_feasible(settled, size)
+    check_feasible(override(settled, {"threads": 8}), size)
+    check_feasible(settled, None)
+    with pytest.raises(UsageError, match="insist by --force") as raised:
+        start(config(model=str(large), device="cpu"), tmp_path / "run", logs=[])
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_entropies_that_nobody_minimises_are_not_differentiated(language_model, monkeypatch):
+    calls = []
+    original = logprobs.entropy
+    monkeypatch.setattr(logprobs, "entropy", lambda logits: calls.append(len(logits)) or original(logits))
+    rows = some_rows()
+    gradients = []
+    for coefficient in (0.0, 1e-12):
+        calls.clear()
+        learner = Learner(
+            copy.deepcopy(language_model.model),
+            Objective(),
+            LearnerConfig(entropy_coefficient=coefficient, token_budget=1000),
+        )
+        learner.update(rows, some_batch(language_model.model, rows), seed=0)
+        gradients.append((len(calls), np.array([weight.sum().item() for _, weight in learner.weights()])))
+    (without, ours), (with_, theirs) = gradients
+    assert without < with_
+    assert np.allclose(ours, theirs)
