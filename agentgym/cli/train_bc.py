@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     config = _config(arguments)
     folder = arguments.out or _default_folder(config)
-    with _progress(config.epochs + config.rounds * config.round_epochs) as report:
+    with epochs_bar(config) as report:
         cloned = clone(config, folder, report=report, resume=arguments.resume)
     _report(cloned, folder)
     return 0
@@ -112,8 +112,8 @@ def _default_folder(config: CloningConfig) -> Path:
 
 
 @contextmanager
-def _progress(epochs: int) -> Iterator[Callable[[EpochMetrics], None]]:
-    """Show a bar; yield what moves it."""
+def epochs_bar(config: CloningConfig) -> Iterator[Callable[[EpochMetrics], None]]:
+    """Show a progress bar of a run of behaviour cloning; yield what moves it."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
@@ -125,7 +125,9 @@ def _progress(epochs: int) -> Iterator[Callable[[EpochMetrics], None]]:
     )
     console = open_progress_console()
     with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
-        bar = bars.add_task("", total=epochs, note="the teacher plays")
+        bar = bars.add_task(
+            "", total=config.epochs + config.rounds * config.round_epochs, note="the teacher plays"
+        )
         yield lambda metrics: bars.update(bar, advance=1, note=f"loss {metrics.loss:.3f}")
 
 

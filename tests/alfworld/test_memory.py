@@ -48,11 +48,12 @@ def test_what_is_remembered_is_told():
         "held: egg 2 cool",
         "here: fridge 1 closed",
     ]
-    assert recall_briefly(request(*PLAYED)).splitlines() == [
+    assert recall_briefly(request(*PLAYED), "put a cool egg in fridge.").splitlines() == [
         "seen: mug table 1",
         "unknown: drawer 1 2 fridge 1",
-        "here: fridge 1 closed",
         "held: egg 2 cool",
+        "here: fridge 1 closed",
+        "named: egg held fridge here",
     ]
 
 
@@ -105,7 +106,7 @@ def test_prompts_tell_the_memory_instead_of_past_turns(wording):
     text = render(template, template.fields(last, history=5)).text
     assert last.extra["goal"] in text
     brief = wording.endswith("terse")
-    assert (recall_briefly if brief else recall)(last) in text
+    assert (recall_briefly(last, last.extra["goal"]) if brief else recall(last)) in text
     assert (last.admissible_actions[0] in text) is not brief
     assert last.history[0].observation.splitlines()[-1] not in text.replace(last.extra["goal"], "")
     assert RoomMemory.of(last).searched

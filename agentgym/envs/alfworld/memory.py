@@ -2,14 +2,14 @@
 
 `RoomMemory` reads an episode's history by a fixed rule: past observations, the commands that were possible,
 and those that were given. Nothing else is looked at: neither the game's state nor what the environment's info
-tells beside its observations, nor the goal. `recall` and `recall_briefly` are that memory as text, which the
+tells beside its observations. `recall` and `recall_briefly` are that memory as text, which the
 wordings ``alfworld-memory`` and ``alfworld-memory-terse`` tell instead of past turns.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple, Self
@@ -28,6 +28,7 @@ _COMMAND = re.compile(
     r"(?: (?:from|in/on|in|on|to|with) (?P<place>[a-z]+ \d+))?"
 )
 _NAME = re.compile(r"[a-z]+ \d+")
+_WORD = re.compile(r"[a-z]+")
 _CONTENTS = re.compile(r"you see (?P<names>.*)")
 
 
@@ -158,22 +159,25 @@ def recall(request: Request) -> str:
     )
 
 
-def recall_briefly(request: Request) -> str:
+def recall_briefly(request: Request, task: str = "") -> str:
     """Return the memory of an episode in few words, by kind of thing rather than by place.
 
-    ``seen`` has each kind of thing with the places where it is, other than the one gone to last; ``unknown``
-    the places not looked into yet; ``here`` the place gone to last, whether it is closed, and the kinds of
-    things in it; ``held`` what is held, with what was done to it. Numbers of things that are not held are
-    left out, and places that were empty.
+    ``seen`` has each kind of thing with the places where it is, other than the one gone to last;
+    ``unknown`` the places not looked into yet; ``held`` what is held, with what was done to it; ``here`` the
+    place gone to last, whether it is closed, and the kinds of things in it. ``named`` tells of the words of
+    the task that name kinds of things or places known so far, in the task's order: where such things are,
+    ``held`` and ``here`` among it, or whether such a place is ``here`` or ``away``. Numbers of things that
+    are not held are left out, and places that were empty.
 
     Example:
         >>> request = Request(episode=0, task_id="t", task_type="", turn=0, observation="A kitchen.", seed=7,
         ...                   admissible_actions=("go to drawer 2", "go to drawer 1", "look"), state_hash="0")
-        >>> print(recall_briefly(request))
+        >>> print(recall_briefly(request, "put a mug in drawer."))
         seen: none
         unknown: drawer 1 2
-        here: none
         held: none
+        here: none
+        named: drawer away
     """
     memory = RoomMemory.of(request)
     seen: dict[str, set[str]] = {}
@@ -181,14 +185,29 @@ def recall_briefly(request: Request) -> str:
         seen.setdefault(kind_of(thing), set()).add(place)
     here = sorted(kind for kind, places in seen.items() if memory.place in places)
     away = {kind: seen[kind] - {memory.place} for kind in sorted(seen)}
-    told = (
-        " ".join(f"{kind} {_listed(places)}" for kind, places in away.items() if places),
-        _listed(memory.receptacles - memory.searched),
-        " ".join([*_here(memory), *here]),
-        " ".join(_held(memory)),
-    )
-    labels = ("seen", "unknown", "here", "held")
-    return "\n".join(f"{label}: {words or NONE}" for label, words in zip(labels, told, strict=True))
+    told = {
+        "seen": " ".join(f"{kind} {_listed(places)}" for kind, places in away.items() if places),
+        "unknown": _listed(memory.receptacles - memory.searched),
+        "held": " ".join(_held(memory)),
+        "here": " ".join([*_here(memory), *here]),
+        "named": " ".join(_named(memory, seen, task)),
+    }
+    return "\n".join(f"{label}: {words or NONE}" for label, words in told.items())
+
+
+def _named(memory: RoomMemory, seen: Mapping[str, set[str]], task: str) -> list[str]:
+    """Return what is known of the words of a task that name kinds of things or places, as words."""
+    words: list[str] = []
+    places = {kind_of(place) for place in memory.receptacles}
+    for kind in dict.fromkeys(_WORD.findall(task.lower())):
+        if kind in seen or kind == kind_of(memory.held):
+            found = seen.get(kind, set())
+            words += [kind, *(["held"] if kind == kind_of(memory.held) else [])]
+            words += ["here"] if memory.place in found else []
+            words += [listed] if (listed := _listed(found - {memory.place})) else []
+        elif kind in places:
+            words += [kind, "here" if kind == kind_of(memory.place) else "away"]
+    return words
 
 
 def memory_fields(request: Request, *, history: int) -> PromptFields:
@@ -199,10 +218,10 @@ def memory_fields(request: Request, *, history: int) -> PromptFields:
 def brief_memory_fields(request: Request, *, history: int) -> PromptFields:
     """Return the parts of a prompt, with `recall_briefly` for the observation and past turns.
 
-    The task is told again after it, for what a small model reads last it finds most easily.
+    The task is told after it, for what a small model reads last it finds most easily.
     """
     told = PromptFields.of(request, history=0)
-    return replace(told, observation=f"{recall_briefly(request)}\ntask: {told.task}")
+    return replace(told, task="", observation=f"{recall_briefly(request, told.task)}\ntask: {told.task}")
 
 
 def _held(memory: RoomMemory) -> list[str]:

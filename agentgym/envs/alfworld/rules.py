@@ -90,6 +90,11 @@ def parse_goal(sentence: str) -> HouseholdGoal:
     return HouseholdGoal(thing, target, "".join(treatments), 2 if "two" in words else 1)
 
 
+def goal_words() -> tuple[str, ...]:
+    """Return the words of goals that name no thing and no place, sorted."""
+    return tuple(sorted({*_FUNCTION_WORDS, *TREATMENTS}))
+
+
 def make_explorer(envs: AgentVectorEnv) -> Policy:
     """Make the agent ``rules`` of ALFWorld."""
     return ExplorerPolicy()

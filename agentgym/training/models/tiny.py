@@ -53,7 +53,6 @@ class Shape:
 
 SHAPES: Mapping[str, Shape] = {
     "0.1m": Shape(hidden=64, layers=2, heads=4, key_value_heads=2, intermediate=192),
-    "0.1m-deep": Shape(hidden=64, layers=3, heads=4, key_value_heads=4, intermediate=128),
     "0.8m": Shape(hidden=128, layers=4, heads=4, key_value_heads=2, intermediate=384),
     "5m": Shape(hidden=256, layers=6, heads=8, key_value_heads=4, intermediate=768),
 }
