@@ -243,7 +243,7 @@ class RolloutWorker:
             infos[key].tolist() for key in ("task_id", "task_type", "state_hash", "admissible_actions")
         ]
         observations = unbatch_observations(batch, len(slots))
-        extras = _suite_rows(infos, len(slots))
+        extras = suite_rows(infos, len(slots))
         for row, (slot, (position, spec)) in enumerate(zip(slots, taken, strict=True)):
             task_id, task_type, state_hash, admissible = (column[row] for column in columns)
             yield (
@@ -279,7 +279,7 @@ class RolloutWorker:
         """
         name, now = type(self.policy).__name__, perf_counter()
         for slot, (completion, seconds) in completions.items():
-            _check_completion(completion, name)
+            check_completion(completion, name)
             episode = running[slot]
             episode.model_seconds += seconds
             episode.asked_since = now
@@ -336,9 +336,10 @@ class RolloutWorker:
         hashes, admissible, valid = (
             infos[key].tolist() for key in ("state_hash", "admissible_actions", "action_is_valid")
         )
-        extras = _suite_rows(infos, len(slots))
+        extras = suite_rows(infos, len(slots))
         costs = infos["step_cost"].tolist() if "step_cost" in infos else [1.0] * len(slots)
         paid, over, cut = rewards.tolist(), terminations.tolist(), truncations.tolist()
+        reached = infos["progress"].tolist()
         for row, (episode, completion) in enumerate(zip(episodes, completions, strict=True)):
             step = Step(
                 observation=episode.observation,
@@ -350,6 +351,7 @@ class RolloutWorker:
                 valid=valid[row],
                 terminated=over[row],
                 truncated=cut[row],
+                progress=reached[row] - float(episode.infos["progress"][episode.row]),
                 cost=costs[row],
             )
             # copies pointers, which costs less than making the step: the history that requests carry
@@ -412,13 +414,22 @@ class RolloutWorker:
         return self.envs.prototype.suite_spec.counted(self.envs.measures(slot), aborted=aborted)
 
 
-def _suite_rows(infos: Mapping[str, Any], n: int) -> list[dict[str, Any]]:
+def suite_rows(infos: Mapping[str, Any], n: int) -> list[dict[str, Any]]:
     """Return the suite's own keys of n infos, as Python values."""
     columns = {key: column.tolist() for key, column in infos.items() if key not in CONTRACT_KEYS}
     return [{key: values[row] for key, values in columns.items()} for row in range(n)]
 
 
-def _check_completion(completion: object, policy: str) -> None:
+def check_completion(completion: object, policy: str) -> None:
+    """Hold a policy to its promise.
+
+    Args:
+        completion: what it answered.
+        policy: name of its type.
+
+    Raises:
+        UsageError: that is no completion, or has an action or an error that no episode can hold.
+    """
     if not isinstance(completion, Completion):
         raise UsageError(f"{policy}.act must return Completions, got {type(completion).__name__}")
     action: object = completion.action

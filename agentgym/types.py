@@ -243,6 +243,8 @@ class Step:
     """Whether the environment accepted the action."""
     terminated: bool
     truncated: bool
+    progress: float = 0.0
+    """By how much it changed the environment's own ``progress``."""
     cost: float = 1.0
     """``info["step_cost"]`` where the suite says what its steps cost, not negative: GraphGPO's c(s, a)."""
 

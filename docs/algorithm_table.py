@@ -13,10 +13,20 @@ from pathlib import Path
 
 from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.table import ALGORITHMS
+from agentgym.recipes import has_paper, recipe
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "docs" / "algorithms" / "index.md", ROOT / "README.md")
 BEGIN, END = "<!-- algorithms -->\n", "<!-- end of algorithms -->\n"
+
+MEASURED = {
+    "ppo": ("benchmarks/learning.md",),
+    "grpo": ("benchmarks/learning.md", "benchmarks/search_learning.md", "benchmarks/sotopia_smollm2.md"),
+    "gigpo": ("benchmarks/learning.md", "benchmarks/search_learning.md"),
+    "steppo": ("benchmarks/learning.md",),
+    "graphgpo": ("docs/training.md",),
+}
+"""Algorithm -> committed pages with measured runs of it."""
 
 BLANK = (
     tokenize.COMMENT,
@@ -66,19 +76,29 @@ def needs(algorithm: Algorithm) -> str:
     return ", ".join(name for name, needed in wanted.items() if needed) or "nothing more"
 
 
+def measured(name: str, page: Path) -> str:
+    """Return links to what was measured of an algorithm."""
+    links = (
+        f"[{Path(file).stem}]({os.path.relpath(ROOT / file, page.parent)})" for file in MEASURED.get(name, ())
+    )
+    return ", ".join(links) or "not yet"
+
+
 def table(page: Path) -> str:
     """Return the table, with links as they are written on the page."""
-    lines = ["| algorithm | credit | critic | needs | lines of code |", "|---|---|---|---|---|"]
-    for algorithm in ALGORITHMS.values():
+    heads = ("algorithm", "credit", "critic", "needs", "trains", "recipes", "measured", "lines of code")
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    for name, algorithm in ALGORITHMS.items():
         if not algorithm.page:
             continue
         link = os.path.relpath(ROOT / "docs" / "algorithms" / f"{algorithm.page}.md", page.parent)
         source = ROOT / "agentgym" / "algos" / f"{algorithm.page}.py"
         size = code_lines(source.read_text(encoding="utf-8"))
         critic = f"per {algorithm.critic}" if algorithm.critic else "no"
-        lines.append(
-            f"| [{algorithm.title}]({link}) | {algorithm.credit} | {critic} | {needs(algorithm)} | {size} |"
-        )
+        trains = "yes" if algorithm.trainable else "not yet"
+        envs = str(len(recipe(name).by_env)) if has_paper(name) else "none"
+        cells = (algorithm.credit, critic, needs(algorithm), trains, envs, measured(name, page), str(size))
+        lines.append(f"| [{algorithm.title}]({link}) | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

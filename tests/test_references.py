@@ -21,8 +21,12 @@ UPWARD = {
         "of it is imported until it is asked for, and it needs an extra"
     ),
     ("agentgym.algos.algorithm", "agentgym.training.stages"): STAGES,
+    ("agentgym.algos.istar", "agentgym.training.reward_model"): STAGES,
     ("agentgym.algos.ppo", "agentgym.training.stages"): STAGES,
+    ("agentgym.algos.prime", "agentgym.training.reward_model"): STAGES,
+    ("agentgym.algos.spo3", "agentgym.training.branching"): STAGES,
     ("agentgym.algos.steppo", "agentgym.training.stages"): STAGES,
+    ("agentgym.algos.spo3", "agentgym.training.branching"): STAGES,
 }
 """(module, module that it names in a higher layer) -> why."""
 

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+FILE_OPTIONS = ("path", "rerank")
+"""Options that say where an agent's files lie: these may move, and are told by their sha256."""
+
 
 @dataclass(frozen=True, slots=True)
 class Model:

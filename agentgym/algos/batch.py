@@ -60,6 +60,8 @@ class StepBatch:
     """(n,) what the step cost, as the environment says; not negative."""
     tokens: Ints | None = None
     """(n,) number of response tokens of the step."""
+    progress: Floats | None = None
+    """(n,) by how much the step changed the environment's own progress."""
     texts: tuple[str, ...] | None = None
     """n observations, for matching states by text."""
     embeddings: Floats | None = None
@@ -76,7 +78,7 @@ class StepBatch:
             ValueError: names the column and what is wrong with it.
         """
         _check_lengths({field.name: getattr(self, field.name) for field in fields(self)})
-        for name in (*_FLOATS, "values", "next_values", "cost"):
+        for name in (*_FLOATS, "values", "next_values", "cost", "progress"):
             column = getattr(self, name)
             if column is not None and not np.isfinite(column).all():
                 row = int(np.flatnonzero(~np.isfinite(column))[0])
@@ -186,6 +188,7 @@ class StepBatch:
             truncated=[step.truncated for step in steps],
             cost=[step.cost for step in steps],
             tokens=[len(step.completion.response_ids) for step in steps],
+            progress=[step.progress for step in steps],
             texts=tuple(_text(step.observation) for step in steps),
             actions=tuple(step.action for step in steps),
             **columns,

@@ -13,20 +13,26 @@ from agentgym.algos.options import check_choice
 from agentgym.arrays import Bools, Floats, Ints
 from agentgym.types import Group
 
-FilterOn: TypeAlias = Literal["return", "won"]
-"""What must differ within a group: the episodes' returns (DAPO), or whether they succeeded (GraphGPO)."""
+FilterOn: TypeAlias = Literal["return", "won", "accuracy"]
+"""What must differ within a group: the episodes' returns (DAPO), or whether they succeeded (GraphGPO); or the
+share of successes must be neither low nor high (PRIME)."""
 
+ACCURACY = (0.2, 0.8)
+"""Least and greatest share of successes that PRIME keeps."""
 
 SAME = 1e-9
 """Returns that differ by no more were summed in another order."""
 
 
-def varied(batch: StepBatch, filter_on: FilterOn = "return") -> Bools:
+def varied(
+    batch: StepBatch, filter_on: FilterOn = "return", accuracy: tuple[float, float] = ACCURACY
+) -> Bools:
     """Mark the groups that a group-relative method can learn from.
 
     Args:
         batch: the steps.
         filter_on: what must differ.
+        accuracy: least and greatest share of successes, under "accuracy".
 
     Returns:
         (n,) True on the rows of groups whose episodes are not all alike. A group of one is alike.
@@ -38,11 +44,27 @@ def varied(batch: StepBatch, filter_on: FilterOn = "return") -> Bools:
         [False, False, True, True]
     """
     check_choice("filter_on", filter_on, FilterOn)
+    if filter_on == "accuracy":
+        return within_accuracy(batch, batch.won.astype(np.float64), accuracy)
     value = batch.outcome if filter_on == "return" else batch.won.astype(np.float64)
     names, index = np.unique(batch.group, return_inverse=True)
     one = np.zeros(len(names))
     one[index] = value
     return np.bincount(index, np.abs(value - one[index]) > SAME, len(names))[index] > 0
+
+
+def within_accuracy(batch: StepBatch, success: Floats, accuracy: tuple[float, float] = ACCURACY) -> Bools:
+    """Mark (n,) the rows of groups that are neither too hard nor too easy.
+
+    Args:
+        batch: the steps.
+        success: (n,) 0 or 1, whether the row's episode succeeded.
+        accuracy: least and greatest share of successes that is kept.
+    """
+    first, group = batch.step == 0, np.unique(batch.group, return_inverse=True)[1]
+    share = np.bincount(group[first], success[first]) / np.maximum(np.bincount(group[first]), 1)
+    kept: Bools = ((share >= accuracy[0]) & (share <= accuracy[1]))[group]
+    return kept
 
 
 def select(batch: StepBatch, keep: Bools) -> StepBatch:
@@ -73,6 +95,7 @@ def dynamic_sampling(
     *,
     filter_on: FilterOn = "return",
     attempts: int = 10,
+    accuracy: tuple[float, float] = ACCURACY,
 ) -> list[Group]:
     """Generate until enough groups vary (DAPO, Eq. 11; GraphGPO's +DS).
 
@@ -84,6 +107,7 @@ def dynamic_sampling(
         wanted: number of groups to return; surplus is cut off.
         filter_on: what must differ within a group.
         attempts: rounds played at most.
+        accuracy: as `varies`.
 
     Returns:
         At most ``wanted`` groups.
@@ -94,14 +118,23 @@ def dynamic_sampling(
     kept: list[Group] = []
     for attempt in range(1, attempts + 1):
         groups = generate()
-        kept += groups if attempt == attempts else [g for g in groups if varies(g, filter_on)]
+        kept += groups if attempt == attempts else [g for g in groups if varies(g, filter_on, accuracy)]
         if len(kept) >= wanted:
             break
     return kept[:wanted]
 
 
-def varies(group: Group, filter_on: FilterOn = "return") -> bool:
-    """Return whether a group's episodes are not all alike."""
+def varies(group: Group, filter_on: FilterOn = "return", accuracy: tuple[float, float] = ACCURACY) -> bool:
+    """Return whether a group's episodes are not all alike.
+
+    Args:
+        group: the episodes.
+        filter_on: what must differ.
+        accuracy: least and greatest share of successes, under "accuracy".
+    """
+    if filter_on == "accuracy":
+        share = sum(t.won for t in group.trajectories) / max(len(group.trajectories), 1)
+        return accuracy[0] <= share <= accuracy[1]
     values = [t.episode_return if filter_on == "return" else float(t.won) for t in group.trajectories]
     return max(values, default=0.0) - min(values, default=0.0) > SAME
 

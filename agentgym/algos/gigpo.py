@@ -44,6 +44,7 @@ def advantage(
     *,
     gamma: Discount = 0.95,
     weight: float = 1.0,
+    episode_weight: float = 1.0,
     std: bool = True,
     match: Match = "state",
     threshold: Annotated[float, POSITIVE_UNIT] = 0.95,
@@ -55,6 +56,7 @@ def advantage(
         batch: the steps.
         gamma: discount per step of the returns that A^S compares.
         weight: of A^S, the paper's w.
+        episode_weight: of A^E; 0 in the paper's ablation.
         std: whether F_norm is the standard deviation.
         match: what makes two states the same.
         threshold: of ``match="similar"`` and ``"embedding"``; the public code's search runs use 0.9.
@@ -70,7 +72,7 @@ def advantage(
     episode = episode_relative(batch, std=std, compat=compat)
     returns = step_returns(batch, gamma=gamma, compat=compat)
     step = relative(returns, match_states(batch, match, threshold=threshold), std=std)
-    return episode + weight * step
+    return episode_weight * episode + weight * step
 
 
 ALGORITHM = Algorithm(

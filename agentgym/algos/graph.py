@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -41,6 +41,34 @@ def match_edges(batch: StepBatch, match: Match = "state", *, threshold: float = 
     inside = ~segment_ends(batch.trajectory)
     target[inside] = source[1:][inside[:-1]]
     return source, target
+
+
+class GraphSize(NamedTuple):
+    """How large the graphs of a batch are, over all groups."""
+
+    nodes: int
+    """States, SUCCESS of each group that has one included."""
+    edges: int
+    """Distinct pairs of nodes with a step from one to the other."""
+    steps: int
+
+
+def graph_size(batch: StepBatch, match: Match = "state", *, threshold: float = 0.95) -> GraphSize:
+    """Return the size of a batch's graphs; arguments and errors as `match_edges`.
+
+    Example:
+        >>> batch = StepBatch.of(group=[0] * 3, trajectory=[0, 0, 1], state="aba", next_state="b!b",
+        ...                      reward=[0, 1, 0])
+        >>> graph_size(batch)
+        GraphSize(nodes=3, edges=2, steps=3)
+    """
+    source, target = match_edges(batch, match, threshold=threshold)
+    success = _successes(batch)
+    groups = joint(batch.group)
+    arrived = np.where(success, -1 - groups, target)
+    nodes = np.unique(np.concatenate([source, arrived]))
+    edges = np.unique(np.stack([source, arrived]), axis=1).shape[1]
+    return GraphSize(len(nodes), edges, len(batch))
 
 
 StepCosts: TypeAlias = Literal["unit", "environment"]

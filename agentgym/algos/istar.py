@@ -4,31 +4,32 @@ A process reward model phi, a language model that starts as the policy, is train
 that succeed (Eq. 2, `agentgym.algos.process.preference_loss`). Its log-ratio rewards each step:
 
     r_phi(a_t) = beta log pi_phi(a_t | s_t) / pi_old(a_t | s_t)
-    A^E        = (R - mean_g R) / std_g R
+    A^E        = (R - mean_g R) / std_g R, or another base's (RLOO, REINFORCE++, DAPO)
     A^S        = (r_phi - mean of all steps of g) / std of all steps of g
     A          = A^E + alpha A^S, in a surrogate with one ratio per step     (6)
 
 A trajectory's implicit reward is its steps' sum: preferring trajectories is a Bradley-Terry model on summed
 step rewards (7). Order of an iteration (Algorithm 1, public code): rollout, outcomes, r_phi, update of phi,
 update of the policy, old <- policy; the paper's introduction updates phi first, then scores. In the first
-iteration phi is the policy and r_phi rounding noise: below ``floor`` A^S is 0 (public code divides noise by
-noise). The public code also prefers by the mean over steps, not their sum.
+iteration phi is the policy and r_phi rounding noise: below ``floor`` A^S is 0. The public code divides it,
+and prefers by the mean over steps, not their sum.
 """
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 
-from agentgym.algos import grpo
 from agentgym.algos.advantage import joint, relative
 from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import PAPER, Compat
 from agentgym.algos.objective import Objective
-from agentgym.algos.options import check_choice
-from agentgym.algos.tokens import check_tokens, token_counts, token_rows
+from agentgym.algos.options import Bounds, check_choice
+from agentgym.algos.outcome import OutcomeBase, outcome_advantage
+from agentgym.algos.tokens import Unit, check_tokens, token_counts, token_rows
 from agentgym.arrays import Floats
 
 OBJECTIVE = Objective(ratio="step_product", aggregation="step-mean")
@@ -38,17 +39,24 @@ IStarCredit: TypeAlias = Literal["step", "token", "merged"]
 """What A^S compares: steps (the paper); tokens, or outcome and step reward added up (its ablations)."""
 
 
+@dataclass(frozen=True, slots=True)
+class IStarOrder:
+    """Where process rewards come from, and when; `agentgym.training.reward_model` reads it."""
+
+    prm_reward: Literal["before", "after"] = "before"
+    """Whether phi rewards before it is updated (Algorithm 1, public code) or after (the introduction)."""
+    process: Literal["model", "reward", "progress"] = "model"
+    """phi; or the ablation with ground truth: the environment's step rewards, or each step's progress."""
+
+
 def step_rewards(prm: Floats, old: Floats, batch: StepBatch, *, beta: float = 0.05) -> Floats:
-    """Implicit reward of each step, r_phi = beta (sum of its tokens' log-ratios).
+    """Return (n,) the implicit reward of each step, r_phi = beta (sum of its tokens' log-ratios).
 
     Args:
         prm: (T,) log-probabilities of the response tokens of all steps, under phi.
         old: (T,) under the policy that sampled.
         batch: the steps, with ``tokens``.
         beta: scale.
-
-    Returns:
-        (n,).
 
     Raises:
         ValueError: ``tokens`` is missing, or does not sum to T.
@@ -66,8 +74,10 @@ def advantage(
     alpha: float = 1.0,
     std: bool = True,
     credit: IStarCredit = "step",
+    base: OutcomeBase = "grpo",
     episode: Floats | None = None,
     floor: float = 1e-6,
+    max_tokens: Annotated[int | None, Bounds(1)] = 512,
     compat: Compat = PAPER,
 ) -> Floats:
     """Advantage of each step by its episode's outcome and its own implicit reward.
@@ -79,9 +89,11 @@ def advantage(
         alpha: weight of A^S; under ``"merged"``, of the step's reward beside the outcome.
         std: whether to divide by standard deviations.
         credit: what A^S compares.
-        episode: (n,) A^E, any outcome advantage: GRPO's by default, or RLOO's, or REINFORCE++'s.
+        base: whose outcome advantage A^E is; merged rewards have none.
+        episode: (n,) A^E itself, in its place.
         floor: process rewards of a group that all lie this close to their mean are noise.
-        compat: of GRPO's A^E.
+        max_tokens: of DAPO's overlong penalty.
+        compat: of A^E.
 
     Returns:
         (n,) advantages, (T,) for ``credit="token"``.
@@ -101,11 +113,14 @@ def advantage(
     if credit == "merged":
         return relative(batch.outcome + alpha * process, group, std=std)
     if episode is None:
-        episode = grpo.advantage(batch, std=std, compat=compat)
+        unit: Unit = "token" if credit == "token" else "step"
+        outcome = outcome_advantage(batch, base, std=std, max_tokens=max_tokens, compat=compat, unit=unit)
+    else:
+        outcome = episode[rows]
     spread = np.zeros(len(batch))
     np.maximum.at(spread, group, np.abs(relative(process, group, std=False)))
     step = np.where(spread[group] > floor, relative(process, group, std=std), 0.0)
-    return episode[rows] + alpha * step
+    return outcome + alpha * step
 
 
 ALGORITHM = Algorithm(
@@ -115,7 +130,9 @@ ALGORITHM = Algorithm(
     advantage=advantage,
     objective=OBJECTIVE,
     credit="step",
-    stages=None,
+    stages="agentgym.training.reward_model:ISTAR",
+    stage_options=IStarOrder(),
+    follows={"max_tokens": "prompting.max_tokens"},
     reward_model=True,
     page="istar",
 )

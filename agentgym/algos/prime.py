@@ -24,6 +24,7 @@ from agentgym.algos.advantage import joint, masked_whiten, segment_ends
 from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import Singleton
+from agentgym.algos.filters import within_accuracy
 from agentgym.algos.objective import Objective
 from agentgym.algos.options import check_choice
 from agentgym.algos.tokens import SequenceOf, check_tokens, token_counts, token_mask, token_rows
@@ -91,10 +92,7 @@ def keep(batch: StepBatch, *, low: float = 0.2, high: float = 0.8) -> Bools:
         low: lowest share of successes that is kept.
         high: highest share that is kept.
     """
-    outcome, group = check_binary(batch), joint(batch.group)
-    first = batch.step == 0
-    share = np.bincount(group[first], outcome[first]) / np.maximum(np.bincount(group[first]), 1)
-    return ((share >= low) & (share <= high))[group]
+    return within_accuracy(batch, check_binary(batch), (low, high))
 
 
 def check_binary(batch: StepBatch) -> Floats:
@@ -132,7 +130,7 @@ ALGORITHM = Algorithm(
     objective=OBJECTIVE,
     credit="token",
     unit="token",
-    stages=None,
+    stages="agentgym.training.reward_model:PRIME",
     reward_model=True,
     scored_by_reference=True,
     page="prime",

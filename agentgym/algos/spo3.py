@@ -10,19 +10,17 @@ without an update, K = 0 stops there. t is the state's depth in its trajectory, 
 the public code counts finished visits, and never calls its own rollout. Eqs. 1-4 are as its README
 and core module give them.
 
+`agentgym.algos.state_score` computes S, K and R, with their options; `agentgym.training.branching` plays the
+rollouts. The samples of one expansion are compared with each other (`StepBatch.expansion`), and with nobody
+else.
+
 With the published constants K is 0, 1 or 8 for every t >= 2: p is at least 0.1 where S is between 0 and 1,
 so S is at most 2^-5. Any alpha above 30 gives the same K there; `shares` warns of it.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
 from typing import Annotated
-
-import numpy as np
-import numpy.typing as npt
 
 from agentgym.algos.advantage import relative
 from agentgym.algos.algorithm import Algorithm
@@ -30,73 +28,23 @@ from agentgym.algos.batch import StepBatch
 from agentgym.algos.matching import Match, match_states
 from agentgym.algos.objective import Objective
 from agentgym.algos.options import POSITIVE_UNIT
-from agentgym.arrays import Floats, Ints
+from agentgym.algos.state_score import Allotment, Visits, reward, rollouts, score, shares
+from agentgym.arrays import Floats
+
+__all__ = [
+    "ALGORITHM",
+    "OBJECTIVE",
+    "Allotment",
+    "Visits",
+    "advantage",
+    "reward",
+    "rollouts",
+    "score",
+    "shares",
+]
 
 OBJECTIVE = Objective(kl_coefficient=0.01)
 """Clipped tokens; the sources name no other ratio."""
-
-
-def score(
-    successes: npt.ArrayLike,
-    total: npt.ArrayLike,
-    t: npt.ArrayLike,
-    *,
-    alpha: float = 50.0,
-    xi: int = 10,
-    zeta: float = 0.1,
-) -> Floats:
-    """Score states by how much is left to learn in them: S, in [0, 1].
-
-    Args:
-        successes: N_succ, finished trajectories through the state that succeeded.
-        total: N_tot, finished trajectories through the state.
-        t: the schedule's time, at least 1: depth, or whatever else is to count.
-        alpha: how fast a state that succeeds loses interest.
-        xi: failures before a state may be given up.
-        zeta: rate of success at or below which it then is.
-
-    Returns:
-        S, exactly 0 only where the state is given up.
-
-    Raises:
-        ValueError: counts that cannot be, or t < 1.
-    """
-    won, seen, time = np.broadcast_arrays(np.asarray(successes), np.asarray(total), np.asarray(t, np.float64))
-    if not ((won >= 0) & (won <= seen)).all():
-        raise ValueError("successes must be between 0 and total")
-    if not (time >= 1).all():
-        raise ValueError("t must be at least 1: depths and visits count from 1")
-    p = won / (seen + 1e-6)
-    exponent = np.maximum(-alpha * np.log(time) * p, -700.0)  # exp would underflow to "given up"
-    return np.asarray(np.exp(exponent) * ((seen - won < xi) | (p > zeta)), dtype=np.float64)
-
-
-def rollouts(scores: npt.ArrayLike, *, largest: int = 8) -> Ints:
-    """Number of actions to sample at states: K = ceil(G_max S)."""
-    return np.ceil(largest * np.asarray(scores, np.float64)).astype(np.int64)
-
-
-def shares(k: Ints, *, largest: int = 8) -> Floats:
-    """Share of states that got 0, 1, .. G_max rollouts; warns where nothing lies between 1 and G_max."""
-    counts = np.bincount(k, minlength=largest + 1)
-    if len(k) and not counts[2:largest].any():
-        warnings.warn("3SPO allots 0, 1 or G_max rollouts only: lower alpha", RuntimeWarning, stacklevel=2)
-    return counts / max(len(k), 1)
-
-
-def reward(
-    changed: npt.ArrayLike,
-    success: npt.ArrayLike,
-    score_here: npt.ArrayLike,
-    score_next: npt.ArrayLike,
-    total: npt.ArrayLike,
-    *,
-    decay: float = 0.1,
-) -> Floats:
-    """Reward steps by novelty, by what is learnt and by success in [0, 1]; ``total`` is the state's N_tot."""
-    w = 0.5 * np.exp(-decay * np.asarray(total, np.float64))
-    gain = np.asarray(score_here, np.float64) - np.asarray(score_next, np.float64)
-    return np.asarray(w * np.asarray(changed) + (0.5 - w) * gain + 0.5 * np.asarray(success), np.float64)
 
 
 def advantage(
@@ -106,22 +54,23 @@ def advantage(
     match: Match = "state",
     threshold: Annotated[float, POSITIVE_UNIT] = 0.95,
 ) -> Floats:
-    """Compare the actions sampled at each state by ``batch.reward``, which holds `reward`; (n,)."""
-    return relative(batch.reward, match_states(batch, match, threshold=threshold), std=std)
+    """Compare the actions sampled at each state by ``batch.reward``, which holds `reward`.
 
+    Args:
+        batch: n steps. Where ``batch.expansion`` says which expansion they are samples of, a state that was
+            expanded twice is two groups: its score and the policy were others each time.
+        std: whether to divide by the group's unbiased deviation.
+        match: what makes two states the same, where expansions are not known. In training, what visits are
+            counted by: "state" or "text".
+        threshold: of "similar" and "embedding".
 
-@dataclass(slots=True)
-class Visits:
-    """Finished trajectories through each state of each task, and how many of them succeeded."""
-
-    counts: dict[tuple[Hashable, Hashable], tuple[int, int]] = field(default_factory=dict)
-    """(task, state) -> (successes, total)."""
-
-    def add(self, task: Hashable, states: Iterable[Hashable], won: bool) -> None:
-        """Count a finished trajectory, once in each distinct state."""
-        for state in set(states):
-            successes, total = self.counts.get((task, state), (0, 0))
-            self.counts[task, state] = (successes + int(won), total + 1)
+    Returns:
+        (n,) exactly 0 for an action without a sibling, and where all of a state's are alike.
+    """
+    siblings = batch.expansion
+    if siblings is None:
+        siblings = match_states(batch, match, threshold=threshold)
+    return relative(batch.reward, siblings, std=std)
 
 
 ALGORITHM = Algorithm(
@@ -132,7 +81,8 @@ ALGORITHM = Algorithm(
     objective=OBJECTIVE,
     credit="step",
     states=True,
-    stages=None,
+    stages="agentgym.training.branching:STAGES",
+    stage_options=Allotment(),
     snapshot=True,
     page="spo3",
 )

@@ -73,13 +73,15 @@ def trainable(name: str) -> Algorithm:
         name: as `find_algorithm` takes it.
 
     Raises:
-        UsageError: there is none of that name, or it needs rollouts or models that the trainer does not have.
+        UsageError: there is none of that name, or it names no stages.
     """
     algorithm = find_algorithm(name)
     if not algorithm.trainable:
-        needs = "rollouts that return to earlier states" if algorithm.snapshot else "a reward model"
         others = ", ".join(key for key, other in ALGORITHMS.items() if other.trainable)
-        raise UsageError(f"{name} needs {needs}, which the trainer does not have: choose one of {others}")
+        raise UsageError(
+            f"{name} names no stages, so that the trainer cannot run it: name some in its record, or choose "
+            f"one of {others}"
+        )
     return algorithm
 
 

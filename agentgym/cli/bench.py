@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from agentgym.cli.bench_agents import add_agents, check_scaffold, chosen_agents
+from agentgym.cli.bench_protocols import add_what_is_played, chosen_suite, print_protocols
 from agentgym.cli.endpoints import add_endpoint_settings, endpoint_settings, print_calls
 from agentgym.cli.estimate import print_estimate
 from agentgym.cli.parser import Commands, Parser, add_command
@@ -24,9 +25,7 @@ def add_to(commands: Commands[Parser]) -> None:
         about=ABOUT,
         example="agentgym bench quick --agent random --verify",
     )
-    parser.add_argument(
-        "suite", metavar="SUITE", help="the name of a shipped suite, such as quick, or a TOML file"
-    )
+    add_what_is_played(parser)
     parser.add_argument(
         "--out",
         type=Path,
@@ -75,14 +74,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Run, then verify and rank as asked; 1 when a run does not verify."""
     from agentgym.evaluation.bench import run_bench
     from agentgym.evaluation.suite import load_suite
-    from agentgym.evaluation.suites import suite_file
     from agentgym.evaluation.verify import verify_run
 
     console, progress = open_console(), open_progress_console()
-    suite = suite_file(arguments.suite)
+    if arguments.protocols:
+        return print_protocols(console)
+    suite, asked, required = chosen_suite(arguments)
     known = load_suite(suite)
     check_scaffold(arguments, [agent.name for agent in known.agent])
-    further, names = chosen_agents(arguments)
+    further, names = chosen_agents(arguments, asked)
     settings = endpoint_settings(arguments, probe=not arguments.no_probe)
     if arguments.estimate:
         return print_estimate(arguments, known, further, names, console)
@@ -92,6 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
         agents=names,
         further=further,
         limit=arguments.limit,
+        required=required,
         num_envs=arguments.num_envs,
         transcripts=arguments.transcripts,
         redact=arguments.redact,

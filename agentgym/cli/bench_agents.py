@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,13 @@ _OWN_FLAGS = {
     "key_env": "--key-env",
     "wording": "--wording",
     "answer": "--answer",
+    "rerank": "--rerank",
+    "candidates": "--candidates",
 }
+
+
+_SHARED = ("wording", "answer", "history", "budget", "temperature", "max_tokens")
+"""How a protocol asks, as far as agents behind endpoints can be asked so."""
 
 
 def add_agents(parser: Parser) -> None:
@@ -56,6 +63,15 @@ def add_agents(parser: Parser) -> None:
     )
     parser.add_argument("--answer", metavar="A", help="how --model is to answer (default: likewise)")
     parser.add_argument(
+        "--rerank",
+        metavar="FOLDER",
+        help="a saved reward model, the reward_model folder of a checkpoint: of several responses of --model "
+        "at each step, play the one it rewards most",
+    )
+    parser.add_argument(
+        "--candidates", type=int, metavar="K", help="responses a step for --rerank (default: 4)"
+    )
+    parser.add_argument(
         "--option",
         action="append",
         default=[],
@@ -64,8 +80,15 @@ def add_agents(parser: Parser) -> None:
     )
 
 
-def chosen_agents(arguments: argparse.Namespace) -> tuple[list[SuiteAgent], list[str] | None]:
+def chosen_agents(
+    arguments: argparse.Namespace, asked: Mapping[str, Any]
+) -> tuple[list[SuiteAgent], list[str] | None]:
     """Return the agents that the flags add, and the names of those that play, None for all.
+
+    Args:
+        arguments: of the command.
+        asked: how a protocol asks a model; empty without one. Flags go before it, and so does a directory's
+            ``agent.json``, which says how the model was trained, but for the temperature.
 
     Raises:
         UsageError: flags do not go together, or a directory has no model.
@@ -73,13 +96,17 @@ def chosen_agents(arguments: argparse.Namespace) -> tuple[list[SuiteAgent], list
     _check(arguments)
     options = parse_options(arguments.option, _OWN_FLAGS)
     options |= {
-        name: value for name in ("wording", "answer") if (value := getattr(arguments, name)) is not None
+        name: value
+        for name in ("wording", "answer", "rerank", "candidates")
+        if (value := getattr(arguments, name)) is not None
     }
     if arguments.endpoint is None:
-        return [_of_directory(text, options) for text in arguments.model], arguments.agent
+        return [_of_directory(text, options, asked) for text in arguments.model], arguments.agent
+    options = {**{name: asked[name] for name in _SHARED if name in asked}, **options}
     options |= {"endpoint": arguments.endpoint}
     options |= {"key_env": arguments.key_env} if arguments.key_env else {}
-    kinds = ["react"] if arguments.agent is None else [n for n in arguments.agent if n in SCAFFOLDS]
+    usual = "prompting" if asked else "react"
+    kinds = [usual] if arguments.agent is None else [n for n in arguments.agent if n in SCAFFOLDS]
     if not kinds:
         raise UsageError(f"--endpoint plays nothing: name {' or '.join(SCAFFOLDS)} with --agent too")
     further = [_of_endpoint(kind, model, options) for model in arguments.model for kind in kinds]
@@ -92,10 +119,14 @@ def chosen_agents(arguments: argparse.Namespace) -> tuple[list[SuiteAgent], list
 def _check(arguments: argparse.Namespace) -> None:
     if arguments.endpoint is not None and not arguments.model:
         raise UsageError("--endpoint needs --model NAME: what the server calls the model")
+    if arguments.endpoint is not None and arguments.rerank is not None:
+        raise UsageError("--rerank reads the tokens of a model directory: leave out --endpoint")
+    if arguments.candidates is not None and arguments.rerank is None:
+        raise UsageError("--candidates are chosen among by a reward model: name its folder with --rerank")
     if arguments.endpoint is None and arguments.key_env is not None:
         raise UsageError("--key-env is the key of an endpoint: name its URL with --endpoint")
     if not arguments.model:
-        for name in ("wording", "answer", "option"):
+        for name in ("wording", "answer", "option", "rerank"):
             if getattr(arguments, name):
                 raise UsageError(f"--{name} is of a model: name one with --model")
 
@@ -124,7 +155,7 @@ def _of_endpoint(kind: str, model: str, options: dict[str, Any]) -> SuiteAgent:
     return SuiteAgent(f"{kind}-{name}", kind, options={**options, "model": model})
 
 
-def _of_directory(text: str, options: dict[str, Any]) -> SuiteAgent:
+def _of_directory(text: str, options: dict[str, Any], asked: Mapping[str, Any]) -> SuiteAgent:
     from agentgym.evaluation.suite import SuiteAgent
     from agentgym.training.policy.saved import read_agent
 
@@ -134,10 +165,14 @@ def _of_directory(text: str, options: dict[str, Any]) -> SuiteAgent:
     if "://" in text:
         raise UsageError(f"--model {text} is a URL: give it to --endpoint, and the model's name to --model")
     saved = read_agent(Path(path))
+    told = asked if saved is None else {name: asked[name] for name in ("temperature",) if name in asked}
+    options = {**told, **options}
     if saved is None and not {"wording", "answer"} <= options.keys():
         raise UsageError(
             f"{path} has no agent.json, which says how the model is asked: add --wording and --answer, such "
             "as --wording generic --answer think-action"
         )
     own = Path(path).resolve().name if saved is None else saved.training.run
+    if "rerank" in options:
+        own = f"{own}-reranked"
     return SuiteAgent(name or own, "model", options={"path": path, **options})

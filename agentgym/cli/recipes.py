@@ -105,7 +105,9 @@ def _print(found: Recipe, env_id: str | None, rows: list[ComparedLine]) -> None:
             soft_wrap=True,
         )
     columns = ("Setting", "Preset", "Paper", "Source")
-    table = Table(*columns) if env_id is not None else Table("Setting", "Environments", *columns[1:])
+    table = Table()
+    for head in columns if env_id is not None else ("Setting", "Environments", *columns[1:]):
+        table.add_column(head, overflow="fold")
     for row in rows:
         mark = "* " if row.line.departs else ""
         envs = () if env_id is not None else (", ".join(map(short_name, row.envs)),)

@@ -70,6 +70,14 @@ def _add_arguments(parser: Parser) -> None:
         choices=PRESETS,
         help="settings to begin with (default: tiny for tiny models, else the paper's, else plain)",
     )
+    parser.add_argument(
+        "--variant",
+        action="append",
+        default=[],
+        dest="variants",
+        metavar="NAME",
+        help="a paper's extension or ablation, added to the preset, such as ds of graphgpo",
+    )
     parser.add_argument("--seed", type=seed, metavar="N", help="random seed (default: 0)")
     parser.add_argument(
         "--iterations", type=int, metavar="N", help="number of iterations (default: the preset's)"
@@ -133,8 +141,8 @@ def _refuse_settings(arguments: argparse.Namespace) -> None:
     given = [
         name for name in ("env", "model", "preset", "seed", "out") if getattr(arguments, name) is not None
     ]
-    if given or arguments.settings:
-        flag = given[0] if given else "set"
+    if given or arguments.settings or arguments.variants:
+        flag = given[0] if given else "set" if arguments.settings else "variant"
         raise UsageError(f"--resume takes the run's own settings: leave out --{flag}")
 
 
@@ -149,11 +157,15 @@ def _refuse_algorithm(config: TrainConfig, arguments: argparse.Namespace, flag: 
 
 def _config(arguments: argparse.Namespace) -> TrainConfig:
     from agentgym.recipes import has_paper, preset
+    from agentgym.recipes.variants import variant
     from agentgym.training.config import override
     from agentgym.training.policy.open import tiny_size
     from agentgym.training.run import read_config
 
-    changes: dict[str, Any] = parse_options(arguments.settings, _FLAGS, dotted=True)
+    changes: dict[str, Any] = {}
+    for name in arguments.variants:
+        changes |= variant(arguments.algorithm, name).settings
+    changes |= parse_options(arguments.settings, _FLAGS, dotted=True)
     if arguments.iterations is not None:
         changes["iterations"] = arguments.iterations
     own = {"env_id": arguments.env, "model": arguments.model, "seed": arguments.seed}

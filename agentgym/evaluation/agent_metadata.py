@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from typing import Any, cast
 
-from agentgym.agents.metadata import AgentMetadata, Model
+from agentgym.agents.metadata import FILE_OPTIONS, AgentMetadata, Model
 from agentgym.agents.table import AGENTS, check_agent
 from agentgym.errors import UsageError
 from agentgym.evaluation.suite import PlayedEnv, SuiteAgent
@@ -83,7 +83,7 @@ def contradictions(said: SuiteAgent, recorded: SuiteAgent) -> Iterator[tuple[str
     """
     if said.kind != recorded.kind:
         yield "kind", said.kind, recorded.kind
-    for key in sorted({*said.options, *recorded.options} - {"path"}):  # weights may move
+    for key in sorted({*said.options, *recorded.options} - {*FILE_OPTIONS}):  # weights may move
         ours, theirs = said.options.get(key), recorded.options.get(key)
         if ours != theirs:
             yield f"options.{key}", ours, theirs

@@ -83,6 +83,7 @@ def run_bench(
     agents: Iterable[str] | None = None,
     further: Iterable[SuiteAgent] = (),
     limit: int | None = None,
+    required: Collection[str] = (),
     num_envs: int = DEFAULT_NUM_ENVS,
     transcripts: bool | None = None,
     redact: Iterable[str] = (),
@@ -99,6 +100,7 @@ def run_bench(
         agents: names of agents of the suite or of ``further``; None for all.
         further: agents that the suite's file does not name.
         limit: how many of each environment's tasks, as a suite written to ``out_dir/suites``; None for all.
+        required: labels of environments that are not left out where their data is missing.
         num_envs: episodes played side by side.
         transcripts: whether what agents were sent and said is written to ``transcripts.jsonl``; None for
             models only.
@@ -112,7 +114,7 @@ def run_bench(
     Raises:
         UsageError: bad suite, agent or option, an agent that plays no environment of the suite, the disk is
             full, an endpoint refuses its key, or a budget is spent.
-        MissingDataError: no environment of the suite has its data.
+        MissingDataError: no environment of the suite has its data, or not one of ``required``.
     """
     if num_envs < 1:
         raise UsageError(f"num_envs must be at least 1, got {num_envs}")
@@ -124,18 +126,16 @@ def run_bench(
     sessions = RunSessions(endpoints or EndpointSettings())
     with ExitStack() as stack:
         stack.enter_context(EndpointSession())  # of all runs: it closes what they open
-        suite_tasks, left_out = _open_suite_tasks(suite, num_envs, stack)
+        suite_tasks, left_out = _open_suite_tasks(suite, num_envs, required, stack)
         entries = [_enter(suite, agent, suite_tasks, left_out) for agent in chosen]
         _tell(console, left_out, entries)
         if limit is not None:
             write_suite(out_dir / "suites", asked)
         bars = stack.enter_context(_progress(console))
-        folders = []
         for entry in entries:
             folder = out_dir / suite.name / entry.run.folder_name
             _run(folder, entry, TranscriptJournal(folder, redactor, wanted=transcripts), sessions, bars)
-            folders.append(folder)
-    return folders
+    return [out_dir / suite.name / entry.run.folder_name for entry in entries]
 
 
 def _tell(console: Console | None, left_out: Iterable[Excluded], entries: Iterable[_Entry]) -> None:
@@ -173,13 +173,15 @@ def open_suite_task(suite: Suite, env: SuiteEnv, num_envs: int) -> SuiteTask:
 
 
 def _open_suite_tasks(
-    suite: Suite, num_envs: int, stack: ExitStack
+    suite: Suite, num_envs: int, required: Collection[str], stack: ExitStack
 ) -> tuple[list[SuiteTask], list[Excluded]]:
     suite_tasks, left_out = [], []
     for env in suite.env:
         try:
             suite_task = open_suite_task(suite, env, num_envs)
         except (MissingDataError, MissingPackageError) as error:
+            if env.label in required:
+                raise
             left_out.append(Excluded(env.label, str(error)))
         else:
             stack.callback(suite_task.slots.close)

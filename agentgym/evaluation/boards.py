@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from agentgym.agents.metadata import FILE_OPTIONS
 from agentgym.arrays import Floats
 from agentgym.evaluation.aggregates import Aggregate, Scale, aggregate_one_seed, aggregate_seeds
 from agentgym.evaluation.answerbook import AnswerCheck, merged
@@ -292,7 +293,7 @@ def _entry(runs: Sequence[Submission], name: str, columns: Mapping[str, tuple[Me
 
 def _shown(agent: SuiteAgent) -> SuiteAgent:
     """Drop where an agent's files lie: a page has no place for paths of somebody's machine."""
-    options = {key: value for key, value in agent.options.items() if key != "path"}
+    options = {key: value for key, value in agent.options.items() if key not in FILE_OPTIONS}
     return replace(agent, options=_by_name(options), sampling=_by_name(agent.sampling))
 
 

@@ -93,6 +93,16 @@ class ResponseChecker(Protocol):
         """Of the weights' type."""
         ...
 
+    def recorded(self, request: Request, record: TranscriptRecord, number: int) -> Completion:
+        """Return a recorded answer as what later prompts are made of.
+
+        Args:
+            request: the question, made anew.
+            record: the episode's transcript.
+            number: of the step.
+        """
+        ...
+
     def recompute(self, request: Request, record: TranscriptRecord, number: int) -> Recomputed:
         """Return what a response is found to be.
 
@@ -141,16 +151,18 @@ class _Sampled:
 class _RecordedActions:
     """Plays an episode's recorded actions up to a step, and keeps the requests."""
 
-    def __init__(self, record: TranscriptRecord, last: int):
-        self._steps = record.steps[: last + 1]
+    def __init__(self, record: TranscriptRecord, last: int, checker: ResponseChecker):
+        self._record = record
+        self._last = last
+        self._checker = checker
         self.requests: list[Request] = []
 
     def act(self, requests: Sequence[Request]) -> list[Completion]:
         """Answer the one episode that is played."""
         (request,) = requests
         self.requests.append(request)
-        if request.turn + 1 < len(self._steps):
-            return [Completion(self._steps[request.turn].action)]
+        if request.turn < self._last:
+            return [self._checker.recorded(request, self._record, request.turn)]
         return [Completion("", error="agent_error")]  # the rest is not needed
 
 
@@ -255,7 +267,7 @@ def _recompute(
     part: _Sampled, slots: AgentVectorEnv, checker: ResponseChecker, env_id: str
 ) -> Iterator[Recomputed]:
     """Play an episode up to its last sampled response; yield what each is found to be."""
-    replay = _RecordedActions(part.record, part.steps[-1])
+    replay = _RecordedActions(part.record, part.steps[-1], checker)
     spec = EpisodeSpec(part.episode.task_id, part.episode.seed, part.episode.rollout)
     for _ in RolloutWorker(slots, replay, env_id=env_id).run([spec]):
         pass

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym.agents.metadata import Model
+from agentgym.agents.metadata import FILE_OPTIONS, Model
 from agentgym.errors import UsageError, nearest
 from agentgym.hashing import canonical_json, content_id, sha256_json
 from agentgym.records import read_toml
@@ -117,7 +117,8 @@ class SuiteAgent:
         table = asdict(self)
         del table["card"]
         if self.model.weights_sha256:
-            table["options"] = {key: value for key, value in self.options.items() if key != "path"}
+            own = {key: value for key, value in self.options.items() if key not in FILE_OPTIONS}
+            table["options"] = own
         return table
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from agentgym.types import Observation, Request
+from agentgym.types import Observation, Request, Step
 
 
 class Exchange(NamedTuple):
@@ -44,6 +44,8 @@ class PromptFields:
     """What the agent holds."""
     moved: tuple[str, ...]
     """What the agent has put where, oldest first."""
+    summary: str = ""
+    """What the turns before `recent` come to; empty where a context has none."""
 
     @classmethod
     def of(cls, request: Request, *, history: int) -> PromptFields:
@@ -57,14 +59,25 @@ class PromptFields:
         extra = request.extra
         return cls(
             task=extra.get("goal", ""),
-            observation=_text(request.observation),
+            observation=text_of(request.observation),
             turn=request.turn,
-            recent=tuple(Exchange(_text(step.observation), step.action) for step in past),
+            recent=tuple(Exchange(text_of(step.observation), step.action) for step in past),
             admissible_actions=request.admissible_actions,
             location=extra.get("location", ""),
             held=extra.get("held", ""),
             moved=extra.get("moved", ()),
         )
+
+    @classmethod
+    def of_step(cls, step: Step, turn: int) -> PromptFields:
+        """Build the record of a turn that is over, without what the suite alone knew.
+
+        Args:
+            step: what was seen and done.
+            turn: its number, from 0.
+        """
+        seen = text_of(step.observation)
+        return cls("", seen, turn, (), step.admissible_actions, "", "", ())
 
 
 class FieldsOf(Protocol):
@@ -75,6 +88,6 @@ class FieldsOf(Protocol):
         ...
 
 
-def _text(observation: Observation) -> str:
+def text_of(observation: Observation) -> str:
     """Return the text of an observation; a picture goes to the model beside the prompt."""
     return observation if isinstance(observation, str) else str(observation["text"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentgym.errors import UsageError
 from agentgym.prompts.fields import PromptFields
@@ -55,10 +55,36 @@ def render(template: Template, slots: PromptFields, *, dropped: int = 0, cut: in
             f"cannot leave out {dropped} of {len(slots.recent)} past turns "
             f"and {cut} of {len(slots.observation)} characters: leave out less"
         )
-    parts = [*_beginning(template, slots.task, dropped)]
-    parts += _past(template, slots, dropped)
+    shown = slots if not dropped else replace(slots, recent=slots.recent[dropped:])
+    return Prompt(render_whole(template, shown, omitted=dropped, cut=cut), len(shown.recent), dropped, cut)
+
+
+def render_whole(template: Template, slots: PromptFields, *, omitted: int = 0, cut: int = 0) -> str:
+    """Render one message that holds everything: instructions, task, summary, past turns and what is seen now.
+
+    Args:
+        template: the words.
+        slots: what they are filled with.
+        omitted: how many of the oldest turns are told nowhere; the text says so.
+        cut: how many characters are left out of the end of the observation; the text says so.
+    """
+    parts = [*_beginning(template, slots.task, omitted)]
+    parts += [slots.summary] if slots.summary else []
+    parts += _past(template, slots)
     parts += _present(template, slots, cut)
-    return Prompt("\n\n".join(parts), len(slots.recent) - dropped, dropped, cut)
+    return "\n\n".join(parts)
+
+
+def render_opening(template: Template, slots: PromptFields, *, omitted: int = 0, cut: int = 0) -> str:
+    """Render the first message of a conversation: instructions, task and what is seen.
+
+    Args:
+        template: the words.
+        slots: what they are filled with.
+        omitted: how many turns there were before it, which the conversation leaves out.
+        cut: how many characters are left out of the end of the observation.
+    """
+    return "\n\n".join((*_beginning(template, slots.task, omitted), *_present(template, slots, cut)))
 
 
 def render_beginning(template: Template, task: str, *, dropped: int = 0) -> str:
@@ -72,7 +98,7 @@ def render_beginning(template: Template, task: str, *, dropped: int = 0) -> str:
     return "\n\n".join(_beginning(template, task, dropped))
 
 
-def render_present(template: Template, slots: PromptFields) -> str:
+def render_present(template: Template, slots: PromptFields, *, cut: int = 0) -> str:
     r"""Render what is seen now and can be done about it: a turn of a conversation.
 
     Example:
@@ -86,7 +112,7 @@ def render_present(template: Template, slots: PromptFields) -> str:
         Possible actions:
         left, right
     """
-    return "\n\n".join(_present(template, slots, 0))
+    return "\n\n".join(_present(template, slots, cut))
 
 
 def _beginning(template: Template, task: str, dropped: int) -> Iterator[str]:
@@ -98,9 +124,9 @@ def _beginning(template: Template, task: str, dropped: int) -> Iterator[str]:
         yield template.sections["omitted"].format(dropped=dropped)
 
 
-def _past(template: Template, slots: PromptFields, dropped: int) -> Iterator[str]:
+def _past(template: Template, slots: PromptFields) -> Iterator[str]:
     sections = template.sections
-    shown = slots.recent[dropped:]
+    shown = slots.recent
     if shown and "history" in sections:
         yield sections["history"].format(shown=len(shown), turn=slots.turn)
     exchange = sections["exchange"]

@@ -66,6 +66,11 @@ class Template:
     """Builds the slots."""
 
     @property
+    def remembers(self) -> bool:
+        """Whether prompts tell what a suite's own function makes of the past."""
+        return self.fields != PromptFields.of
+
+    @property
     def lists_actions(self) -> bool:
         """Whether prompts say what is possible; else a policy has to be held to it."""
         return "{actions}" in self.sections["actions"]

@@ -96,17 +96,17 @@ def as_json(recipe: Recipe, env_id: str) -> dict[str, Any]:
 
 
 def markdown(recipe: Recipe) -> str:
-    """Return a recipe as a table for its page; lines that depart from the paper are marked."""
+    """Return a recipe as a table for its page; in bold where the preset departs from the paper."""
     everywhere = tuple(recipe.by_env)
     lines = [
         f"`agentgym train {recipe.algorithm} --preset paper` on {', '.join(map(short_name, everywhere))}; "
-        f"tables: {recipe.tables}.",
+        f"the runs of: {recipe.tables}.",
         "",
         "| setting | environments | preset | paper | source |",
         "|---|---|---|---|---|",
     ]
     for row in compared(recipe):
         where = "all" if row.envs == everywhere else ", ".join(map(short_name, row.envs))
-        mark = f"**{row.paper}** ({row.line.why})" if row.line.departs else row.paper
-        lines.append(f"| `{row.setting}` | {where} | {row.preset} | {mark} | {row.line.source} |")
+        paper = f"**{row.paper}**: {row.line.why}" if row.line.departs else "the same"
+        lines.append(f"| `{row.setting}` | {where} | `{row.preset}` | {paper} | {row.line.source} |")
     return "\n".join(lines) + "\n"

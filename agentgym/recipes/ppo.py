@@ -37,8 +37,8 @@ RECIPE = Recipe(
     paper="Schulman et al., 2017, arXiv:1707.06347",
     tables="StepPO's table; iStar's for SOTOPIA",
     by_env={
-        **{env: {**_OWN, **task} for env, task in steppo_table.TASKS.items()},
+        **steppo_table.token_level(_OWN),
         SOTOPIA: {**_ISTAR, **istar_table.SOTOPIA_TASK},
     },
-    elsewhere={**_OWN, **steppo_table.ELSEWHERE},
+    elsewhere={**_OWN, **steppo_table.TOKENS, **steppo_table.ELSEWHERE},
 )

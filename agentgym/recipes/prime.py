@@ -7,6 +7,7 @@ from agentgym.recipes.lines import Lines, Recipe, said
 
 OWN: Lines = {
     **REWARD_MODEL,
+    **said("PRIME: answers are right or wrong", {"reward_model.outcome": "won"}),
     **said(
         "PRIME: its settings",
         {"switches.beta": 0.05, "switches.process_weight": 5.0, "switches.outcome_weight": 5.0},

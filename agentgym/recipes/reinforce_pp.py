@@ -15,6 +15,6 @@ RECIPE = Recipe(
     algorithm="reinforce_pp",
     paper="Hu et al., 2025, arXiv:2501.03262",
     tables="StepPO's table",
-    by_env={env: {**_OWN, **task} for env, task in steppo_table.TASKS.items()},
-    elsewhere={**_OWN, **steppo_table.ELSEWHERE},
+    by_env=steppo_table.token_level(_OWN),
+    elsewhere={**_OWN, **steppo_table.TOKENS, **steppo_table.ELSEWHERE},
 )

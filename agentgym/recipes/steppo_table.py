@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from agentgym.recipes.environments import ALFWORLD, HOTPOTQA, PAPERSEARCH, WEBSHOP
 from agentgym.recipes.lines import Line, Lines, said
 
@@ -72,8 +74,20 @@ GROUPS: Lines = said(STEPPO, {"rollout.tasks": 16, "rollout.group_size": 8})
 
 CRITIC: Lines = said(STEPPO, {"learner.critic_learning_rate": 1e-5})
 
-TOKENS: Lines = said("StepPO: its token-level baselines", {"prompting.context": "append"})
+_TOKEN_LEVEL = "StepPO: its token-level baselines"
+
+TOKENS: Lines = said(_TOKEN_LEVEL, {"prompting.context": "append"})
 """Token-level baselines: all turns of an episode are one conversation that grows."""
+
+TOKENS_OF_SEARCH: Lines = {
+    "prompting.context": Line(
+        "rebuilt",
+        _TOKEN_LEVEL,
+        "append",
+        "an observation of these holds all earlier ones; tokens are chained over the episode all the same",
+    )
+}
+"""The same where observations repeat what came before."""
 
 KL_IN_LOSS: Lines = {
     "objective.kl": Line(
@@ -258,3 +272,11 @@ ELSEWHERE: Lines = {
     "iterations": Line(270, STEP_SCRIPT),
 }
 """For environments that no paper trains on."""
+
+
+def token_level(own: Lines) -> Mapping[str, Lines]:
+    """Return the lines of a token-level algorithm for each environment of the table."""
+    return {
+        env: {**own, **(TOKENS_OF_SEARCH if env in SEARCH_TASKS else TOKENS), **task}
+        for env, task in TASKS.items()
+    }

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 from agentgym.algos.algorithm import Algorithm
-from agentgym.algos.filters import FilterOn
+from agentgym.algos.filters import ACCURACY, FilterOn
 from agentgym.algos.objective import Objective
 from agentgym.algos.options import bind_options, check_options, options_of
 from agentgym.algos.table import find_algorithm, trainable
@@ -16,7 +16,7 @@ from agentgym.arrays import Floats
 from agentgym.errors import UsageError, nearest
 from agentgym.records import parse
 from agentgym.registration import suite_spec
-from agentgym.training.learner.config import LearnerConfig
+from agentgym.training.learner.config import LearnerConfig, RewardModelConfig
 from agentgym.training.policy.open import default_prompting
 from agentgym.training.policy.prompting import Prompting
 
@@ -54,6 +54,8 @@ class RolloutConfig:
     """Rounds played at most until enough groups vary (dynamic sampling); 1 keeps every group."""
     filter_on: FilterOn = "return"
     """What must differ within a group for it to be kept, where there are several attempts."""
+    accuracy: tuple[float, float] = ACCURACY
+    """Least and greatest share of successes of a group that is kept, where ``filter_on`` is "accuracy"."""
     engine: EngineName = "auto"
     """What samples, in the learner's process: `transformers` ("hf"), or vLLM (extra ``vllm``). "auto" is vLLM
     where it is installed beside a GPU and the model is not small, and otherwise "hf"."""
@@ -68,6 +70,8 @@ class RolloutConfig:
             _at_least(name, getattr(self, name), 0)
         if not 0 < self.vllm_memory < 1:
             raise UsageError(f"vllm_memory must be between 0 and 1, got {self.vllm_memory}")
+        if not 0 <= self.accuracy[0] <= self.accuracy[1] <= 1:
+            raise UsageError(f"accuracy must be two shares in ascending order, got {list(self.accuracy)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +134,8 @@ class TrainConfig:
     `agentgym.retrieval.encoders.open_encoder` takes it."""
     rollout: RolloutConfig = RolloutConfig()
     learner: LearnerConfig = field(default_factory=LearnerConfig)
+    reward_model: RewardModelConfig | None = None
+    """Of algorithms that train one beside the policy; None for its defaults there."""
     prompting: Prompting | None = None
     """None for what suits the model and the environment."""
     evaluation: EvaluationConfig = EvaluationConfig()
@@ -153,6 +159,8 @@ class TrainConfig:
         """
         spec = trainable(self.algorithm)
         check_options(spec.advantage, self.switches, self.algorithm, further=spec.stage_options)
+        if self.reward_model is not None and not spec.reward_model:
+            raise UsageError(f"{self.algorithm} trains no reward model: leave out reward_model")
         if (self.switches.get("match") == "embedding") != bool(self.encoder):
             raise UsageError(
                 "states are matched by embeddings where both switches.match is 'embedding' and encoder says "
@@ -194,6 +202,12 @@ class TrainConfig:
         if whole is None:
             whole = self.loss if part == "objective" else default_prompting(self.model, self.env_id)
         return getattr(whole, name)
+
+    @property
+    def trains_reward_model(self) -> bool:
+        """Whether a reward model is trained: not where process rewards are the environment's."""
+        needed = self.spec.reward_model
+        return needed and getattr(self.stage_options, "process", "model") == "model"
 
     @property
     def stage_options(self) -> Any:
@@ -246,6 +260,8 @@ def override(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
 
 def _spelled_out(config: TrainConfig, part: str) -> dict[str, Any]:
     """Return a part of a configuration that its None stands for."""
+    if part == "reward_model":
+        return asdict(RewardModelConfig())
     whole = config.loss if part == "objective" else default_prompting(config.model, config.env_id)
     return asdict(whole)
 
@@ -331,7 +347,10 @@ class Preset:
         plain = TrainConfig(algorithm=algorithm, env_id=env_id, **changes)
         own = {**self.by_env.get(env_id, {}), **(suite_spec(env_id).tiny if self.tiny else {})}
         general = {} if self.apart and env_id in self.by_env else self.settings
-        return override(plain, {**general, **own})
+        settings = {**general, **own}
+        if not plain.spec.reward_model:
+            settings = {key: value for key, value in settings.items() if not key.startswith("reward_model.")}
+        return override(plain, settings)
 
 
 PLAIN = Preset()
@@ -342,6 +361,7 @@ TINY = Preset(
         "iterations": 100,
         "learner.learning_rate": 3e-3,
         "learner.critic_learning_rate": 3e-3,
+        "reward_model.learning_rate": 3e-3,
         "learner.minibatches": 4,
         "objective.kl_coefficient": 0.0,
         "decay": "linear",

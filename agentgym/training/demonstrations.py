@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from agentgym.agents import make_agent
 from agentgym.errors import UsageError
 from agentgym.prompts.budget import PromptBuilder
+from agentgym.prompts.fitting import FittedPrompt
 from agentgym.rollout import RolloutWorker
 from agentgym.training.engines.choices import ActionSpeller
-from agentgym.training.learner.packing import StepRow, step_rows
+from agentgym.training.learner.packing import StepRow, step_row, step_rows
 from agentgym.training.models.models import LanguageModel
 from agentgym.training.policy.prompting import Prompting
 from agentgym.types import Completion, Policy, Request
@@ -50,6 +51,7 @@ class Demonstrator:
         builder: PromptBuilder,
         language_model: LanguageModel,
         speller: ActionSpeller | None,
+        build: Callable[[Request], FittedPrompt] | None = None,
     ):
         """Bind the expert, and what writes.
 
@@ -58,12 +60,15 @@ class Demonstrator:
             builder: writes prompts.
             language_model: whose tokens are written.
             speller: for constrained choices; None for free answers, which are written without a thought.
+            build: makes prompts of pictures too (default: the builder's, of words).
 
         Raises:
             UsageError: answers are free and no token ends one.
         """
         self._expert = expert
         self._builder = builder
+        self._build = build or builder.build
+        self._pictures = language_model.pictures
         self._chat = language_model.chat
         self._speller = speller
         end = language_model.tokenizer.eos_token_id
@@ -78,15 +83,12 @@ class Demonstrator:
 
     def row(self, request: Request, written: Completion) -> StepRow:
         """Return an answer that was written to a request as a model is trained on it."""
-        choices = None
-        if self._speller is not None:
-            choices = self._speller.trie(request.admissible_actions).allowed_along(written.response_ids)
-        return StepRow(written.prompt_ids, written.response_ids, choices)
+        return step_row(written, request, self._speller, self._pictures)
 
     def _written(self, request: Request, decided: Completion) -> Completion:
         if decided.error is not None:
             return decided
-        prompt = self._builder.build(request).ids
+        prompt = self._build(request).ids
         if self._speller is None:
             text = self._builder.template.answer.write("", [decided.action])
             response = (*self._chat.encode(text), self._end)
@@ -117,7 +119,13 @@ def demonstrator(
     """
     builder = prompting.builder(language_model.chat, envs.prototype.tools)
     expert = envs.oracle() if teacher == "oracle" else make_agent(teacher, envs)
-    return Demonstrator(expert, builder, language_model, speller or prompting.speller(language_model))
+    return Demonstrator(
+        expert,
+        builder,
+        language_model,
+        speller or prompting.speller(language_model),
+        prompting.prompts(builder, language_model),
+    )
 
 
 def demonstrate(
@@ -153,4 +161,4 @@ def demonstrate(
             f"{name} none of {len(played)} tasks, so there is nothing to learn from: "
             "raise max_steps, or choose another split"
         )
-    return Demonstrations(tuple(step_rows(won, speller)), len(won), len(played))
+    return Demonstrations(tuple(step_rows(won, speller, language_model.pictures)), len(won), len(played))

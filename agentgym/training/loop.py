@@ -6,7 +6,8 @@ One loop for every algorithm. What differs between them is data, the advantage a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -30,9 +31,11 @@ from agentgym.training.kept_rollouts import kept_episodes
 from agentgym.training.learner.learner import DivergenceError, UpdateMetrics
 from agentgym.training.learner.packing import sampled_log_probs, stale_tokens, step_rows
 from agentgym.training.measured import STAGES, peak_memory, response_lengths, utilisation
+from agentgym.training.models.reward_model_file import REWARD_MODEL
 from agentgym.training.policy.saved import SavedAgent, Training, write_agent
 from agentgym.training.resources import Machine
 from agentgym.training.setup import TrainingSetup
+from agentgym.training.spending import RunSpending
 from agentgym.training.stages import RolloutBatch, Scorer, Scores, stages_of
 
 if TYPE_CHECKING:
@@ -179,7 +182,7 @@ class Trainer:
         rollouts = self._rollouts(played.collected)
         if played.collected.groups:
             with stage("advantage"):
-                scores = self.scorer.score(rollouts)
+                scores = self._score(rollouts)
             batch = self.minimiser.prepare(rollouts, scores)
             clock.lap("credit")
             with stage("actor"):
@@ -216,9 +219,13 @@ class Trainer:
         config, totals = self.config, self._totals
         if self.world.ranks.is_first:
             drop_rollouts(self.folder, after=totals.iteration)
+        spending = RunSpending(
+            self.folder, self.world.ranks, episodes=totals.episodes, env_steps=totals.env_steps
+        )
         end: End = "finished"
         while end == "finished" and totals.iteration < config.iterations:
             metrics = self.iterate()
+            spending.add(metrics)
             self.success = metrics.success
             if totals.idle >= config.patience:
                 end = "solved" if metrics.success == 1.0 else "no signal"
@@ -229,6 +236,7 @@ class Trainer:
                 log.write(metrics)  # before the checkpoint, since a resumed run has all lines
             if last or (config.checkpoint_every and totals.iteration % config.checkpoint_every == 0):
                 self.save()
+        spending.write()
         return end
 
     # ---- one stage each -----------------------------------------------------------------------
@@ -258,8 +266,14 @@ class Trainer:
         groups = collected.groups
         steps = StepBatch.from_groups(groups).with_columns(**collected.columns)
         steps = with_embeddings(steps, self.world.encoder)
-        rows, stale = step_rows(groups, self.world.speller), stale_tokens(groups, self.world.engine.version)
-        return RolloutBatch(steps, rows, sampled_log_probs(groups), stale)
+        world = self.world
+        rows = step_rows(groups, world.speller, world.language_model.pictures)
+        stale = stale_tokens(groups, world.engine.version)
+        return RolloutBatch(steps, rows, sampled_log_probs(groups), stale, self._totals.iteration + 1)
+
+    def _score(self, rollouts: RolloutBatch) -> Scores:
+        with self._saved_if_diverged():
+            return self.scorer.score(rollouts)
 
     def _use_of_devices(self, tokens: int, clock: _Clock) -> dict[str, Any]:
         """Return what an update of so many tokens made of the devices."""
@@ -274,11 +288,17 @@ class Trainer:
         return {"mfu": mfu, "peak_memory": peak_memory(world.ranks)}
 
     def _minimise(self, rollouts: RolloutBatch, batch: Batch, rate: float) -> UpdateMetrics:
-        iteration = self._totals.iteration + 1
-        stream = np.random.SeedSequence([self.config.seed, _UPDATE, iteration])
+        stream = np.random.SeedSequence([self.config.seed, _UPDATE, self._totals.iteration + 1])
         seed = int(stream.generate_state(1)[0])
-        try:
+        with self._saved_if_diverged():
             return self.minimiser.minimise(rollouts, batch, seed=seed, rate=rate)
+
+    @contextmanager
+    def _saved_if_diverged(self) -> Iterator[None]:
+        """Save the weights before a step that is not taken, and say where."""
+        iteration = self._totals.iteration + 1
+        try:
+            yield
         except DivergenceError as error:
             saved = self.save(f"before-divergence-{iteration:06d}", keep=None)
             raise DivergenceError(
@@ -332,6 +352,7 @@ class Trainer:
             "learner": self.world.learner.state_dict(),
             "version": self.world.engine.version,
             "totals": asdict(self._totals),
+            "lost": self._lost,
             "pool": self.collector.state_dict(),
             "scorer": self.scorer.state_dict(),
             "minimiser": self.minimiser.state_dict(),
@@ -363,12 +384,15 @@ class Trainer:
         self.scorer.load_state_dict(state.get("scorer", {}))
         self.minimiser.load_state_dict(state.get("minimiser", {}))
         self._metered = self._reading()
-        self._lost, _ = self.collector.over_ranks()
+        self._lost = state.get("lost", 0)
         return self._totals.iteration
 
     def _save_policy(self, folder: Path) -> None:
         config, totals, world = self.config, self._totals, self.world
-        world.learner.save_model(folder, world.language_model.tokenizer)
+        made = world.language_model
+        if world.reward_model is not None:
+            world.reward_model.save(folder.parent / REWARD_MODEL, made.tokenizer)
+        world.learner.save_model(folder, made.tokenizer, made.pictures)
         if world.ranks.is_first:
             training = Training(
                 env_id=config.env_id,

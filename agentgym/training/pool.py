@@ -146,7 +146,11 @@ class RolloutPool:
         config = self.config
         if config.max_staleness == 0:
             groups = dynamic_sampling(
-                self._round, config.tasks, filter_on=config.filter_on, attempts=config.attempts
+                self._round,
+                config.tasks,
+                filter_on=config.filter_on,
+                attempts=config.attempts,
+                accuracy=config.accuracy,
             )
             self.counts.trained += len(groups)
             self.counts.left_out += self.counts.pending
@@ -159,13 +163,27 @@ class RolloutPool:
         own = list(islice(self._fresh(self._stream, version), config.tasks // self.ranks.size))
         return Collected(self.ranks.gather(own))
 
+    def leave_out(self, groups: int) -> None:
+        """Count groups of all ranks that were handed out as left out: nobody trains on them."""
+        whole_round = self.config.max_staleness == 0  # otherwise each rank counts its part
+        if whole_round or self.ranks.is_first:
+            self.counts.trained -= groups
+            self.counts.left_out += groups
+
     @property
     def episodes(self) -> int:
         """Episodes played to their ends."""
         return self.counts.episodes
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what became of the groups begun."""
+        """Return what became of the groups begun.
+
+        Groups that are being played are not resumed, so they are dropped here too, and a resumed run goes on
+        as this one does; but for those that a thread plays, whose runs are not repeatable.
+        """
+        if self._ahead is None and self._stream is not None:
+            self._stream = None
+            self.counts.dropped += self.counts.pending
         return asdict(self.counts)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -224,7 +242,8 @@ class RolloutPool:
             if version - oldest(group, version) > config.max_staleness:
                 self.counts.dropped += 1
                 continue
-            if alike < (config.attempts - 1) * config.tasks and not varies(group, config.filter_on):
+            kept = varies(group, config.filter_on, config.accuracy)
+            if alike < (config.attempts - 1) * config.tasks and not kept:
                 alike += 1
                 self.counts.left_out += 1
                 continue

@@ -21,6 +21,7 @@ from agentgym.history.run import CONFIG_FILE, MADE_WITH, METRICS_FILE
 from agentgym.provenance import here_and_now
 from agentgym.training.checkpoint import FOLDER, has_checkpoint, last_checkpoint
 from agentgym.training.config import TrainConfig, config_from_json, config_to_json, resumed
+from agentgym.training.learner.config import RewardModelConfig
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.loop import End, Trainer
 from agentgym.training.memory import ModelSize
@@ -60,7 +61,10 @@ def start(config: TrainConfig, folder: Path, *, logs: Sequence[str], force: bool
         raise UsageError(f"{folder} holds a run already: resume it by --resume, or choose another folder")
     prompting = config.prompting or default_prompting(config.model, config.env_id)
     learner = replace(config.learner, temperature=prompting.temperature)
-    config = replace(config, objective=config.loss, prompting=prompting, learner=learner)
+    reward_model = (config.reward_model or RewardModelConfig()) if config.spec.reward_model else None
+    config = replace(
+        config, objective=config.loss, prompting=prompting, learner=learner, reward_model=reward_model
+    )
     size = None if tiny_size(config.model) is not None else ModelSize.read(config.model)
     config = resolve(config, Machine.here(config.device), size)
     if not force:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -21,10 +22,13 @@ from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.types import Engine, Generation, GenerationRequest
 from agentgym.training.engines.vllm import VllmEngine
 from agentgym.training.evaluate import Evaluation
+from agentgym.training.learner.config import RewardModelConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import Learner
+from agentgym.training.learner.reward_model import RewardModel
 from agentgym.training.models.models import LanguageModel, copied
+from agentgym.training.models.reward_model_file import check_tokenizer
 from agentgym.training.policy.open import default_prompting, open_model
 from agentgym.training.policy.prompting import Prompting
 from agentgym.training.resources import Machine, resolve
@@ -99,6 +103,8 @@ class TrainingSetup:
     ranks: Ranks
     encoder: ObservationEncoder | None = None
     """Of observations, where states are matched by it."""
+    reward_model: RewardModel | None = None
+    """Trained beside the policy."""
 
     @classmethod
     def open(cls, config: TrainConfig, ranks: Ranks | None = None) -> TrainingSetup:
@@ -117,7 +123,13 @@ class TrainingSetup:
         envs = _open_envs(config, config.split, config.rollout.num_envs)
         prompting = config.prompting or default_prompting(config.model, config.env_id)
         language_model = open_model(config.model, envs, prompting, config.seed, device=str(ranks.device))
+        if prompting.pictures != "none" and (ranks.size > 1 or config.rollout.engine == "vllm"):
+            raise UsageError(
+                "pictures are trained on in one process and sampled by the engine 'hf': set rollout.engine "
+                "to it, or prompting.pictures to 'none'"
+            )
         engine = _engine(config, language_model, ranks)
+        reward_model = _reward_model(config, language_model, prompting, envs, ranks)
         learner = _learner(config, language_model, prompting, ranks)
         speller = prompting.speller(language_model)
         meter = Meter(prompting.policy(language_model, engine, envs, speller=speller))
@@ -132,7 +144,17 @@ class TrainingSetup:
         worker = RolloutWorker(envs, meter, env_id=config.env_id)
         encoder = open_observation_encoder(config.encoder, learner, language_model)
         return cls(
-            prompting, language_model, engine, speller, learner, meter, worker, evaluation, ranks, encoder
+            prompting,
+            language_model,
+            engine,
+            speller,
+            learner,
+            meter,
+            worker,
+            evaluation,
+            ranks,
+            encoder,
+            reward_model,
         )
 
     def close(self) -> None:
@@ -184,6 +206,53 @@ def _learner(
             critic = Critic(language_model.model, unit)
     settings = replace(config.learner, temperature=prompting.temperature)
     return Learner(language_model.model, config.loss, settings, critic=critic, ranks=ranks)
+
+
+def _reward_model(
+    config: TrainConfig,
+    language_model: LanguageModel,
+    prompting: Prompting,
+    envs: AgentVectorEnv,
+    ranks: Ranks,
+) -> RewardModel | None:
+    """Open the reward model of a run that trains one: of the policy's base, or one of its own.
+
+    Raises:
+        UsageError: its tokenizer or its context is not the policy's.
+    """
+    if not config.trains_reward_model:
+        return None
+    settings = config.reward_model or RewardModelConfig()
+    if settings.model:
+        other = open_model(settings.model, envs, prompting, config.seed, device=str(ranks.device))
+        check_fits(other, language_model, settings.model)
+        model = other.model
+    else:
+        model = copy.deepcopy(language_model.model)
+    own = replace(config.learner, temperature=prompting.temperature)
+    reference = config.spec.scored_by_reference
+    return RewardModel(model, settings, own, reference=reference, ranks=ranks)
+
+
+def check_fits(reward_model: LanguageModel, policy: LanguageModel, name: str) -> None:
+    """Refuse a reward model that does not read what the policy writes.
+
+    Args:
+        reward_model: reads.
+        policy: writes.
+        name: of the reward model.
+
+    Raises:
+        UsageError: its tokenizer is another one, or its context is shorter.
+    """
+    check_tokenizer(reward_model, policy, name)
+    sizes = (each.model.config.get_text_config() for each in (reward_model, policy))
+    own, needed = (size.max_position_embeddings for size in sizes)
+    if own < needed:
+        raise UsageError(
+            f"the reward model {name} reads {own:,} tokens, the policy {needed:,}: choose one that reads as "
+            "many"
+        )
 
 
 def _open_envs(config: TrainConfig, split: str, num_envs: int) -> AgentVectorEnv:

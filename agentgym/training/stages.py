@@ -41,6 +41,8 @@ class RolloutBatch:
     """(T,) that response tokens were sampled with."""
     stale: Bools | None = None
     """(T,) which of them older weights have sampled; None for none."""
+    iteration: int = 1
+    """Of the run, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +287,7 @@ def stages_of(name: str) -> Stages:
         name: as `agentgym.algos.table.find_algorithm` takes it.
 
     Raises:
-        UsageError: there is no such algorithm, or it needs rollouts or models that the trainer does not have.
+        UsageError: there is no such algorithm, or it names no stages.
     """
     reference = trainable(name).stages
     found = None if reference is None else load_reference(reference)

@@ -10,13 +10,16 @@ from __future__ import annotations
 import argparse
 import json
 import time
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
+from agentgym.algos import graphgpo
 from agentgym.algos.batch import StepBatch
+from agentgym.algos.graph import graph_size
 from agentgym.algos.table import ALGORITHMS
 from agentgym.arrays import Floats
 from benchmarks.speed import loops
@@ -41,6 +44,19 @@ class Result:
     loops_quartiles: tuple[float, float]
     ratio: float
     """Median over rounds of loops by arrays."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphResult:
+    """GraphGPO's graphs of one batch."""
+
+    steps: int
+    nodes: int
+    edges: int
+    milliseconds: float
+    """Processor time of the whole advantage, median over rounds."""
+    megabytes: float
+    """Most that it held at once, beside the batch."""
 
 
 def make_batch(groups: int) -> StepBatch:
@@ -119,8 +135,20 @@ def measure(groups: int, rounds: int, seconds: float) -> list[Result]:
     return results
 
 
-def markdown(results: list[Result], about: dict[str, str]) -> str:
-    """Write the table."""
+def measure_graph(groups: int, rounds: int, seconds: float) -> GraphResult:
+    """Time GraphGPO's advantage on a batch of so many groups, and measure what it holds."""
+    batch = make_batch(groups)
+    size = graph_size(batch)
+    tracemalloc.start()
+    graphgpo.advantage(batch)
+    peak = tracemalloc.get_traced_memory()[1] / 1e6
+    tracemalloc.stop()
+    took = float(np.median([milliseconds(lambda: graphgpo.advantage(batch), seconds) for _ in range(rounds)]))
+    return GraphResult(size.steps, size.nodes, size.edges, took, peak)
+
+
+def markdown(results: list[Result], graphs: list[GraphResult], about: dict[str, str]) -> str:
+    """Write the tables."""
     lines = [
         "# Speed of the advantage estimators",
         "",
@@ -143,6 +171,20 @@ def markdown(results: list[Result], about: dict[str, str]) -> str:
             f"| {r.loops:,.1f} | {least:,.1f} to {most:,.1f} | {r.ratio:,.0f} |"
         )
     lines += ["", "Dr. GRPO and GSPO have GRPO's estimator; 3SPO's is that of one round of its rollouts."]
+    lines += [
+        "",
+        "## GraphGPO's graphs",
+        "",
+        "Nodes are states and each group's SUCCESS, edges distinct pairs of them; time and memory are of the "
+        "whole advantage.",
+        "",
+        "| steps | nodes | edges | ms | MB at most |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {g.steps:,} | {g.nodes:,} | {g.edges:,} | {g.milliseconds:.2f} | {g.megabytes:.1f} |"
+            for g in graphs
+        ),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -152,17 +194,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=OUT, help="JSON to write; a table goes beside it as .md")
     parser.add_argument("--seconds", type=float, default=0.2, help="time of an estimator in a round")
     parser.add_argument("--groups", type=int, nargs="*", default=list(SIZES), help="sizes to measure")
+    parser.add_argument("--graphs", action="store_true", help="only GraphGPO's graphs; the rest stays")
     options = parser.parse_args(arguments)
     about = machine()
-    results = [
-        result
-        for groups in options.groups
-        for result in measure(groups, SIZES.get(groups, 3), options.seconds)
-    ]
-    options.out.write_text(
-        json.dumps({"machine": about, "results": [asdict(r) for r in results]}, indent=1) + "\n"
-    )
-    options.out.with_suffix(".md").write_text(markdown(results, about))
+    sizes = [(groups, SIZES.get(groups, 3)) for groups in options.groups]
+    if options.graphs:
+        kept = json.loads(options.out.read_text())
+        about, results = kept["machine"], [Result(**row) for row in kept["results"]]
+    else:
+        results = [result for size in sizes for result in measure(*size, options.seconds)]
+    graphs = [measure_graph(*size, options.seconds) for size in sizes]
+    table = {"machine": about, "results": results, "graphs": graphs}
+    options.out.write_text(json.dumps(table, default=asdict, indent=1) + "\n")
+    options.out.with_suffix(".md").write_text(markdown(results, graphs, about))
 
 
 if __name__ == "__main__":

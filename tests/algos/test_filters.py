@@ -113,3 +113,12 @@ def test_price_of_long_responses():
 def test_bad_switches_are_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(("won", "kept"), [(0, False), (1, True), (4, True), (5, False)])
+def test_groups_of_middling_accuracy(won, kept):
+    batch = StepBatch.of(
+        group=[0] * 5, trajectory=range(5), state="AAAAA", reward=[1.0] * won + [0.0] * (5 - won)
+    )
+    assert varied(batch, "accuracy").tolist() == [kept] * 5
+    assert varied(batch, "accuracy", (0.0, 1.0)).all()

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.algos import gigpo, grpo
+from agentgym.algos import gigpo, grpo, rloo
+from agentgym.algos.advantage import episode_relative, step_returns
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import Compat
 from tests.algos.episodes import batch_of, batches, shuffled, take
@@ -128,3 +129,16 @@ def test_no_steps():
 def test_unknown_switches_are_refused(switch, message):
     with pytest.raises(ValueError, match=message):
         gigpo.advantage(SEVEN, **switch)
+
+
+@given(batches(), st.sampled_from([0.5, 0.95, 1.0]))
+def test_without_deviations_steps_of_a_state_are_compared_as_rloo_does(batch, gamma):
+    """A^S is (N - 1) / N of the leave-one-out advantage among the N steps that were taken in a state."""
+    options = {"gamma": gamma, "std": False, "compat": Compat(penalty=0.0)}
+    step = gigpo.advantage(batch, **options) - episode_relative(batch, std=False, compat=options["compat"])
+    returns = step_returns(batch, gamma=gamma, compat=options["compat"])
+    for state in np.unique(np.stack([batch.group, batch.state]), axis=1).T:
+        (rows,) = np.nonzero((batch.group == state[0]) & (batch.state == state[1]))
+        each = StepBatch.of(group=0 * rows, trajectory=rows, state=rows, reward=returns[rows])
+        expected = rloo.advantage(each, compat=options["compat"]) * (len(rows) - 1) / len(rows)
+        np.testing.assert_allclose(step[rows], expected, atol=1e-9)

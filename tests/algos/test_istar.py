@@ -6,11 +6,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.algos import grpo, istar, rloo
+from agentgym.algos import dapo, grpo, istar, rloo
 from agentgym.algos.advantage import episode_relative
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import Compat
 from agentgym.algos.loss import TokenLayout, policy_loss
+from agentgym.algos.table import ALGORITHMS
 from tests.algos.episodes import batch_of, batches, shuffled, tokens_of
 
 
@@ -163,3 +164,39 @@ def test_what_is_wrong_is_named():
         istar.advantage(batch, np.zeros(3), episode=prm)
     with pytest.raises(ValueError, match="credit must be one of"):
         istar.advantage(batch, prm, credit="tokens")
+
+
+@given(batches(), st.sampled_from(["grpo", "rloo", "reinforce_pp", "dapo"]))
+def test_without_its_weight_it_is_its_base_bit_for_bit(batch, base):
+    process = np.sin(np.arange(len(batch)))
+    result = istar.advantage(batch, process, base=base, alpha=0.0)
+    algorithm = ALGORITHMS[base]
+    expected = algorithm.advantage(batch)
+    if algorithm.unit == "token":
+        of_tokens = istar.advantage(
+            batch, np.sin(np.arange(batch.tokens.sum())), base=base, alpha=0.0, credit="token"
+        )
+        assert np.array_equal(of_tokens, expected)
+        first = (np.cumsum(batch.tokens) - batch.tokens)[batch.tokens > 0]
+        assert np.array_equal(result[batch.tokens > 0], expected[first])
+        spread = np.repeat(result, batch.tokens)
+        np.testing.assert_allclose(spread, expected, atol=1e-9)  # alike within a step, but for rounding
+        assert not result[batch.tokens == 0].any()
+    else:
+        assert np.array_equal(result, expected)
+
+
+def test_its_base_has_its_own_options():
+    batch = batch_of({"states": "AB", "rewards": [0, 1]}, {"states": "A"}).with_columns(
+        tokens=np.array([600, 500, 4])
+    )
+    process = np.array([0.3, 0.1, -0.2])
+    alone = istar.advantage(batch, process, episode=np.zeros(3))
+    for options, expected in (
+        ({"base": "dapo", "max_tokens": 600}, dapo.advantage(batch, max_tokens=600)),
+        ({"base": "dapo", "max_tokens": None}, grpo.advantage(batch)),
+        ({"base": "grpo", "std": True}, grpo.advantage(batch)),
+    ):
+        np.testing.assert_allclose(istar.advantage(batch, process, **options), expected + alone, atol=1e-12)
+    with pytest.raises(ValueError, match="base must be one of 'grpo', 'rloo', 'reinforce_pp', 'dapo'"):
+        istar.advantage(batch, process, base="ppo")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentgym.algos import ppo, steppo
 from agentgym.algos.batch import StepBatch
-from agentgym.algos.loss import TokenLayout, policy_loss
+from agentgym.algos.loss import TokenLayout, policy_loss, unit_log_ratio
 from tests.algos.episodes import batches, shuffled
 
 torch.set_num_threads(1)
@@ -164,3 +164,19 @@ def test_no_steps_and_one_step():
     empty = StepBatch.of(group=[], trajectory=[], state=[], reward=[], values=[])
     assert steppo.advantage(empty, whiten=True).shape == (0,)
     assert steppo.advantage(critic_batch([([1.0], [0.25])]), whiten=True).tolist() == [0.0]
+
+
+def test_the_variance_of_a_steps_log_ratio_by_its_length():
+    """Appendix A.3: token log-ratios of variance v make L v of their product, and v / L of their mean."""
+    generator, episodes, v = torch.Generator().manual_seed(0), 4000, 0.04
+    found = {}
+    for length in (1, 4, 16, 64):
+        new = v**0.5 * torch.randn(episodes * length, generator=generator, dtype=torch.float64)
+        layout = TokenLayout.packed(torch.full((episodes,), length))
+        for ratio in ("step_product", "step_geomean"):
+            objective = replace(steppo.OBJECTIVE, ratio=ratio)
+            found[ratio, length] = float(unit_log_ratio(new, 0 * new, layout, objective).var())
+    for length in (1, 4, 16, 64):
+        # a sample variance of n normal numbers has a deviation of sqrt(2 / n), 2.2 %
+        assert found["step_product", length] == pytest.approx(length * v, rel=0.09)
+        assert found["step_geomean", length] == pytest.approx(v / length, rel=0.09)

@@ -100,7 +100,7 @@ def test_help_names_every_algorithm_that_can_be_trained(cli):
     ("words", "complaint"),
     [
         (("grpoo",), "unknown algorithm 'grpoo' (did you mean 'grpo'?)"),
-        (("spo3", *EZPOINTS), "spo3 needs rollouts that return to earlier states"),
+        (("prime", *EZPOINTS, "--set", "switches.beta=0.1"), "leave out switches.beta"),
         (("nowhere:MINE", *EZPOINTS), "there is no module 'nowhere'"),
         (("grpo",), "say what is played: --env ID"),
         (("grpo", "--env", "agentgym/Sokobann-v0"), "did you mean 'agentgym/Sokoban-v0'"),

@@ -31,6 +31,7 @@ from agentgym.evaluation.suite import SuiteAgent
 from agentgym.evaluation.transcripts import TRANSCRIPTS_FILE, TranscriptRecord, read_transcripts
 from agentgym.evaluation.verify import verify_run
 from agentgym.hashing import sha256_json
+from agentgym.prompts.contexts import Context
 from agentgym.training.models.tiny import CHAT_TEMPLATE, tiny_model, word_tokenizer
 from agentgym.training.policy.prompting import Prompting
 from agentgym.training.policy.saved import SavedAgent, Training, save_agent, weights_sha256
@@ -188,6 +189,23 @@ def test_a_model_that_is_handed_tools_is_checked(tmp_path: Path, monkeypatch: py
     other = replace(calls, system="Be long.")
     assert (said.parser, said.prompt_sha256) == ("tool-calls", calls.sha256)
     assert calls.template.sha256 != calls.sha256 != other.sha256
+
+
+@pytest.mark.parametrize("context", ["append", "window", "summarised"])
+def test_a_model_is_checked_in_every_context(tmp_path: Path, context: Context) -> None:
+    prompting = replace(FREE, context=context)
+    played = bench(tmp_path, prompting)
+    assert played.check().problems == ()
+    agent = read_run(played.folder).agent
+    assert (agent.sampling["context"], agent.prompt_sha256) == (context, prompting.sha256)
+    if context == "append":  # what the first turn was sent is in every later prompt
+        records = read_transcripts(played.folder)
+        place = longest(records)
+        first = records[place].steps[0].tokens
+        edited = replace(first, response_ids=(first.response_ids[0] ^ 1, *first.response_ids[1:]))
+        records[place] = changed(records[place], 0, tokens=edited)
+        played.forge(records)
+        refused(played, "other token ids than those made anew")
 
 
 # ---- what fails ---------------------------------------------------------------------------------

@@ -59,6 +59,8 @@ ISTAR_ROWS = (
     ),
     Row((ISTAR,), ("istar",), ("WebShop", "VisualSokoban"), {"switches.base": "rloo"}, "iStar Table 1"),
     Row((ISTAR,), ("istar",), ("Sotopia",), {"switches.base": "grpo"}, "iStar Table 2"),
+    Row((ISTAR,), ("istar",), ("Sotopia",), {"reward_model.threshold": 6.0}, "iStar: goal > 6"),
+    Row((ISTAR,), ("prime",), None, {"reward_model.outcome": "won"}, "PRIME: binary outcomes"),
     Row((ISTAR,), ("grpo",), None, {"switches.std": True}, "norm_adv_by_std_in_grpo"),
     Row(
         (ISTAR,),

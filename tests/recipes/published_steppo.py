@@ -2,6 +2,8 @@
 
 from tests.recipes.published_rows import STEPPO, Row
 
+TEXT_GAMES, SEARCHES = ("ALFWorld", "WebShop"), ("HotpotQA", "PaperSearch")
+
 STEPPO_ROWS = (
     Row(
         (STEPPO,),
@@ -141,5 +143,7 @@ STEPPO_ROWS = (
         {"switches.std": True, "switches.weight": 1.0, "switches.gamma": 0.99, "switches.match": "state"},
         "StepPO's code: examples/alfworld/run_gigpo.sh",
     ),
+    Row((STEPPO,), ("ppo", "reinforce_pp"), TEXT_GAMES, {"prompting.context": "append"}, "its token level"),
+    Row((STEPPO,), ("ppo", "reinforce_pp"), SEARCHES, {"prompting.context": "rebuilt"}, "paper: append"),
 )
 """Of all algorithms in its tables."""

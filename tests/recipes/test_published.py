@@ -1,6 +1,8 @@
 """Every line of every recipe against what papers print, and every recipe as a configuration."""
 
+import importlib.util
 import json
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from agentgym.recipes.environments import full_name, short_name
 from agentgym.recipes.lines import Line
 from tests.recipes.published_settings import RUNS, TABLE, printed
 
+ROOT = Path(__file__).parents[2]
 CASES = [(table, name, env) for table, runs in RUNS.items() for name, envs in runs.items() for env in envs]
 
 
@@ -99,3 +102,18 @@ def test_a_misspelt_name_is_one_line(words, message, capsys):
     assert message in capsys.readouterr().err
     with pytest.raises(UsageError):
         recipe("nothing")
+
+
+def _tables():
+    spec = importlib.util.spec_from_file_location("recipe_tables", ROOT / "docs" / "recipe_tables.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_pages_of_algorithms_compare_each_recipe_with_its_papers():
+    """`python docs/recipe_tables.py` writes them."""
+    tables = _tables()
+    for page in tables.pages():
+        assert tables.updated(page) == page.read_text(encoding="utf-8"), page.name
+    assert {page.stem for page in tables.pages()} == {ALGORITHMS[name].page for name in RECIPES}

@@ -3,17 +3,23 @@
 import copy
 import dataclasses
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from agentgym.training.learner.config import LearnerConfig
+from agentgym.training.config import TrainConfig, override
+from agentgym.training.learner.config import LearnerConfig, RewardModelConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import DivergenceError, Learner
+from agentgym.training.learner.reward_model import Answers, RewardModel
+from agentgym.training.loop import Trainer
 from agentgym.training.models.models import load_model
+from agentgym.training.reward_model import OutcomeModelScorer, PreferenceScorer
+from agentgym.training.setup import TrainingSetup
 from tests.training.batches import OBJECTIVES, some_batch, some_rows, weights_of
 
 RUNS = {
@@ -24,6 +30,12 @@ RUNS = {
     "fewer packs than ranks": ("sequence", None, {"token_budget": 1000, "minibatches": 1}),
 }
 """By name: the objective, what a critic values, and settings."""
+
+REWARD_MODELS = ("pairs", "outcomes")
+"""What reward models are trained on."""
+
+LOOPS = ("istar", "ppo")
+"""Algorithms that whole iterations are compared of."""
 
 
 def learner_of(name, folder, ranks):
@@ -84,6 +96,52 @@ def diverge(name, folder, ranks):
     return seen
 
 
+def fit(kind, folder, ranks):
+    """Return what a reward model has after three updates on two groups of steps that lie in several packs."""
+    model = load_model(folder / "model").model
+    learner = LearnerConfig(token_budget=30)
+    settings = RewardModelConfig(learning_rate=3e-4, beta=0.5, minibatches=2)
+    trained = RewardModel(model, settings, learner, reference=kind == "outcomes", ranks=ranks)
+    rows = some_rows()
+    sampled = np.sin(np.arange(sum(len(row.response_ids) for row in rows))) - 4.0
+    answer = np.array([0, 0, 1, 2, 2, 2, 3, 4, 4, 5, 5])
+    outcome, group = np.array([1.0, 0, 1, 0, 1, 0])[answer], np.array([0, 0, 0, 1, 1, 1])[answer]
+    compared = trained.ref_log_probs(rows) if kind == "outcomes" else sampled
+    answers = Answers(rows, compared, answer, outcome, group)
+    scorer = OutcomeModelScorer if kind == "outcomes" else PreferenceScorer
+    metrics = [trained.fit(answers, partial(scorer.loss, None), seed=seed) for seed in range(3)]
+    trained.save(folder / f"{kind} saved by {ranks.size}", load_model(folder / "model").tokenizer)
+    return {
+        "metrics": metrics,
+        "weights": {key: tensor.clone() for key, tensor in trained.weights()},
+        "log_probs": torch.from_numpy(trained.log_probs(rows)),
+        "state": copy.deepcopy(trained.state_dict()),
+    }
+
+
+def iterate(algorithm, folder, ranks):
+    """Return the weights of a policy, and of its reward model if it has one, after two iterations."""
+    plain = TrainConfig(algorithm=algorithm, env_id="agentgym/Sokoban-v0", model="tiny:0.1m")
+    given = {"tasks": 4, "group_size": 4, "num_envs": 16}
+    settings = {f"rollout.{name}": number for name, number in given.items()}
+    settings |= {f"learner.{name}learning_rate": 1e-3 for name in ("", "critic_")}
+    settings |= {"env_options.max_optimal": 2, "env_options.max_steps": 5, "evaluation.every": 0}
+    if algorithm == "istar":
+        settings |= {"reward_model.learning_rate": 1e-3, "switches.prm_reward": "after"}
+    config = override(plain, settings)
+    setup = TrainingSetup.open(config, ranks)
+    trainer = Trainer(config, setup, folder)
+    metrics = [trainer.iterate() for _ in range(2)]
+    trained = [setup.learner, *([setup.reward_model] if setup.reward_model else [])]
+    weights = {
+        f"{place} {key}": tensor.clone()
+        for place, learner in enumerate(trained)
+        for key, tensor in learner.weights()
+    }
+    setup.close()
+    return {"env_steps": metrics[-1].env_steps, "weights": weights}
+
+
 def go_on(name, folder, ranks, state):
     """Return the weights after one more update from a state."""
     learner = learner_of(name, folder, ranks)
@@ -97,6 +155,8 @@ def main(folder):
     torch.set_num_threads(1)
     with Ranks.join() as ranks:
         result = {name: train(name, folder, ranks) for name in RUNS}
+        result |= {kind: fit(kind, folder, ranks) for kind in REWARD_MODELS}
+        result |= {algorithm: iterate(algorithm, folder, ranks) for algorithm in LOOPS}
         result["diverged"] = diverge("critic of steps", folder, ranks)
         result["diverged with adapter"] = diverge("adapter", folder, ranks)
         one = torch.load(folder / "one.pt", weights_only=False)

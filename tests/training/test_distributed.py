@@ -23,6 +23,8 @@ def folder(language_model, tmp_path_factory):
 def alone(folder):
     """What one process trains."""
     result = {name: runs.train(name, folder, Ranks()) for name in runs.RUNS}
+    result |= {kind: runs.fit(kind, folder, Ranks()) for kind in runs.REWARD_MODELS}
+    result |= {algorithm: runs.iterate(algorithm, folder, Ranks()) for algorithm in runs.LOOPS}
     torch.save(result, folder / "one.pt")
     return result
 
@@ -62,6 +64,27 @@ def test_ranks_train_what_one_process_trains(together, alone, name):
             if column in result:
                 assert (result[column] - expected[column]).abs().max() < 10 * tolerance
     assert together[0][name]["metrics"] == together[1][name]["metrics"]
+
+
+@pytest.mark.parametrize("kind", runs.REWARD_MODELS)
+def test_ranks_train_the_reward_model_that_one_process_trains(together, alone, folder, kind):
+    expected = alone[kind]
+    for rank in together:
+        assert largest_difference(rank[kind]["weights"], expected["weights"]) < 1e-5
+        assert (rank[kind]["log_probs"] - expected["log_probs"]).abs().max() < 1e-4
+        for ours, theirs in zip(rank[kind]["metrics"], expected["metrics"], strict=True):
+            assert ours == pytest.approx(theirs, abs=1e-5, rel=1e-5)
+    state, empty = (rank[kind]["state"] for rank in together)
+    assert state.keys() == empty.keys() == expected["state"].keys()
+    saved = load_model(folder / f"{kind} saved by {SIZE}").model.state_dict()
+    assert largest_difference({name: saved[name] for name in expected["weights"]}, expected["weights"]) < 1e-5
+
+
+@pytest.mark.parametrize("algorithm", runs.LOOPS)
+def test_iterations_of_ranks_are_those_of_one_process(together, alone, algorithm):
+    for rank in together:
+        assert rank[algorithm]["env_steps"] == alone[algorithm]["env_steps"]
+        assert largest_difference(rank[algorithm]["weights"], alone[algorithm]["weights"]) < 1e-5
 
 
 @pytest.mark.parametrize("name", ["diverged", "diverged with adapter"])

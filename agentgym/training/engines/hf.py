@@ -16,7 +16,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from agentgym.errors import UsageError
 from agentgym.training.engines.responses import SampledResponse, generations
-from agentgym.training.engines.rows import DecodingRows
+from agentgym.training.engines.rows import DecodingRows, PromptTokens
 from agentgym.training.engines.sampling import sample, uniform
 from agentgym.training.engines.shared_prefix import NAME
 from agentgym.training.engines.types import Generation, GenerationRequest
@@ -64,7 +64,7 @@ class HfEngine:
     @property
     def context_length(self) -> int:
         """Most tokens that a prompt and its response may have together."""
-        return int(self.model.config.max_position_embeddings)
+        return int(self._config.max_position_embeddings)
 
     def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
         """Continue every prompt.
@@ -129,7 +129,9 @@ class HfEngine:
     def _decode(self, rows: list[SampledResponse]) -> None:
         """Draw the responses of a batch to their ends."""
         state = DecodingRows(
-            self.model, [row.request.prompt_ids for row in rows], prefill_tokens=self._batch_tokens
+            self.model,
+            [PromptTokens(row.request.prompt_ids, row.request.shown) for row in rows],
+            prefill_tokens=self._batch_tokens,
         )
         while True:
             _draw(rows, state.logits)

@@ -7,8 +7,8 @@ for it. A prompt is stored once for all rows that continue it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 from agentgym.training.engines.shared_prefix import SharedPrompts
+from agentgym.training.models.pictures import Picture, PicturePrompt, embedded
 
 PAD = 0
 """Fills what is masked; any token would do."""
@@ -73,6 +74,23 @@ class RowBuffer(DynamicLayer):  # type: ignore[no-untyped-call]
         self.keys, self.values = self.keys[:count], self.values[:count]
 
 
+class PromptTokens(NamedTuple):
+    """A prompt as it is read: equal ones are read once."""
+
+    ids: tuple[int, ...]
+    shown: PicturePrompt | None = None
+
+    @property
+    def key(self) -> Hashable:
+        """What makes two prompts the same."""
+        return self.ids, () if self.shown is None else self.shown.pictures
+
+    @property
+    def following(self) -> int:
+        """Position of the token after the prompt."""
+        return len(self.ids) if self.shown is None else self.shown.following
+
+
 class DecodingRows:
     """A batch of sequences that grow by blocks of tokens, and can leave.
 
@@ -80,7 +98,7 @@ class DecodingRows:
     Rows may change places when some leave: `leave` says how.
     """
 
-    def __init__(self, model: PreTrainedModel, prompts: Sequence[tuple[int, ...]], *, prefill_tokens: int):
+    def __init__(self, model: PreTrainedModel, prompts: Sequence[PromptTokens], *, prefill_tokens: int):
         """Read the prompts, each different one once.
 
         Args:
@@ -91,7 +109,8 @@ class DecodingRows:
         """
         self._model = model
         self._device = model.device
-        self._lengths = torch.tensor([len(prompt) for prompt in prompts], device=self._device)
+        self._next = torch.tensor([prompt.following for prompt in prompts], device=self._device)
+        """(rows,) position of each row's next token."""
         self._own = torch.zeros(len(prompts), 0, dtype=torch.bool, device=self._device)
         """(rows, columns) whether a row's own column is a token's, and no padding."""
         self._masked = False
@@ -103,10 +122,12 @@ class DecodingRows:
         ]
         self._cache = Cache(layers=list(self._layers))
 
-    def _prefill(self, prompts: Sequence[tuple[int, ...]], budget: int) -> SharedPrompts:
-        distinct = sorted(dict.fromkeys(prompts), key=len)
-        number = {prompt: place for place, prompt in enumerate(distinct)}
-        width, first = len(distinct[-1]), 0
+    def _prefill(self, prompts: Sequence[PromptTokens], budget: int) -> SharedPrompts:
+        distinct = sorted(
+            {prompt.key: prompt for prompt in prompts}.values(), key=lambda prompt: len(prompt.ids)
+        )
+        number = {prompt.key: place for place, prompt in enumerate(distinct)}
+        width, first = len(distinct[-1].ids), 0
         keys: list[Tensor] = []
         values: list[Tensor] = []
         logits = []
@@ -123,18 +144,26 @@ class DecodingRows:
                 for store, state in zip((keys, values), own, strict=True):
                     store[layer][rows, :, width - state.shape[2] :] = state
             first += len(bucket)
-        prompt_of = [number[prompt] for prompt in prompts]
+        prompt_of = [number[prompt.key] for prompt in prompts]
         self.logits = torch.cat(logits)[torch.tensor(prompt_of, device=self._device)]
-        pads = torch.tensor([width - len(prompt) for prompt in distinct], device=self._device)
+        pads = torch.tensor([width - len(prompt.ids) for prompt in distinct], device=self._device)
         padding = torch.arange(width, device=self._device) < pads[:, None]
-        return SharedPrompts.of(keys, values, padding if len(distinct[0]) < width else None, prompt_of)
+        return SharedPrompts.of(keys, values, padding if len(distinct[0].ids) < width else None, prompt_of)
 
-    def _read(self, prompts: list[tuple[int, ...]], cache: DynamicCache) -> Tensor:
-        tokens, mask = _padded(prompts, self._device)
+    def _read(self, prompts: list[PromptTokens], cache: DynamicCache) -> Tensor:
+        tokens, mask = _padded([prompt.ids for prompt in prompts], self._device)
+        width = tokens.shape[1]
         lengths = mask.sum(1, keepdim=True)
-        positions = (torch.arange(tokens.shape[1], device=self._device) - tokens.shape[1] + lengths).clamp(0)
-        padded = len(prompts[0]) < len(prompts[-1])
-        return self._forward(tokens, positions, mask if padded else None, cache)
+        positions = (torch.arange(width, device=self._device) - width + lengths).clamp(0)
+        padded = len(prompts[0].ids) < len(prompts[-1].ids)
+        pictures = [picture for prompt in prompts if prompt.shown for picture in prompt.shown.pictures]
+        if pictures:
+            positions = positions.expand(3, -1, -1).clone()
+            for row, prompt in enumerate(prompts):
+                if prompt.shown is not None:
+                    own = torch.from_numpy(prompt.shown.positions).to(self._device)
+                    positions[:, row, width - len(prompt.ids) :] = own
+        return self._forward(tokens, positions, mask if padded else None, cache, pictures=pictures)
 
     def _forward(
         self,
@@ -143,9 +172,14 @@ class DecodingRows:
         mask: Tensor | None,
         cache: Cache,
         shared: SharedPrompts | None = None,
+        pictures: Sequence[Picture] = (),
     ) -> Tensor:
+        if pictures:
+            read = {"inputs_embeds": embedded(self._model.base_model, tokens, pictures)}
+        else:
+            read = {"input_ids": tokens}
         output = self._model(
-            input_ids=tokens,
+            **read,
             position_ids=positions,
             attention_mask=mask,
             past_key_values=cache,
@@ -161,13 +195,13 @@ class DecodingRows:
         width = max(map(len, blocks))
         if width == 1:
             tokens = torch.tensor(blocks, device=self._device)
-            positions = self._lengths.unsqueeze(1)
+            positions = self._next.unsqueeze(1)
             new = torch.ones_like(tokens, dtype=torch.bool)
-            self._lengths = self._lengths + 1
+            self._next = self._next + 1
         else:
             tokens, new = _padded(blocks, self._device)
-            positions = (self._lengths.unsqueeze(1) + new.cumsum(1) - 1).clamp(0)
-            self._lengths = self._lengths + new.sum(1)
+            positions = (self._next.unsqueeze(1) + new.cumsum(1) - 1).clamp(0)
+            self._next = self._next + new.sum(1)
             self._masked |= min(map(len, blocks)) < width
         before = self._own.shape[1]
         self._own = torch.cat([self._own, new], dim=1)
@@ -187,7 +221,7 @@ class DecodingRows:
         Returns:
             The moves: (place, the row that now stands there). Rows beyond the new count are no more.
         """
-        rows = len(self._lengths)
+        rows = len(self._next)
         count = rows - len(gone)
         holes = [row for row in gone if row < count]
         leaving = set(gone)
@@ -195,9 +229,9 @@ class DecodingRows:
         hole, mover = (torch.tensor(x, dtype=torch.long, device=self._device) for x in (holes, movers))
         for layer in self._layers:
             layer.keep(count, hole, mover)
-        self._lengths[hole] = self._lengths[mover]
+        self._next[hole] = self._next[mover]
         self._own[hole] = self._own[mover]
-        self._lengths, self._own = self._lengths[:count], self._own[:count]
+        self._next, self._own = self._next[:count], self._own[:count]
         prompt_of = self._shared.prompt_of
         for place, row in zip(holes, movers, strict=True):
             prompt_of[place] = prompt_of[row]
@@ -205,12 +239,12 @@ class DecodingRows:
         return list(zip(holes, movers, strict=True))
 
 
-def _buckets(prompts: list[tuple[int, ...]], budget: int) -> Iterator[list[tuple[int, ...]]]:
+def _buckets(prompts: list[PromptTokens], budget: int) -> Iterator[list[PromptTokens]]:
     """Cut prompts of ascending length where a pass would be too large or half of a row padding."""
-    bucket: list[tuple[int, ...]] = []
+    bucket: list[PromptTokens] = []
     for prompt in prompts:
-        size = len(prompt)
-        if bucket and ((len(bucket) + 1) * size > budget or size > 2 * len(bucket[0])):
+        size = len(prompt.ids)
+        if bucket and ((len(bucket) + 1) * size > budget or size > 2 * len(bucket[0].ids)):
             yield bucket
             bucket = []
         bucket.append(prompt)

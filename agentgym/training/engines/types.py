@@ -11,6 +11,7 @@ from torch import Tensor
 
 from agentgym.errors import UsageError
 from agentgym.training.engines.choices import ActionTrie
+from agentgym.training.models.pictures import PicturePrompt
 
 Finish: TypeAlias = Literal["stop", "length", "choice"]
 """Why a response ended: at a stop id, at its limit, or because it spells an allowed action."""
@@ -63,6 +64,8 @@ class GenerationRequest:
     sampling: Sampling
     seed: int
     """Decides all draws of this response, whatever it is batched with."""
+    shown: PicturePrompt | None = None
+    """The pictures that the prompt's placeholders stand for; None for none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,3 +150,60 @@ class LearnerConfig:
             chunk_logits=self.chunk_logits or (GPU_CHUNK_LOGITS if gpu else CHUNK_LOGITS),
             gradient_checkpointing=checkpointing,
         )
+
+
+RewardPooling: TypeAlias = Literal["sum", "mean"]
+"""How the rewards of an episode's steps are pooled: `agentgym.algos.process.Pooling`."""
+
+SuccessOf: TypeAlias = Literal["return", "won"]
+"""What a reward model is trained to predict: the episode's return, or whether it was won."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewardModelConfig:
+    """How a process reward model is trained beside the policy (iStar, PRIME).
+
+    What is not here, such as token budget, type and bound of gradients, is as for the policy.
+
+    Example:
+        >>> RewardModelConfig(model="tiny:0.1m").beta
+        0.05
+    """
+
+    model: str = ""
+    """What it begins as: "" for the policy's own base; or as ``model`` of a run, of any size with the
+    policy's tokenizer."""
+    learning_rate: float = 1e-6
+    beta: float = 0.05
+    """A step's reward is this times the sum of its tokens' log-ratios."""
+    pooling: RewardPooling = "sum"
+    """How an episode's steps are pooled for preferences: iStar's equation sums, its public code averages."""
+    outcome: SuccessOf = "return"
+    """What says whether an episode succeeded."""
+    threshold: float = 0.0
+    """A return above it is a success: 0; 6 for SOTOPIA's goal score (iStar)."""
+    epochs: int = 1
+    """How often an update goes through its batch."""
+    minibatches: int = 1
+    """Parts of equally many groups that an epoch cuts the batch into: pairs lie within groups."""
+    lora_rank: int | None = None
+    """Of a low-rank adapter that is trained instead of its own weights; None for none."""
+    patience: int = 10
+    """Iterations in a row without a pair to prefer after which a warning is given."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be trained with.
+
+        Raises:
+            UsageError: names the setting.
+        """
+        for name in ("learning_rate", "beta", "epochs", "minibatches", "patience", "lora_rank"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise UsageError(f"reward_model.{name} must be positive, got {value}")
+        if not math.isfinite(self.threshold):
+            raise UsageError(f"reward_model.threshold must be finite, got {self.threshold}")
+        for name, choices in (("pooling", RewardPooling), ("outcome", SuccessOf)):
+            if getattr(self, name) not in get_args(choices):
+                known = ", ".join(get_args(choices))
+                raise UsageError(f"reward_model.{name} must be one of {known}, got {getattr(self, name)!r}")

@@ -32,6 +32,7 @@ from agentgym.training.learner.lora import add_adapter, has_adapter, plain_weigh
 from agentgym.training.learner.packing import Pack, StepRow
 from agentgym.training.learner.tree import PACKINGS
 from agentgym.training.models.models import LanguageModel, save_model
+from agentgym.training.models.pictures import PictureReader
 
 
 class DivergenceError(UsageError):
@@ -361,7 +362,12 @@ class Learner:
         """
         return plain_weights(self.model)
 
-    def save_model(self, directory: str | Path, tokenizer: PreTrainedTokenizerBase) -> None:
+    def save_model(
+        self,
+        directory: str | Path,
+        tokenizer: PreTrainedTokenizerBase,
+        pictures: PictureReader | None = None,
+    ) -> None:
         """Save the policy as an ordinary model directory, its adapter added; the first rank writes.
 
         Weights are saved in the type that is computed in, so as the engine has them.
@@ -371,7 +377,7 @@ class Learner:
             if self.ranks.is_first:
                 weights[name] = tensor.to("cpu", self._dtype)
         if self.ranks.is_first:
-            save_model(directory, LanguageModel(self.model, tokenizer), weights)
+            save_model(directory, LanguageModel(self.model, tokenizer, pictures), weights)
 
     # ---- checkpoints --------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from agentgym.algos.loss import entropy
 from agentgym.errors import UsageError
 from agentgym.training.learner.attention import attend_in_packs, pack_mask
 from agentgym.training.learner.packing import Pack, StepRow, pack_rows
+from agentgym.training.models.pictures import embedded
 
 CHUNK_LOGITS = 1 << 22
 """Most logits that are computed at once: 16 MiB in float32, several times over while differentiating.
@@ -57,9 +58,11 @@ def hidden_states(body: torch.nn.Module, pack: Pack) -> Tensor:
     attend_in_packs(body)
     # models leave a mask of four axes alone; it is not looked at, and without one they would make one
     whatever = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=pack.input_ids.device)
+    ids = pack.input_ids[None]
+    read = {"inputs_embeds": embedded(body, ids, pack.pictures)} if pack.pictures else {"input_ids": ids}
     output = body(
-        input_ids=pack.input_ids[None],
-        position_ids=pack.position_ids[None],
+        **read,
+        position_ids=pack.position_ids.unsqueeze(-2),  # (1, S), or (3, 1, S)
         attention_mask=whatever,
         use_cache=False,
         pack_mask=pack_mask(pack.ends),

@@ -10,7 +10,7 @@ the same for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -21,7 +21,8 @@ from torch import Tensor
 from agentgym.arrays import Bools, Floats, Ints
 from agentgym.errors import UsageError
 from agentgym.training.engines.choices import ActionSpeller
-from agentgym.types import Group
+from agentgym.training.models.pictures import Picture, PicturePrompt, PictureReader
+from agentgym.types import Completion, Group, Request, Step
 
 Packing: TypeAlias = Literal["tree", "rows"]
 """Whether rows of a pack share the tokens they begin with."""
@@ -38,6 +39,8 @@ class StepRow:
     response_ids: tuple[int, ...]
     choices: tuple[tuple[int, ...], ...] | None = None
     """For each response token, the tokens it was chosen from; None for a free generation."""
+    shown: PicturePrompt | None = None
+    """The pictures that the prompt's placeholders stand for; None for none."""
 
     def __post_init__(self) -> None:
         """Refuse a response that nothing precedes, or that was not chosen from its choices.
@@ -64,13 +67,32 @@ class StepRow:
         """The tokens that the model has to read."""
         return np.array(self.prompt_ids + self.response_ids[:-1], dtype=np.int64)
 
+    def told_apart(self, numbers: Mapping[Picture, int]) -> Ints:
+        """Return `read_ids` with each picture's number in the place of its placeholders."""
+        ids = self.read_ids
+        if self.shown is not None:
+            for picture, start in zip(self.shown.pictures, self.shown.starts, strict=True):
+                ids[start : start + picture.tokens] = numbers[picture]
+        return ids
 
-def step_rows(groups: Sequence[Group], speller: ActionSpeller | None = None) -> list[StepRow]:
+    @property
+    def positions(self) -> Ints:
+        """Positions of the tokens to read: (len,), or (3, len) where pictures are among them."""
+        if self.shown is None:
+            return np.arange(len(self))
+        said = self.shown.following + np.arange(len(self) - len(self.prompt_ids))
+        return np.concatenate([self.shown.positions, np.broadcast_to(said, (3, len(said)))], axis=1)
+
+
+def step_rows(
+    groups: Sequence[Group], speller: ActionSpeller | None = None, reader: PictureReader | None = None
+) -> list[StepRow]:
     """Return the rows of rollouts, in the order of `agentgym.algos.batch.StepBatch.from_groups`.
 
     Args:
         groups: rollouts of a language model.
         speller: the policy's own, where responses were constrained choices.
+        reader: of the model's pictures, where it was shown some.
 
     Raises:
         UsageError: a response is none of its step's admissible actions.
@@ -79,15 +101,39 @@ def step_rows(groups: Sequence[Group], speller: ActionSpeller | None = None) -> 
     for group in groups:
         for trajectory in group.trajectories:
             for step in trajectory.steps:
-                prompt, response = step.completion.prompt_ids, step.completion.response_ids
-                choices = None
-                if speller is not None and response:
-                    try:
-                        choices = speller.trie(step.admissible_actions).allowed_along(response)
-                    except ValueError as error:
-                        raise UsageError(f"{error}: give the speller that sampled them, or none") from error
-                rows.append(StepRow(prompt, response, choices))
+                rows.append(step_row(step.completion, step, speller, reader))
     return rows
+
+
+def step_row(
+    completion: Completion,
+    asked: Step | Request,
+    speller: ActionSpeller | None = None,
+    reader: PictureReader | None = None,
+) -> StepRow:
+    """Return the row of an answer.
+
+    Args:
+        completion: with its tokens.
+        asked: what was seen and could be done.
+        speller: as `step_rows`.
+        reader: as `step_rows`.
+
+    Raises:
+        UsageError: as `step_rows`.
+    """
+    prompt, response = completion.prompt_ids, completion.response_ids
+    choices = None
+    if speller is not None and response:
+        try:
+            choices = speller.trie(asked.admissible_actions).allowed_along(response)
+        except ValueError as error:
+            raise UsageError(f"{error}: give the speller that sampled them, or none") from error
+    picture = None if reader is None else reader.of(asked.observation)
+    shown = None
+    if reader is not None and picture is not None and reader.image_token in prompt:
+        shown = reader.prompt(prompt, (picture,))
+    return StepRow(prompt, response, choices, shown)
 
 
 def sampled_log_probs(groups: Sequence[Group]) -> Floats:
@@ -149,7 +195,7 @@ class Pack:
     input_ids: Tensor
     """(S,)."""
     position_ids: Tensor
-    """(S,) from 0 in each row: the depth in the trie."""
+    """(S,) from 0 in each row: the depth in the trie; (3, S) where pictures are among the tokens."""
     ends: Tensor
     """(S,) where each token's subtree ends: it is seen from itself up to there, exclusively."""
     predictors: Tensor
@@ -160,6 +206,8 @@ class Pack:
     """(R, k) the tokens each was chosen from, filled up with `NO_CHOICE`; None for free generations."""
     prompt_ends: Tensor
     """(r,) position of the last prompt token of each row."""
+    pictures: tuple[Picture, ...] = ()
+    """In the order in which their placeholders lie."""
 
 
 def pack_rows(
@@ -241,7 +289,10 @@ def _pack(
     device: torch.device,
 ) -> Pack:
     own = sum(len(rows[member]) for member in members) - sum(shared)
-    ids, positions, ends = (np.full(own, own, dtype=np.int64) for _ in range(3))
+    ids, ends = (np.full(own, own, dtype=np.int64) for _ in range(2))
+    pictured = any(rows[member].shown is not None for member in members)
+    positions = np.zeros((3, own) if pictured else own, dtype=np.int64)
+    pictures: list[Picture] = []
     path = np.zeros(0, dtype=np.int64)
     count = 0
     predictors, tokens, prompt_ends = [], [], []
@@ -250,7 +301,9 @@ def _pack(
         new = slice(count, count + len(read) - common)
         ends[path[common:]] = count  # the row before goes its own way from here
         path = np.concatenate([path[:common], np.arange(new.start, new.stop)])
-        ids[new], positions[new] = read[common:], np.arange(common, len(read))
+        ids[new], positions[..., new] = read[common:], row.positions[..., common:]
+        if row.shown is not None and common < len(row.prompt_ids):
+            pictures += row.shown.after(common)
         count = new.stop
         last = len(row.prompt_ids) - 1
         prompt_ends.append(path[last])
@@ -275,4 +328,5 @@ def _pack(
         if choices
         else None,
         prompt_ends=tensor(np.array(prompt_ends)),
+        pictures=tuple(pictures),
     )

@@ -17,6 +17,7 @@ import torch
 
 from agentgym.arrays import Ints
 from agentgym.training.learner.packing import Pack, Packing, StepRow, check_packable, lay_out, pack_rows
+from agentgym.training.models.pictures import Picture
 
 
 def pack_tree(
@@ -44,7 +45,11 @@ def pack_tree(
         ([0, 2, 3, 2, 4], [9, 7, 8, 8, 7])
     """
     check_packable(rows, token_budget)
-    read = {place: row.read_ids for place, row in enumerate(rows) if len(row) > 0}
+    numbers: dict[Picture, int] = {}
+    for row in rows:
+        for picture in () if row.shown is None else row.shown.pictures:
+            numbers.setdefault(picture, PICTURES + len(numbers))
+    read = {place: row.told_apart(numbers) for place, row in enumerate(rows) if len(row) > 0}
     # in this byte order bytes compare as the tokens do
     order = sorted(read, key=lambda place: read[place].astype(">u4").tobytes())
     sizes = np.array([len(read[place]) for place in order], dtype=np.int64)
@@ -56,6 +61,9 @@ def pack_tree(
         packs.append((order[begin:end], [0, *shared[begin + 1 : end].tolist()]))
     return lay_out(rows, packs, device=device)
 
+
+PICTURES = 1 << 31
+"""Placeholders of pictures are numbered from here on while rows are compared, above all token ids."""
 
 PACKINGS: Mapping[Packing, Callable[..., list[Pack]]] = {"tree": pack_tree, "rows": pack_rows}
 """What packs rows, by its name."""

@@ -9,7 +9,7 @@ budget, and what could make much out of little is measured before it is done.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -25,6 +25,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 from agentgym.errors import UsageError, nearest
+from agentgym.types import Message
 
 LARGEST_TEMPLATE = 1 << 18
 """Characters of a template at most."""
@@ -417,7 +418,7 @@ class ChatSetup:
 NO_OPTIONS = frozenset(("messages", "tools", "documents", "add_generation_prompt"))
 """Variables of every chat template, which are no options."""
 
-_REFUSALS = (jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+REFUSALS = (jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What a template raises that takes no system message, or no tools."""
 
 _BARE = ChatSetup()
@@ -456,7 +457,7 @@ def _shows(source: str, special_tokens: Mapping[str, Any], setup: ChatSetup, exp
         text = render_chat(source, _PROBE, special_tokens, setup)
     except TemplateLimitError:
         raise
-    except _REFUSALS:
+    except REFUSALS:
         return False
     return text != without and all(part.strip() in text for part in expected)
 
@@ -464,31 +465,36 @@ def _shows(source: str, special_tokens: Mapping[str, Any], setup: ChatSetup, exp
 def render_chat(
     source: str, message: str, special_tokens: Mapping[str, Any], setup: ChatSetup = _BARE
 ) -> str:
-    """Return a chat of one user message, up to where the answer begins.
+    """Return a chat of one user message, as `render_conversation`."""
+    return render_conversation(source, (Message("user", message),), special_tokens, setup)
+
+
+def render_conversation(
+    source: str, messages: Sequence[Message], special_tokens: Mapping[str, Any], setup: ChatSetup = _BARE
+) -> str:
+    """Return a chat up to where the next answer begins.
 
     Args:
         source: the chat template.
-        message: what the user says.
+        messages: of the user and the assistant in turn, the user's first and last.
         special_tokens: of the tokenizer, by name.
         setup: a system message before it, tools and options.
 
     Raises:
-        TemplateLimitError: the template takes too long, or too much memory.
-        Exception: of whatever kind the template raises.
+        Exception: of whatever kind the template raises; a `TemplateLimitError` where it takes too much.
     """
-    template = compile_template(source)
-    system = [{"role": "system", "content": setup.system}] if setup.system else []
+    told = [Message("system", setup.system)] if setup.system else []
     values = {
         **setup.options,
         **special_tokens,
-        "messages": [*system, {"role": "user", "content": message}],
+        "messages": [{"role": each.role, "content": each.text} for each in (*told, *messages)],
         "tools": list(setup.tools) or None,
         "documents": None,
         "add_generation_prompt": True,
     }
-    given = len(message) + len(setup.system) + 64 * _weight(list(setup.tools))
+    given = sum(len(each.text) for each in (*told, *messages)) + 64 * _weight(list(setup.tools))
     token = _METER.set(_Meter(BUDGET + 64 * given))
     try:
-        return "".join(template.generate(**values))
+        return "".join(compile_template(source).generate(**values))
     finally:
         _METER.reset(token)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -16,7 +16,9 @@ from safetensors import SafetensorError
 from torch import Tensor
 from transformers import (
     AutoConfig,
+    AutoImageProcessor,
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -25,7 +27,10 @@ from transformers.utils import logging
 
 from agentgym.errors import UsageError
 from agentgym.files import writing
-from agentgym.training.models.chat_template import ChatSetup, render_chat
+from agentgym.training.models.chat_template import ChatSetup, render_conversation
+from agentgym.training.models.chat_turns import render_next
+from agentgym.training.models.pictures import PictureReader
+from agentgym.types import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +56,76 @@ class ChatTokenizer:
         What the message says is text. A special token that it spells, such as one that ends a message, is
         encoded letter by letter, so that a page or passage cannot end the message and begin another.
         """
-        spelled = [token for token in _special_tokens(self.tokenizer) if token in message]
-        text = self._render(message)
+        return self.encode_conversation((Message("user", message),))
+
+    def encode_conversation(self, messages: Sequence[Message]) -> list[int]:
+        """Return the token ids of a chat that a user's message ends, up to where the answer begins.
+
+        What earlier answers say is written as the chat template does, which may leave their thoughts out;
+        and it is text, as what the user says.
+        """
+        return self._encode_rendered(
+            [each.text for each in messages],
+            lambda texts: self._render(
+                [Message(each.role, text) for each, text in zip(messages, texts, strict=True)]
+            ),
+        )
+
+    def encode_next(self, message: str, last: int) -> list[int]:
+        """Return the tokens from the end of a response to where the next one begins.
+
+        Args:
+            message: what the user says between them; it is text, as in `encode_chat`.
+            last: the last token of the response. Where it is the special token that ends the assistant's
+                message, it is not there twice; where the response was cut off, the token follows it.
+
+        Raises:
+            UsageError: the chat template writes no chat of several turns.
+        """
+        tokenizer = self.tokenizer
+        source, special = tokenizer.get_chat_template(), tokenizer.special_tokens_map
+        ids = self._encode_rendered(
+            [message], lambda texts: render_next(source, texts[0], special, self.setup)
+        )
+        return ids[1:] if ids[0] == last and last in tokenizer.all_special_ids else ids
+
+    def check_turns(self) -> None:
+        """Refuse a chat template that writes no chat of several turns.
+
+        Raises:
+            UsageError: it is one.
+        """
+        self.encode_next("a", -1)
+
+    def _encode_rendered(self, bodies: Sequence[str], rendered: Callable[[Sequence[str]], str]) -> list[int]:
+        """Return the token ids of texts within a template; special tokens in them are encoded as text.
+
+        Args:
+            bodies: the texts, in their order.
+            rendered: puts them, or others in their place, into the template.
+        """
+        spelled = [
+            token for token in _special_tokens(self.tokenizer) if any(token in body for body in bodies)
+        ]
+        text = rendered(bodies)
         if not spelled:
             return self.encode(text)
-        body = message.strip()  # templates trim
-        begin = text.rfind(body)
-        if begin < 0:  # the template changes what it is given: a blank parts the token
-            for token in spelled:
-                message = message.replace(token, f"{token[0]} {token[1:]}")
-            return self.encode(self._render(message))
-        inner: list[int] = self.tokenizer.encode(body, add_special_tokens=False, split_special_tokens=True)
-        return [*self.encode(text[:begin]), *inner, *self.encode(text[begin + len(body) :])]
+        pieces, end = [], len(text)
+        for body in map(str.strip, reversed(bodies)):  # templates trim
+            begin = text.rfind(body, 0, end)
+            if begin < 0:  # the template changes what it is given: a blank parts the tokens
+                return self.encode(rendered([_parted(body, spelled) for body in bodies]))
+            pieces += [text[begin + len(body) : end], body]
+            end = begin
+        ids = self.encode(text[:end])
+        for body, after in zip(pieces[::-2], pieces[-2::-2], strict=True):
+            ids += self.tokenizer.encode(body, add_special_tokens=False, split_special_tokens=True)
+            ids += self.encode(after)
+        return ids
 
-    def _render(self, message: str) -> str:
+    def _render(self, messages: Sequence[Message]) -> str:
         source = self.tokenizer.get_chat_template()
-        return render_chat(source, message, self.tokenizer.special_tokens_map, self.setup)
+        return render_conversation(source, messages, self.tokenizer.special_tokens_map, self.setup)
 
     def set_up(self, setup: ChatSetup) -> Self:
         """Return the tokenizer with the part of a setup that its chat template has a place for.
@@ -76,6 +135,12 @@ class ChatTokenizer:
         """
         source = self.tokenizer.get_chat_template()
         return replace(self, setup=setup.taken_by(source, self.tokenizer.special_tokens_map))
+
+
+def _parted(text: str, tokens: Sequence[str]) -> str:
+    for token in tokens:
+        text = text.replace(token, f"{token[0]} {token[1:]}")
+    return text
 
 
 @lru_cache(maxsize=8)
@@ -91,6 +156,8 @@ class LanguageModel:
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
+    pictures: PictureReader | None = None
+    """Reads pictures for it; None for a model of text alone."""
 
     @property
     def chat(self) -> ChatTokenizer:
@@ -128,7 +195,8 @@ def load_model(
             tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
             config = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
             # the library declares a model alone, whatever is asked for
-            both: Any = AutoModelForCausalLM.from_pretrained(
+            family = AutoModelForCausalLM if _of_text(config) else AutoModelForImageTextToText
+            both: Any = family.from_pretrained(
                 path,
                 config=config,
                 dtype=dtype,
@@ -137,6 +205,7 @@ def load_model(
                 output_loading_info=True,
             )
             model, loaded = both
+            processor = None if _of_text(config) else _image_processor(path)
     except Exception as error:  # `transformers` answers damaged files with exceptions of a dozen kinds
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         if "trust_remote_code" in str(error):
@@ -159,7 +228,16 @@ def load_model(
             f"the tokenizer in {path} has {len(tokenizer)} tokens but the model only {rows} embeddings: "
             "use the tokenizer the model was made with"
         )
-    return LanguageModel(model.to(device=torch.device(device)), tokenizer)
+    reader = None if processor is None else PictureReader(model, processor)
+    return LanguageModel(model.to(device=torch.device(device)), tokenizer, reader)
+
+
+def _of_text(config: Any) -> bool:
+    return getattr(config, "vision_config", None) is None
+
+
+def _image_processor(path: Path) -> Any:
+    return AutoImageProcessor.from_pretrained(path, local_files_only=True, trust_remote_code=False)  # type: ignore[no-untyped-call]
 
 
 def _check_chat(path: Path, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -206,6 +284,8 @@ def save_model(
         except SafetensorError as error:  # of a full disk, too
             raise UsageError(f"cannot write {directory}: {error}; free space, or name another") from error
         language_model.tokenizer.save_pretrained(directory)
+        if language_model.pictures is not None:
+            language_model.pictures.processor.save_pretrained(directory)
 
 
 def _with_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> PreTrainedModel:

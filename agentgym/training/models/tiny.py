@@ -59,6 +59,17 @@ SHAPES: Mapping[str, Shape] = {
 """By number of weights, without those of the embedding, which depends on the vocabulary."""
 
 
+def shape_of(size: str) -> Shape:
+    """Return the sizes that a name stands for.
+
+    Raises:
+        UsageError: unknown size.
+    """
+    if size not in SHAPES:
+        raise UsageError(f"unknown size {size!r}; choose one of {', '.join(SHAPES)}")
+    return SHAPES[size]
+
+
 def tiny_model(size: str, tokenizer: Qwen2Tokenizer, *, context: int = 4096, seed: int = 0) -> LanguageModel:
     """Make a model with random weights for a tokenizer.
 
@@ -71,9 +82,7 @@ def tiny_model(size: str, tokenizer: Qwen2Tokenizer, *, context: int = 4096, see
     Raises:
         UsageError: unknown size.
     """
-    if size not in SHAPES:
-        raise UsageError(f"unknown size {size!r}; choose one of {', '.join(SHAPES)}")
-    shape = SHAPES[size]
+    shape = shape_of(size)
     config = Qwen2Config(
         vocab_size=len(tokenizer),
         hidden_size=shape.hidden,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,19 @@ import torch
 
 from agentgym.agents.metadata import AgentMetadata, Model
 from agentgym.errors import UsageError
+from agentgym.prompts.contexts import Context
 from agentgym.records import parse
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.models.models import LanguageModel, load_model
+from agentgym.training.models.reward_model_file import read_reward_model
 from agentgym.training.policy.policy import LanguageModelPolicy
 from agentgym.training.policy.prompting import SETTINGS, ActionChoice, Prompting
+from agentgym.training.policy.rerank import RerankedPolicy, ResponseReward
 from agentgym.training.policy.saved import SavedAgent, read_agent, weights_sha256
 from agentgym.vector.core import AgentVectorEnv
+
+CANDIDATES = 4
+"""Default number of responses that a reward model chooses among."""
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -34,13 +41,15 @@ def make_model_agent(
     max_tokens: int | None = None,
     system: str | None = None,
     template_options: dict[str, Any] | None = None,
+    context: Context | None = None,
     dtype: str = "float32",
     device: str | None = None,
-) -> LanguageModelPolicy:
+    rerank: str | None = None,
+    candidates: int | None = None,
+) -> LanguageModelPolicy | RerankedPolicy:
     """Make the agent ``model``.
 
-    Where the directory holds an ``agent.json``, the model is asked as that says; options that are given
-    replace its settings. Where it does not, ``wording`` and ``answer`` have to be given.
+    Options replace settings of ``agent.json``; without that file ``wording`` and ``answer`` are needed.
 
     Args:
         envs: what it will play.
@@ -54,12 +63,14 @@ def make_model_agent(
         max_tokens: longest free response.
         system: message before the prompt.
         template_options: further variables of the chat template, such as ``{"enable_thinking": False}``.
+        context: what of the past a prompt holds, and in which form.
         dtype: of the weights: float32 or bfloat16.
         device: where the model runs; None for the accelerator where there is one, else the processor.
+        rerank: folder of a saved reward model, which chooses among several responses a step.
+        candidates: how many responses those are (default: 4).
 
     Raises:
-        UsageError: the directory is missing, incomplete or says nothing about prompts where nothing is
-            given; or an option is no good.
+        UsageError: the directory is incomplete, or says nothing of prompts; or an option is no good.
     """
     settings: dict[str, Any] = {
         "wording": wording,
@@ -71,15 +82,38 @@ def make_model_agent(
         "max_tokens": max_tokens,
         "system": system,
         "template_options": template_options,
+        "context": context,
     }
     directory = _directory(path)
     prompting = _prompting(directory, read_agent(directory), settings)
-    if dtype not in _DTYPES:
-        raise UsageError(f"dtype must be one of {', '.join(_DTYPES)}, got {dtype!r}")
-    if device is None:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    language_model = _opened(directory.resolve(), _stamp(directory), dtype, device)
-    return prompting.policy(language_model, HfEngine(language_model.model), envs, keep_messages=True)
+    load = partial(_load, dtype=dtype, device=device)
+    return _policy(prompting, load(directory), envs, rerank, candidates, load)
+
+
+def _policy(
+    prompting: Prompting,
+    language_model: LanguageModel,
+    envs: AgentVectorEnv,
+    rerank: str | None,
+    candidates: int | None,
+    load: Callable[[Path], LanguageModel],
+) -> LanguageModelPolicy | RerankedPolicy:
+    """Return the policy, or one that plays the best of its responses where a reward model is named."""
+    policy = prompting.policy(language_model, HfEngine(language_model.model), envs, keep_messages=True)
+    if rerank is None:
+        if candidates is not None:
+            raise UsageError("candidates are chosen among by a reward model: name its folder with rerank")
+        return policy
+    return RerankedPolicy(
+        policy, ResponseReward.open(Path(rerank), language_model, load), _candidates(candidates)
+    )
+
+
+def _candidates(given: int | None) -> int:
+    number: object = CANDIDATES if given is None else given  # options come from suites and the command line
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise UsageError(f"candidates is a whole number, got {number!r}")
+    return number
 
 
 def model_facts(path: str, **options: Any) -> AgentMetadata:
@@ -114,6 +148,13 @@ def model_facts(path: str, **options: Any) -> AgentMetadata:
             training_gpu_seconds=training.gpu_seconds,
             checkpoint=training.checkpoint,
         )
+    if options.get("rerank") is not None:
+        folder = Path(options["rerank"])
+        read_reward_model(folder)
+        sampling["rerank"] = {
+            "candidates": _candidates(options.get("candidates")),
+            "reward_model_sha256": weights_sha256(folder),
+        }
     return AgentMetadata(
         sampling={**sampling, "wording": template["id"].partition("/")[0], "template": template["version"]},
         parser=prompting.template.answer.name,
@@ -143,13 +184,21 @@ def _prompting(directory: Path, saved: SavedAgent | None, options: dict[str, Any
     return parse(Prompting, settings, "options")
 
 
+def _load(directory: Path, dtype: str, device: str | None) -> LanguageModel:
+    if dtype not in _DTYPES:
+        raise UsageError(f"dtype must be one of {', '.join(_DTYPES)}, got {dtype!r}")
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return _opened(directory.resolve(), _stamp(directory), dtype, device)
+
+
 def _stamp(directory: Path) -> tuple[tuple[str, int, int], ...]:
     """Return what changes when a file of a directory does."""
     found = [(path.name, path.stat()) for path in sorted(directory.iterdir())]
     return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in found)
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=3)
 def _opened(
     directory: Path, stamp: tuple[tuple[str, int, int], ...], dtype: str, device: str
 ) -> LanguageModel:

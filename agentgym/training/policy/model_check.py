@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from agentgym.errors import UsageError
 from agentgym.evaluation.model_check import Recomputed, Tolerance
 from agentgym.evaluation.transcripts import TranscriptRecord, TranscriptTokens
 from agentgym.training.engines.hf import HfEngine
@@ -18,6 +19,7 @@ from agentgym.training.engines.sampling import uniform
 from agentgym.training.engines.types import Generation, GenerationRequest
 from agentgym.training.policy.agent import make_model_agent
 from agentgym.training.policy.policy import LanguageModelPolicy, Question
+from agentgym.training.policy.rerank import RerankedPolicy
 from agentgym.types import Completion, Request
 from agentgym.vector.core import AgentVectorEnv
 
@@ -44,7 +46,13 @@ def open_checker(envs: AgentVectorEnv, **options: Any) -> ModelResponseChecker:
     Raises:
         UsageError: as `make_model_agent`.
     """
-    return ModelResponseChecker(make_model_agent(envs, **options))
+    policy = make_model_agent(envs, **options)
+    if isinstance(policy, RerankedPolicy):
+        raise UsageError(
+            "responses that a reward model chose cannot be recomputed, since the others are not recorded: "
+            "verify the run without its model"
+        )
+    return ModelResponseChecker(policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +72,19 @@ class ModelResponseChecker:
     def tolerance(self) -> Tolerance:
         """Of the weights' type."""
         return TOLERANCES[self.model.dtype]
+
+    def recorded(self, request: Request, record: TranscriptRecord, number: int) -> Completion:
+        """Return a recorded answer with its prompt made anew, as the `ResponseChecker` protocol."""
+        step, asked = record.steps[number], self.policy.question(request)
+        if isinstance(asked, Completion) or step.tokens is None:
+            return Completion(step.action, text=step.response)
+        return Completion(
+            step.action,
+            text=step.response,
+            prompt_ids=asked.generation.prompt_ids,
+            response_ids=step.tokens.response_ids,
+            messages=asked.messages,
+        )
 
     def recompute(self, request: Request, record: TranscriptRecord, number: int) -> Recomputed:
         """Return what a response is found to be, as `agentgym.evaluation.model_check.ResponseChecker`."""

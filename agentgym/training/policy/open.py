@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from string import Formatter
@@ -12,13 +13,18 @@ import torch
 from agentgym.agents.random import RandomStringPolicy
 from agentgym.errors import UsageError, nearest
 from agentgym.prompts import Template
+from agentgym.prompts.summary import summary_words
 from agentgym.training.models.models import LanguageModel, load_model
 from agentgym.training.models.tiny import SHAPES, environment_texts, tiny_model, word_tokenizer
+from agentgym.training.models.tiny_vision import tiny_vision_model
 from agentgym.training.policy.prompting import Prompting
 from agentgym.training.policy.saved import read_agent
 from agentgym.vector.core import AgentVectorEnv
 
 TINY = "tiny"
+TINY_VISION = "tiny-vl"
+"""Tiny vision-language models, which are shown pictures in the place of texts."""
+
 DEFAULT_SIZE = "0.8m"
 """Default size of a tiny model."""
 
@@ -43,8 +49,8 @@ def open_model(
     """Open a model.
 
     Args:
-        spec: ``tiny``, ``tiny:SIZE`` with a size of `agentgym.training.models.tiny.SHAPES`, or the path of a
-            model directory.
+        spec: ``tiny`` or ``tiny-vl``, ``tiny:SIZE`` with a size of `agentgym.training.models.tiny.SHAPES`, or
+            the path of a model directory.
         envs: what it will play, in autoreset mode DISABLED; a tiny model's vocabulary is taken from the
             first tasks of its split.
         prompting: how it will be asked; its words are part of that vocabulary.
@@ -56,6 +62,7 @@ def open_model(
         UsageError: unknown size, or a directory that cannot be loaded.
     """
     size = tiny_size(spec)
+    pictured = spec.partition(":")[0] == TINY_VISION
     if size is None:
         return load_model(spec, dtype=dtype, device=device)
     said = chain(
@@ -64,13 +71,14 @@ def open_model(
         environment_texts(envs, episodes=1, seed=0, policy=RandomStringPolicy()),
         _words_of(prompting.template_with(envs.prototype.tools)),
         (prompting.system,),
+        summary_words()[:-1] if prompting.context == "summarised" else (),
     )
     # a text that a prompt puts after a blank begins with another token
     tokenizer = word_tokenizer(variant for text in dict.fromkeys(said) for variant in (text, f" {text}"))
     context = max(_LEAST_CONTEXT, prompting.budget + prompting.max_tokens)
-    made = tiny_model(size, tokenizer, context=context, seed=seed)
+    made = (tiny_vision_model if pictured else tiny_model)(size, tokenizer, context=context, seed=seed)
     model = made.model.to(device=torch.device(device), dtype=dtype)  # type: ignore[call-arg]
-    return LanguageModel(model, made.tokenizer)
+    return replace(made, model=model)
 
 
 def tiny_size(spec: str) -> str | None:
@@ -80,11 +88,11 @@ def tiny_size(spec: str) -> str | None:
         UsageError: unknown size.
     """
     name, colon, size = spec.partition(":")
-    if name != TINY:
+    if name not in (TINY, TINY_VISION):
         return None
     size = size if colon else DEFAULT_SIZE
     if size not in SHAPES:
-        known = ", ".join(f"{TINY}:{known}" for known in SHAPES)
+        known = ", ".join(f"{name}:{known}" for known in SHAPES)
         raise UsageError(f"no tiny model has the size {size!r}{nearest(size, SHAPES)}; choose one of {known}")
     return size
 
@@ -103,7 +111,8 @@ def default_prompting(spec: str, env_id: str) -> Prompting:
         UsageError: unknown size, or a directory that is missing or damaged.
     """
     if tiny_size(spec) is not None:
-        return Prompting.tiny(env_id)
+        prompting = Prompting.tiny(env_id)
+        return replace(prompting, pictures="alone") if spec.startswith(TINY_VISION) else prompting
     saved = read_agent(Path(spec))
     return Prompting.default(env_id) if saved is None else saved.prompting
 

@@ -53,6 +53,7 @@ class LanguageModelPolicy:
         speller: ActionSpeller | None = None,
         read: Callable[[str, Request], Answer] | None = None,
         action_kind: Literal["enumerated", "template"] | None = None,
+        keep_messages: bool = True,
     ):
         """Bind what turns requests into actions.
 
@@ -65,6 +66,7 @@ class LanguageModelPolicy:
             speller: for constrained choice; admissible actions must then be actions, not templates.
             read: for free generation: finds the action in a response's text, without its stop token.
                 Text without one has the action "", which environments reject.
+            keep_messages: whether completions keep the messages of prompts.
             action_kind: the environment's. None takes angle brackets in admissible actions for slots.
 
         Raises:
@@ -81,6 +83,7 @@ class LanguageModelPolicy:
         self._speller = speller
         self._read = read
         self._slots = action_kind is None
+        self._keep_messages = keep_messages
 
     def act(self, requests: Sequence[Request]) -> list[Completion]:
         """Answer requests.
@@ -119,8 +122,10 @@ class LanguageModelPolicy:
             if request.turn == 0:
                 raise
             return Completion("", error="context_limit")
+        shown = None
         if isinstance(built, FittedPrompt):
-            ids, messages = built.ids, built.messages
+            ids, shown = built.ids, built.shown
+            messages = built.messages if self._keep_messages else ()
         else:
             ids, messages = tuple(built), ()
         allowed = None if self._speller is None else self._trie(self._speller, request.admissible_actions)
@@ -128,7 +133,7 @@ class LanguageModelPolicy:
         if len(ids) + needed > self.engine.context_length and request.turn > 0:
             return Completion("", error="context_limit")
         seed = TurnRng(request.seed, request.turn).below(1 << 64)
-        return Question(request, GenerationRequest(ids, allowed, self.sampling, seed), messages)
+        return Question(request, GenerationRequest(ids, allowed, self.sampling, seed, shown), messages)
 
     def _trie(self, speller: ActionSpeller, actions: tuple[str, ...]) -> ActionTrie:
         if self._slots:

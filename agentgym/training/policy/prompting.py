@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from agentgym.errors import UnsupportedEnvError, UsageError
 from agentgym.hashing import sha256_json
 from agentgym.prompts import Template, load_template
 from agentgym.prompts.budget import PromptBuilder
+from agentgym.prompts.contexts import CHATS, CONTEXTS, Context
+from agentgym.prompts.fitting import FittedPrompt
+from agentgym.prompts.pictured import PictureUse
+from agentgym.prompts.summary import summary_words
 from agentgym.records import parse
 from agentgym.registration import suite_spec
 from agentgym.tools import Tool, tool_schemas
@@ -21,8 +25,9 @@ from agentgym.training.engines.choices import ActionSpeller
 from agentgym.training.engines.types import Engine, Sampling
 from agentgym.training.models.chat_template import NO_OPTIONS, ChatSetup
 from agentgym.training.models.models import ChatTokenizer, LanguageModel
+from agentgym.training.policy.picture_prompts import with_picture
 from agentgym.training.policy.policy import LanguageModelPolicy
-from agentgym.types import Message
+from agentgym.types import Message, Request
 from agentgym.vector.core import AgentVectorEnv
 
 ActionChoice: TypeAlias = Literal["constrained", "free"]
@@ -57,6 +62,10 @@ class Prompting:
     """System message; empty for none. Where the chat template has no place for it, prompts begin with it."""
     template_options: Mapping[str, Any] = field(default_factory=dict)
     """Further variables of the model's chat template, such as ``{"enable_thinking": False}``."""
+    pictures: PictureUse = "none"
+    """Whether a vision-language model is shown the picture of the observation it answers."""
+    context: Context = "rebuilt"
+    """What of an episode's past a prompt holds, and in which form: `agentgym.prompts.contexts` has them."""
 
     def __post_init__(self) -> None:
         """Refuse what no template, prompt or sampling can be made of.
@@ -66,6 +75,17 @@ class Prompting:
         """
         if self.choice not in ("constrained", "free"):
             raise UsageError(f"choice must be 'constrained' or 'free', got {self.choice!r}")
+        if self.pictures not in get_args(PictureUse):
+            raise UsageError(
+                f"pictures must be one of {', '.join(get_args(PictureUse))}, got {self.pictures!r}"
+            )
+        if self.pictures != "none" and self.context in CHATS:
+            raise UsageError(
+                f"a chat of several turns has no place for pictures: use the context 'rebuilt', not "
+                f"{self.context!r}"
+            )
+        if self.context not in CONTEXTS:
+            raise UsageError(f"context must be one of {', '.join(CONTEXTS)}, got {self.context!r}")
         if self.history < 0 or self.budget < 1:
             raise UsageError(
                 f"history must be at least 0 turns and budget at least 1 token, "
@@ -81,6 +101,11 @@ class Prompting:
                 "use the answer 'bare' or 'plain', or free choice"
             )
 
+        if self.context != "rebuilt" and template.remembers:
+            raise UsageError(
+                f"the wording {self.wording!r} tells the past by itself: use context 'rebuilt', "
+                f"or another wording with {self.context!r}"
+            )
         if self.choice == "free" and not template.lists_actions:
             raise UsageError(
                 f"the wording {self.wording!r} does not list the possible actions: use choice 'constrained', "
@@ -121,16 +146,21 @@ class Prompting:
 
     @property
     def sha256(self) -> str:
-        """64 hex digits over the template's words, the system message and the options of the chat template.
+        """64 hex digits over the template's words, system message, options of the chat template and context.
 
         The template's own where there are only words.
         """
+        more: dict[str, Any] = {}
+        if self.system or self.template_options:
+            more |= {"system": self.system, "template_options": dict(self.template_options)}
+        if self.context != "rebuilt":
+            more["context"] = self.context
+        if self.pictures != "none":
+            more["pictures"] = self.pictures
+        if self.context == "summarised":
+            more["summary"] = summary_words().sha256
         words = self.template.sha256
-        if not (self.system or self.template_options):
-            return words
-        return sha256_json(
-            {"template": words, "system": self.system, "template_options": dict(self.template_options)}
-        )
+        return sha256_json({"template": words, **more}) if more else words
 
     def builder(self, chat: ChatTokenizer, tools: tuple[Tool, ...] = ()) -> PromptBuilder:
         """Return what turns requests into prompts and responses into actions.
@@ -141,8 +171,8 @@ class Prompting:
             tools: of the environment.
 
         Raises:
-            UsageError: the answer cannot be given with these tools, or the chat template never reads one of
-                `template_options`.
+            UsageError: the answer cannot be given with these tools, the chat template never reads one of
+                `template_options`, or it writes no chat of several turns where the context is one.
         """
         template = self.template_with(tools)
         listed = tool_schemas(template.answer.tools) if template.listing else []
@@ -157,7 +187,9 @@ class Prompting:
             before.append(Message("system", self.system))
         else:
             template = template.below(self.system)
-        return PromptBuilder(template, chat, self.budget, self.history, tuple(before))
+        if self.context in CHATS:
+            chat.check_turns()
+        return PromptBuilder(template, chat, self.budget, self.history, tuple(before), self.context)
 
     def speller(self, language_model: LanguageModel) -> ActionSpeller | None:
         """Return what spells actions for a constrained choice; None for free ones.
@@ -218,12 +250,32 @@ class Prompting:
         return LanguageModelPolicy(
             engine,
             language_model.chat,
-            builder.build if keep_messages else lambda request: builder.build(request).ids,
+            self.prompts(builder, language_model),
+            keep_messages=keep_messages,
             sampling=self.sampling(language_model),
             speller=(speller or self.speller(language_model)) if constrained else None,
             read=None if constrained else builder.parse,
             action_kind=envs.prototype.action_kind,
         )
+
+    def prompts(
+        self, builder: PromptBuilder, language_model: LanguageModel
+    ) -> Callable[[Request], FittedPrompt]:
+        """Return what builds prompts, with pictures where they are to be shown.
+
+        Raises:
+            UsageError: the model reads no pictures.
+        """
+        if self.pictures == "none":
+            return builder.build
+        if language_model.pictures is None:
+            raise UsageError(
+                f"a model of type {language_model.model.config.model_type!r} reads no pictures: set "
+                "prompting.pictures to 'none', or choose a vision-language model"
+            )
+        chat = builder.tokenizer
+        assert isinstance(chat, ChatTokenizer)
+        return with_picture(builder.build, chat, language_model.pictures, self.pictures)
 
     # ---- JSON ---------------------------------------------------------------------------------
 
@@ -231,7 +283,13 @@ class Prompting:
         """Return the settings as JSON, with what pins the template's words."""
         template = self.template
         pin = {"id": template.id, "version": template.version, "sha256": template.sha256}
-        return {**asdict(self), "template": pin}
+        return {**self.settings(), "template": pin}
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings as JSON; those that older agents do not mention only where they are set."""
+        return {
+            name: value for name, value in asdict(self).items() if name not in _NEWER or value != _NEWER[name]
+        }
 
     @classmethod
     def from_json(
@@ -272,6 +330,9 @@ class Prompting:
         given = {key: value for key, value in settings.items() if value is not None}
         return parse(Prompting, {**asdict(self), **given}, "prompting")
 
+
+_NEWER: Mapping[str, Any] = {"context": "rebuilt", "pictures": "none"}
+"""Settings that are only written where they are not at their defaults."""
 
 SETTINGS = tuple(field.name for field in fields(Prompting))
 """The names of all settings."""

@@ -1,0 +1,256 @@
+"""A process reward model: a language model trained beside the policy, whose log-ratios reward steps.
+
+Losses of reward models are of whole answers or of pairs of them, whose tokens lie in several packs. So a step
+takes two passes, and is exact however the tokens are packed and dealt out::
+
+    h      = beta times summed log-ratios of each answer      without a gradient, pack by pack
+    dL/dl  = dL/dh dh/dl                                      (T,) numbers, of all tokens at once
+    grad   = sum over packs of d(l . dL/dl)                   pack by pack
+
+with l the log-probabilities of the response tokens under the model.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from agentgym.algos.loss import TokenLayout
+from agentgym.algos.objective import Objective
+from agentgym.algos.process import implicit_rewards, pool
+from agentgym.arrays import Floats, Ints
+from agentgym.training.learner.config import LearnerConfig, RewardModelConfig
+from agentgym.training.learner.distributed import Ranks
+from agentgym.training.learner.learner import DivergenceError, Learner
+from agentgym.training.learner.lora import plain_weights, without_adapter
+from agentgym.training.learner.packing import StepRow
+from agentgym.training.models.models import LanguageModel, save_model
+from agentgym.training.models.reward_model_file import (
+    REFERENCE,
+    ComparedWith,
+    RewardModelFile,
+    write_reward_model,
+)
+
+AnswerLoss: TypeAlias = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, dict[str, float]]]
+"""From (m,) scores h of answers, their outcomes and groups to a scalar and what is logged of it: "count" is
+how many terms it has, and without any nothing is learned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The steps of answers that a reward model is trained on, by what they are compared with."""
+
+    rows: Sequence[StepRow]
+    """n, the tokens of each step."""
+    compared: Floats
+    """(T,) log-probabilities of the response tokens under what the model is compared with."""
+    answer: Ints
+    """(n,) answer of each step, any numbers."""
+    outcome: Floats
+    """(n,) the answer's, on each of its steps."""
+    group: Ints
+    """(n,) the answer's task."""
+
+    def __len__(self) -> int:
+        """Number of steps, n."""
+        return len(self.rows)
+
+    @property
+    def lengths(self) -> Ints:
+        """(n,) number of response tokens of each step."""
+        return np.array([len(row.response_ids) for row in self.rows], dtype=np.int64)
+
+    def select(self, rows: Ints) -> Self:
+        """Return some of the steps, in ascending order.
+
+        Args:
+            rows: (k,) which.
+        """
+        tokens = np.zeros(len(self), dtype=np.bool_)
+        tokens[rows] = True
+        return type(self)(
+            rows=[self.rows[row] for row in rows.tolist()],
+            compared=self.compared[np.repeat(tokens, self.lengths)],
+            answer=self.answer[rows],
+            outcome=self.outcome[rows],
+            group=self.group[rows],
+        )
+
+
+class RewardModel(Learner):
+    """Trains a process reward model: a learner like the policy's, but for the loss.
+
+    Shards, adapter, arithmetic, bound of gradients and checkpoints are the policy's settings and code. The
+    reference, where there is one, is the model as it was made.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        settings: RewardModelConfig,
+        config: LearnerConfig,
+        *,
+        reference: bool = False,
+        ranks: Ranks | None = None,
+    ):
+        """Bind what is trained, in place.
+
+        Args:
+            model: the reward model; nobody else's.
+            settings: its own.
+            config: the policy's, for all that is alike.
+            reference: whether log-ratios are to the model as it is now, which then stays as it is.
+            ranks: that train together; by default this process alone.
+
+        Raises:
+            UsageError: as `Learner`.
+        """
+        own = replace(config, learning_rate=settings.learning_rate, lora_rank=settings.lora_rank)
+        kept = copy.deepcopy(model) if reference and own.lora_rank is None else None
+        super().__init__(model, Objective(), own, reference=kept, ranks=ranks)
+        self.settings = settings
+        self.compared_with: ComparedWith = "reference" if reference else "policy"
+
+    def fit(
+        self,
+        answers: Answers,
+        loss: AnswerLoss,
+        *,
+        seed: int,
+        rate: float = 1.0,
+        log_probs: Floats | None = None,
+    ) -> dict[str, float]:
+        """Take the optimiser steps of one batch.
+
+        Args:
+            answers: what is learned from.
+            loss: of their scores.
+            seed: decides how mini-batches are drawn.
+            rate: multiplies the learning rate.
+            log_probs: (T,) of the response tokens as the model is now, where they are known already.
+
+        Returns:
+            Averages over the steps taken of the loss, what it logs, and ``grad_norm``; ``count`` is summed
+            over one epoch. A mini-batch without terms takes no step.
+
+        Raises:
+            DivergenceError: a loss or a gradient is not a number. The step that it was for is not taken.
+        """
+        self._set_rate(rate)
+        taken: list[dict[str, float]] = []
+        count = 0.0
+        for rows in self._parts_of(answers, seed):
+            part = answers.select(rows)
+            whole = log_probs is not None and not taken and len(part) == len(answers)
+            known = log_probs if whole else self.log_probs(part.rows)
+            assert known is not None
+            numbers = self._fit_step(part, known, loss)
+            count += numbers.pop("count")
+            if numbers:
+                taken.append(numbers)
+        means = {name: float(np.mean([each[name] for each in taken])) for name in (taken or [{}])[0]}
+        return {"count": count / self.settings.epochs, **means}
+
+    def _parts_of(self, answers: Answers, seed: int) -> Iterator[Ints]:
+        """Yield the rows of each mini-batch: whole groups, in their order."""
+        names = np.unique(answers.group)
+        parts = max(1, min(self.settings.minibatches, len(names)))
+        for epoch in range(self.settings.epochs):
+            draws = np.random.default_rng(np.random.SeedSequence([seed, epoch]))
+            for chosen in np.array_split(draws.permutation(names), parts):
+                yield np.flatnonzero(np.isin(answers.group, chosen))
+
+    def _fit_step(self, part: Answers, log_probs: Floats, loss: AnswerLoss) -> dict[str, float]:
+        """Take one optimiser step, if there is anything to learn; return what is logged."""
+        gradient, numbers = self.token_gradient(part, log_probs, loss)
+        if numbers["count"] == 0:
+            return {"count": 0.0}
+        self._optimizer.zero_grad()
+        self.accumulate(part.rows, gradient)
+        numbers["grad_norm"] = self._clip(self._optimizer)
+        wrong = [name for name, value in numbers.items() if not np.isfinite(value)]
+        if wrong:
+            self._optimizer.zero_grad()
+            raise DivergenceError(
+                f"the reward model's {wrong[0]} is {numbers[wrong[0]]}, so no step was taken: lower "
+                "reward_model.learning_rate"
+            )
+        self._optimizer.step()
+        return numbers
+
+    def token_gradient(
+        self, part: Answers, log_probs: Floats, loss: AnswerLoss
+    ) -> tuple[Floats, dict[str, float]]:
+        """Return (T,) the derivative of a loss by each token's log-probability, and what is logged of it.
+
+        Args:
+            part: a mini-batch.
+            log_probs: (T,) as the model is now.
+            loss: of its answers' scores.
+        """
+        settings = self.settings
+        tokens = torch.tensor(log_probs, dtype=torch.float64, requires_grad=True)
+        layout = TokenLayout.packed(torch.from_numpy(part.lengths))
+        steps = implicit_rewards(tokens, torch.from_numpy(part.compared), layout, beta=settings.beta)
+        scores = pool(steps, torch.from_numpy(part.answer), settings.pooling)
+        first = np.unique(part.answer, return_index=True)[1]
+        outcome, group = (torch.from_numpy(column[first]) for column in (part.outcome, part.group))
+        value, numbers = loss(scores, outcome, group)
+        (gradient,) = torch.autograd.grad(value, tokens)
+        return gradient.numpy(), {"loss": value.item(), **numbers}
+
+    def accumulate(self, rows: Sequence[StepRow], gradient: Floats) -> None:
+        """Add to the weights' gradients what a derivative by log-probabilities makes of them.
+
+        Args:
+            rows: n steps.
+            gradient: (T,) the loss's derivative by each response token's log-probability.
+        """
+        lengths = np.array([len(row.response_ids) for row in rows], dtype=np.int64)
+        matters = np.bincount(np.repeat(np.arange(len(rows)), lengths), gradient != 0, len(rows)) > 0
+        weights = gradient[np.repeat(matters, lengths)]
+        packs = self._packs([row for row, counts in zip(rows, matters, strict=True) if counts])
+        self._actor.train(self.config.gradient_checkpointing is True)
+        for pack, counts in self.ranks.deal(packs):
+            log_probs, _ = self._actor(pack)
+            share = (log_probs * torch.from_numpy(weights[pack.tokens]).to(log_probs)).sum() * counts
+            share.backward()
+        self._actor.train(False)
+
+    # ---- what others take over ------------------------------------------------------------------
+
+    def save(self, directory: Path, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Save the model as an ordinary directory that says how it rewards; the first rank writes.
+
+        Args:
+            directory: made where it is missing; a frozen reference goes into a folder of it.
+            tokenizer: the policy's.
+        """
+        self.save_model(directory, tokenizer)
+        if self.compared_with == "reference":
+            weights = {name: tensor.to("cpu", self._dtype) for name, tensor in self._reference_weights()}
+            if self.ranks.is_first:
+                save_model(directory / REFERENCE, LanguageModel(self.model, tokenizer), weights)
+        if self.ranks.is_first:
+            record = RewardModelFile(
+                compared_with=self.compared_with,
+                beta=self.settings.beta,
+                temperature=self.config.temperature,
+            )
+            write_reward_model(directory, record)
+
+    def _reference_weights(self) -> Iterator[tuple[str, Tensor]]:
+        if self.reference is not None:
+            yield from plain_weights(self.reference)
+            return
+        with without_adapter(self.model):
+            yield from plain_weights(self.model)

@@ -1,0 +1,47 @@
+"""Write each recipe beside its papers into the pages of the algorithms: ``python docs/recipe_tables.py``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentgym.algos.table import ALGORITHMS
+from agentgym.recipes import RECIPES, recipe
+from agentgym.recipes.comparison import markdown
+
+PAGES = Path(__file__).resolve().parent / "algorithms"
+
+TITLE = "## The recipe beside its papers\n"
+BEGIN, END = "<!-- recipes -->\n", "<!-- end of recipes -->\n"
+
+
+def section(page: str) -> str:
+    """Return what a page says of the recipes of its algorithms.
+
+    Args:
+        page: its name, without ``.md``.
+    """
+    names = [name for name in RECIPES if ALGORITHMS[name].page == page]
+    parts = []
+    for name in names:
+        head = f"### {ALGORITHMS[name].title}\n\n" if len(names) > 1 else ""
+        parts.append(head + markdown(recipe(name)))
+    return "\n".join(parts)
+
+
+def updated(page: Path) -> str:
+    """Return a page's text with its recipes as they should be, at its end where it had none."""
+    text = page.read_text(encoding="utf-8")
+    if BEGIN not in text:
+        text = f"{text.rstrip()}\n\n{TITLE}\n{BEGIN}{END}"
+    before, _, rest = text.partition(BEGIN)
+    return f"{before}{BEGIN}\n{section(page.stem)}\n{END}{rest.partition(END)[2]}"
+
+
+def pages() -> list[Path]:
+    """Return the pages of algorithms that have a recipe."""
+    return sorted({PAGES / f"{ALGORITHMS[name].page}.md" for name in RECIPES})
+
+
+if __name__ == "__main__":
+    for path in pages():
+        path.write_text(updated(path), encoding="utf-8")

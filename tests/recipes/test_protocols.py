@@ -1,0 +1,173 @@
+"""Evaluation protocols: their files, and ``agentgym bench --protocol`` with tiny models."""
+
+import json
+
+import pytest
+
+from agentgym.cli import main
+from agentgym.errors import MissingDataError, UsageError
+from agentgym.evaluation.plan import columns
+from agentgym.evaluation.runfiles import read_run
+from agentgym.evaluation.suite import load_suite
+from agentgym.evaluation.suite_text import suite_text
+from agentgym.options import options_of
+from agentgym.prompts import load_template
+from agentgym.recipes import RECIPES, recipe
+from agentgym.recipes.protocols import NAMES, load_protocol
+from agentgym.registration import class_of, open_vector
+from agentgym.training.models.models import save_model
+from agentgym.training.models.tiny import tiny_model, word_tokenizer
+from agentgym.training.policy.prompting import Prompting
+
+PAPERS = {"gigpo", "graphgpo", "hgpo", "steppo", "istar", "3spo", "search"}
+
+GAMES = {
+    "gigpo-alfworld": (128, 140, 134),
+    "hgpo-alfworld": (128, 128, 140, 134),
+    "3spo-alfworld": (140, 134),
+    "steppo-alfworld": (140, 134),
+    "steppo-webshop": (500,),
+    "istar-sotopia": (70, 450, 140, 900),
+}
+"""Published sizes, in GiGPO Table 1, 3SPO Table 1, StepPO Section 5.1, iStar Table 2."""
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "plain"
+    save_model(folder, tiny_model("0.1m", word_tokenizer(["right"]), context=3000))
+    return folder
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_protocol_is_a_sound_suite(name, tmp_path):
+    protocol = load_protocol(name)
+    assert protocol.name == name
+    (tmp_path / "suite.toml").write_text(suite_text(protocol.suite))
+    suite = load_suite(tmp_path / "suite.toml")
+    assert suite.sha256 == protocol.suite.sha256
+    for env in suite.env:
+        columns(env)
+        assert set(env.kwargs) <= set(options_of(class_of(env.id)))
+    asked = protocol.model
+    assert load_template(asked.wording, asked.answer, class_of(suite.env[0].id).suite_spec.tools)
+    assert Prompting(**{key: asked.options[key] for key in asked.options if key != "context"})
+    assert [env.count for env in suite.env] == list(GAMES.get(name, [env.count for env in suite.env]))
+
+
+def test_every_paper_has_protocols():
+    assert {name.split("-")[0] for name in NAMES} == PAPERS
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes_set_options_that_environments_have(name):
+    for env_id, lines in recipe(name).by_env.items():
+        given = {key.partition(".")[2] for key in lines if key.startswith("env_options.")}
+        assert given <= set(options_of(class_of(env_id))), env_id
+
+
+def test_a_protocol_evaluates_a_directory_as_it_was_trained(directory, tmp_path, capsys):
+    words = ["bench", "--protocol", "gigpo-sokoban", "--model", str(directory), "--out", str(tmp_path)]
+    assert main([*words, "--limit", "1", "--option", "max_tokens=4", "--verify"]) == 0
+    assert capsys.readouterr().out.startswith("replayed: ")
+    (folder,) = (tmp_path / "gigpo-sokoban-first1").iterdir()
+    run = read_run(folder)
+    assert run.agent.options["budget"] == 1024
+    assert (run.agent.sampling["temperature"], run.agent.sampling["max_tokens"]) == (0.4, 4)
+    assert run.agent.sampling["choice"] == "free"
+
+
+def test_a_protocol_of_ones_own(directory, tmp_path):
+    text = """
+name = "mine"
+version = "1"
+seed = 1
+paper = "none"
+source = "none"
+checkpoint = "last"
+template = "generic"
+[model]
+wording = "generic"
+answer = "plain"
+history = 0
+budget = 600
+max_tokens = 4
+temperature = 0.0
+[[env]]
+id = "agentgym/EZPoints-v0"
+label = "EZPoints"
+split = "test"
+tasks = 2
+"""
+    (tmp_path / "mine.toml").write_text(text)
+    words = ["bench", "--protocol", str(tmp_path / "mine.toml"), "--model", str(directory)]
+    assert main([*words, "--out", str(tmp_path / "runs")]) == 0
+    assert (tmp_path / "runs" / "suites" / "mine.toml").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--protocol", "gigpo-alfwrld", "--model", "x"], "no protocol 'gigpo-alfwrld'"),
+        (["--protocol", "gigpo-sokoban"], "--protocol gigpo-sokoban evaluates a model"),
+        ([], "name a suite, such as quick, or a protocol"),
+        (["quick", "--protocol", "gigpo-sokoban"], "name a suite, such as quick, or a protocol"),
+    ],
+)
+def test_what_is_missing_is_one_line(words, message, capsys):
+    assert main(["bench", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_missing_games_of_a_protocol_name_their_import(directory, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("AGENTGYM_DATA", str(tmp_path / "nothing"))
+    words = ["bench", "--protocol", "gigpo-webshop", "--model", str(directory), "--out", str(tmp_path)]
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert "agentgym data import webshop" in error
+    assert len(error.splitlines()) == 1
+
+
+def test_protocols_are_listed(capsys):
+    assert main(["bench", "--protocols"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in NAMES)
+
+
+def test_a_file_without_games_is_refused(tmp_path):
+    path = tmp_path / "empty.toml"
+    path.write_text('name = "x"\nversion = "1"\n')
+    with pytest.raises(UsageError, match="empty"):
+        load_protocol(str(path))
+
+
+def _imported():
+    """Yield the environments of recipes whose data has to be imported, with split and options as JSON."""
+    for name in RECIPES:
+        for env_id in recipe(name).by_env:
+            settings = recipe(name).settings(env_id)
+            options = {key[12:]: value for key, value in settings.items() if key.startswith("env_options.")}
+            if "dataset" in options:
+                told = {"split": settings.get("split", "train"), "options": options}
+                yield env_id, json.dumps(told, sort_keys=True)
+
+
+@pytest.mark.parametrize(("env_id", "settings"), sorted(set(_imported())))
+def test_data_that_is_not_there_is_named_and_nothing_takes_its_place(env_id, settings, tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENTGYM_DATA", str(tmp_path / "nothing"))
+    with pytest.raises(MissingDataError, match=r"agentgym data import|make index"):
+        open_vector(env_id, 1, **json.loads(settings))
+
+
+@pytest.mark.slow
+@pytest.mark.assets
+def test_games_beyond_the_protocols_own_are_played_where_they_are(directory, tmp_path):
+    words = ["bench", "--protocol", "gigpo-alfworld", "--model", str(directory), "--out", str(tmp_path)]
+    own = ["--option", "max_tokens=1"]
+    assert main([*words, *own, "--limit", "1", "--option", "history=0"]) == 0
+    (folder,) = (tmp_path / "gigpo-alfworld-first1").iterdir()
+    run = read_run(folder)
+    left_out = {gap.label: gap.reason for gap in run.left_out}
+    assert left_out.keys() <= {"unseen, all"}
+    assert all("agentgym data import alfworld" in reason for reason in left_out.values())
+    assert "seen, 128" not in left_out

@@ -1,0 +1,422 @@
+"""3SPO's trees: branches start alike, waves are the same anywhere, runs resume in the middle of trees."""
+
+import threading
+import warnings
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from agentgym.agents.random import RandomPolicy
+from agentgym.algos import spo3
+from agentgym.algos.batch import StepBatch
+from agentgym.algos.state_score import Allotment
+from agentgym.errors import UsageError
+from agentgym.history.rollouts import read_rollouts
+from agentgym.history.run import read_metrics
+from agentgym.registration import open_vector
+from agentgym.rng import TurnRng
+from agentgym.rollout import EpisodeSpec, RolloutWorker
+from agentgym.training.branching import TreeCollector
+from agentgym.training.branching_log import ENOUGH, TreeLog
+from agentgym.training.branching_state import pack_nodes, unpack_nodes
+from agentgym.training.branching_worker import BranchingWorker
+from agentgym.training.checkpoint import last_checkpoint, load_checkpoint
+from agentgym.training.config import TrainConfig, override
+from agentgym.training.learner.distributed import Ranks
+from agentgym.training.models.models import load_model
+from agentgym.training.pool import TaskOrder
+from agentgym.training.run import resume, start
+from agentgym.training.setup import TrainingSetup
+from agentgym.types import Completion
+from tests.corridor import LENGTHS as CORRIDORS
+from tests.corridor import CorridorEnv, CorridorVectorEnv
+
+SOKOBAN = "agentgym/Sokoban-v0"
+
+
+def corridor(num_envs=4, policy=None, **options):
+    envs = CorridorVectorEnv(num_envs, autoreset_mode="Disabled", **options)
+    return BranchingWorker(envs, policy or RandomPolicy(), env_id="test/Corridor-v0")
+
+
+def collector(worker=None, *, allotment=None, trees=4, budget=40, ranks=None, **settings):
+    worker = worker or corridor()
+    order = TaskOrder(worker.envs.tasks, seed=1)
+    return TreeCollector(
+        worker, order, allotment or Allotment(alpha=1.0), trees=trees, budget=budget, ranks=ranks, **settings
+    )
+
+
+def signature(collected):
+    return [
+        (group.task_id, group.initial_hash, [member.steps[0].action for member in group.trajectories])
+        for group in collected.groups
+    ], [column.tolist() for column in collected.columns.values()]
+
+
+# ---- the worker -----------------------------------------------------------------------------------
+
+
+def test_every_branch_starts_from_its_parents_state_and_chance():
+    worker = corridor()
+    (root,) = worker.begin([EpisodeSpec("corridor5", seed=3, rollout=0)])
+    node = root
+    for turn in range(3):
+        (branches,) = worker.expand([(node, range(100 * turn, 100 * turn + 9))])  # more than there are slots
+        assert len(branches) == 9
+        assert {branch.step.state_hash for branch in branches} == {node.state_hash}
+        assert {len(branch.trajectory(node, "", whole=True).steps) for branch in branches} == {turn + 1}
+        by_action = defaultdict(set)
+        for branch in branches:
+            by_action[branch.step.action].add((branch.step.reward, branch.step.next_state_hash))
+        assert len(by_action) > 1
+        assert all(len(outcomes) == 1 for outcomes in by_action.values())  # the floor pays alike
+        node = next(branch for branch in branches if branch.step.action == "right").node(node)
+    assert [step.state_hash for step in node.steps[1:]] == [step.next_state_hash for step in node.steps[:-1]]
+
+
+def test_a_chain_of_branches_is_the_episode_that_the_rollout_worker_plays():
+    class Right:
+        def act(self, requests):
+            return [Completion("right") for _ in requests]
+
+    worker = corridor(policy=Right())
+    spec = EpisodeSpec("corridor3", seed=5, rollout=0)
+    (node,) = worker.begin([spec])
+    for _ in range(2):
+        node = worker.expand([(node, [0])])[0][0].node(node)
+    branch = worker.expand([(node, [0])])[0][0]
+    (expected,) = RolloutWorker(worker.envs, Right(), env_id=worker.env_id).run([spec])
+    ours = branch.trajectory(node, worker.env_id, whole=True)
+    assert ours.steps == expected.steps
+    assert (ours.won, ours.score, ours.end_reason) == (True, 1.0, "success")
+    assert (ours.final_observation, ours.extra) == (expected.final_observation, expected.extra)
+
+
+class Forgetful(CorridorEnv):
+    def _set_state(self, state):
+        self._cell, self._fallen = 0, state[1]
+
+
+def test_a_state_that_is_not_restored_is_one_line():
+    class ForgetfulVector(CorridorVectorEnv):
+        env_class = Forgetful
+
+    worker = BranchingWorker(ForgetfulVector(2, autoreset_mode="Disabled"), RandomPolicy(), env_id="x")
+    (root,) = worker.begin([EpisodeSpec("corridor5", seed=0, rollout=0)])
+    (branches,) = worker.expand([(root, range(8))])
+    node = next(each for each in branches if each.step.action == "right").node(root)
+    with pytest.raises(UsageError, match="branches would not start alike") as raised:
+        worker.expand([(node, range(8))])
+    assert "\n" not in str(raised.value)
+
+
+def test_an_answer_without_an_action_ends_its_branch():
+    class Full:
+        def act(self, requests):
+            return [
+                Completion("", error="context_limit") if request.seed % 2 else Completion("right")
+                for request in requests
+            ]
+
+    worker = corridor(policy=Full())
+    (root,) = worker.begin([EpisodeSpec("corridor5", seed=0, rollout=0)])
+    (branches,) = worker.expand([(root, [0, 1, 2])])
+    assert [branch.end_reason for branch in branches] == [None, "context_limit", None]
+    assert branches[1].trajectory(root, "", whole=True).unplayed is not None
+
+
+@pytest.mark.parametrize("env_id", ["agentgym/Sokoban-v0", "agentgym/VisualSokoban-v0"])
+def test_nodes_are_the_same_after_a_checkpoint(env_id, tmp_path):
+    worker = BranchingWorker(open_vector(env_id, 3, split="train"), RandomPolicy(), env_id=env_id)
+    (root,) = worker.begin([EpisodeSpec(worker.envs.tasks[0].id, seed=0, rollout=0)])
+    node = worker.expand([(root, [0])])[0][0].node(root)
+    nodes = [root, node, worker.expand([(node, [1])])[0][0].node(node)]
+    torch.save(pack_nodes(nodes), tmp_path / "nodes.pt")
+    again = unpack_nodes(worker, root.root, torch.load(tmp_path / "nodes.pt", weights_only=True))
+    for one, other in zip(nodes, again, strict=True):
+        assert one.snapshot.to_bytes() == other.snapshot.to_bytes()
+        assert (one.state_hash, one.admissible_actions, one.extra) == (
+            other.state_hash,
+            other.admissible_actions,
+            other.extra,
+        )
+        seen, found = (
+            [*(step.observation for step in each.steps), each.observation] for each in (one, other)
+        )
+        np.testing.assert_equal(seen, found)
+        assert [step.completion for step in one.steps] == [step.completion for step in other.steps]
+
+
+# ---- waves ----------------------------------------------------------------------------------------
+
+
+def test_a_wave_compares_the_samples_of_each_state():
+    own = collector()
+    for version in range(12):
+        collected = own.collect(version)
+        assert sum(len(group.trajectories) for group in collected.groups) == len(collected.notes)
+        batch = StepBatch.from_groups(collected.groups).with_columns(**collected.columns)
+        assert np.array_equal(batch.expansion, batch.group)
+        for group in collected.groups:
+            assert {member.steps[0].state_hash for member in group.trajectories} == {group.initial_hash}
+        advantages = spo3.advantage(batch)
+        for number in np.unique(batch.expansion):
+            assert advantages[batch.expansion == number].sum() == pytest.approx(0.0, abs=1e-9)
+        for note, reward in zip(collected.notes, batch.reward, strict=True):
+            assert note["reward"] == reward
+            assert note["k"] > 1
+
+
+def test_visits_count_finished_episodes_once_in_each_state():
+    own = collector()
+    for version in range(20):
+        collected = own.collect(version)
+    totals = defaultdict(int)
+    for (task, state), (successes, total) in own.visits.counts.items():
+        assert 0 <= successes <= total
+        totals[task] = max(totals[task], total)
+        assert state
+    assert sum(totals.values()) == own.episodes > 20  # each begins in its task's initial state
+    assert len(collected.ends) == min(own.episodes, 64)
+
+
+def test_k_of_one_teaches_nothing():
+    own = collector(allotment=Allotment(fixed=1))
+    collected = own.collect(0)
+    assert collected.groups == []
+    assert collected.diagnostics["trees"]["waves"] == own.worker.envs.max_steps
+    assert collected.diagnostics["k"]["1"] > 0
+    assert own.episodes > 0
+
+
+def test_an_exhausted_state_stops_its_branch():
+    """Whoever falls fails: with xi = 1 nothing is expanded twice, and in the end nothing at all."""
+
+    class Falls:
+        def act(self, requests):
+            return [Completion("fall") for _ in requests]
+
+    own = collector(corridor(policy=Falls()), allotment=Allotment(xi=1), trees=3)
+    collected = own.collect(0)
+    assert collected.groups == []  # all samples of a state fall, so there is nothing to compare
+    assert own.over_ranks()[0] == collected.diagnostics["k"]["8"] == len(CORRIDORS)
+    assert collected.diagnostics["k"]["0"] > 0
+    assert sum(total for _, total in own.visits.counts.values()) == 2 * own.episodes
+
+
+@pytest.mark.parametrize("changes", [{"frontier": "all"}, {"counts": "tree"}, {"schedule": "visits"}])
+def test_options_of_trees_change_what_is_expanded(changes):
+    def played(**options):
+        own = collector(allotment=Allotment(alpha=1.0, **options))
+        return [signature(own.collect(version)) for version in range(15)]
+
+    assert played() == played()
+    assert played(**changes) != played()
+
+
+def test_what_is_left_out_of_the_reward_is_zero():
+    full = Allotment().reward(True, 1.0, 0.5, 0.1, 10)
+    assert full == pytest.approx(0.81036383, abs=1e-8)
+    w = 0.5 * np.exp(-1)
+    assert Allotment(novelty=False).reward(True, 1.0, 0.5, 0.1, 10) == pytest.approx(full - w)
+    assert Allotment(gain=False).reward(True, 1.0, 0.5, 0.1, 10) == pytest.approx(full - (0.5 - w) * 0.4)
+    assert Allotment(state_score=False).score(0, 100, depth=9) == 1.0
+
+
+MEETING, PARTS = threading.Barrier(2), {}
+
+
+class Pair(Ranks):
+    """Two ranks as threads of one process, which meet where they gather."""
+
+    def gather(self, items):
+        PARTS[self.rank] = list(items)
+        MEETING.wait(60)
+        both = [PARTS[0], PARTS[1]]
+        MEETING.wait(60)
+        return [both[n % 2][n // 2] for n in range(len(both[0]) + len(both[1]))]
+
+
+def test_two_ranks_grow_the_trees_of_one():
+    alone = collector()
+    expected = [signature(alone.collect(version)) for version in range(10)]
+    found = {}
+
+    def play(rank):
+        own = collector(ranks=Pair(rank, 2))
+        found[rank] = [signature(own.collect(version)) for version in range(10)], own.state_dict()
+
+    threads = [threading.Thread(target=play, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found[0] == found[1] == (expected, alone.state_dict())
+
+
+def test_waves_are_the_same_in_any_number_of_slots_and_after_a_checkpoint(tmp_path):
+    whole = collector(corridor(num_envs=16))
+    expected = [signature(whole.collect(version)) for version in range(12)]
+    first = collector(corridor(num_envs=2))
+    parts = [signature(first.collect(version)) for version in range(5)]
+    torch.save(first.state_dict(), tmp_path / "state.pt")
+    second = collector(corridor(num_envs=3))
+    second.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    parts += [signature(second.collect(version)) for version in range(5, 12)]
+    assert parts == expected
+    assert second.state_dict() == whole.state_dict()
+    with pytest.raises(UsageError, match=r"leave rollout\.tasks as it was"):
+        collector(trees=3).load_state_dict(first.state_dict())
+
+
+def test_constants_that_allot_nothing_between_are_warned_of_once():
+    worker = corridor()
+    (root,) = worker.begin([EpisodeSpec("corridor5", seed=0, rollout=0)])
+    branches = worker.expand([(root, range(8))])[0]
+    node = next(each for each in branches if each.step.action == "right").node(root)
+    for alpha, warned in ((50.0, True), (1.0, False)):
+        own = Allotment(alpha=alpha)
+        log = TreeLog(own)
+        states = [((won, 20), own.score(won, 20, depth=2)) for won in range(21)] * 6
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for visits, scored in states:
+                log.state(node, visits, float(scored), own.samples(scored))
+        assert ["G_max rollouts only" in str(each.message) for each in caught] == [True] * warned
+        assert len(log.known) == ENOUGH
+        resumed = TreeLog(own)
+        resumed.load_state_dict(log.state_dict())
+        resumed.state(node, (1, 20), 0.0, 0)  # no second warning
+
+
+class Peaked:
+    """Nine times out of ten the action that it likes best in a state, as a policy has that was trained."""
+
+    def act(self, requests):
+        return [Completion(self._draw(request)) for request in requests]
+
+    def _draw(self, request):
+        draws, actions = TurnRng(request.seed, request.turn), request.admissible_actions
+        liked = int(request.state_hash[:6], 16)
+        return actions[liked % len(actions) if draws.below(10) else draws.below(len(actions))]
+
+
+def test_trees_find_more_states_a_step_than_groups_of_whole_episodes():
+    """The same peaked policy, tasks and number of samples, of which environments play those that differ."""
+    options = {"dim_room": [6, 6], "num_boxes": 1, "max_steps": 15}
+    envs = open_vector(SOKOBAN, 8, split="train", options=options)
+    order, steps, states = TaskOrder(envs.tasks, seed=0), 0, set()
+    worker = RolloutWorker(envs, Peaked(), env_id=SOKOBAN)
+    for position in range(3):
+        for trajectory in worker.run(order.episodes(position, 8)):
+            steps += len(trajectory.steps)
+            states |= {f"{trajectory.task_id} {state}" for state in trajectory.state_hashes}
+    branching = BranchingWorker(envs, Peaked(), env_id=SOKOBAN)
+    own = TreeCollector(branching, order, Allotment(), trees=3, budget=steps // 3)
+    while own.log.samples <= steps - 3 * own.allotment.largest:
+        own._wave()
+    assert own.log.samples <= steps
+    assert len(own.log.hashes) / own.log.played > 2 * len(states) / steps
+
+
+# ---- training -------------------------------------------------------------------------------------
+
+SMALL = {
+    "model": "tiny:0.1m",
+    "iterations": 6,
+    "checkpoint_every": 3,
+    "rollout.tasks": 2,
+    "rollout.group_size": 4,
+    "rollout.num_envs": 4,
+    "learner.learning_rate": 3e-3,
+    "learner.minibatches": 2,
+    "objective.kl_coefficient": 0.0,
+    "evaluation.every": 0,
+    "patience": 100,
+    "keep_rollouts": 2,
+    "switches.alpha": 1.0,
+    "switches.budget": 60,
+    "env_options.dim_room": [6, 6],
+    "env_options.num_boxes": 1,
+    "env_options.max_steps": 4,
+}
+
+
+def config(**changes):
+    plain = TrainConfig(algorithm="spo3", env_id=SOKOBAN)
+    return override(plain, SMALL | {key.replace("__", "."): value for key, value in changes.items()})
+
+
+def weights(folder):
+    return load_model(last_checkpoint(folder) / "model").model.state_dict()
+
+
+def logged(folder):
+    lines = [line.to_json() for line in read_metrics(folder)]
+    return [{k: v for k, v in line.items() if k not in ("seconds", "tokens_per_second")} for line in lines]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("spo3") / "whole"
+    start(config(), folder, logs=["jsonl"])
+    return folder
+
+
+def test_a_run_changes_weights_and_tells_of_its_trees(whole):
+    metrics = read_metrics(whole)
+    assert [line.version for line in metrics] == list(range(1, 7))
+    assert all(np.isfinite(line.loss) and line.logp_diff < 1e-4 for line in metrics)
+    assert any(line.usable_fraction > 0 and line.grad_norm > 0 for line in metrics)
+    last = metrics[-1]
+    assert last.number("diagnostics/k/8") == last.diagnostics["k"]["8"]
+    assert last.env_steps == last.diagnostics["states"]["samples"]
+    assert last.diagnostics["states"]["by_hash"] >= last.diagnostics["states"]["by_text"] > 10
+    assert last.pending == 2
+    assert 0 < last.steps_per_episode
+    kept = read_rollouts(whole, 6)
+    assert {len(episode.steps) for episode in kept} == {1}
+    assert {"depth", "k", "visits", "successes", "score", "next_score", "reward"} == set(kept[0].notes)
+
+
+def test_a_run_resumes_in_the_middle_of_trees(whole, tmp_path):
+    parts = tmp_path / "parts"
+    start(config(iterations=3), parts, logs=["jsonl"])
+    state = load_checkpoint(last_checkpoint(parts))["pool"]
+    assert any(tree and tree["follows"] and tree["nodes"] for tree in state["trees"])
+    assert all(isinstance(n["snapshot"], bytes) for tree in state["trees"] if tree for n in tree["nodes"])
+    resume(parts, logs=["jsonl"], iterations=6)
+    one, other = weights(whole), weights(parts)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert logged(parts) == logged(whole)
+
+
+def test_k_of_one_makes_no_update(tmp_path):
+    outcome = start(config(switches__fixed=1, patience=2, iterations=5), tmp_path / "run", logs=["jsonl"])
+    assert (outcome.end, outcome.iterations) == ("no signal", 2)
+    metrics = read_metrics(tmp_path / "run")
+    assert [line.version for line in metrics] == [0, 0]
+    assert all(line.loss == 0 and line.env_steps > 0 for line in metrics)
+    one, other = weights(tmp_path / "run"), TrainingSetup.open(config()).language_model.model.state_dict()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"switches__match": "similar"}, "visits are counted by 'state' or 'text'"),
+        ({"rollout__max_staleness": 1}, "rollout.max_staleness is 1, but 3SPO trains on every wave"),
+        ({"rollout__attempts": 3}, "rollout.attempts is 3"),
+        ({"switches__largest": 0}, "switches.largest must be at least 1"),
+        ({"switches__schedule": "age"}, "switches.schedule must be one of 'depth', 'visits'"),
+        ({"switches__alfa": 1.0}, "did you mean 'alpha'"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(tmp_path, changes, message):
+    with pytest.raises(UsageError, match=message) as raised:
+        start(config(**changes), tmp_path / "run", logs=[])
+    assert "\n" not in str(raised.value)

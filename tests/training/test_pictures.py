@@ -1,0 +1,198 @@
+"""Pictures reach the encoder of a vision-language model, in sampling and in learning alike."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from agentgym.errors import UsageError
+from agentgym.registration import open_vector
+from agentgym.rollout import RolloutWorker
+from agentgym.training.config import TINY, RolloutConfig, TrainConfig, override
+from agentgym.training.engines.hf import HfEngine
+from agentgym.training.engines.types import GenerationRequest, Sampling
+from agentgym.training.learner.logprobs import response_log_probs
+from agentgym.training.learner.packing import StepRow, pack_rows
+from agentgym.training.learner.tree import pack_tree
+from agentgym.training.loop import Trainer
+from agentgym.training.models.models import load_model, save_model
+from agentgym.training.models.tiny import tiny_model, word_tokenizer
+from agentgym.training.models.tiny_vision import tiny_vision_model
+from agentgym.training.policy.open import default_prompting, open_model
+from agentgym.training.policy.prompting import Prompting
+from agentgym.training.setup import TrainingSetup
+
+VISUAL = "agentgym/VisualSokoban-v0"
+CARDS = "agentgym/EZPoints-v0"
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return tiny_vision_model("0.1m", word_tokenizer(["push the box up down left right"]))
+
+
+def requests_of(tiny, shapes=((96, 96), (96, 96), (64, 96))):
+    """Return prompts with a picture each, twice, and one without."""
+    draws = np.random.default_rng(0)
+    base = tiny.chat.encode_chat("push the box")
+    pictures = [tiny.pictures.read(draws.integers(0, 256, (*shape, 3))) for shape in shapes]
+    prompts = [(*base[:3], *tiny.pictures.placeholders(picture), *base[3:]) for picture in pictures]
+    sampling = Sampling(max_tokens=5)
+    told = [
+        GenerationRequest(ids, None, sampling, seed, tiny.pictures.prompt(ids, (picture,)))
+        for seed in range(2)
+        for ids, picture in zip(prompts, pictures, strict=True)
+    ]
+    return [*told, GenerationRequest(tuple(base), None, sampling, 7)]
+
+
+def test_engine_learner_and_model_agree(tiny):
+    requests = requests_of(tiny)
+    generations = HfEngine(tiny.model).generate(requests)
+    rows = [
+        StepRow(request.prompt_ids, generation.ids, None, request.shown)
+        for request, generation in zip(requests, generations, strict=True)
+    ]
+    sampled = np.concatenate([generation.logprobs for generation in generations])
+    for pack_with, pictures in ((pack_tree, 3), (pack_rows, 6)):
+        (pack,) = pack_with(rows, token_budget=1000)
+        assert len(pack.pictures) == pictures  # rows with the same picture share it in a trie
+        learnt = np.zeros(len(sampled))
+        learnt[pack.tokens] = response_log_probs(tiny.model, pack)[0].detach().numpy()
+        np.testing.assert_allclose(learnt, sampled, atol=1e-5)
+    for request, generation in zip(requests[:3], generations, strict=False):
+        ids = torch.tensor([[*request.prompt_ids, *generation.ids]])
+        picture = request.shown.pictures[0]
+        logits = tiny.model(
+            input_ids=ids,
+            pixel_values=picture.patches,
+            image_grid_thw=torch.tensor([picture.grid]),
+            mm_token_type_ids=(ids == tiny.pictures.image_token).int(),
+        ).logits[0, len(request.prompt_ids) - 1 : -1]
+        plain = logits.log_softmax(-1)[range(len(generation.ids)), list(generation.ids)]
+        np.testing.assert_allclose(plain.detach().numpy(), generation.logprobs, atol=1e-5)
+
+
+def test_a_picture_decides_what_is_said(tiny):
+    first, second, *_ = requests_of(tiny)
+    one, other = (HfEngine(tiny.model).generate([replace(request, seed=0)])[0] for request in (first, second))
+    assert one.logprobs != other.logprobs
+
+
+def test_a_model_directory_keeps_its_reader(tiny, tmp_path):
+    save_model(tmp_path, tiny)
+    loaded = load_model(tmp_path)
+    pixels = np.arange(96 * 96 * 3).reshape(96, 96, 3) % 251
+    assert torch.equal(loaded.pictures.read(pixels).patches, tiny.pictures.read(pixels).patches)
+    (request,) = requests_of(tiny, ((96, 96),))[:1]
+    assert HfEngine(loaded.model).generate([request]) == HfEngine(tiny.model).generate([request])
+
+
+def test_a_prompt_without_its_picture_is_refused(tiny):
+    ids = tiny.pictures.placeholders(tiny.pictures.read(np.zeros((96, 96, 3))))
+    with pytest.raises(UsageError, match="36 placeholders"):
+        tiny.pictures.prompt(ids, ())
+
+
+def test_alone_tells_no_text_of_what_the_picture_shows():
+    envs = open_vector(VISUAL, 2, split="train", options={"max_steps": 3})
+    prompting = default_prompting("tiny-vl:0.1m", VISUAL)
+    model = open_model("tiny-vl:0.1m", envs, prompting, 0)
+    policy = prompting.policy(model, HfEngine(model.model), envs, keep_messages=True)
+    (group,) = RolloutWorker(envs, policy, env_id=VISUAL).collect(envs.tasks.ids[:1], group_size=2, seed=0)
+    for step in group.trajectories[0].steps:
+        said = step.completion.messages[-1].text
+        assert "picture shows" in said
+        assert "#" not in said  # no wall of a board drawn in text
+        assert model.pictures.image_token in step.completion.prompt_ids
+    envs.close()
+
+
+def test_pictures_need_a_reader_and_a_place():
+    envs = open_vector(CARDS, 1, split="train", options={"observation": "image"})
+    model = tiny_model("0.1m", word_tokenizer(["1 2 +"]))
+    prompting = replace(Prompting.tiny(CARDS), pictures="beside")
+    with pytest.raises(UsageError, match="reads no pictures: set prompting"):
+        prompting.policy(model, HfEngine(model.model), envs)
+    with pytest.raises(UsageError, match="no place for pictures: use the context 'rebuilt'"):
+        replace(prompting, context="append")
+    with pytest.raises(UsageError, match="pictures must be one of none, beside, alone"):
+        replace(prompting, pictures="inside")
+    envs.close()
+
+
+@pytest.mark.parametrize(
+    ("env_id", "options"), [(VISUAL, {"max_steps": 4}), (CARDS, {"observation": "image"})]
+)
+def test_pictures_are_trained_on_and_saved(env_id, options, tmp_path):
+    config = TINY.config("gigpo", env_id, model="tiny-vl:0.1m", seed=0)
+    changes = {f"env_options.{name}": value for name, value in options.items()}
+    config = override(
+        config,
+        {
+            **changes,
+            "rollout.tasks": 2,
+            "rollout.group_size": 2,
+            "rollout.num_envs": 4,
+            "evaluation.every": 0,
+        },
+    )
+    world = TrainingSetup.open(config)
+    before = {name: weight.clone() for name, weight in world.learner.model.named_parameters()}
+    trainer = Trainer(config, world, tmp_path)
+    for _ in range(2):
+        metrics = trainer.iterate()
+        assert metrics.logp_diff < 1e-4
+        assert np.isfinite(metrics.loss)
+    moved = {
+        name for name, weight in world.learner.model.named_parameters() if not weight.equal(before[name])
+    }
+    if metrics.grad_norm > 0:
+        assert any("visual" in name for name in moved)
+    trainer.save()
+    saved = json.loads((tmp_path / "checkpoints" / "last" / "model" / "config.json").read_text())
+    assert saved["model_type"] == "qwen2_5_vl"
+    assert load_model(tmp_path / "checkpoints" / "last" / "model").pictures is not None
+    trainer.close()
+    world.close()
+
+
+def test_config_of_a_vision_run_is_read_again():
+    config = TrainConfig(
+        algorithm="grpo", env_id=VISUAL, model="tiny-vl:0.1m", rollout=RolloutConfig(tasks=1)
+    )
+    assert default_prompting(config.model, VISUAL).pictures == "alone"
+
+
+OPEN_ROOM = "#######\n#     #\n# @$. #\n#     #\n#######\n"
+SHAFT = "#######\n###.###\n###$###\n###@###\n#######\n"
+
+
+def test_a_model_learns_what_only_the_picture_tells(tmp_path):
+    # the prompts of both levels are the same words, and one push wins each: without eyes half is the most
+    levels = tmp_path / "levels.txt"
+    levels.write_text(f"; 0\n{OPEN_ROOM}\n; 1\n{SHAFT}\n", encoding="utf-8")
+    config = TINY.config("grpo", VISUAL, model="tiny-vl:0.1m", seed=0)
+    config = override(
+        config,
+        {
+            "env_options.dataset": str(levels),
+            "env_options.max_steps": 1,
+            "rollout.tasks": 2,
+            "rollout.group_size": 16,
+            "rollout.num_envs": 32,
+            "evaluation.every": 0,
+            "iterations": 60,
+            "decay": "constant",
+            "learner.entropy_coefficient": 0.02,
+        },
+    )
+    world = TrainingSetup.open(config)
+    trainer = Trainer(config, world, tmp_path)
+    success = [trainer.iterate().success for _ in range(25)]
+    trainer.close()
+    world.close()
+    assert np.mean(success[:2]) < 0.6
+    assert success[-1] > 0.9
