@@ -56,7 +56,7 @@ def test_the_untrained_model_spells_the_games_words_in_single_tokens(tmp_path, m
     folder = alfworld_learning.untrained(3)
     assert alfworld_learning.untrained(3) == folder  # made once
     player = load_model(folder)
-    for text in ("go to sidetable 12", " mug 3 here countertop away", "take knife 1 from drawer 10"):
+    for text in ("go to sidetable 12", " mug 3 desklamp here countertop away", "take knife 1 from drawer 10"):
         assert len(player.chat.encode(text)) == len(text.split())
         assert player.chat.decode(player.chat.encode(text)) == text
     assert read_agent(folder).prompting == alfworld_learning.PROMPTING
