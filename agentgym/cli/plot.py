@@ -1,9 +1,9 @@
-"""``agentgym plot RUN...``: learning curves of training runs."""
+"""``agentgym plot RUN...``: learning curves of training runs, and diagnostics of a single one."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,10 @@ from agentgym.cli.terminal import open_console, open_progress_console
 if TYPE_CHECKING:
     from agentgym.history.curves import RunGroup
 
-ABOUT = "Draw learning curves of training runs: mean and band over the seeds of each algorithm."
+ABOUT = (
+    "Draw learning curves of training runs: mean and band over the seeds of each algorithm. Or, with --what, "
+    "a diagnostic of one run, with its numbers as JSON beside the picture."
+)
 
 XS = ("iteration", "episodes", "env_steps", "tokens", "seconds")
 """As `agentgym.history.curves.XS`, which the parser has no need to load."""
@@ -28,7 +31,9 @@ def add_to(commands: Commands[Parser]) -> None:
         about=ABOUT,
         example="agentgym plot runs/gigpo-* runs/grpo-* --metric success --metric kl --out curves.svg",
     )
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a training run")
+    parser.add_argument("runs", type=Path, nargs="*", metavar="RUN", help="folder of a training run")
+    parser.add_argument("--what", metavar="NAME", help="draw a diagnostic of one run instead of curves")
+    parser.add_argument("--list", action="store_true", help="list the diagnostics and what they need")
     parser.add_argument(
         "--metric",
         action="append",
@@ -58,7 +63,40 @@ def add_to(commands: Commands[Parser]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Draw."""
     from agentgym.errors import UsageError
-    from agentgym.files import trouble
+
+    if arguments.list:
+        return _list()
+    if not arguments.runs:
+        raise UsageError("name the folder of a training run, such as runs/gigpo-sokoban-seed0")
+    return _draw_curves(arguments) if arguments.what is None else _draw_diagnostic(arguments)
+
+
+def _list() -> int:
+    from agentgym.history.diagnostics.table import describe_diagnostics
+
+    console = open_console()
+    for name, data, about in describe_diagnostics():
+        console.print(f"{name:<16} {about} From {data}.", markup=False, soft_wrap=True)
+    console.print("rollouts are kept by: agentgym train ... --set keep_rollouts=10", markup=False)
+    return 0
+
+
+def _draw_diagnostic(arguments: argparse.Namespace) -> int:
+    from agentgym.errors import UsageError
+    from agentgym.history.diagnostics.table import diagnose
+    from agentgym.history.diagrams import draw_diagram
+
+    if len(arguments.runs) > 1:
+        raise UsageError(f"--what draws one run at a time, got {len(arguments.runs)}: name one")
+    diagram = diagnose(arguments.runs[0], arguments.what)
+    picture = draw_diagram(diagram, arguments.out.suffix.lower())
+    _write(arguments.out, picture)
+    _write(arguments.out.with_suffix(".json"), diagram.to_json().encode())
+    return 0
+
+
+def _draw_curves(arguments: argparse.Namespace) -> int:
+    from agentgym.errors import UsageError
     from agentgym.history.curves import full_name, group_runs
     from agentgym.history.drawing import draw_curves
     from agentgym.history.run import read_history
@@ -75,14 +113,21 @@ def run(arguments: argparse.Namespace) -> int:
         smooth=arguments.smooth,
         title=arguments.title,
     )
-    try:
-        arguments.out.write_bytes(picture)
-    except OSError as error:
-        raise UsageError(f"cannot write {arguments.out}: {trouble(error)}; or name another --out") from error
-    for remark in _remarks(groups):
-        open_progress_console().print(remark, style="yellow", markup=False, soft_wrap=True)
-    open_console().print(f"written to {arguments.out}", markup=False, soft_wrap=True)
+    _write(arguments.out, picture, remarks=_remarks(groups))
     return 0
+
+
+def _write(path: Path, content: bytes, remarks: Iterable[str] = ()) -> None:
+    from agentgym.errors import UsageError
+    from agentgym.files import trouble
+
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {trouble(error)}; or name another --out") from error
+    for remark in remarks:
+        open_progress_console().print(remark, style="yellow", markup=False, soft_wrap=True)
+    open_console().print(f"written to {path}", markup=False, soft_wrap=True)
 
 
 def _remarks(groups: list[RunGroup]) -> Iterator[str]:

@@ -2,67 +2,25 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym.algos.table import ALGORITHMS
-from agentgym.errors import UsageError
-from agentgym.extras import load
 from agentgym.history.curves import EVALUATION, FRACTIONS, Curve, RunGroup, X, has_metric, make_curve
+from agentgym.history.style import FAINT, INK, PALETTE, check_format, drawing_style, picture_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-FORMATS = (".png", ".svg")
-
-_PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-"""Okabe and Ito's colours, which the colour-blind tell apart, without the yellow, which is too light."""
-
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1, 1.2)), (0, (6, 1.6, 1, 1.6)))
 """For further groups: colours come again, dashed."""
 
 _MANY = 100
 """Evaluations from where on marks would hide their line."""
-
-_INK, _FAINT = "#1F2328", "#6E7781"
-
-_SETTINGS = {
-    "font.family": ["DejaVu Sans"],  # comes with matplotlib
-    "font.size": 9.5,
-    "text.color": _INK,
-    "axes.edgecolor": _FAINT,
-    "axes.labelcolor": _INK,
-    "axes.labelsize": 9.5,
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 10,
-    "axes.titlepad": 9,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "grid.color": "#D0D7DE",
-    "grid.linewidth": 0.6,
-    "xtick.color": _FAINT,
-    "ytick.color": _FAINT,
-    "xtick.labelcolor": _INK,
-    "ytick.labelcolor": _INK,
-    "xtick.labelsize": 9,
-    "ytick.labelsize": 9,
-    "ytick.major.size": 0,
-    "legend.frameon": False,
-    "legend.fontsize": 9.5,
-    "legend.labelspacing": 0.35,
-    "lines.solid_capstyle": "round",
-    "svg.fonttype": "path",
-    "svg.hashsalt": "agentgym",
-}
 
 _TITLES = {
     "success": "Episodes won in training",
@@ -110,13 +68,9 @@ def draw_curves(
     Raises:
         UsageError: matplotlib is missing, the suffix is another, or a run lacks a metric.
     """
-    if suffix not in FORMATS:
-        raise UsageError(
-            f"cannot draw {suffix or 'a file without a suffix'}: name one in {' or '.join(FORMATS)}"
-        )
-    style = load("matplotlib.style", "plot", "drawing curves")
+    check_format(suffix)
     labels, shared = _labels(groups)
-    with style.context(["default", _SETTINGS]):
+    with drawing_style():
         figure, panels = _layout(len(metrics))
         legend: dict[str, Any] = {}
         for axes, metric in zip(panels, metrics, strict=True):
@@ -128,10 +82,7 @@ def draw_curves(
         averaged = smooth > 1 and not all(metric.startswith(EVALUATION) for metric in metrics)
         remark = f"Training values are means of the last {smooth} iterations." if averaged else ""
         _draw_head(figure, shared if title is None else title, remark, legend)
-        file = io.BytesIO()
-        about = {"Date": None} if suffix == ".svg" else {"Software": None}
-        figure.savefig(file, format=suffix[1:], dpi=200, metadata=about)
-    return file.getvalue()
+        return picture_of(figure, suffix)
 
 
 # ---- parts of a picture --------------------------------------------------------------------------
@@ -163,8 +114,8 @@ def _draw_panel(
     """
     legend: dict[str, Any] = {}
     for number, (group, label) in enumerate(zip(groups, labels, strict=True)):
-        colour = _PALETTE[number % len(_PALETTE)]
-        dashes = _DASHES[number // len(_PALETTE) % len(_DASHES)]
+        colour = PALETTE[number % len(PALETTE)]
+        dashes = _DASHES[number // len(PALETTE) % len(_DASHES)]
         curve = make_curve(group, metric, x, smooth)
         if curve.runs == 1 and smooth > 1 and not metric.startswith(EVALUATION):
             raw = make_curve(group, metric, x)
@@ -188,7 +139,7 @@ def _dot(colour: str | None) -> Line2D:
     from matplotlib.lines import Line2D
 
     fill = "white" if colour is None else colour
-    edge = _FAINT if colour is None else "white"
+    edge = FAINT if colour is None else "white"
     return Line2D([], [], linestyle="", marker="o", color=fill, markeredgecolor=edge, markersize=6)
 
 
@@ -229,7 +180,7 @@ def _draw_y_axis(axes: Axes, metric: str) -> None:
         power = math.floor(math.log10(size)) if 0 < size < 0.01 else 0
         text += rf" ($\times 10^{{{power}}}$)" if power else ""
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 10**power:.4g}"))
-    axes.set_title(text[0].upper() + text[1:], color=_INK)
+    axes.set_title(text[0].upper() + text[1:], color=INK)
 
 
 def _draw_x_axis(axes: Axes, x: X) -> None:
@@ -281,7 +232,7 @@ def _draw_head(figure: Figure, title: str, remark: str, legend: dict[str, Any]) 
         borderpad=0.25,
         ncols=columns,
     )
-    figure.text(left, 1 - (heights[0] + heights[1]) / total, remark, va="top", color=_FAINT, fontsize=9)
+    figure.text(left, 1 - (heights[0] + heights[1]) / total, remark, va="top", color=FAINT, fontsize=9)
     engine = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08, wspace=0.05, hspace=0.05)
     engine.set(rect=(0.0, 0.0, 1.0, body / total))
     figure.set_layout_engine(engine)

@@ -14,8 +14,8 @@ import pytest
 
 from agentgym.cli.plot import XS
 from agentgym.history import curves
-from agentgym.history.drawing import FORMATS
 from agentgym.history.run import CONFIG_FILE, METRICS_FILE
+from agentgym.history.style import FORMATS
 from tests.iterations import make_metrics, make_run, write_run
 
 HEADING = re.compile(r"<!-- (.*?) -->")

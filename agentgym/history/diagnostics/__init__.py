@@ -1,0 +1,1 @@
+"""Diagnostics of single runs: what the papers draw beside learning curves."""

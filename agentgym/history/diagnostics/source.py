@@ -1,0 +1,102 @@
+"""What diagnostics are computed from: a run's metrics and the rollouts that it kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from agentgym.algos.table import ALGORITHMS
+from agentgym.errors import UsageError
+from agentgym.history.metrics import IterationMetrics
+from agentgym.history.rollouts import KeptEpisode, KeptStep, kept_iterations, read_rollouts
+from agentgym.history.run import RunHistory, read_history
+
+
+@dataclass(frozen=True)
+class RunSource:
+    """A run's folder, read when it is asked for."""
+
+    folder: Path
+
+    @cached_property
+    def history(self) -> RunHistory:
+        """Settings and metrics."""
+        return read_history(self.folder)
+
+    @property
+    def iterations(self) -> tuple[IterationMetrics, ...]:
+        """The metrics of each iteration."""
+        return self.history.iterations
+
+    @property
+    def about(self) -> str:
+        """Algorithm, environment and seed."""
+        run = self.history
+        title = ALGORITHMS[run.algorithm].title if run.algorithm in ALGORITHMS else run.algorithm
+        return f"{title} on {run.env_id.rpartition('/')[2]}, seed {run.seed}"
+
+    @cached_property
+    def rollouts(self) -> dict[int, list[KeptEpisode]]:
+        """The episodes of each iteration whose rollouts were kept, ascending.
+
+        Raises:
+            UsageError: none were.
+        """
+        kept = {
+            iteration: read_rollouts(self.folder, iteration) for iteration in kept_iterations(self.folder)
+        }
+        if not kept:
+            raise UsageError(
+                f"{self.folder} has kept no rollouts: train with --set keep_rollouts=10 to draw this"
+            )
+        return kept
+
+    @property
+    def episodes(self) -> list[KeptEpisode]:
+        """All kept episodes."""
+        return [episode for some in self.rollouts.values() for episode in some]
+
+    def column(self, name: str, *, missing: str) -> tuple[float | None, ...]:
+        """Return a number of every iteration by its flat name; None where one lacks it.
+
+        Args:
+            name: as `IterationMetrics.number` takes it.
+            missing: what to say if none has it: which setting records it.
+
+        Raises:
+            UsageError: none has it.
+        """
+        values = [metrics.number(name) for metrics in self.iterations]
+        if not any(math.isfinite(value) for value in values):
+            raise UsageError(f"{self.folder} has no {name!r}: {missing}")
+        return tuple(value if math.isfinite(value) else None for value in values)
+
+
+def mean(values: list[float]) -> float | None:
+    """Return the mean; None of nothing."""
+    return sum(values) / len(values) if values else None
+
+
+def steps_of(episodes: list[KeptEpisode]) -> Iterator[tuple[KeptEpisode, KeptStep]]:
+    """Yield every step with its episode."""
+    for episode in episodes:
+        for step in episode.steps:
+            yield episode, step
+
+
+def by_kept_iteration(
+    source: RunSource, measure: Callable[[list[KeptEpisode]], float | None]
+) -> tuple[float | None, ...]:
+    """Return a number of each kept iteration's episodes."""
+    return tuple(measure(episodes) for episodes in source.rollouts.values())
+
+
+def won_and_lost(episodes: list[KeptEpisode]) -> dict[str, list[KeptEpisode]]:
+    """Return the episodes that were won, and those that were lost."""
+    return {
+        "won": [episode for episode in episodes if episode.won],
+        "lost": [episode for episode in episodes if not episode.won],
+    }

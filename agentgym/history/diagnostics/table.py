@@ -1,0 +1,60 @@
+"""The diagnostics by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+from agentgym.errors import UsageError, nearest
+from agentgym.history.diagnostics import credit, effort, lengths, states, trees
+from agentgym.history.diagnostics.source import RunSource
+from agentgym.history.diagrams import Diagram
+
+DiagnosticData: TypeAlias = Literal["metrics", "rollouts", "rollouts and environment"]
+"""What a diagnostic is computed from: ``metrics.jsonl``, kept rollouts, or these and the oracle."""
+
+_TABLE: Final[Mapping[str, tuple[DiagnosticData, Callable[[RunSource], Diagram]]]] = MappingProxyType(
+    {
+        "step-groups": ("rollouts", states.step_groups),
+        "unique-states": ("rollouts", states.unique_states),
+        "high-score": ("metrics", states.high_score),
+        "stage-seconds": ("metrics", effort.stage_seconds),
+        "tokens": ("metrics", effort.tokens),
+        "critic": ("metrics", effort.critic),
+        "rewards": ("rollouts", credit.rewards),
+        "progress": ("rollouts", credit.progress),
+        "true-progress": ("rollouts and environment", lengths.true_progress),
+        "golden-length": ("rollouts and environment", lengths.golden_length),
+        "values": ("rollouts", credit.values),
+        "k-by-difficulty": ("metrics", trees.k_by_difficulty),
+        "one-state": ("metrics", trees.one_state),
+    }
+)
+
+DIAGNOSTICS: Final = tuple(_TABLE)
+"""Names that `diagnose` takes."""
+
+
+def describe_diagnostics() -> list[tuple[str, DiagnosticData, str]]:
+    """Return name, data and first sentence of each diagnostic."""
+    return [(name, data, (make.__doc__ or "").splitlines()[0]) for name, (data, make) in _TABLE.items()]
+
+
+def diagnose(folder: Path, name: str) -> Diagram:
+    """Compute a diagnostic of a run.
+
+    Args:
+        folder: of the run.
+        name: one of `DIAGNOSTICS`.
+
+    Raises:
+        UsageError: there is none of that name, or the run lacks what it is computed from; the message names
+            the setting that records it.
+    """
+    if name not in _TABLE:
+        raise UsageError(
+            f"unknown diagnostic {name!r}{nearest(name, _TABLE)}; choose one of {', '.join(_TABLE)}"
+        )
+    return _TABLE[name][1](RunSource(folder))

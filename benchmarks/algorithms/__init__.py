@@ -1,0 +1,1 @@
+"""Every algorithm on three small environments, one warm start each: ``python -m benchmarks.algorithms``."""

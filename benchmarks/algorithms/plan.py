@@ -1,0 +1,208 @@
+"""What is trained and compared, as data: environments, arms (algorithms with settings) and studies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentgym.algos.table import ALGORITHMS
+from agentgym.hashing import content_id
+from agentgym.training.cloning import CloningConfig
+from agentgym.training.config import TINY, TrainConfig, override
+from agentgym.training.policy.open import default_prompting
+
+FOLDER = Path("runs/algorithms")
+"""Where runs are kept; git ignores it."""
+
+MODEL = "tiny:0.1m"
+SEEDS = (0, 1, 2)
+BASELINE = "grpo"
+"""What every algorithm is compared with."""
+
+EVALUATION_SEED = 20_000
+ENDLESS = 100_000
+"""Iterations of a configuration: a run ends with its budget of environment steps."""
+
+SETTINGS: Mapping[str, Any] = {
+    "iterations": ENDLESS,
+    "decay": "constant",
+    "checkpoint_every": 0,
+    "evaluation.every": 0,
+    "rollout.tasks": 4,
+    "rollout.group_size": 8,
+    "rollout.num_envs": 32,
+    "learner.critic_learning_rate": 3e-3,
+    "learner.minibatches": 2,
+    # a bonus would be all that moves the weights where no group varies
+    "learner.entropy_coefficient": 0.0,
+    "learner.token_budget": 4096,
+}
+"""Alike for all, on top of the preset ``tiny``; nothing is tuned for one algorithm."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """One environment of the sweep."""
+
+    name: str
+    title: str
+    about: str
+    """What it stands for, and why."""
+    id: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    demonstrations: int
+    """Episodes of the oracle that the warm start is cloned from."""
+    epochs: int
+    learning_rate: float
+    """Of every algorithm's policy."""
+    budget: int
+    """Environment steps of a training run."""
+    threshold: float
+    """Success in training whose first time is noted."""
+    held_out: int
+    """Tasks of the validation split that are played before and after."""
+    attempts: int
+    """Episodes of each."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its warm start and runs."""
+        return FOLDER / self.name
+
+    @property
+    def warm_start(self) -> Path:
+        """The model directory that every run begins with."""
+        cloning = content_id((self.id, dict(self.options), self.demonstrations, self.epochs, MODEL))
+        return self.folder / f"warm-start-{cloning[:8]}"
+
+    @property
+    def cloning(self) -> CloningConfig:
+        """How the warm start is made."""
+        return CloningConfig(
+            env_id=self.id,
+            env_options=self.options,
+            tasks=self.demonstrations,
+            epochs=self.epochs,
+            learning_rate=3e-3,
+            token_budget=4096,
+            model=MODEL,
+            held_out=0,
+            prompting=default_prompting(MODEL, self.id).replaced({"history": 0}),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """An algorithm with settings: one line of a table."""
+
+    label: str
+    algorithm: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """By the dotted names of `agentgym.training.config.override`."""
+
+    def changes(self, environment: Environment) -> dict[str, Any]:
+        """Return the settings that differ from those of the preset ``tiny``."""
+        options = {f"env_options.{name}": value for name, value in environment.options.items()}
+        rate = {"learner.learning_rate": environment.learning_rate}
+        return {**SETTINGS, **rate, **options, **self.settings}
+
+    def config(self, environment: Environment, seed: int) -> TrainConfig:
+        """Return the settings of a run.
+
+        Raises:
+            UsageError: the trainer lacks what the algorithm needs, or a setting does not fit.
+        """
+        model = str(environment.warm_start)
+        plain = TINY.config(self.algorithm, environment.id, model=model, seed=seed)
+        return override(plain, self.changes(environment))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """A table: arms, each on the same environments with the same seeds."""
+
+    name: str
+    title: str
+    source: str
+    """Which table or figure of which paper it repeats at small scale."""
+    arms: tuple[Arm, ...]
+    environments: tuple[str, ...]
+    """Keys of `ENVIRONMENTS`."""
+    seeds: tuple[int, ...] = (0,)
+    baseline: str = ""
+    """Label of the arm that others are compared with."""
+
+
+ENVIRONMENTS: Mapping[str, Environment] = {
+    environment.name: environment
+    for environment in (
+        Environment(
+            name="ezpoints",
+            title="EZPoints",
+            about="many repeated states: formulas of five tokens at most, so that the episodes of a group "
+            "meet in nearly every state",
+            id="agentgym/EZPoints-v0",
+            demonstrations=60,
+            epochs=2,
+            learning_rate=1e-3,
+            budget=2_500,
+            threshold=0.6,
+            held_out=30,
+            attempts=8,
+        ),
+        Environment(
+            name="errands",
+            title="Errands",
+            about="long and sparse: about 17 right steps of at most 40, 10 for the last one, 0 for all else, "
+            "and two of the four actions lose the game in the wrong room",
+            id="benchmarks.algorithms.games:agentgym-bench/Errands-v0",
+            demonstrations=55,
+            epochs=3,
+            learning_rate=5e-4,
+            budget=8_000,
+            threshold=0.4,
+            held_out=48,
+            attempts=4,
+        ),
+        Environment(
+            name="noisy",
+            title="Noisy EZPoints",
+            about="noise of every episode's own: EZPoints where one token in ten is replaced by another and "
+            "half of the observations carry a remark that has nothing to do with the task",
+            id="benchmarks.algorithms.games:agentgym-bench/NoisyEZPoints-v0",
+            demonstrations=80,
+            epochs=3,
+            learning_rate=1e-3,
+            budget=2_500,
+            threshold=0.5,
+            held_out=30,
+            attempts=16,
+        ),
+    )
+}
+
+OWN_SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "dapo": {"rollout.attempts": 10, "rollout.filter_on": "return"},
+    "prime": {"reward_model.outcome": "won"},  # it learns from outcomes of 0 or 1, and a win pays 10
+}
+"""What belongs to an algorithm although it is no part of its advantage or its objective."""
+
+
+def main_arms() -> tuple[Arm, ...]:
+    """Return an arm for each built-in algorithm, those that the trainer cannot train yet included."""
+    return tuple(
+        Arm(algorithm.title, name, OWN_SETTINGS.get(name, {})) for name, algorithm in ALGORITHMS.items()
+    )
+
+
+MAIN = Study(
+    name="main",
+    title="All algorithms",
+    source="the comparison tables of the five papers",
+    arms=main_arms(),
+    environments=tuple(ENVIRONMENTS),
+    seeds=SEEDS,
+    baseline=ALGORITHMS[BASELINE].title,
+)

@@ -1,0 +1,243 @@
+"""The report of a study: a page, the numbers behind it as JSON, and learning curves."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from agentgym.arrays import Floats
+from agentgym.evaluation.statistics import Estimate
+from agentgym.files import replace_file
+from agentgym.records import parse
+from agentgym.untrusted import read_json
+from benchmarks.algorithms.claims import CLAIMS, Claim
+from benchmarks.algorithms.comparison import adjusted, first_above, hierarchical_mean, paired_p
+from benchmarks.algorithms.curves import draw
+from benchmarks.algorithms.plan import ENVIRONMENTS, MODEL, SETTINGS, Environment, Study
+from benchmarks.algorithms.runs import BEFORE, RunKey, StartingPoint, SweepRun, finished
+
+RNG_SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One arm in one environment."""
+
+    label: str
+    runs: tuple[SweepRun, ...]
+    """By seed; equally many held-out tasks each."""
+
+    @property
+    def means(self) -> Floats:
+        """(seeds, tasks), the share of a task's attempts that was won."""
+        return np.array([[statistics.fmean(task) for task in run.won] for run in self.runs])
+
+    def versus(self, other: Line) -> Floats:
+        """Return (seeds, tasks) differences over the seeds that both have."""
+        own, others = (
+            {run.seed: row for run, row in zip(x.runs, x.means, strict=True)} for x in (self, other)
+        )
+        return np.array([own[seed] - others[seed] for seed in own if seed in others])
+
+
+def write_report(study: Study, keys: Sequence[RunKey], folder: Path) -> None:
+    """Write ``STUDY.md``, ``STUDY.json`` and, for the main study, curves.
+
+    Args:
+        study: the table.
+        keys: all of its cells; what is not finished counts as missing.
+        folder: is written to.
+    """
+    done = list(finished(keys))
+    name = "report" if study.name == "main" else f"sweep-{study.name}"
+    record = {
+        "study": study.name,
+        "source": study.source,
+        "settings": dict(SETTINGS),
+        "environments": {
+            key: {**asdict(ENVIRONMENTS[key]), "before": asdict(_before(ENVIRONMENTS[key]))}
+            for key in study.environments
+            if (ENVIRONMENTS[key].warm_start / BEFORE).exists()
+        },
+        "planned": len(keys),
+        "runs": [{"arm": key.arm.label, **asdict(run)} for key, run in done],
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_file(folder / f"{name}.json", json.dumps(record, default=dict) + "\n")
+    pictures = {}
+    if study.name == "main":
+        pictures = {environment: draw(environment, done, folder) for environment in study.environments}
+    replace_file(folder / f"{name}.md", "\n".join(_page(study, keys, done, pictures)) + "\n")
+
+
+def _page(
+    study: Study, keys: Sequence[RunKey], done: Sequence[tuple[RunKey, SweepRun]], pictures: dict[str, str]
+) -> Iterator[str]:
+    yield f"# {study.title}"
+    yield ""
+    yield (
+        f"At tiny scale: {study.source}. `python -m benchmarks.algorithms {study.name}` trains what is "
+        "missing and writes this page; it can be stopped at any point and continues."
+    )
+    yield ""
+    yield from _coverage(study, keys, done)
+    for name in study.environments:
+        environment = ENVIRONMENTS[name]
+        lines = _lines(study, name, done)
+        if lines:
+            yield from _section(study, environment, lines, pictures.get(name))
+    if study.name == "main":
+        yield from _orderings(study, done)
+
+
+def _coverage(study: Study, keys: Sequence[RunKey], done: Sequence[tuple[RunKey, SweepRun]]) -> Iterator[str]:
+    seconds = [run.cpu_seconds for _, run in done]
+    missing = {key.arm.label for key in keys} - {key.arm.label for key, _ in done}
+    longest = f", {max(seconds):.0f} the longest" if seconds else ""
+    yield "## Coverage and method"
+    yield ""
+    yield (
+        f"{len(done)} of {len(keys)} runs have finished; they took {sum(seconds):,.0f} processor-seconds in "
+        f"all{longest}." + (f" Not run: {', '.join(sorted(missing))}." if missing else "")
+    )
+    yield ""
+    tasks, size = SETTINGS["rollout.tasks"], SETTINGS["rollout.group_size"]
+    yield (
+        f"Every run begins with the same weights, a model `{MODEL}` that cloned a few episodes of the "
+        "environment's oracle, and ends with the first iteration that has spent the budget of environment "
+        f"steps. An iteration is {tasks} tasks, {size} episodes each where nothing else is said (also for "
+        "the algorithms that need no groups). Learning rate, mini-batches and batch size are alike for all "
+        "and were chosen with GRPO, GiGPO, GraphGPO and PPO; no algorithm is tuned. Advantages and "
+        "objectives are the papers' (`agentgym.algos`), without KL to a reference; DAPO samples dynamically, "
+        "and the episodes that it leaves out count as steps."
+    )
+    yield ""
+    yield (
+        "*Success* is that of held-out tasks, sampled at temperature 1, several attempts each. Intervals are "
+        "95 %, of a bootstrap that draws seeds, then tasks within each. *p* is a sign-flip test of the "
+        f"difference to {study.baseline}, paired by task within seed, Holm-adjusted within the table: it "
+        "says whether these runs differ. Three seeds alone cannot go below p = .25, and an interval from "
+        "three seeds is too narrow, so nothing here ranks algorithms in general."
+    )
+    yield ""
+
+
+def _section(
+    study: Study, environment: Environment, lines: Sequence[Line], picture: str | None
+) -> Iterator[str]:
+    rng = np.random.default_rng(RNG_SEED)
+    before = _before(environment)
+    won = statistics.fmean(statistics.fmean(task) for task in before.won)
+    yield f"## {environment.title}"
+    yield ""
+    yield (
+        f"{environment.about[0].upper()}{environment.about[1:]}. The warm start, cloned from "
+        f"{environment.demonstrations} episodes, wins {won:.1%} of {environment.held_out} held-out tasks x "
+        f"{environment.attempts} attempts in {before.steps_per_episode:.1f} steps on average. Budget "
+        f"{lines[0].runs[0].budget:,} steps, learning rate {environment.learning_rate:g}."
+    )
+    yield ""
+    head = f"| | seeds | success after | against {study.baseline} | p | seeds above | "
+    yield head + f"iterations to {environment.threshold:.0%} | steps to it | iterations | processor-seconds |"
+    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
+    base = next((line for line in lines if line.label == study.baseline), lines[0])
+    others = {line.label: line.versus(base) for line in lines if line is not base}
+    raw = [paired_p(diff, rng) if len(diff) else 1.0 for diff in others.values()]
+    p_values = dict(zip(others, adjusted(raw), strict=True))
+    for line in sorted(lines, key=lambda line: -float(line.means.mean())):
+        yield _row(line, others.get(line.label), p_values.get(line.label), environment, rng)
+    yield ""
+    if picture:
+        yield f"![Success in training by environment steps, exponential moving average .95]({picture})"
+        yield ""
+
+
+def _row(
+    line: Line, difference: Floats | None, p: float | None, environment: Environment, rng: np.random.Generator
+) -> str:
+    success = _percent(hierarchical_mean(line.means, rng))
+    against, chance, seeds = "", "", ""
+    if difference is not None and len(difference):
+        against = _percent(hierarchical_mean(difference, rng), sign=True)
+        chance = "" if p is None else f"{p:.3f}" if p >= 0.001 else "< .001"
+        seeds = f"{int((difference.mean(axis=1) > 0).sum())} of {len(difference)}"
+    firsts = [first_above(run.success, environment.threshold) for run in line.runs]
+    reached = [
+        (first, run.env_steps[first - 1]) for first, run in zip(firsts, line.runs, strict=True) if first
+    ]
+    note = "" if len(reached) == len(firsts) else f" ({len(reached)} of {len(firsts)})"
+    when = f"{statistics.median(first for first, _ in reached):g}{note}" if reached else "-"
+    spent = f"{statistics.median(steps for _, steps in reached):,.0f}" if reached else "-"
+    seconds = statistics.fmean(run.cpu_seconds for run in line.runs)
+    iterations = statistics.fmean(len(run.success) for run in line.runs)
+    diverged = sum(run.end == "diverged" for run in line.runs)
+    label = line.label + (f" ({diverged} diverged)" if diverged else "")
+    return (
+        f"| {label} | {len(line.runs)} | {success} | {against} | {chance} | {seeds} | {when} | {spent} | "
+        f"{iterations:.0f} | {seconds:.1f} |"
+    )
+
+
+def _orderings(study: Study, done: Sequence[tuple[RunKey, SweepRun]]) -> Iterator[str]:
+    yield "## Which of the papers' orderings appear"
+    yield ""
+    yield (
+        "The difference of the first to the second in success after training, in points. It *appears* where "
+        "the interval lies above 0, is *reversed* where it lies below, and is *open* else. Scale, tasks, "
+        "models and step budgets have nothing in common with the papers': what appears here supports a "
+        "mechanism, and what does not refutes nothing."
+    )
+    yield ""
+    tables = {name: _lines(study, name, done) for name in study.environments}
+    shown = [name for name in study.environments if tables[name]]
+    yield "| ordering | printed | " + " | ".join(ENVIRONMENTS[name].title for name in shown) + " |"
+    yield "|---|---|" + "---|" * len(shown)
+    counts: dict[str, int] = {"appears": 0, "open": 0, "reversed": 0}
+    for claim in CLAIMS:
+        cells = []
+        for name in shown:
+            verdict, cell = _verdict(claim, tables[name])
+            cells.append(cell)
+            if verdict:
+                counts[verdict] += 1
+        yield f"| {claim.better} > {claim.worse} | {claim.printed} | " + " | ".join(cells) + " |"
+    yield ""
+    yield "In all: " + ", ".join(f"{number} {verdict}" for verdict, number in counts.items()) + "."
+
+
+def _verdict(claim: Claim, lines: Sequence[Line]) -> tuple[str, str]:
+    found = {line.label: line for line in lines}
+    if claim.better not in found or claim.worse not in found:
+        return "", "not run"
+    difference = found[claim.better].versus(found[claim.worse])
+    if not len(difference):
+        return "", "not run"
+    estimate = hierarchical_mean(difference, np.random.default_rng(RNG_SEED))
+    verdict = "appears" if estimate.low > 0 else "reversed" if estimate.high < 0 else "open"
+    return verdict, f"{verdict}: {_percent(estimate, sign=True)}"
+
+
+def _lines(study: Study, environment: str, done: Sequence[tuple[RunKey, SweepRun]]) -> list[Line]:
+    found = []
+    for arm in study.arms:
+        runs = [run for key, run in done if key.environment == environment and key.arm.label == arm.label]
+        if runs:
+            found.append(Line(arm.label, tuple(sorted(runs, key=lambda run: run.seed))))
+    return found
+
+
+def _before(environment: Environment) -> StartingPoint:
+    path = environment.warm_start / BEFORE
+    return parse(StartingPoint, read_json(path), str(path))
+
+
+def _percent(estimate: Estimate, *, sign: bool = False) -> str:
+    plus = "+" if sign else ""
+    return (
+        f"{100 * estimate.value:{plus}.1f} [{100 * estimate.low:{plus}.1f}, {100 * estimate.high:{plus}.1f}]"
+    )

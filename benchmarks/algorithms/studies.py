@@ -1,0 +1,165 @@
+"""The papers' sensitivity tables and ablations as studies: arms of settings, on the sweep's environments.
+
+A study whose algorithm the trainer cannot train is left out with the trainer's reason. GraphGPO's table of
+noise is `agentgym.recipes`' own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+
+from benchmarks.algorithms.ablations import WITHOUT_STEP_GAE
+from benchmarks.algorithms.plan import MAIN, Arm, Study
+
+SPARSE = ("errands",)
+BOTH = ("ezpoints", "errands")
+
+_TOKEN_RATIO = {"objective.ratio": "token", "objective.aggregation": "token-mean"}
+_OMEGAS = (0.1, 0.2, 0.4, 0.6, 0.8, 0.95)
+_SIZES = (4, 6, 8)
+_XI_ZETA = ((5, 0.05), (10, 0.1), (20, 0.2), (50, 0.3))
+_ALPHAS = (1.0, 35.0, 50.0, 70.0)
+_GAMMAS = (0.99, 0.95)
+_BASES = {"grpo": "GRPO", "rloo": "RLOO", "reinforce_pp": "REINFORCE++", "dapo": "DAPO"}
+
+_STUDIES = (
+    MAIN,
+    Study(
+        name="graphgpo-omega",
+        title="GraphGPO's omega",
+        source="GraphGPO, Tables 4 and 5",
+        arms=tuple(Arm(f"omega {omega:g}", "graphgpo", {"switches.omega": omega}) for omega in _OMEGAS),
+        environments=BOTH,
+        baseline="omega 0.1",
+    ),
+    Study(
+        name="group-size",
+        title="Episodes of a group",
+        source="GraphGPO, Table 7",
+        arms=tuple(
+            Arm(f"{title}, n = {size}", name, {"rollout.group_size": size, "rollout.num_envs": 4 * size})
+            for size, (name, title) in product(
+                _SIZES, (("grpo", "GRPO"), ("gigpo", "GiGPO"), ("graphgpo", "GraphGPO"))
+            )
+        ),
+        environments=SPARSE,
+        baseline="GRPO, n = 8",
+    ),
+    Study(
+        name="gigpo-ablations",
+        title="GiGPO's parts",
+        source="GiGPO, Figure 4",
+        arms=(
+            Arm("GiGPO with std", "gigpo"),
+            Arm("GiGPO without std", "gigpo", {"switches.std": False}),
+            Arm("without A^S", "gigpo", {"switches.weight": 0.0}),
+            Arm("without A^E", "gigpo", {"switches.episode_weight": 0.0}),
+        ),
+        environments=BOTH,
+        baseline="GiGPO with std",
+    ),
+    Study(
+        name="graphgpo-ablations",
+        title="GraphGPO's parts",
+        source="GraphGPO, Table 3",
+        arms=(
+            Arm("GraphGPO", "graphgpo"),
+            Arm("GraphGPO without A^E", "graphgpo", {"switches.episode_weight": 0.0}),
+            Arm("GraphGPO without A^G", "graphgpo", {"switches.graph_weight": 0.0}),
+            Arm("GiGPO", "gigpo"),
+            Arm("GiGPO without A^E", "gigpo", {"switches.episode_weight": 0.0}),
+        ),
+        environments=BOTH,
+        baseline="GraphGPO",
+    ),
+    Study(
+        name="steppo-gamma",
+        title="Discount by granularity",
+        source="StepPO, Table 4",
+        arms=tuple(
+            Arm(f"{title}, gamma {gamma:g}", name, {"switches.gamma": gamma, "switches.lam": 1.0})
+            for (name, title), gamma in product((("ppo", "token GAE"), ("steppo", "step GAE")), _GAMMAS)
+        ),
+        environments=BOTH,
+        baseline="step GAE, gamma 0.99",
+    ),
+    Study(
+        name="steppo-ablations",
+        title="StepPO's parts",
+        source="StepPO, Figure 5",
+        arms=(
+            Arm("StepPO", "steppo"),
+            Arm("without step ratio", "steppo", _TOKEN_RATIO),
+            Arm("without step GAE", WITHOUT_STEP_GAE),
+            Arm("without either", "ppo", {"switches.gamma": 0.99, "switches.lam": 1.0}),
+        ),
+        environments=BOTH,
+        baseline="StepPO",
+    ),
+    Study(
+        name="spo3-xi-zeta",
+        title="3SPO's xi and zeta",
+        source="3SPO, Table 5",
+        arms=tuple(
+            Arm(f"xi {xi}, zeta {zeta:g}", "spo3", {"switches.xi": xi, "switches.zeta": zeta})
+            for xi, zeta in _XI_ZETA
+        ),
+        environments=SPARSE,
+        baseline="xi 10, zeta 0.1",
+    ),
+    Study(
+        name="spo3-alpha",
+        title="3SPO's alpha",
+        source="3SPO, Table 6; 35, 50 and 70 allot alike from depth 2 on, 1 does not",
+        arms=tuple(Arm(f"alpha {alpha:g}", "spo3", {"switches.alpha": alpha}) for alpha in _ALPHAS),
+        environments=SPARSE,
+        baseline="alpha 50",
+    ),
+    Study(
+        name="spo3-ablations",
+        title="3SPO's parts",
+        source="3SPO, Table 2",
+        arms=(
+            Arm("3SPO", "spo3"),
+            Arm("without R_novel", "spo3", {"switches.novelty": False}),
+            Arm("without the score's difference", "spo3", {"switches.gain": False}),
+            Arm("without adaptive rollouts", "spo3", {"switches.fixed": 8}),
+            Arm("without the state score", "spo3", {"switches.state_score": False}),
+        ),
+        environments=BOTH,
+        baseline="3SPO",
+    ),
+    Study(
+        name="istar-bases",
+        title="iStar over its bases",
+        source="iStar, Tables 1 and 2",
+        arms=tuple(
+            arm
+            for base, title in _BASES.items()
+            for arm in (
+                Arm(title, base, {"rollout.attempts": 10} if base == "dapo" else {}),
+                Arm(f"{title} with iStar", "istar", {"switches.base": base}),
+            )
+        ),
+        environments=BOTH,
+        baseline="GRPO",
+    ),
+    Study(
+        name="istar-ablations",
+        title="iStar's parts",
+        source="iStar, Table 3; ground truth is the environment's progress",
+        arms=(
+            Arm("RLOO", "rloo"),
+            Arm("RLOO with iStar", "istar", {"switches.base": "rloo"}),
+            Arm("ground truth", "istar", {"switches.base": "rloo", "switches.process": "progress"}),
+            Arm("merged rewards", "istar", {"switches.base": "rloo", "switches.credit": "merged"}),
+            Arm("token-level", "istar", {"switches.base": "rloo", "switches.credit": "token"}),
+        ),
+        environments=BOTH,
+        baseline="RLOO",
+    ),
+)
+
+STUDIES: Mapping[str, Study] = {study.name: study for study in _STUDIES}
+"""By name."""

@@ -1,0 +1,167 @@
+"""Diagnostics of runs: numbers from made-up rollouts, what a run lacks, and pictures of all."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from agentgym.errors import UsageError
+from agentgym.history.diagnostics.credit import graph_progress
+from agentgym.history.diagnostics.states import BUCKETS, group_sizes
+from agentgym.history.diagnostics.table import DIAGNOSTICS, diagnose
+from agentgym.history.rollouts import KeptEpisode, KeptStep, write_rollouts
+from agentgym.registration import open_env
+from tests.iterations import make_run, write_run
+
+
+def episode(states, final, *, won, group=0, iteration=1, values=None, actions=None, **changes):
+    steps = tuple(
+        KeptStep(
+            state_hash=state,
+            admissible=0,
+            action="go" if actions is None else actions[place],
+            response="go",
+            response_ids=(1,),
+            valid=True,
+            reward=0.0,
+            return_to_go=float(won),
+            advantage=0.0,
+            token_advantages=(),
+            value=None if values is None else values[place],
+            process_reward=None,
+            version=0,
+        )
+        for place, state in enumerate(states)
+    )
+    plain = KeptEpisode(
+        iteration=iteration,
+        version=0,
+        group=group,
+        task_id="t",
+        task_type="",
+        seed=0,
+        rollout=0,
+        won=won,
+        score=float(won),
+        end_reason="success" if won else "failure",
+        final_hash=final,
+        admissible_actions=(("go",),),
+        steps=steps,
+    )
+    return replace(plain, **changes)
+
+
+def test_sizes_of_step_groups_are_counted_within_a_group():
+    episodes = [
+        episode("aab", "c", won=False),
+        episode("ab", "d", won=True),
+        episode("a", "d", won=False, group=1),
+    ]
+    assert sorted(group_sizes(episodes)) == [1, 2, 3]
+    assert all(low <= high for _, low, high in BUCKETS)
+
+
+def test_steps_progress_in_the_graph_of_their_group():
+    # the winner goes a b b c: standing still at b is no progress; d leads nowhere
+    episodes = [
+        episode("abbc", "e", won=True),
+        episode("abd", "d", won=False),
+        episode("ab", "d", won=False, group=1),
+    ]
+    assert graph_progress(episodes) == {0: [True, False, True, True], 1: [True, False, False]}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Return the folder of a run on EZPoints, with metrics of everything and one kept iteration."""
+    env = open_env("agentgym/EZPoints-v0", split="train")
+    kept = []
+    for seed in range(2):
+        _, info = env.reset(seed=seed)
+        states, actions, task = [], [], info["task_id"]
+        for action in ("1", *(["="] if seed else [])):
+            states.append(info["state_hash"])
+            actions.append(action if action in info["admissible_actions"] else info["admissible_actions"][0])
+            _, _, terminated, _, info = env.step(actions[-1])
+            if terminated:
+                break
+        kept.append(
+            episode(
+                states,
+                info["state_hash"],
+                won=seed == 0,
+                values=[0.5] * len(states),
+                actions=actions,
+                seed=seed,
+                task_id=task,
+                group=0,
+            )
+        )
+    diagnostics = {
+        "k": {"0": 1.0, "8": 3.0},
+        "k_by_success": {"new": 8.0, "0": 4.0},
+        "states_by_success": {"new": 3.0, "0": 1.0},
+        "states": {"by_hash": 4.0, "by_text": 4.0, "samples": 9.0, "played": 8.0, "high_score": 0.5},
+        "state": {"visits": 2.0, "successes": 1.0, "score": 0.25, "k": 2.0},
+    }
+    metrics = make_run(2, value_loss=1.0, explained_variance=0.5, diagnostics=diagnostics)
+    folder = write_run(tmp_path / "run", metrics, env_id="agentgym/EZPoints-v0")
+    write_rollouts(folder, 1, kept)
+    return folder
+
+
+def test_every_diagnostic_is_written_with_its_numbers(run, cli, tmp_path):
+    for name in DIAGNOSTICS:
+        diagram = json.loads(diagnose(run, name).to_json())
+        assert diagram["name"] == name
+        for panel in diagram["panels"]:
+            assert panel["series"]
+            assert all(len(series["y"]) == len(panel["x"]) for series in panel["series"])
+    for name in ("step-groups", "stage-seconds"):  # bars, and areas
+        code, out, err = cli("plot", run, "--what", name, "--out", tmp_path / f"{name}.svg")
+        assert (code, err) == (0, "")
+        assert out.splitlines() == [f"written to {tmp_path / name}.svg", f"written to {tmp_path / name}.json"]
+        assert json.loads((tmp_path / f"{name}.json").read_text())["panels"]
+
+
+def test_golden_length_is_that_of_the_oracle(run):
+    panel = diagnose(run, "golden-length").panels[1]
+    assert panel.x == ("4",)  # two cards, a sign and the end
+    assert panel.series[0].y == (2.0,)
+
+
+def test_one_state_has_its_rate_of_success(run):
+    first, second = diagnose(run, "one-state").panels
+    assert first.x == (2.0, 2.0)
+    assert first.series[1].y == (0.5, 0.5)
+    assert second.series[0].y == (2.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("step-groups", "keep_rollouts=10"),
+        ("values", "keep_rollouts=10"),
+        ("critic", "train by ppo or steppo"),
+        ("high-score", "train by spo3"),
+        ("one-state", "train by spo3"),
+        ("step-group", "did you mean 'step-groups'"),
+    ],
+)
+def test_what_a_run_lacks_is_named(tmp_path, name, says):
+    folder = write_run(tmp_path / "run", make_run(2))
+    with pytest.raises(UsageError, match=says):
+        diagnose(folder, name)
+
+
+def test_the_list(cli):
+    code, out, _ = cli("plot", "--list")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()[:-1]] == list(DIAGNOSTICS)
+
+
+def test_a_diagnostic_is_of_one_run(cli, run):
+    code, _, err = cli("plot", run, run, "--what", "tokens")
+    assert code != 0
+    assert "one run at a time" in err
+    assert cli("plot")[0] != 0
