@@ -121,8 +121,8 @@ def words() -> Iterator[str]:
     yield from rules.goal_words()
     yield from re.findall(
         "[a-z]+",
-        "go to take from move open close use clean heat cool with examine slice look inventory help put in on "
-        "task seen unknown held here named none closed away desklamp floorlamp",
+        "go to take from move open close use clean heat cool with examine slice look inventory help put in "
+        "on task seen unknown held here named none closed away desklamp floorlamp",
     )
 
 
