@@ -112,9 +112,11 @@ def _coverage(study: Study, keys: Sequence[RunKey], done: Sequence[tuple[RunKey,
         "environment's oracle, and ends with the first iteration that has spent the budget of environment "
         f"steps. An iteration is {tasks} tasks, {size} episodes each where nothing else is said (also for "
         "the algorithms that need no groups). Learning rate, mini-batches and batch size are alike for all "
-        "and were chosen with GRPO, GiGPO, GraphGPO and PPO; no algorithm is tuned. Advantages and "
-        "objectives are the papers' (`agentgym.algos`), without KL to a reference; DAPO samples dynamically, "
-        "and the episodes that it leaves out count as steps."
+        "and were chosen with GRPO, GiGPO, GraphGPO and PPO; no other algorithm is tuned, but 3SPO, which "
+        "updates on the samples of a few states, has a learning rate of 1e-4 (at the others' it fell to "
+        "0 %: [sweep-spo3-rate.md](sweep-spo3-rate.md)). Advantages and objectives are the papers' "
+        "(`agentgym.algos`), without KL to a reference; DAPO samples dynamically, and the episodes that it "
+        "leaves out count as steps."
     )
     yield ""
     yield (
