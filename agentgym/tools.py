@@ -14,6 +14,7 @@ Example:
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -280,6 +281,11 @@ def tool_schemas(tools: Sequence[Tool]) -> list[dict[str, Any]]:
     if len({tool.name for tool in tools}) < len(tools):
         raise UsageError(f"tools are told apart by name: {', '.join(tool.name for tool in tools)}")
     return [tool.schema() for tool in tools]
+
+
+def listed_schemas(tools: Sequence[Tool]) -> str:
+    """Return the JSON schemas of tools, one a line, in the order of keys that chat templates show."""
+    return "\n".join(json.dumps(schema, ensure_ascii=False) for schema in tool_schemas(tools))
 
 
 def action_of(tools: Sequence[Tool], call: ToolCall) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from agentgym.cli import (
     bench,
     data,
+    doctor,
     envs,
     index,
     judge,
@@ -20,7 +21,22 @@ from agentgym.cli import (
 from agentgym.cli.parser import Parser, add_debug
 from agentgym.version import __version__
 
-COMMANDS = (envs, play, bench, verify, judge, leaderboard, view, serve, train, recipes, plot, data, index)
+COMMANDS = (
+    envs,
+    play,
+    bench,
+    verify,
+    judge,
+    leaderboard,
+    view,
+    serve,
+    train,
+    recipes,
+    plot,
+    data,
+    index,
+    doctor,
+)
 """In the order of ``--help``. A new command is a module, and its name here."""
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.table import ALGORITHMS, find_algorithm
 from agentgym.cli.parser import Commands, Parser, add_command, add_groups, parse_options, seed
+from agentgym.cli.plan import show_plan
 from agentgym.cli.terminal import open_console
 from agentgym.cli.train_bc import add_bc
 from agentgym.errors import UsageError
@@ -63,7 +64,7 @@ def _add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--model",
         metavar="MODEL",
-        help="tiny, tiny:SIZE or a model directory (default: tiny)",
+        help="tiny, tiny:SIZE, tiny-qwen3 and the like, or a model directory (default: tiny)",
     )
     parser.add_argument(
         "--preset",
@@ -97,11 +98,7 @@ def _add_arguments(parser: Parser) -> None:
         metavar="NAME",
         help="console, jsonl, tensorboard or wandb; repeat for several (default: console and jsonl)",
     )
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="train a model of a billion weights on one CPU thread all the same",
-    )
+    _add_machine(parser)
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
         "--config",
@@ -112,17 +109,41 @@ def _add_arguments(parser: Parser) -> None:
     source.add_argument("--resume", type=Path, metavar="FOLDER", help="resume a run from its last checkpoint")
 
 
+def _add_machine(parser: Parser) -> None:
+    """Add what concerns the machine: what it holds, and what is trained on it all the same."""
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="train a model of a billion weights on one CPU thread all the same",
+    )
+    parser.add_argument(
+        "--plan",
+        type=int,
+        nargs="?",
+        const=1,
+        metavar="DEVICES",
+        help="print the memory of each of so many devices (default: 1), load nothing and train nothing",
+    )
+    parser.add_argument(
+        "--device-memory", type=float, metavar="GIB", help="of a GPU to plan for (default: this machine's)"
+    )
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Train as the arguments say; say how it ended and where the model is."""
     from agentgym.training.run import read_config, resume, start
 
     logs = LOGS if arguments.log is None else arguments.log
+    if arguments.device_memory is not None and arguments.plan is None:
+        raise UsageError("--device-memory is of devices that are planned for: give --plan as well")
     if arguments.resume is not None:
         _refuse_settings(arguments)
         _refuse_algorithm(read_config(arguments.resume), arguments, "--resume")
         outcome = resume(arguments.resume, logs=logs, iterations=arguments.iterations)
     else:
         config = _config(arguments)
+        if arguments.plan is not None:
+            return show_plan(config, devices=arguments.plan, device_memory=arguments.device_memory)
         folder = arguments.out or default_folder(config)
         outcome = start(config, folder, logs=logs, force=arguments.force)
     if outcome.is_first:
@@ -141,6 +162,7 @@ def _refuse_settings(arguments: argparse.Namespace) -> None:
     given = [
         name for name in ("env", "model", "preset", "seed", "out") if getattr(arguments, name) is not None
     ]
+    given += ["plan"] if arguments.plan is not None else []
     if given or arguments.settings or arguments.variants:
         flag = given[0] if given else "set" if arguments.settings else "variant"
         raise UsageError(f"--resume takes the run's own settings: leave out --{flag}")

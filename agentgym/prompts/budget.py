@@ -8,7 +8,7 @@ from agentgym.errors import UsageError
 from agentgym.prompts.contexts import CHATS, CONTEXTS, Context, ConversationTokenizer
 from agentgym.prompts.fitting import FittedPrompt, PromptTokenizer, PromptTooLongError, fit
 from agentgym.prompts.parsers import Answer, settle_answer
-from agentgym.prompts.template import Template
+from agentgym.prompts.rendering import PromptTemplate
 from agentgym.types import Message, Request
 
 __all__ = ["FittedPrompt", "PromptBuilder", "PromptTokenizer", "PromptTooLongError", "fit"]
@@ -18,7 +18,7 @@ __all__ = ["FittedPrompt", "PromptBuilder", "PromptTokenizer", "PromptTooLongErr
 class PromptBuilder:
     """Turns requests into prompts and responses into actions, alike in training, benchmarks and agents."""
 
-    template: Template
+    template: PromptTemplate
     tokenizer: PromptTokenizer
     budget: int
     """Most tokens of a prompt."""

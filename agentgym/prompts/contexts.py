@@ -26,9 +26,8 @@ from agentgym.prompts.fitting import (
     fit,
     fit_attempts,
 )
-from agentgym.prompts.rendering import Prompt, render_opening, render_present, render_whole
+from agentgym.prompts.rendering import Prompt, PromptTemplate, render_opening, render_present, render_whole
 from agentgym.prompts.summary import render_summary, summary_lines
-from agentgym.prompts.template import Template
 from agentgym.types import Completion, Message, Request
 
 Context: TypeAlias = Literal["rebuilt", "append", "window", "summarised"]
@@ -61,7 +60,7 @@ class PromptSettings(Protocol):
     """The part of `agentgym.prompts.budget.PromptBuilder` that contexts need."""
 
     @property
-    def template(self) -> Template:
+    def template(self) -> PromptTemplate:
         """The words."""
         ...
 

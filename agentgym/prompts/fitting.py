@@ -8,8 +8,7 @@ from typing import Any, Protocol
 
 from agentgym.errors import UsageError
 from agentgym.prompts.fields import PromptFields
-from agentgym.prompts.rendering import Prompt, render
-from agentgym.prompts.template import Template
+from agentgym.prompts.rendering import Prompt, PromptTemplate, render
 from agentgym.types import Message
 
 
@@ -40,7 +39,7 @@ class FittedPrompt:
     those since."""
 
     shown: Any = None
-    """Pictures that placeholders among the ids stand for, as the model's reader has them; None for none."""
+    """Pictures among the ids, as the model's reader has them; None for none."""
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -48,7 +47,9 @@ class FittedPrompt:
         return (*self.before, *self.earlier, Message("user", self.prompt.text))
 
 
-def fit(template: Template, slots: PromptFields, tokenizer: PromptTokenizer, budget: int) -> FittedPrompt:
+def fit(
+    template: PromptTemplate, slots: PromptFields, tokenizer: PromptTokenizer, budget: int
+) -> FittedPrompt:
     """Render the longest prompt within a budget.
 
     The oldest past turns go first, whole. When none is left, the end of the observation goes, but only

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from agentgym.errors import UsageError
 from agentgym.prompts.fields import PromptFields
 from agentgym.prompts.template import Template
+from agentgym.prompts.template_file import TemplateFile
+
+PromptTemplate: TypeAlias = Template | TemplateFile
+"""What prompts are rendered from: a wording and an answer, or a file that is both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +28,7 @@ class Prompt:
     """Characters left out of the end of the current observation."""
 
 
-def render(template: Template, slots: PromptFields, *, dropped: int = 0, cut: int = 0) -> Prompt:
+def render(template: PromptTemplate, slots: PromptFields, *, dropped: int = 0, cut: int = 0) -> Prompt:
     r"""Fill a template.
 
     What never changes comes first, then what stays the same throughout an episode, then what changes
@@ -59,7 +64,7 @@ def render(template: Template, slots: PromptFields, *, dropped: int = 0, cut: in
     return Prompt(render_whole(template, shown, omitted=dropped, cut=cut), len(shown.recent), dropped, cut)
 
 
-def render_whole(template: Template, slots: PromptFields, *, omitted: int = 0, cut: int = 0) -> str:
+def render_whole(template: PromptTemplate, slots: PromptFields, *, omitted: int = 0, cut: int = 0) -> str:
     """Render one message that holds everything: instructions, task, summary, past turns and what is seen now.
 
     Args:
@@ -68,6 +73,8 @@ def render_whole(template: Template, slots: PromptFields, *, omitted: int = 0, c
         omitted: how many of the oldest turns are told nowhere; the text says so.
         cut: how many characters are left out of the end of the observation; the text says so.
     """
+    if isinstance(template, TemplateFile):
+        return template.render_whole(slots, omitted, cut)
     parts = [*_beginning(template, slots.task, omitted)]
     parts += [slots.summary] if slots.summary else []
     parts += _past(template, slots)
@@ -75,7 +82,7 @@ def render_whole(template: Template, slots: PromptFields, *, omitted: int = 0, c
     return "\n\n".join(parts)
 
 
-def render_opening(template: Template, slots: PromptFields, *, omitted: int = 0, cut: int = 0) -> str:
+def render_opening(template: PromptTemplate, slots: PromptFields, *, omitted: int = 0, cut: int = 0) -> str:
     """Render the first message of a conversation: instructions, task and what is seen.
 
     Args:
@@ -84,6 +91,8 @@ def render_opening(template: Template, slots: PromptFields, *, omitted: int = 0,
         omitted: how many turns there were before it, which the conversation leaves out.
         cut: how many characters are left out of the end of the observation.
     """
+    if isinstance(template, TemplateFile):
+        return template.render_opening(slots, cut)
     return "\n\n".join((*_beginning(template, slots.task, omitted), *_present(template, slots, cut)))
 
 
@@ -98,7 +107,7 @@ def render_beginning(template: Template, task: str, *, dropped: int = 0) -> str:
     return "\n\n".join(_beginning(template, task, dropped))
 
 
-def render_present(template: Template, slots: PromptFields, *, cut: int = 0) -> str:
+def render_present(template: PromptTemplate, slots: PromptFields, *, cut: int = 0) -> str:
     r"""Render what is seen now and can be done about it: a turn of a conversation.
 
     Example:
@@ -112,6 +121,8 @@ def render_present(template: Template, slots: PromptFields, *, cut: int = 0) -> 
         Possible actions:
         left, right
     """
+    if isinstance(template, TemplateFile):
+        return template.render_present(slots, cut)
     return "\n\n".join(_present(template, slots, cut))
 
 

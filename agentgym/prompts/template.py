@@ -6,9 +6,9 @@ a template's sha256 pins its prompts.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from string import Formatter
 from typing import Self
 
 from agentgym.errors import UsageError
@@ -23,7 +23,7 @@ from agentgym.prompts.wording import (
     read_built_in,
     read_wording,
 )
-from agentgym.tools import ACT, Tool, tool_schemas
+from agentgym.tools import ACT, Tool, listed_schemas
 
 ASSEMBLY = 1
 """Version of how `agentgym.prompts.rendering.render` puts sections together; hashed with the words."""
@@ -60,6 +60,12 @@ class Template:
     """Reads the responses."""
     listing: str = ""
     """Tells the tools; empty where the answer names none."""
+
+    def words(self) -> Iterator[str]:
+        """Yield the words of the template, without its slots."""
+        yield self.static
+        for section in self.sections.values():
+            yield from (text for text, *_ in Formatter().parse(section))
 
     def without_listing(self) -> Self:
         """Return the template for models whose chat template tells the tools."""
@@ -103,7 +109,7 @@ def load_template(wording: str, answer: str, tools: tuple[Tool, ...] = ()) -> Te
         tools = tools or answer_format.tools or (ACT,)
         answer_format = answer_format.bound(tools)
         check_text(how["tools"], TOOLS, where)
-        listing = how["tools"].format(tools=_listed(tools))
+        listing = how["tools"].format(tools=listed_schemas(tools))
     beginning = (
         told.sections.get("role", "").format(),
         how["text"].format(example=_example(told, answer_format)),
@@ -133,8 +139,3 @@ def _example(told: Wording, answer_format: AnswerFormat) -> str:
         if not answer_format.tools:
             raise
     return answer_format.write(told.example_thought, [answer_format.tools[0].example()])
-
-
-def _listed(tools: tuple[Tool, ...]) -> str:
-    """Return the JSON schemas of tools, one a line, in the order of keys that chat templates show."""
-    return "\n".join(json.dumps(schema, ensure_ascii=False) for schema in tool_schemas(tools))

@@ -53,7 +53,7 @@ def read_wording(name: str) -> Wording:
     """
     own = name.endswith(".toml")
     where = f"the template file {name}" if own else f"the wording {name!r}"
-    text = _read_file(Path(name), where) if own else read_built_in("wordings", name, "wording")
+    text = read_file(Path(name), where) if own else read_built_in("wordings", name, "wording")
     table = parse_table(text, _KEYS, where)
     check_complete(table, ("id", "version"), where)
     sections = table.pop("sections", {})
@@ -144,7 +144,12 @@ def check_complete(table: Mapping[str, Any], keys: Iterable[str], where: str) ->
             raise UsageError(f"{where} lacks {key!r}: add it")
 
 
-def _read_file(path: Path, where: str) -> str:
+def read_file(path: Path, where: str) -> str:
+    """Return the text of a file of one's own.
+
+    Raises:
+        UsageError: it cannot be read, or is no UTF-8.
+    """
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:

@@ -1,8 +1,8 @@
 """Checkpoints: folders that appear whole or not at all, from which a run resumes bit for bit.
 
-A checkpoint holds the policy as an ordinary model directory, and ``state.pt``: weights, optimisers and
-counters. A link named ``last`` leads to the newest. There are no other random states: every draw of a run
-follows from its seed and a counter.
+A checkpoint holds the policy as an ordinary model directory, ``state``: weights and moments, sharded as the
+ranks have them, and ``state.pt``: counters. A link named ``last`` leads to the newest. There are no other
+random states: every draw of a run follows from its seed and a counter.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from agentgym.files import trouble
 FOLDER = "checkpoints"
 MODEL = "model"
 """The model directory within a checkpoint."""
+SHARDS = "state"
+"""Folder of weights and optimisers within a checkpoint."""
 _STATE = "state.pt"
 _LAST = "last"
 
@@ -34,6 +36,7 @@ def save_checkpoint(
     *,
     keep: int | None,
     write: bool = True,
+    save_shards: Callable[[Path], None] = lambda _: None,
 ) -> Path:
     """Write a checkpoint, then remove the oldest ones.
 
@@ -46,7 +49,8 @@ def save_checkpoint(
         save_policy: writes the model directory.
         keep: how many numbered checkpoints stay; None leaves them alone, and does not make this one the
             one to resume from.
-        write: whether this process writes.
+        write: whether this process writes all but its shards.
+        save_shards: writes this rank's part of weights and optimisers into a folder.
 
     Returns:
         The checkpoint's folder.
@@ -58,11 +62,13 @@ def save_checkpoint(
     final, partial = folder / name, folder / f".{name}.partial"
     if not write:
         save_policy(partial / MODEL)
+        save_shards(partial / SHARDS)
         return final
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         save_policy(partial / MODEL)
+        save_shards(partial / SHARDS)
         _save_state(state, partial / _STATE)
         shutil.rmtree(final, ignore_errors=True)
         partial.rename(final)

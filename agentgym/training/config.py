@@ -18,7 +18,7 @@ from agentgym.records import parse
 from agentgym.registration import suite_spec
 from agentgym.training.learner.config import LearnerConfig, RewardModelConfig
 from agentgym.training.policy.open import default_prompting
-from agentgym.training.policy.prompting import Prompting
+from agentgym.training.policy.prompting import Prompting, with_words_of
 
 Decay: TypeAlias = Literal["constant", "linear", "cosine"]
 """How learning rates fall over a run: not at all, or to 0 along a line or half a cosine."""
@@ -62,8 +62,14 @@ class RolloutConfig:
     vllm_memory: float = 0.4
     """Share of a GPU's memory that vLLM takes; the learner needs the rest."""
 
+    vllm_sleep: int = 0
+    """What vLLM gives back during updates: 0 nothing, 1 its cache, its weights waiting in main memory, 2
+    both."""
+
     def __post_init__(self) -> None:
         """Check the numbers."""
+        if self.vllm_sleep not in (0, 1, 2):
+            raise UsageError(f"vllm_sleep must be 0, 1 or 2, got {self.vllm_sleep}")
         for name in ("tasks", "group_size", "attempts"):
             _at_least(name, getattr(self, name), 1)
         for name in ("num_envs", "max_staleness"):
@@ -115,7 +121,7 @@ class TrainConfig:
     """Of the environment's constructor, without the split."""
     split: str = "train"
     model: str = "tiny"
-    """``tiny``, ``tiny:SIZE`` or the path of a model directory."""
+    """``tiny``, ``tiny-FAMILY``, either with ``:SIZE``, or the path of a model directory."""
     device: Device = "auto"
     """``cpu``, or ``cuda`` for one device per process; ``auto`` is the latter where there is one."""
     threads: int = 1
@@ -255,6 +261,9 @@ def override(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
         if path not in (["switches"], ["env_options"], ["prompting", "template_options"]):
             _known(last, inner, name)
         inner[last] = value
+    if table["prompting"] is not None:
+        given = [name.removeprefix("prompting.") for name in changes]
+        table["prompting"] = with_words_of(given, table["prompting"])
     return config_from_json(table)
 
 

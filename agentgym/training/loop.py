@@ -23,7 +23,7 @@ from agentgym.arrays import Bools
 from agentgym.history.metrics import Evaluated, IterationMetrics, StageSeconds
 from agentgym.history.rollouts import drop_rollouts, write_rollouts
 from agentgym.stopwatch import Stopwatch, measured, stage
-from agentgym.training.checkpoint import last_checkpoint, load_checkpoint, save_checkpoint
+from agentgym.training.checkpoint import SHARDS, last_checkpoint, load_checkpoint, save_checkpoint
 from agentgym.training.collected import Collected, Diagnostics
 from agentgym.training.config import TrainConfig
 from agentgym.training.encoders import with_embeddings
@@ -181,6 +181,7 @@ class Trainer:
         update, scores = _NO_UPDATE, None
         rollouts = self._rollouts(played.collected)
         if played.collected.groups:
+            world.rest_engine()
             with stage("advantage"):
                 scores = self._score(rollouts)
             batch = self.minimiser.prepare(rollouts, scores)
@@ -349,7 +350,6 @@ class Trainer:
             keep: as `save_checkpoint`; by default the configuration's.
         """
         state = {
-            "learner": self.world.learner.state_dict(),
             "version": self.world.engine.version,
             "totals": asdict(self._totals),
             "lost": self._lost,
@@ -364,6 +364,7 @@ class Trainer:
             self._save_policy,
             keep=self.config.keep if keep == -1 else keep,
             write=self.world.ranks.is_first,
+            save_shards=self.world.learner.save_state,
         )
         return self.checkpoint
 
@@ -377,7 +378,10 @@ class Trainer:
         first = world.ranks.is_first
         self.checkpoint = last_checkpoint(self.folder)
         state = world.ranks.from_first(load_checkpoint(self.checkpoint) if first else {})
-        world.learner.load_state_dict(state["learner"])
+        if "learner" in state:  # of an older version, where one file holds all
+            world.learner.load_state_dict(state["learner"])
+        else:
+            world.learner.load_state(self.checkpoint / SHARDS)
         world.engine.sync(world.learner.weights(), state["version"])
         self._totals = _Totals(**state["totals"])
         self.collector.load_state_dict(state["pool"])

@@ -176,12 +176,13 @@ def plan_memory(
     has_reference = config.loss.kl_coefficient > 0 and rank is None
     low = number < EXACT
     shards = ranks > 1 or low
+    held = 0 if learner.offload else EXACT
     always = {
-        "weights": (EXACT * trained + number * frozen) // ranks,
-        "gradients": EXACT * trained // ranks,
-        "moments": 2 * EXACT * trained // ranks,
+        "weights": (held * trained + number * frozen) // ranks,
+        "gradients": held * trained // ranks,
+        "moments": 2 * held * trained // ranks,
         "reference": number * size.parameters // ranks if has_reference else 0,
-        "critic": 4 * EXACT * critic // ranks,
+        "critic": 4 * held * critic // ranks,
     }
     overlaps = rollout.max_staleness > 0 and rollout.overlap
     copies = overlaps or ranks > 1 or rank is not None or low

@@ -59,6 +59,25 @@ def start(config: TrainConfig, folder: Path, *, logs: Sequence[str], force: bool
     """
     if (folder / CONFIG_FILE).exists() and _has_begun(folder):
         raise UsageError(f"{folder} holds a run already: resume it by --resume, or choose another folder")
+    config, size = settled(config, Machine.here(config.device))
+    if not force:
+        check_feasible(config, size)
+    return _train(config, folder, logs, resume=False)
+
+
+def settled(config: TrainConfig, machine: Machine) -> tuple[TrainConfig, ModelSize | None]:
+    """Spell out what a configuration leaves to the model, the algorithm and the machine.
+
+    Args:
+        config: of a run.
+        machine: that it is for.
+
+    Returns:
+        The configuration, and the sizes of its model; None for a tiny one.
+
+    Raises:
+        UsageError: the model's directory is missing or damaged.
+    """
     prompting = config.prompting or default_prompting(config.model, config.env_id)
     learner = replace(config.learner, temperature=prompting.temperature)
     reward_model = (config.reward_model or RewardModelConfig()) if config.spec.reward_model else None
@@ -66,10 +85,7 @@ def start(config: TrainConfig, folder: Path, *, logs: Sequence[str], force: bool
         config, objective=config.loss, prompting=prompting, learner=learner, reward_model=reward_model
     )
     size = None if tiny_size(config.model) is not None else ModelSize.read(config.model)
-    config = resolve(config, Machine.here(config.device), size)
-    if not force:
-        check_feasible(config, size)
-    return _train(config, folder, logs, resume=False)
+    return resolve(config, machine, size), size
 
 
 def resume(folder: Path, *, logs: Sequence[str], iterations: int | None = None) -> RunResult:

@@ -157,6 +157,11 @@ class TrainingSetup:
             reward_model,
         )
 
+    def rest_engine(self) -> None:
+        """Let an engine that sleeps during updates do so; its next sync wakes it."""
+        if isinstance(self.engine, VllmEngine):
+            self.engine.rest()
+
     def close(self) -> None:
         """Close the environments."""
         self.worker.envs.close()
@@ -182,17 +187,20 @@ def _engine(config: TrainConfig, language_model: LanguageModel, ranks: Ranks) ->
 def _vllm(config: TrainConfig, language_model: LanguageModel, ranks: Ranks) -> Engine:
     """Load the model a second time, with vLLM.
 
+    Every rank has an engine of its own, which samples its share.
+
     Raises:
-        UsageError: vLLM is not installed, or several processes train.
+        UsageError: vLLM is not installed.
     """
-    if ranks.size > 1:
-        raise UsageError(
-            "vLLM samples in the learner's process: train in one process, or with rollout.engine 'hf'"
-        )
+    rollout = config.rollout
     options: dict[str, Any] = {"enforce_eager": True}
     if ranks.device.type == "cuda":
-        options = {"gpu_memory_utilization": config.rollout.vllm_memory}
-    return VllmEngine.of(language_model, dtype=getattr(torch, config.learner.dtype), options=options)
+        options = {"gpu_memory_utilization": rollout.vllm_memory}
+    if ranks.size > 1:  # it is in a process that torchrun has started, and must not start its own
+        options |= {"distributed_executor_backend": "external_launcher", "tensor_parallel_size": 1}
+    dtype = getattr(torch, config.learner.dtype)
+    sleeps = 0 if rollout.max_staleness > 0 and rollout.overlap else rollout.vllm_sleep
+    return VllmEngine.of(language_model, dtype=dtype, sleep_level=sleeps, options=options)
 
 
 def _learner(

@@ -23,10 +23,10 @@ from agentgym.tools import Tool, ToolParameter, tool_schemas
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.types import GenerationRequest, Sampling
 from agentgym.training.models.chat_template import ChatSetup
+from agentgym.training.models.families import FAMILIES, save_family_model
 from agentgym.training.models.models import load_model
 from benchmarks.served import server as served
 from benchmarks.served.bench import SUITE
-from benchmarks.served.families import FAMILIES, save_family_model
 from benchmarks.served.server import ModelServer
 
 TEXTS = ("Go up, down, left or right.", "You push boxes onto targets.")

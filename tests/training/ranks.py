@@ -27,6 +27,7 @@ RUNS = {
     "critic of steps": ("step", "step", {"gradient_checkpointing": True, "entropy_coefficient": 0.01}),
     "adapter": ("response", None, {"lora_rank": 4, "gradient_checkpointing": True}),
     "bfloat16": ("response", "step", {"dtype": "bfloat16", "lora_rank": 4, "token_budget": 60}),
+    "offloaded": ("token", None, {"offload": True}),
     "fewer packs than ranks": ("sequence", None, {"token_budget": 1000, "minibatches": 1}),
 }
 """By name: the objective, what a critic values, and settings."""
@@ -142,12 +143,34 @@ def iterate(algorithm, folder, ranks):
     return {"env_steps": metrics[-1].env_steps, "weights": weights}
 
 
-def go_on(name, folder, ranks, state):
-    """Return the weights after one more update from a state."""
+SHARDED = ("critic of steps", "adapter", "bfloat16")
+"""Runs whose states are written and read in shards."""
+
+
+def shards(name, folder, size):
+    """Return where so many ranks write their shards of a run."""
+    return folder / "shards" / f"{name} of {size}"
+
+
+def save_shards(name, folder, ranks):
+    """Train once, write the state, and return the weights after one more update."""
     learner = learner_of(name, folder, ranks)
-    learner.load_state_dict(state)
+    learner.update(*batch_of(name, folder), seed=0)
+    learner.save_state(shards(name, folder, ranks.size))
     learner.update(*batch_of(name, folder), seed=9)
-    learner.save_model(folder / f"saved by {ranks.size}", load_model(folder / "model").tokenizer)
+    return {key: tensor.clone() for key, tensor in learner.weights()}
+
+
+def go_on(name, folder, ranks, state=None, *, size=None):
+    """Return the weights after one more update from a state, or from the shards of so many ranks."""
+    learner = learner_of(name, folder, ranks)
+    if size is None:
+        learner.load_state_dict(state)
+    else:
+        learner.load_state(shards(name, folder, size))
+    learner.update(*batch_of(name, folder), seed=9)
+    if size is None:
+        learner.save_model(folder / f"saved by {ranks.size}", load_model(folder / "model").tokenizer)
     return {key: tensor.clone() for key, tensor in learner.weights()}
 
 
@@ -162,6 +185,14 @@ def main(folder):
         one = torch.load(folder / "one.pt", weights_only=False)
         result["continued"] = {
             name: go_on(name, folder, ranks, one[name]["state"]) for name in ("critic of steps", "adapter")
+        }
+        result["resharded"] = {
+            name: {
+                "through": save_shards(name, folder, ranks),
+                "own": go_on(name, folder, ranks, size=ranks.size),
+                "of one": go_on(name, folder, ranks, size=1),
+            }
+            for name in SHARDED
         }
         result["gathered"] = ranks.gather([(ranks.rank, item) for item in range(2 - ranks.rank)])
         result["shared"] = ranks.gather(ranks.share(list("abcde")))

@@ -115,6 +115,8 @@ class LLM:
         torch.manual_seed(options["seed"])
         self.model = Model(options["model"])
         self.cache = {}
+        self.slept = []
+        self.waking = set()
         self.asked = []
         self.phases = []
         self.finish_reason = None
@@ -131,7 +133,19 @@ class LLM:
         self.phases.append("init")
         self.transfer.init_transfer_engine(self.transfer.init_info_cls(**request["init_info"]))
 
+    def sleep(self, *, level):
+        assert self.options["enable_sleep_mode"]
+        self.slept.append(level)
+        self.cache.clear()
+        self.waking = {"weights", "kv_cache"}
+
+    def wake_up(self, *, tags):
+        (part,) = tags
+        self.waking.remove(part)
+        self.slept.append(part)
+
     def start_weight_update(self):
+        assert "weights" not in self.waking
         assert self.phases[-1] in ("init", "reset")
         self.phases.append("start")
         self.transfer.start_weight_update()
@@ -157,6 +171,7 @@ class LLM:
 
     def generate(self, prompts, parameters, *, use_tqdm):
         assert use_tqdm is False
+        assert not self.waking
         assert not self.model.open
         torch.rand(1)
         asked = [

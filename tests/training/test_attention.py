@@ -3,7 +3,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from torch.nn.attention.flex_attention import flex_attention
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from agentgym.errors import UsageError
@@ -130,3 +130,28 @@ def test_models_that_do_not_attend_as_they_are_told_are_refused(language_model):
     check_model(hearing)
     with pytest.raises(UsageError, match="does not attend as it is told to"):
         check_model(deaf)
+
+
+@pytest.mark.parametrize("size", [5, 128, 129, 300])
+@pytest.mark.parametrize("seed", range(2))
+def test_the_mask_of_blocks_is_that_of_all_pairs(size, seed):
+    """What is made from the ends of blocks is what FlexAttention makes from S x S."""
+    draws, ends, open_ends = np.random.default_rng(seed), torch.zeros(size, dtype=torch.long), [(0, size)]
+    while open_ends:
+        begin, end = open_ends.pop()
+        while begin < end:
+            ends[begin] = own = int(draws.integers(begin + 1, end + 1))
+            open_ends.append((begin + 1, own))
+            begin = own
+
+    def sees(_batch, _head, query, key):
+        return (query >= key) & (query < ends[key])
+
+    expected, mask = create_block_mask(sees, None, None, size, size, device="cpu"), _block_mask(ends)
+    assert torch.equal(mask.to_dense(), expected.to_dense())
+    for kind in ("kv", "full_kv"):
+        counts = getattr(expected, f"{kind}_num_blocks")
+        assert torch.equal(getattr(mask, f"{kind}_num_blocks"), counts)
+        ours, theirs = (getattr(each, f"{kind}_indices")[0, 0] for each in (mask, expected))
+        for row, count in enumerate(counts[0, 0].tolist()):
+            assert torch.equal(ours[row, :count], theirs[row, :count])

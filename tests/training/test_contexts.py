@@ -11,12 +11,16 @@ from agentgym.prompts.budget import PromptBuilder
 from agentgym.prompts.template import load_template
 from agentgym.registration import open_vector
 from agentgym.rollout import RolloutWorker
+from agentgym.training.config import TrainConfig, override
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.learner.packing import step_rows
 from agentgym.training.learner.tree import pack_tree
+from agentgym.training.loop import Trainer
 from agentgym.training.models.models import ChatTokenizer, LanguageModel
 from agentgym.training.models.tiny import environment_texts, tiny_model, word_tokenizer
 from agentgym.training.policy.prompting import Prompting
+from agentgym.training.policy.saved import read_agent
+from agentgym.training.setup import TrainingSetup
 from agentgym.types import Completion, Message, Request, Step
 
 SOKOBAN = "agentgym/Sokoban-v0"
@@ -219,3 +223,26 @@ def test_the_context_is_part_of_the_identity_and_rebuilt_of_none():
     assert "context" not in plain.to_json()
     for each in others:
         assert Prompting.from_json(each.to_json()) == each
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "reinforce_pp", "spo3"])
+def test_a_chat_that_only_grows_is_trained_on(algorithm, tmp_path):
+    settings = {
+        "rollout.tasks": 2,
+        "rollout.group_size": 2,
+        "rollout.num_envs": 4,
+        "evaluation.every": 0,
+        "env_options.max_steps": 4,
+        "prompting.context": "append",
+        "learner.learning_rate": 1e-3,
+    }
+    plain = TrainConfig(algorithm=algorithm, env_id="agentgym/EZPoints-v0", model="tiny:0.1m")
+    config = override(plain, settings)
+    trainer = Trainer(config, TrainingSetup.open(config), tmp_path)
+    for _ in range(2):
+        metrics = trainer.iterate()
+        assert metrics.env_steps > 0
+        assert metrics.logp_diff < 1e-4
+    trainer.save()
+    trainer.close()
+    assert read_agent(trainer.checkpoint / "model").prompting.context == "append"

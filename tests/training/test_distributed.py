@@ -6,6 +6,7 @@ import torch
 
 from agentgym.errors import UsageError
 from agentgym.training.learner.distributed import Ranks
+from agentgym.training.learner.shards import saved_names
 from agentgym.training.models.models import load_model, save_model
 from tests.training import ranks as runs
 
@@ -25,6 +26,7 @@ def alone(folder):
     result = {name: runs.train(name, folder, Ranks()) for name in runs.RUNS}
     result |= {kind: runs.fit(kind, folder, Ranks()) for kind in runs.REWARD_MODELS}
     result |= {algorithm: runs.iterate(algorithm, folder, Ranks()) for algorithm in runs.LOOPS}
+    result["resharded"] = {name: runs.save_shards(name, folder, Ranks()) for name in runs.SHARDED}
     torch.save(result, folder / "one.pt")
     return result
 
@@ -106,6 +108,51 @@ def test_any_number_of_ranks_goes_on_from_a_state(together, alone, folder, name)
     assert largest_difference(ours, theirs) < 1e-5
     for rank in together:
         assert largest_difference(rank["continued"][name], theirs) < 1e-5
+
+
+def test_weights_that_wait_in_main_memory_are_trained_alike(alone, folder, monkeypatch):
+    objective, valued, _ = runs.RUNS["offloaded"]
+    monkeypatch.setitem(runs.RUNS, "offloaded", (objective, valued, {}))
+    learner = runs.learner_of("offloaded", folder, Ranks())
+    rows, batch = runs.batch_of("offloaded", folder)
+    for seed in range(5):
+        learner.update(rows, batch, seed=seed)
+    assert largest_difference(dict(learner.weights()), alone["offloaded"]["weights"]) < 1e-6
+
+
+@pytest.mark.parametrize("name", runs.SHARDED)
+def test_any_number_of_ranks_goes_on_from_the_shards_of_any_other(together, alone, folder, name):
+    through = alone["resharded"][name]
+    assert largest_difference(runs.go_on(name, folder, Ranks(), size=1), through) == 0
+    assert largest_difference(runs.go_on(name, folder, Ranks(), size=SIZE), through) < 1e-5
+    for rank in together:
+        found = rank["resharded"][name]
+        assert largest_difference(found["own"], found["through"]) == 0
+        assert largest_difference(found["of one"], through) < 1e-5
+    written = list(runs.shards(name, folder, SIZE).glob("*.safetensors"))
+    assert len(written) == SIZE  # each rank its own
+
+
+def test_a_reference_is_not_stored(together, folder):
+    names = saved_names(runs.shards("critic of steps", folder, 1))
+    assert {name.partition("/")[0] for name in names} == {"model", "critic", "optimizer", "critic_optimizer"}
+    assert sum(name.endswith("embed_tokens.weight") for name in names if name.startswith("model/")) == 1
+    assert "model/lm_head.weight" not in names  # tied
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut"])
+def test_damaged_shards_are_one_line(alone, folder, tmp_path, damage):
+    state = tmp_path / "state"
+    state.mkdir()
+    if damage == "cut":
+        (file,) = runs.shards("adapter", folder, 1).glob("*.safetensors")
+        (state / file.name).write_bytes(file.read_bytes()[:1000])
+    learner = runs.learner_of("adapter", folder, Ranks())
+    with pytest.raises(UsageError, match="cannot read the checkpoint") as raised:
+        learner.load_state(state)
+    assert "\n" not in str(raised.value)
+    with pytest.raises(UsageError, match="the algorithm it was saved with"):
+        learner.load_state(runs.shards("critic of steps", folder, 1))
 
 
 def test_what_ranks_save_is_an_ordinary_model(together, folder):

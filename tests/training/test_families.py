@@ -1,6 +1,7 @@
 """Models of three families are loaded, asked and served by the same code, whatever their template."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,11 +10,17 @@ from agentgym.errors import UsageError
 from agentgym.registration import open_vector
 from agentgym.rollout import RolloutWorker
 from agentgym.tools import Tool, ToolParameter, tool_schemas
+from agentgym.training.config import TrainConfig, override
 from agentgym.training.engines.hf import HfEngine
+from agentgym.training.loop import Trainer
 from agentgym.training.models.chat_template import ChatSetup, option_names, render_chat
+from agentgym.training.models.families import FAMILIES, make_family_model, save_family_model
 from agentgym.training.models.models import load_model, save_model
+from agentgym.training.policy.open import tiny_size
 from agentgym.training.policy.prompting import Prompting
-from benchmarks.served.families import FAMILIES, make_family_model, save_family_model
+from agentgym.training.policy.saved import read_agent
+from agentgym.training.setup import TrainingSetup
+from agentgym.types import Completion, Request, Step
 
 TEXTS = ("Go up, down, left or right.", "You push boxes onto targets.")
 TOOLS = tool_schemas(
@@ -155,3 +162,74 @@ def test_a_family_s_model_plays(family, loaded, choice):
 def test_saving_keeps_the_template(family, loaded, tmp_path):
     save_model(tmp_path, loaded)
     assert load_model(tmp_path).tokenizer.chat_template == loaded.tokenizer.chat_template
+
+
+# ---- training -----------------------------------------------------------------------------------
+
+EZPOINTS = "agentgym/EZPoints-v0"
+ITERATION = {
+    "rollout.tasks": 2,
+    "rollout.group_size": 2,
+    "rollout.num_envs": 4,
+    "learner.learning_rate": 1e-2,
+    "evaluation.every": 0,
+    "env_options.max_steps": 3,
+    "prompting.max_tokens": 6,
+    "prompting.choice": "free",
+    "prompting.wording": "terse",
+    "prompting.answer": "plain",
+}
+
+
+def trainer_of(model, folder, **changes):
+    plain = TrainConfig(algorithm="grpo", env_id=EZPOINTS, model=model)
+    config = override(plain, ITERATION | {f"prompting.{name}": value for name, value in changes.items()})
+    return Trainer(config, TrainingSetup.open(config), folder)
+
+
+@pytest.mark.parametrize("context", ["rebuilt", "append", "window"])
+def test_a_family_trains_an_iteration(family, context, tmp_path):
+    trainer = trainer_of(f"tiny-{family}:0.1m", tmp_path, context=context)
+    assert type(trainer.world.language_model.model) is FAMILIES[family].model
+    metrics = trainer.iterate()
+    assert metrics.episodes == 4
+    assert metrics.logp_diff < 1e-4  # the learner reads what was sampled, whatever the template
+    trainer.save()
+    saved = load_model(trainer.checkpoint / "model")
+    assert type(saved.model) is FAMILIES[family].model
+    assert (read_agent(trainer.checkpoint / "model").prompting.context) == context
+
+
+@pytest.mark.parametrize("thinks", [True, False])
+def test_append_keeps_the_thoughts_that_the_template_drops(thinks, tmp_path):
+    prompting = Prompting(
+        wording="terse",
+        answer="think-action",
+        context="append",
+        template_options={} if thinks else {"enable_thinking": False},
+    )
+    model = make_family_model("qwen3", [*TEXTS, "It is near."])
+    builder, chat = prompting.builder(model.chat), model.chat
+    said = "<think>\nIt is near.\n</think>\n<action>up</action>"
+    end = model.tokenizer.eos_token_id
+    first = builder.build(Request(0, "t", "", 0, "a room", ("up",), "0", 7)).ids
+    played = Completion("up", said, prompt_ids=first, response_ids=(*chat.encode(said), end))
+    step = Step("a room", "0", ("up",), played, 0.0, "0", True, False, False)
+    request = Request(0, "t", "", 1, "a hall", ("up",), "0", 7, history=(step,))
+    text = chat.decode(builder.build(request).ids)
+    assert text.startswith(chat.decode(first) + said + "<|im_end|>\n<|im_start|>user\na hall")
+    assert text.count("<think>\n\n</think>") == (
+        0 if thinks else 2
+    )  # one before each answer, as it was sampled
+    window = replace(prompting, context="window").builder(model.chat).build(request)
+    assert "It is near." not in chat.decode(window.ids)
+
+
+def test_a_tiny_model_is_named_by_its_family():
+    with pytest.raises(UsageError, match=r"'qwen4' \(did you mean 'qwen3'\?\); choose one of tiny-qwen2, "):
+        tiny_size("tiny-qwen4")
+    assert (tiny_size("tiny-qwen3"), tiny_size("tiny-llama3:0.1m"), tiny_size("./tiny-town")) == (
+        "0.8m",
+        "0.1m",
+        None,
+    )

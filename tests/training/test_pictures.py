@@ -38,7 +38,7 @@ def requests_of(tiny, shapes=((96, 96), (96, 96), (64, 96))):
     draws = np.random.default_rng(0)
     base = tiny.chat.encode_chat("push the box")
     pictures = [tiny.pictures.read(draws.integers(0, 256, (*shape, 3))) for shape in shapes]
-    prompts = [(*base[:3], *tiny.pictures.placeholders(picture), *base[3:]) for picture in pictures]
+    prompts = [(*base[:3], *tiny.pictures.tokens_of(picture), *base[3:]) for picture in pictures]
     sampling = Sampling(max_tokens=5)
     told = [
         GenerationRequest(ids, None, sampling, seed, tiny.pictures.prompt(ids, (picture,)))
@@ -91,8 +91,8 @@ def test_a_model_directory_keeps_its_reader(tiny, tmp_path):
 
 
 def test_a_prompt_without_its_picture_is_refused(tiny):
-    ids = tiny.pictures.placeholders(tiny.pictures.read(np.zeros((96, 96, 3))))
-    with pytest.raises(UsageError, match="36 placeholders"):
+    ids = tiny.pictures.tokens_of(tiny.pictures.read(np.zeros((96, 96, 3))))
+    with pytest.raises(UsageError, match="36 picture tokens"):
         tiny.pictures.prompt(ids, ())
 
 

@@ -30,7 +30,7 @@ from tests.training.batches import all_log_probs, some_rows
 
 SMALL = {
     "model": "tiny:0.1m",
-    "iterations": 4,
+    "iterations": 3,
     "checkpoint_every": 2,
     "rollout.tasks": 4,
     "rollout.group_size": 4,
@@ -196,7 +196,7 @@ def test_a_resumed_run_is_the_same_in_both_models(tmp_path, algorithm, changes):
     start(settings, whole, logs=["jsonl"])
     start(override(settings, {"iterations": 2}), parts, logs=["jsonl"])
     begun = {name: weights(parts, name) for name in ("model", "reward_model")}
-    resume(parts, logs=["jsonl"], iterations=4)
+    resume(parts, logs=["jsonl"], iterations=3)
     for name in begun:
         assert same(weights(whole, name), weights(parts, name))
         assert not same(weights(whole, name), begun[name])

@@ -198,16 +198,41 @@ def test_a_run_samples_with_vllm(tmp_path):
     assert last.version == 2
 
 
-def test_vllm_serves_one_process(language_model):
+def test_each_of_several_ranks_has_an_engine_of_its_own(language_model):
     config = override(
-        TrainConfig(algorithm="grpo", env_id="agentgym/EZPoints-v0"), {"rollout.engine": "vllm"}
+        TrainConfig(algorithm="grpo", env_id="agentgym/EZPoints-v0"),
+        {"rollout.engine": "vllm", "learner.dtype": "float32"},
     )
-    with pytest.raises(UsageError, match=r"train in one process, or with rollout\.engine 'hf'"):
-        setup._engine(config, language_model, Ranks(rank=0, size=2))
+    engine = setup._engine(config, language_model, Ranks(rank=1, size=2))
+    options = engine._llm.options
+    assert options["distributed_executor_backend"] == "external_launcher"
+    assert options["tensor_parallel_size"] == 1
+    with pytest.raises(UsageError, match="vllm_sleep must be 0, 1 or 2"):
+        override(config, {"rollout.vllm_sleep": 3})
     with pytest.raises(UsageError, match="vllm_memory must be between 0 and 1"):
         override(config, {"rollout.vllm_memory": 1.0})
     with pytest.raises(UsageError, match="engine"):
         override(config, {"rollout.engine": "vlm"})
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_an_engine_that_rests_is_woken_by_its_next_sync(directory, learner, level):
+    engine = VllmEngine(directory, dtype=torch.float32, sleep_level=level)
+    assert engine._llm.options["enable_sleep_mode"]
+    (before,) = engine.generate([request(temperature=0.0, max_tokens=4)])
+    engine.rest()
+    with pytest.raises(UsageError, match="sync it"):
+        engine.generate([request()])
+    engine.sync(learner.state_dict().items(), 1)
+    assert engine._llm.slept == [level, "weights", "kv_cache"]
+    (after,) = engine.generate([request(temperature=0.0, max_tokens=4)])
+    assert after.ids == before.ids
+
+
+def test_an_engine_that_does_not_sleep_does_not_rest(engine):
+    engine.rest()
+    assert engine._llm.slept == []
+    assert engine.generate([request()])
 
 
 @pytest.mark.parametrize("name", ["vllm", "vllm.config"])

@@ -6,11 +6,11 @@ import sys
 import pytest
 
 from agentgym.cli import main
-from agentgym.recipes import gigpo  # noqa: F401  # what imports run is no part of the walk
+from agentgym.recipes import gigpo, variants  # noqa: F401  # what imports run is no part of the walk
 from agentgym.training import run  # noqa: F401
 from agentgym.training.learner.learner import Learner
 
-MOST_ON_STACK, MOST_ENTERED = 12, 13
+MOST_ON_STACK, MOST_ENTERED = 12, 14
 TRAINER = ("agentgym.cli.train", "agentgym.recipes", "agentgym.training.")
 
 

@@ -5,12 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from agentgym.prompts.formats.answer import Answer, UnreadableError, split_first_thought, split_thought
+from agentgym.errors import UsageError
+from agentgym.prompts.formats.answer import (
+    Answer,
+    AnswerFormat,
+    UnreadableError,
+    split_first_thought,
+    split_thought,
+)
 from agentgym.tools import Tool, ToolCall, ToolCallError, ToolParameter, action_of, call_of
 
 SEARCH = Tool("search", "Search for passages.", (ToolParameter("query"),))
 ANSWER = Tool("answer", "Answer the question.", (ToolParameter("text"),))
 
+_TAG_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _SEARCH_OR_ANSWER = re.compile(r"<(search|answer)>")
 
 
@@ -83,6 +91,51 @@ def _said(name: str, text: str, tools: tuple[Tool, ...]) -> str:
         return action_of(tools, ToolCall(name, {parameter.name: text}))
     except ToolCallError as error:
         raise UnreadableError(str(error)) from error
+
+
+# ---- tags of one's own -------------------------------------------------------------------------
+
+
+def tag_format(action_tag: str, thought_tag: str = "") -> AnswerFormat:
+    """Return a format of one action between tags of any name, after a thought between others.
+
+    The action is what stands between the first opening tag and the first closing one after it. A thought
+    that is asked for and missing, or not closed before the action, is a problem, the action stands.
+
+    Args:
+        action_tag: name of the tag, without angle brackets.
+        thought_tag: of the thought's; empty where none is asked for.
+
+    Raises:
+        UsageError: a name is no name.
+
+    Example:
+        >>> tag_format("move").parse("Well: <move> up </move>").action
+        'up'
+    """
+    for tag in (action_tag, *([thought_tag] if thought_tag else [])):
+        if not _TAG_NAME.fullmatch(tag):
+            raise UsageError(f"{tag!r} is no name of a tag: use letters, digits, - and _")
+
+    def write(thought: str, actions: Sequence[str], tools: tuple[Tool, ...]) -> str:
+        said = "".join(f"<{action_tag}>{action}</{action_tag}>" for action in actions)
+        return f"<{thought_tag}>\n{thought}\n</{thought_tag}>\n{said}" if thought_tag else said
+
+    def read(text: str, tools: tuple[Tool, ...]) -> Answer:
+        before, opened, rest = text.partition(f"<{action_tag}>")
+        action, closed, _ = rest.partition(f"</{action_tag}>")
+        if not opened:
+            raise UnreadableError(f"no <{action_tag}>...</{action_tag}>")
+        if not closed:
+            raise UnreadableError(f"an <{action_tag}> that is not closed")
+        if not thought_tag:
+            return Answer("", (action.strip(),), "")
+        head, ended, _ = before.rpartition(f"</{thought_tag}>")
+        thought = head.partition(f"<{thought_tag}>")[2] if f"<{thought_tag}>" in head else head
+        problem = "" if ended else f"no <{thought_tag}>...</{thought_tag}> before the action"
+        return Answer(thought.strip(), (action.strip(),), problem)
+
+    return AnswerFormat("tags", bool(thought_tag), False, write, read)
 
 
 # ---- plain -------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from agentgym.errors import UsageError
 from agentgym.training.engines.responses import SampledResponse, generations
-from agentgym.training.engines.rows import DecodingRows, PromptTokens
+from agentgym.training.engines.rows import DecodingRows, ReadPrompt
 from agentgym.training.engines.sampling import sample, uniform
 from agentgym.training.engines.shared_prefix import NAME
 from agentgym.training.engines.types import Generation, GenerationRequest
@@ -104,7 +104,7 @@ class HfEngine:
             UsageError: a tensor is unknown, missing or of another shape. Then all weights are as before.
         """
         own = self.model.state_dict(keep_vars=True)
-        new = matched(own, state)
+        new = matched(own, state, self.model.dtype)
         with torch.no_grad():
             for name, tensor in new.items():
                 own[name].copy_(tensor)
@@ -130,7 +130,7 @@ class HfEngine:
         """Draw the responses of a batch to their ends."""
         state = DecodingRows(
             self.model,
-            [PromptTokens(row.request.prompt_ids, row.request.shown) for row in rows],
+            [ReadPrompt(row.request.prompt_ids, row.request.shown) for row in rows],
             prefill_tokens=self._batch_tokens,
         )
         while True:

@@ -74,7 +74,7 @@ class RowBuffer(DynamicLayer):  # type: ignore[no-untyped-call]
         self.keys, self.values = self.keys[:count], self.values[:count]
 
 
-class PromptTokens(NamedTuple):
+class ReadPrompt(NamedTuple):
     """A prompt as it is read: equal ones are read once."""
 
     ids: tuple[int, ...]
@@ -98,7 +98,7 @@ class DecodingRows:
     Rows may change places when some leave: `leave` says how.
     """
 
-    def __init__(self, model: PreTrainedModel, prompts: Sequence[PromptTokens], *, prefill_tokens: int):
+    def __init__(self, model: PreTrainedModel, prompts: Sequence[ReadPrompt], *, prefill_tokens: int):
         """Read the prompts, each different one once.
 
         Args:
@@ -122,7 +122,7 @@ class DecodingRows:
         ]
         self._cache = Cache(layers=list(self._layers))
 
-    def _prefill(self, prompts: Sequence[PromptTokens], budget: int) -> SharedPrompts:
+    def _prefill(self, prompts: Sequence[ReadPrompt], budget: int) -> SharedPrompts:
         distinct = sorted(
             {prompt.key: prompt for prompt in prompts}.values(), key=lambda prompt: len(prompt.ids)
         )
@@ -150,7 +150,7 @@ class DecodingRows:
         padding = torch.arange(width, device=self._device) < pads[:, None]
         return SharedPrompts.of(keys, values, padding if len(distinct[0].ids) < width else None, prompt_of)
 
-    def _read(self, prompts: list[PromptTokens], cache: DynamicCache) -> Tensor:
+    def _read(self, prompts: list[ReadPrompt], cache: DynamicCache) -> Tensor:
         tokens, mask = _padded([prompt.ids for prompt in prompts], self._device)
         width = tokens.shape[1]
         lengths = mask.sum(1, keepdim=True)
@@ -239,9 +239,9 @@ class DecodingRows:
         return list(zip(holes, movers, strict=True))
 
 
-def _buckets(prompts: list[PromptTokens], budget: int) -> Iterator[list[PromptTokens]]:
+def _buckets(prompts: list[ReadPrompt], budget: int) -> Iterator[list[ReadPrompt]]:
     """Cut prompts of ascending length where a pass would be too large or half of a row padding."""
-    bucket: list[PromptTokens] = []
+    bucket: list[ReadPrompt] = []
     for prompt in prompts:
         size = len(prompt.ids)
         if bucket and ((len(bucket) + 1) * size > budget or size > 2 * len(bucket[0].ids)):

@@ -65,7 +65,7 @@ class GenerationRequest:
     seed: int
     """Decides all draws of this response, whatever it is batched with."""
     shown: PicturePrompt | None = None
-    """The pictures that the prompt's placeholders stand for; None for none."""
+    """The pictures among the prompt's tokens; None for none."""
 
 
 @dataclass(frozen=True, slots=True)

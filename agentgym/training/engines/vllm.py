@@ -53,6 +53,7 @@ class VllmEngine:
         dtype: torch.dtype = torch.bfloat16,
         tolerance: float | None = None,
         context_length: int | None = None,
+        sleep_level: int = 0,
         options: Mapping[str, Any] | None = None,
     ):
         """Load a model with vLLM.
@@ -63,6 +64,8 @@ class VllmEngine:
             dtype: to load them in; that of the learner keeps log-probabilities closest.
             tolerance: of the sync check; None for `TOLERANCE`, or in half precision `HALF_TOLERANCE`.
             context_length: most tokens of a prompt and its response; None for all that the model has.
+            sleep_level: what `rest` gives back until the next sync: 0 nothing, 1 the cache, its weights
+                waiting in main memory, 2 both.
             options: more arguments of ``vllm.LLM``, such as ``gpu_memory_utilization``.
 
         Raises:
@@ -86,6 +89,8 @@ class VllmEngine:
             "generation_config": "vllm",
             "weight_transfer_config": vllm.config.WeightTransferConfig(backend=register()),
         }
+        if sleep_level:
+            fixed["enable_sleep_mode"] = True
         taken = sorted(fixed.keys() & (options or {}).keys())
         if taken:
             raise UsageError(f"the engine sets {', '.join(taken)} itself: leave it out of the options")
@@ -93,6 +98,9 @@ class VllmEngine:
             self._llm = vllm.LLM(**{"seed": 0} | dict(options or {}) | fixed)
         self._llm.init_weight_transfer_engine({"init_info": {}})
         self._vllm = vllm
+        self._dtype = dtype
+        self._sleep_level = sleep_level
+        self._asleep: set[str] = set()
         self._version = version
         self._whole = True
 
@@ -102,6 +110,7 @@ class VllmEngine:
         language_model: LanguageModel,
         *,
         dtype: torch.dtype = torch.bfloat16,
+        sleep_level: int = 0,
         options: Mapping[str, Any] | None = None,
     ) -> VllmEngine:
         """Load a learner's model beside it, as it is now.
@@ -109,6 +118,7 @@ class VllmEngine:
         Args:
             language_model: the learner's; it is saved into a temporary directory on the way.
             dtype: to load it in.
+            sleep_level: as the constructor.
             options: more arguments of ``vllm.LLM``.
 
         Raises:
@@ -116,7 +126,7 @@ class VllmEngine:
         """
         with TemporaryDirectory(prefix="agentgym-") as directory:
             save_model(directory, language_model)
-            return cls(directory, dtype=dtype, options=options)
+            return cls(directory, dtype=dtype, sleep_level=sleep_level, options=options)
 
     @property
     def version(self) -> int:
@@ -166,16 +176,30 @@ class VllmEngine:
             UsageError: a tensor is unknown, missing or of another shape. Then all weights are as before.
             CanaryError: other weights have arrived; nothing is sampled from them.
         """
-        new = matched(self._sync_check.own, state)
+        new = matched(self._sync_check.own, state, self._dtype)
         self._whole = False
+        self._wake("weights")
         self._llm.start_weight_update()
         self._llm.update_weights({"update_info": {"weights": list(new.items())}})
         self._llm.finish_weight_update()
         if not self._llm.reset_prefix_cache():
             raise RuntimeError("vLLM did not forget its cached prefixes: requests are still running")
+        self._wake("kv_cache")
         self._sync_check.check(new, self.log_probs(self._sync_check.ids))
         self._whole = True
         self._version = version
+
+    def rest(self) -> None:
+        """Give memory back until the next sync, as far as the engine was made to sleep."""
+        if self._sleep_level:
+            self._llm.sleep(level=self._sleep_level)
+            self._whole = False
+            self._asleep = {"weights", "kv_cache"}
+
+    def _wake(self, part: str) -> None:
+        if part in self._asleep:
+            self._llm.wake_up(tags=[part])
+            self._asleep.remove(part)
 
     def log_probs(self, ids: Sequence[int]) -> list[float]:
         """Compute the natural-log probability of each token of a sequence but the first, at temperature 1.

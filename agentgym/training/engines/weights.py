@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import torch
 from torch import Tensor
 
 from agentgym.errors import UsageError
 
 
-def matched(own: Mapping[str, Tensor], state: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
+def matched(
+    own: Mapping[str, Tensor], state: Iterable[tuple[str, Tensor]], dtype: torch.dtype | None = None
+) -> dict[str, Tensor]:
     """Match new tensors with an engine's own, each tied weight once, under its first name.
 
     Args:
@@ -17,6 +20,7 @@ def matched(own: Mapping[str, Tensor], state: Iterable[tuple[str, Tensor]]) -> d
             ``state_dict(keep_vars=True)`` gives them.
         state: new tensors in any order; one of several tied names suffices. It is read to its end, so
             tensors that are made on the way are all kept until then.
+        dtype: that they are kept in, given on as they come; by default their own.
 
     Returns:
         The new tensors, detached, in the order of ``own``.
@@ -36,7 +40,7 @@ def matched(own: Mapping[str, Tensor], state: Iterable[tuple[str, Tensor]]) -> d
                 f"{name} has shape {tuple(own[name].shape)} in the engine's model, not "
                 f"{tuple(tensor.shape)}: sync a model of the same configuration"
             )
-        new[first[id(own[name])]] = tensor.detach()
+        new[first[id(own[name])]] = tensor.detach() if dtype is None else tensor.detach().to(dtype)
     missing = [name for name in first.values() if name not in new]
     if missing:
         raise UsageError(f"{len(missing)} tensors are missing, for example {missing[0]}: sync all")

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask, create_block_mask
+from torch.nn.attention.flex_attention import BlockMask
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.flex_attention import flex_attention_forward
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -67,13 +67,30 @@ def _blocks(ends: Tensor) -> Blocks:
 def _block_mask(ends: Tensor) -> BlockMask:
     """Return the mask for FlexAttention, which the tests compute with uncompiled, on a processor.
 
-    Its compiled kernels have not been run yet.
+    Which blocks see which follows from the least and the largest end in a block: nothing of S x S is made.
     """
 
     def sees(_batch: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return (query >= key) & (query < ends[key])
 
-    return create_block_mask(sees, None, None, len(ends), len(ends), device=ends.device)
+    size, count = len(ends), -(-len(ends) // BLOCK)
+    padding = count * BLOCK - size
+    # tokens that fill the last block up are seen by nobody, and see none: no block is full of them
+    parts = torch.nn.functional.pad(ends, (0, padding)).view(count, BLOCK)
+    begins = torch.arange(count, device=ends.device) * BLOCK
+    before = begins[:, None] > begins
+    some = (parts.amax(1) > begins[:, None]) & before | torch.eye(count, dtype=torch.bool, device=ends.device)
+    lasts = (begins + BLOCK).clamp(max=size) - 1
+    full = (parts.amin(1) > lasts[:, None]) & before & (begins[:, None] + BLOCK <= size)
+    return BlockMask.from_kv_blocks(
+        *_listed(some & ~full), *_listed(full), BLOCK_SIZE=BLOCK, mask_mod=sees, seq_lengths=(size, size)
+    )
+
+
+def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """Return how many key blocks each query block has, and which come first, as FlexAttention lists them."""
+    order = torch.argsort(blocks.int(), dim=1, descending=True, stable=True)
+    return blocks.sum(1, dtype=torch.int32)[None, None], order.to(torch.int32)[None, None]
 
 
 def attend(

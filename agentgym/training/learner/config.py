@@ -84,6 +84,8 @@ class LearnerConfig:
     old_log_probs: OldLogProbs = "auto"
     """Where ratios' denominators come from. "auto" takes the engine's where it samples from the learner's own
     numbers, `transformers` in float32, and otherwise recomputes them: rounding alone would be clipped."""
+    offload: bool = False
+    """Whether trained weights, gradients and moments wait in main memory, and updates happen there."""
     lora_rank: int | None = None
     """Of the low-rank adapter that is trained instead of the policy's own weights; None for none."""
     lora_alpha: float = 32.0

@@ -31,7 +31,13 @@ import torch.distributed as dist
 from torch import Tensor
 from torch._C._distributed_c10d import HashStore
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import (
+    CPUOffloadPolicy,
+    FSDPModule,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+    fully_shard,
+)
 from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
@@ -87,7 +93,9 @@ class Ranks:
                     f"to {torch.cuda.device_count()}"
                 )
             torch.cuda.set_device(kind)
-        dist.init_process_group("nccl" if kind.type == "cuda" else "gloo", timeout=_PATIENCE)
+        # weights that wait in main memory, and plain objects, go by gloo
+        backend = "cpu:gloo,cuda:nccl" if kind.type == "cuda" else "gloo"
+        dist.init_process_group(backend, timeout=_PATIENCE)
         try:
             yield cls(dist.get_rank(), dist.get_world_size(), kind)
         finally:
@@ -160,7 +168,12 @@ class Ranks:
     # ---- models ---------------------------------------------------------------------------------
 
     def shard(
-        self, module: torch.nn.Module, dtype: torch.dtype, exact: Sequence[torch.nn.Module] = ()
+        self,
+        module: torch.nn.Module,
+        dtype: torch.dtype,
+        exact: Sequence[torch.nn.Module] = (),
+        *,
+        offload: bool = False,
     ) -> None:
         """Divide a module's weights among the ranks, in place; each layer is put together while it computes.
 
@@ -171,16 +184,22 @@ class Ranks:
             module: called only as a whole from now on, and by all ranks equally often.
             dtype: that is computed in.
             exact: parts that compute in their weights' own type.
+            offload: whether weights, gradients and moments wait in main memory.
         """
-        if self.size == 1 and all(weight.dtype == dtype for weight in module.parameters()):
+        first = next(module.parameters()).device
+        device = first if self.device.type == "cpu" else self.device
+        plain = self.size == 1 and all(weight.dtype == dtype for weight in module.parameters())
+        if plain and not offload:
+            module.to(device)
             return
-        mesh = self._mesh(next(module.parameters()).device)
+        mesh = self._mesh(device)
+        policy = CPUOffloadPolicy(pin_memory=device.type == "cuda") if offload else OffloadPolicy()
         low = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
         layers = [each for each in module.modules() if isinstance(each, GradientCheckpointingLayer)]
         for each in exact:
-            fully_shard(each, mesh=mesh)
+            fully_shard(each, mesh=mesh, offload_policy=policy)
         for each in (*layers, module):
-            fully_shard(each, mesh=mesh, mp_policy=low)
+            fully_shard(each, mesh=mesh, mp_policy=low, offload_policy=policy)
         for each in module.modules():
             if isinstance(each, FSDPModule):
                 each.set_gradient_divide_factor(1.0)

@@ -63,6 +63,8 @@ class _Share:
     """Of the surrogate's terms."""
     token_weights: Tensor
     """(c,) of averages over counted tokens."""
+    counts: bool
+    """Whether it is no other rank's as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +169,8 @@ def _policy_loss(
     if batch.stale is not None:
         stale = layout.pick(torch.from_numpy(batch.stale).to(changes.device))
     fresh = changes.masked_fill(stale, 0.0)
-    parts |= dict(
-        zip(_CHANGES, (fresh.sum(), (~stale).sum(), (changes - fresh).sum(), stale.sum()), strict=True)
-    )
+    found = (fresh.sum(), (~stale).sum(), (changes - fresh).sum(), stale.sum())
+    parts |= {name: number * share.counts for name, number in zip(_CHANGES, found, strict=True)}
     return loss, parts, fresh.max() if len(fresh) else fresh.sum()
 
 
@@ -190,7 +191,7 @@ def _shares(
         layout = _layout(part, model.device)
         tokens = layout.pick(spread[torch.from_numpy(pack.tokens)]) * counts
         terms = tokens if term is None else term[torch.from_numpy(pack.rows)] * counts
-        yield _Share(pack, part, layout, term_weights=terms, token_weights=tokens)
+        yield _Share(pack, part, layout, term_weights=terms, token_weights=tokens, counts=counts)
 
 
 def value_gradient(

@@ -30,6 +30,14 @@ from agentgym.training.learner.gradients import Actor, Gap, policy_gradient, val
 from agentgym.training.learner.logprobs import check_model
 from agentgym.training.learner.lora import add_adapter, has_adapter, plain_weights, without_adapter
 from agentgym.training.learner.packing import Pack, StepRow
+from agentgym.training.learner.shards import (
+    begin_moments,
+    load_shards,
+    moments,
+    save_shards,
+    saved_names,
+    unique_tensors,
+)
 from agentgym.training.learner.tree import PACKINGS
 from agentgym.training.models.models import LanguageModel, save_model
 from agentgym.training.models.pictures import PictureReader
@@ -141,7 +149,8 @@ class Learner:
         for weight in module.parameters():
             kept = torch.promote_types(weight.dtype, torch.float32) if weight.requires_grad else self._dtype
             weight.data = weight.data.to(kept)
-        self.ranks.shard(module, self._dtype, exact)
+        trains = any(weight.requires_grad for weight in module.parameters())
+        self.ranks.shard(module, self._dtype, exact, offload=self.config.offload and trains)
 
     def _adamw(self, parameters: Iterable[torch.nn.Parameter], learning_rate: float) -> torch.optim.AdamW:
         config = self.config
@@ -410,6 +419,39 @@ class Learner:
             load_weights(module, state[name])
         for name, optimizer in optimizers.items():
             load_moments(optimizer, state[name])
+
+    def save_state(self, folder: Path) -> None:
+        """Write what a run is continued from, every rank its part; all have to call.
+
+        A reference is left out: it is the policy that the run began with.
+
+        Raises:
+            UsageError: it cannot be written.
+        """
+        save_shards(self._tensors(), folder)
+
+    def load_state(self, folder: Path) -> None:
+        """Continue from what any number of ranks wrote by `save_state`; all have to call.
+
+        Raises:
+            UsageError: it is damaged, or of a learner with other parts.
+        """
+        modules, optimizers = self._trained(), self._optimizers()
+        names = saved_names(folder)
+        parts, expected = {name.partition("/")[0] for name in names}, {*modules, *optimizers}
+        if not modules.keys() <= parts <= expected:
+            raise UsageError(
+                f"the state has {', '.join(sorted(parts))}, this learner {', '.join(sorted(expected))}: "
+                "continue with the algorithm it was saved with"
+            )
+        begin_moments(optimizers, names)
+        load_shards(self._tensors(), folder)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return unique_tensors(self._trained()) | moments(self._optimizers())
+
+    def _trained(self) -> dict[str, torch.nn.Module]:
+        return {name: part for name, part in self._modules().items() if name != "reference"}
 
     def _modules(self) -> dict[str, torch.nn.Module]:
         parts = {"model": self.model, "critic": self.critic, "reference": self.reference}

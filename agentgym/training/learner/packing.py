@@ -40,7 +40,7 @@ class StepRow:
     choices: tuple[tuple[int, ...], ...] | None = None
     """For each response token, the tokens it was chosen from; None for a free generation."""
     shown: PicturePrompt | None = None
-    """The pictures that the prompt's placeholders stand for; None for none."""
+    """The pictures among the prompt's tokens; None for none."""
 
     def __post_init__(self) -> None:
         """Refuse a response that nothing precedes, or that was not chosen from its choices.
@@ -68,7 +68,7 @@ class StepRow:
         return np.array(self.prompt_ids + self.response_ids[:-1], dtype=np.int64)
 
     def told_apart(self, numbers: Mapping[Picture, int]) -> Ints:
-        """Return `read_ids` with each picture's number in the place of its placeholders."""
+        """Return `read_ids` with each picture's number in the place of its tokens."""
         ids = self.read_ids
         if self.shown is not None:
             for picture, start in zip(self.shown.pictures, self.shown.starts, strict=True):
@@ -187,7 +187,7 @@ class Pack:
     prompt_ends: Tensor
     """(r,) position of the last prompt token of each row."""
     pictures: tuple[Picture, ...] = ()
-    """In the order in which their placeholders lie."""
+    """In the order in which their tokens lie."""
 
 
 def pack_rows(

@@ -63,7 +63,7 @@ def pack_tree(
 
 
 PICTURES = 1 << 31
-"""Placeholders of pictures are numbered from here on while rows are compared, above all token ids."""
+"""Pictures are numbered from here on while rows are compared, above all token ids."""
 
 PACKINGS: Mapping[Packing, Callable[..., list[Pack]]] = {"tree": pack_tree, "rows": pack_rows}
 """What packs rows, by its name."""

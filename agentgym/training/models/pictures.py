@@ -1,8 +1,8 @@
 """Pictures of observations, as vision-language models read them: patches, their tokens, their positions.
 
 A model of the form of Qwen2-VL has an encoder of pictures in front of its language model. Its processor cuts
-a picture into patches; in the token ids a placeholder stands for each group of patches, and the encoder's
-features take the placeholders' place. Positions have three components (time, height, width), which differ
+a picture into patches; in the token ids a picture token stands for each group of patches, and the encoder's
+features take their place. Positions have three components (time, height, width), which differ
 within a picture only.
 """
 
@@ -39,7 +39,7 @@ class Picture:
     grid: tuple[int, int, int] = field(compare=False)
     """Patches along time, height and width."""
     tokens: int = field(compare=False)
-    """Placeholders that stand for it."""
+    """Picture tokens that stand for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class PicturePrompt:
 
     pictures: tuple[Picture, ...]
     starts: tuple[int, ...]
-    """Where each picture's placeholders begin."""
+    """Where the tokens of each picture begin."""
     positions: Ints
     """(3, P)."""
 
@@ -113,7 +113,7 @@ class PictureReader:
             return None
         return self.read(observation["image"])
 
-    def placeholders(self, picture: Picture) -> list[int]:
+    def tokens_of(self, picture: Picture) -> list[int]:
         """Return the tokens that stand for a picture."""
         begin, end = self._around
         return [begin, *[self.image_token] * picture.tokens, end]
@@ -122,13 +122,13 @@ class PictureReader:
         """Return the positions of a prompt's tokens.
 
         Raises:
-            UsageError: the placeholders are not those of the pictures.
+            UsageError: the picture tokens are not those of the pictures.
         """
         tokens = torch.tensor([list(ids)])
         kinds = (tokens == self.image_token).int()
         if int(kinds.sum()) != sum(picture.tokens for picture in pictures):
             raise UsageError(
-                f"a prompt holds {int(kinds.sum())} placeholders of pictures, its {len(pictures)} pictures "
+                f"a prompt holds {int(kinds.sum())} picture tokens, its {len(pictures)} pictures "
                 f"need {sum(picture.tokens for picture in pictures)}: give the pictures it was made with"
             )
         grids = torch.tensor([picture.grid for picture in pictures])
@@ -139,12 +139,12 @@ class PictureReader:
 
 
 def embedded(body: Any, ids: Tensor, pictures: Sequence[Picture]) -> Tensor:
-    """Return the embeddings of tokens, with the encoder's features in the placeholders' place.
+    """Return the embeddings of tokens, with the encoder's features in the place of picture tokens.
 
     Args:
         body: of a vision-language model, the part below its head.
         ids: (n, w).
-        pictures: in the order in which their placeholders lie.
+        pictures: in the order in which their tokens lie.
     """
     embeddings: Tensor = body.get_input_embeddings()(ids)
     patches = torch.cat([picture.patches for picture in pictures]).to(ids.device)

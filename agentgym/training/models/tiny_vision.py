@@ -13,16 +13,16 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 
 from agentgym.training.models.models import LanguageModel
 from agentgym.training.models.pictures import PictureReader
-from agentgym.training.models.tiny import BEGIN, shape_of
+from agentgym.training.models.tiny import BEGIN, Shape, shape_of
 
 MARKS = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
 """Qwen2-VL's names for what stands around a picture, and in the place of its patches and a film's."""
 
 PATCH, MERGE = 8, 2
-"""Pixels of a patch's side, and patches along the side of what one placeholder stands for."""
+"""Pixels of a patch's side, and patches along the side of what one picture token stands for."""
 
 LARGEST = 64
-"""Placeholders of a picture at most; a larger one is made smaller."""
+"""Tokens of a picture at most; a larger one is made smaller."""
 
 
 def tiny_vision_model(
@@ -39,11 +39,23 @@ def tiny_vision_model(
     Raises:
         UsageError: unknown size.
     """
-    shape = shape_of(size)
     tokenizer.add_special_tokens({"extra_special_tokens": [BEGIN, *MARKS]})
+    config = _config(shape_of(size), tokenizer, context)
+    with torch.random.fork_rng(devices=[]):  # its initialisation draws from torch's global generator
+        torch.manual_seed(seed)
+        model = Qwen2_5_VLForConditionalGeneration(config)
+    model.generation_config = GenerationConfig.from_model_config(config.get_text_config())
+    unit = (PATCH * MERGE) ** 2
+    processor = Qwen2VLImageProcessorPil(
+        patch_size=PATCH, merge_size=MERGE, size={"shortest_edge": unit, "longest_edge": LARGEST * unit}
+    )
+    return LanguageModel(model.train(False), tokenizer, PictureReader(model, processor))
+
+
+def _config(shape: Shape, tokenizer: Qwen2Tokenizer, context: int) -> Qwen2_5_VLConfig:
     ids = {mark: tokenizer.encode(mark)[0] for mark in MARKS}
     quarter = shape.hidden // shape.heads // 8
-    config = Qwen2_5_VLConfig(
+    return Qwen2_5_VLConfig(
         text_config={
             "vocab_size": len(tokenizer),
             "hidden_size": shape.hidden,
@@ -81,12 +93,3 @@ def tiny_vision_model(
         vision_end_token_id=ids["<|vision_end|>"],
         tie_word_embeddings=True,
     )
-    with torch.random.fork_rng(devices=[]):  # its initialisation draws from torch's global generator
-        torch.manual_seed(seed)
-        model = Qwen2_5_VLForConditionalGeneration(config)
-    model.generation_config = GenerationConfig.from_model_config(config.get_text_config())
-    unit = (PATCH * MERGE) ** 2
-    processor = Qwen2VLImageProcessorPil(
-        patch_size=PATCH, merge_size=MERGE, size={"shortest_edge": unit, "longest_edge": LARGEST * unit}
-    )
-    return LanguageModel(model.train(False), tokenizer, PictureReader(model, processor))

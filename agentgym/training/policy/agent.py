@@ -42,6 +42,7 @@ def make_model_agent(
     system: str | None = None,
     template_options: dict[str, Any] | None = None,
     context: Context | None = None,
+    template_file: str | None = None,
     dtype: str = "float32",
     device: str | None = None,
     rerank: str | None = None,
@@ -64,6 +65,7 @@ def make_model_agent(
         system: message before the prompt.
         template_options: further variables of the chat template, such as ``{"enable_thinking": False}``.
         context: what of the past a prompt holds, and in which form.
+        template_file: a whole prompt in place of wording and answer.
         dtype: of the weights: float32 or bfloat16.
         device: where the model runs; None for the accelerator where there is one, else the processor.
         rerank: folder of a saved reward model, which chooses among several responses a step.
@@ -72,18 +74,8 @@ def make_model_agent(
     Raises:
         UsageError: the directory is incomplete, or says nothing of prompts; or an option is no good.
     """
-    settings: dict[str, Any] = {
-        "wording": wording,
-        "answer": answer,
-        "history": history,
-        "budget": budget,
-        "choice": choice,
-        "temperature": temperature,
-        "max_tokens": max_tokens,
-        "system": system,
-        "template_options": template_options,
-        "context": context,
-    }
+    said = (wording, answer, history, budget, choice, temperature, max_tokens, system, template_options)
+    settings = dict(zip(SETTINGS, (*said, context, template_file), strict=True))  # in the record's order
     directory = _directory(path)
     prompting = _prompting(directory, read_agent(directory), settings)
     load = partial(_load, dtype=dtype, device=device)
@@ -131,6 +123,7 @@ def model_facts(path: str, **options: Any) -> AgentMetadata:
     prompting = _prompting(directory, saved, options)
     sampling = prompting.to_json()
     template = sampling.pop("template")
+    sampling.pop("template_file", None)  # a path, as that of a wording: the id stands for it
     for name in ("system", "template_options"):  # which agents from before these settings do not mention
         if not sampling[name]:
             del sampling[name]
@@ -175,7 +168,7 @@ def _prompting(directory: Path, saved: SavedAgent | None, options: dict[str, Any
     settings = {key: value for key, value in options.items() if key in SETTINGS and value is not None}
     if saved is not None:
         return saved.prompting.replaced(settings)
-    for needed in ("wording", "answer"):
+    for needed in () if "template_file" in settings else ("wording", "answer"):
         if needed not in settings:
             raise UsageError(
                 f"{directory} has no agent.json, which says how the model is asked: give the agent's option "

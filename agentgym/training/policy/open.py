@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from string import Formatter
 
 import torch
 
 from agentgym.agents.random import RandomStringPolicy
 from agentgym.errors import UsageError, nearest
-from agentgym.prompts import Template
 from agentgym.prompts.summary import summary_words
+from agentgym.training.models.families import FAMILIES, make_family_model
 from agentgym.training.models.models import LanguageModel, load_model
 from agentgym.training.models.tiny import SHAPES, environment_texts, tiny_model, word_tokenizer
 from agentgym.training.models.tiny_vision import tiny_vision_model
@@ -22,8 +21,8 @@ from agentgym.training.policy.saved import read_agent
 from agentgym.vector.core import AgentVectorEnv
 
 TINY = "tiny"
-TINY_VISION = "tiny-vl"
-"""Tiny vision-language models, which are shown pictures in the place of texts."""
+VISION = "vl"
+"""Family of the tiny vision-language models, which are shown pictures in the place of texts."""
 
 DEFAULT_SIZE = "0.8m"
 """Default size of a tiny model."""
@@ -49,8 +48,9 @@ def open_model(
     """Open a model.
 
     Args:
-        spec: ``tiny`` or ``tiny-vl``, ``tiny:SIZE`` with a size of `agentgym.training.models.tiny.SHAPES`, or
-            the path of a model directory.
+        spec: ``tiny``, ``tiny-vl`` or ``tiny-FAMILY``, alone or with ``:SIZE``; or the path of a model
+            directory. Families are those of `agentgym.training.models.families.FAMILIES`, sizes those of
+            `agentgym.training.models.tiny.SHAPES`.
         envs: what it will play, in autoreset mode DISABLED; a tiny model's vocabulary is taken from the
             first tasks of its split.
         prompting: how it will be asked; its words are part of that vocabulary.
@@ -59,24 +59,28 @@ def open_model(
         device: where they go.
 
     Raises:
-        UsageError: unknown size, or a directory that cannot be loaded.
+        UsageError: unknown family or size, or a directory that cannot be loaded.
     """
-    size = tiny_size(spec)
-    pictured = spec.partition(":")[0] == TINY_VISION
-    if size is None:
+    named = _tiny(spec)
+    if named is None:
         return load_model(spec, dtype=dtype, device=device)
-    said = chain(
+    family, size = named
+    said: Iterator[str] = chain(
         environment_texts(envs, episodes=EPISODES, seed=0),
         # what is said about actions that are not accepted
         environment_texts(envs, episodes=1, seed=0, policy=RandomStringPolicy()),
-        _words_of(prompting.template_with(envs.prototype.tools)),
+        prompting.template_with(envs.prototype.tools).words(),
         (prompting.system,),
         summary_words()[:-1] if prompting.context == "summarised" else (),
     )
     # a text that a prompt puts after a blank begins with another token
-    tokenizer = word_tokenizer(variant for text in dict.fromkeys(said) for variant in (text, f" {text}"))
+    texts = (variant for text in dict.fromkeys(said) for variant in (text, f" {text}"))
     context = max(_LEAST_CONTEXT, prompting.budget + prompting.max_tokens)
-    made = (tiny_vision_model if pictured else tiny_model)(size, tokenizer, context=context, seed=seed)
+    if family and family != VISION:
+        made = make_family_model(family, texts, size=size, context=context, seed=seed)
+    else:
+        make = tiny_vision_model if family else tiny_model
+        made = make(size, word_tokenizer(texts), context=context, seed=seed)
     model = made.model.to(device=torch.device(device), dtype=dtype)  # type: ignore[call-arg]
     return replace(made, model=model)
 
@@ -85,16 +89,29 @@ def tiny_size(spec: str) -> str | None:
     """Return the size of the tiny model that a spec names; None for a path.
 
     Raises:
-        UsageError: unknown size.
+        UsageError: unknown family or size.
     """
+    named = _tiny(spec)
+    return None if named is None else named[1]
+
+
+def _tiny(spec: str) -> tuple[str, str] | None:
+    """Return the family, empty for the plain form, and the size of the tiny model that a spec names."""
     name, colon, size = spec.partition(":")
-    if name not in (TINY, TINY_VISION):
+    family = name.removeprefix(f"{TINY}-") if name.startswith(f"{TINY}-") else ""
+    if name != TINY and not family:
         return None
+    if family and family not in (*FAMILIES, VISION):
+        if "/" in name or Path(spec).exists():
+            return None
+        known = ", ".join(f"{TINY}-{known}" for known in (*FAMILIES, VISION))
+        hint = nearest(family, (*FAMILIES, VISION))
+        raise UsageError(f"no tiny model is of the family {family!r}{hint}; choose one of {known}")
     size = size if colon else DEFAULT_SIZE
     if size not in SHAPES:
         known = ", ".join(f"{name}:{known}" for known in SHAPES)
         raise UsageError(f"no tiny model has the size {size!r}{nearest(size, SHAPES)}; choose one of {known}")
-    return size
+    return family, size
 
 
 def default_prompting(spec: str, env_id: str) -> Prompting:
@@ -110,14 +127,8 @@ def default_prompting(spec: str, env_id: str) -> Prompting:
     Raises:
         UsageError: unknown size, or a directory that is missing or damaged.
     """
-    if tiny_size(spec) is not None:
+    if named := _tiny(spec):
         prompting = Prompting.tiny(env_id)
-        return replace(prompting, pictures="alone") if spec.startswith(TINY_VISION) else prompting
+        return replace(prompting, pictures="alone") if named[0] == VISION else prompting
     saved = read_agent(Path(spec))
     return Prompting.default(env_id) if saved is None else saved.prompting
-
-
-def _words_of(template: Template) -> Iterator[str]:
-    yield template.static
-    for section in template.sections.values():
-        yield from (text for text, *_ in Formatter().parse(section))

@@ -34,7 +34,7 @@ def with_picture(
         picture = reader.of(request.observation)
         if picture is None:
             return fitted
-        ids = (*fitted.ids[:start], *reader.placeholders(picture), *fitted.ids[start:])
+        ids = (*fitted.ids[:start], *reader.tokens_of(picture), *fitted.ids[start:])
         return replace(fitted, ids=ids, shown=reader.prompt(ids, (picture,)))
 
     return pictured

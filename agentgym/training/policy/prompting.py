@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,9 @@ from agentgym.prompts.budget import PromptBuilder
 from agentgym.prompts.contexts import CHATS, CONTEXTS, Context
 from agentgym.prompts.fitting import FittedPrompt
 from agentgym.prompts.pictured import PictureUse
+from agentgym.prompts.rendering import PromptTemplate
 from agentgym.prompts.summary import summary_words
+from agentgym.prompts.template_file import TemplateFile, load_template_file
 from agentgym.records import parse
 from agentgym.registration import suite_spec
 from agentgym.tools import Tool, tool_schemas
@@ -46,9 +48,9 @@ class Prompting:
         True
     """
 
-    wording: str
+    wording: str = ""
     """One of `agentgym.prompts.wordings`, or the path of a file that ends in ``.toml``."""
-    answer: str
+    answer: str = ""
     """One of `agentgym.prompts.answers`: how to answer, and what reads the response."""
     history: int = 2
     """Past turns told, k, where they fit."""
@@ -66,6 +68,9 @@ class Prompting:
     """Whether a vision-language model is shown the picture of the observation it answers."""
     context: Context = "rebuilt"
     """What of an episode's past a prompt holds, and in which form: `agentgym.prompts.contexts` has them."""
+    template_file: str = ""
+    """A whole prompt in place of wording and answer: the path of a file that ends in ``.toml``, or a built-in
+    one, as `agentgym.prompts.template_file.load_template_file` takes it."""
 
     def __post_init__(self) -> None:
         """Refuse what no template, prompt or sampling can be made of.
@@ -94,11 +99,37 @@ class Prompting:
         for name, value in self.template_options.items():
             _check_option(name, value)
         Sampling(temperature=self.temperature, max_tokens=self.max_tokens)
+        if bool(self.template_file) == bool(self.wording or self.answer):
+            raise UsageError(
+                "give either a wording and an answer or a template_file, which is both: leave the other out"
+            )
         template = self.template
+        if isinstance(template, TemplateFile):
+            self._check_file(template)
         if self.choice == "constrained" and template.answer.name != "plain":
             raise UsageError(
-                f"a constrained response is the action alone, but {self.answer!r} asks for more: "
+                f"a constrained response is the action alone, but {self.answer or self.template_file!r} "
+                "asks for more: "
                 "use the answer 'bare' or 'plain', or free choice"
+            )
+
+    def _check_file(self, template: TemplateFile) -> None:
+        """Refuse a file without a text that the context needs.
+
+        Raises:
+            UsageError: names it.
+        """
+        where = f"the template file {self.template_file}"
+        if self.context in CHATS:
+            if "turn" not in template.texts:
+                raise UsageError(
+                    f"{where} lacks 'turn', a later message of the context {self.context!r}: add it"
+                )
+        elif self.context == "summarised" and not template.takes("later", "summary"):
+            raise UsageError(f"{where} lacks the slot {{summary}} in 'later', for its context: add it")
+        elif self.history and "later" not in template.texts:
+            raise UsageError(
+                f"{where} lacks 'later', a prompt that tells past turns: add it, or set history to 0"
             )
 
     @classmethod
@@ -121,16 +152,18 @@ class Prompting:
     # ---- what it makes ------------------------------------------------------------------------
 
     @property
-    def template(self) -> Template:
-        """The words; read once, and again where another wording or answer is named."""
+    def template(self) -> PromptTemplate:
+        """The words; read once, and again where another wording, answer or file is named."""
         return self.template_with(())
 
-    def template_with(self, tools: tuple[Tool, ...]) -> Template:
+    def template_with(self, tools: tuple[Tool, ...]) -> PromptTemplate:
         """Return the words with an environment's tools, where the answer calls them.
 
         Raises:
             UsageError: the answer cannot be given with these tools.
         """
+        if self.template_file:
+            return _template_file(self.template_file, tools)
         return _template(self.wording, self.answer, tools)
 
     @property
@@ -289,16 +322,17 @@ class Prompting:
         Args:
             table: the JSON.
             where: names its place in messages.
-            folder: where a wording of one's own lies; None for where its path leads from here.
+            folder: where a file of one's own lies; None for where its path leads from here.
 
         Raises:
             UsageError: something is missing, unknown or of another type, or the template's words are no
                 longer those that the settings were saved with.
         """
         settings = {key: value for key, value in table.items() if key != "template"}
-        wording = settings.get("wording")
-        if folder is not None and isinstance(wording, str) and wording.endswith(".toml"):
-            settings["wording"] = str(folder / wording)
+        for name in OWN_FILES:
+            path = settings.get(name)
+            if folder is not None and isinstance(path, str) and path.endswith(".toml"):
+                settings[name] = str(folder / path)
         prompting = parse(cls, settings, where)
         pinned = parse(TemplatePin, table.get("template", {}), f"{where}: template")
         template = prompting.template
@@ -313,15 +347,20 @@ class Prompting:
     def replaced(self, settings: Mapping[str, Any]) -> Prompting:
         """Return the record with some settings replaced; those that are None stay.
 
+        A template file replaces wording and answer, and they it.
+
         Raises:
             UsageError: a setting is unknown, of another type, or no good.
         """
         given = {key: value for key, value in settings.items() if value is not None}
-        return parse(Prompting, {**asdict(self), **given}, "prompting")
+        return parse(Prompting, with_words_of(given, {**asdict(self), **given}), "prompting")
 
 
-_NEWER: Mapping[str, Any] = {"context": "rebuilt", "pictures": "none"}
+_NEWER: Mapping[str, Any] = {"context": "rebuilt", "pictures": "none", "template_file": ""}
 """Settings that are only written where they are not at their defaults."""
+
+OWN_FILES = ("wording", "template_file")
+"""Settings that may be paths of files."""
 
 SETTINGS = tuple(field.name for field in fields(Prompting))
 """The names of all settings."""
@@ -334,6 +373,26 @@ class TemplatePin:
     id: str
     version: str
     sha256: str
+
+
+def with_words_of(given: Iterable[str], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings in which words that were not given make room for those that were.
+
+    Args:
+        given: names of the settings that were.
+        settings: all of them.
+    """
+    named = set(given)
+    if settings.get("template_file") and "template_file" in named and not named & {"wording", "answer"}:
+        return {**settings, "wording": "", "answer": ""}
+    if named & {"wording", "answer"} and "template_file" not in named:
+        return {**settings, "template_file": ""}
+    return dict(settings)
+
+
+@cache
+def _template_file(name: str, tools: tuple[Tool, ...]) -> TemplateFile:
+    return load_template_file(name, tools)
 
 
 @cache

@@ -27,7 +27,8 @@ READABLE = (1, SCHEMA)
 _LARGEST = 1 << 20
 """Bytes of the file at most."""
 
-_OWN_WORDING = "wording.toml"
+_OWN_FILES = {"wording": "wording.toml", "template_file": "template.toml"}
+"""What files of one's own are saved as, by the setting that names them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +76,7 @@ class AgentFile:
 
 
 def save_agent(directory: Path, language_model: LanguageModel, agent: SavedAgent) -> None:
-    """Save a policy, whole: a wording of one's own is copied into the directory.
+    """Save a policy, whole: a wording or template file of one's own is copied into the directory.
 
     Args:
         directory: made where it is missing.
@@ -91,15 +92,16 @@ def write_agent(directory: Path, agent: SavedAgent) -> None:
 
     Args:
         directory: of the model.
-        agent: what is written; a wording of one's own is copied beside it.
+        agent: what is written; a wording or template file of one's own is copied beside it.
     """
     table = agent.to_json()
-    own = Path(agent.prompting.wording)
-    if own.suffix == ".toml":
-        copy = directory / _OWN_WORDING
+    for setting, name in _OWN_FILES.items():
+        own, copy = Path(getattr(agent.prompting, setting)), directory / name
+        if own.suffix != ".toml":
+            continue
         if not (copy.exists() and copy.samefile(own)):
             shutil.copyfile(own, copy)
-        table["prompting"]["wording"] = _OWN_WORDING
+        table["prompting"][setting] = name
     replace_file(directory / AGENT_FILE, json.dumps(table, indent=2, ensure_ascii=False) + "\n")
 
 

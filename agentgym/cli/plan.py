@@ -1,0 +1,67 @@
+"""``agentgym train ALGORITHM --plan``: the memory of a run, before anything is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from agentgym.cli.terminal import open_console
+from agentgym.errors import UsageError
+
+if TYPE_CHECKING:
+    from agentgym.training.config import TrainConfig
+    from agentgym.training.memory import MemoryPlan
+
+GIB = 1 << 30
+GPU = "a GPU"
+"""Name of a device of which only the memory is known."""
+
+
+def show_plan(config: TrainConfig, *, devices: int, device_memory: float | None) -> int:
+    """Print what each rank would hold, and the settings that follow; return the exit code.
+
+    Args:
+        config: of the run.
+        devices: ranks, one a device.
+        device_memory: GiB of a device (default: this machine's).
+
+    Raises:
+        UsageError: the model is a tiny one, or there is no such directory or device.
+    """
+    from agentgym.training.memory import plan_memory
+    from agentgym.training.resources import FULL, Machine, described
+    from agentgym.training.run import settled
+
+    if devices < 1 or (device_memory is not None and device_memory <= 0):
+        raise UsageError("--plan plans for at least one device, and --device-memory is above 0")
+    if device_memory is None:
+        machine = Machine.here(config.device)
+    else:
+        here = Machine.here("auto")
+        machine = Machine("cuda", GPU, int(device_memory * GIB), has_vllm=here.has_vllm)
+    machine = replace(machine, ranks=devices)
+    resolved, size = settled(config, machine)
+    if size is None:
+        raise UsageError(
+            f"{config.model} is made for its environment: plan for a model directory, --model PATH"
+        )
+    plan = plan_memory(size, resolved, ranks=devices, device_memory=machine.memory)
+    console = open_console()
+    lines = [
+        f"{config.model}: {size.parameters / 1e9:.2f} billion parameters, {size.layers} layers",
+        *(f"{name:>8}  {value}" for name, value in described(resolved, machine)),
+        "",
+        *_table(plan),
+        "",
+        f"{plan.peak / GIB:8.2f} GiB a rank at most, of {machine.memory / GIB:.1f}",
+    ]
+    fits = plan.peak <= FULL * machine.memory
+    if not fits:
+        lines.append("This does not fit: use more devices, learner.lora_rank, or learner.offload=true")
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return 0 if fits else 1
+
+
+def _table(plan: MemoryPlan) -> list[str]:
+    return [f"{size / GIB:8.2f} GiB  {when:>8}  {what}" for when, what, size in plan.rows()]

@@ -1,0 +1,125 @@
+"""Sharded states: what a learner is continued from, written by every rank at once as safetensors files.
+
+`torch.distributed.checkpoint` cuts and joins the tensors, so any number of ranks goes on from what any other
+number wrote, and nobody ever holds all of it. Its safetensors form is used: the other one keeps a pickle,
+which a reader would execute.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from safetensors import SafetensorError
+from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
+
+from agentgym.errors import UsageError
+
+
+def unique_tensors(modules: Mapping[str, torch.nn.Module]) -> dict[str, Tensor]:
+    """Return the tensors of modules by name, their own storage, each tied one once.
+
+    Args:
+        modules: by the name that begins those of their tensors.
+    """
+    found: dict[str, Tensor] = {}
+    seen = set()
+    for name, module in modules.items():
+        for key, tensor in module.state_dict(keep_vars=True).items():
+            if id(tensor) not in seen:
+                seen.add(id(tensor))
+                found[f"{name}/{key}"] = tensor.detach()
+    return found
+
+
+def moments(optimizers: Mapping[str, torch.optim.Optimizer]) -> dict[str, Tensor]:
+    """Return the states of optimisers by name, their own storage; empty before their first steps."""
+    return {
+        f"{name}/{number}/{entry}": tensor
+        for name, optimizer in optimizers.items()
+        for number, weight in enumerate(_weights(optimizer))
+        for entry, tensor in optimizer.state.get(weight, {}).items()
+    }
+
+
+def begin_moments(optimizers: Mapping[str, torch.optim.Optimizer], names: set[str]) -> None:
+    """Give optimisers the empty states that `load_shards` fills.
+
+    Args:
+        optimizers: of AdamW's kind.
+        names: of tensors, as `moments` returns them; those of others are passed over.
+    """
+    for name, optimizer in optimizers.items():
+        for number, weight in enumerate(_weights(optimizer)):
+            entries = [
+                entry for entry in ("step", "exp_avg", "exp_avg_sq") if f"{name}/{number}/{entry}" in names
+            ]
+            optimizer.state[weight] = {
+                entry: torch.zeros(()) if entry == "step" else torch.zeros_like(weight) for entry in entries
+            }
+            if not entries:
+                del optimizer.state[weight]
+
+
+def save_shards(tensors: Mapping[str, Tensor], folder: Path) -> None:
+    """Write tensors; every rank its part, and all have to call.
+
+    Raises:
+        UsageError: they cannot be written.
+    """
+    with _as_usage_error(
+        f"cannot write {folder}", "free space, or raise the limit of file sizes (`ulimit -f`)"
+    ):
+        writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
+        save(dict(tensors), storage_writer=writer, no_dist=not dist.is_initialized())
+
+
+def saved_names(folder: Path) -> set[str]:
+    """Return the names of the tensors in a folder.
+
+    Raises:
+        UsageError: it is missing or damaged.
+    """
+    with _as_usage_error(f"cannot read the checkpoint {folder}", _OTHER):
+        if not any(folder.glob("*.safetensors")):
+            raise ValueError("it holds no safetensors files")
+        return set(HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata)
+
+
+def load_shards(tensors: Mapping[str, Tensor], folder: Path) -> None:
+    """Fill tensors with what `save_shards` wrote; every rank its part, and all have to call.
+
+    Raises:
+        UsageError: the folder is missing or damaged.
+    """
+    with _as_usage_error(f"cannot read the checkpoint {folder}", _OTHER):
+        reader = HuggingFaceStorageReader(str(folder))
+        load(dict(tensors), storage_reader=reader, no_dist=not dist.is_initialized())
+
+
+_OTHER = "point the link `last` beside it to another one"
+
+
+def _weights(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:
+    return (weight for group in optimizer.param_groups for weight in group["params"])
+
+
+@contextmanager
+def _as_usage_error(what: str, fix: str) -> Iterator[None]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the library warns of its own ways, such as a single process
+            yield
+    except (CheckpointException, SafetensorError, OSError, RuntimeError, ValueError, KeyError) as error:
+        causes = error.failures.values() if isinstance(error, CheckpointException) else [(error, None)]
+        cause = next(iter(causes))[0]
+        reason = next(iter(str(cause).strip().splitlines()), type(cause).__name__)
+        raise UsageError(f"{what}: {reason}; {fix}") from error
