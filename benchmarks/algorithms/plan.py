@@ -187,7 +187,10 @@ OWN_SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "dapo": {"rollout.attempts": 10, "rollout.filter_on": "return"},
     # it updates on the samples of a few states; at the others' rate its first updates end all exploration
     "spo3": {"learner.learning_rate": 1e-4},
-    "prime": {"reward_model.outcome": "won"},  # it learns from outcomes of 0 or 1, and a win pays 10
+    # reward models at the preset's 3e-3, which is for random weights, soon reward only what is noise
+    "istar": {"reward_model.learning_rate": 1e-4},
+    # it learns from outcomes of 0 or 1, and a win pays 10
+    "prime": {"reward_model.learning_rate": 1e-4, "reward_model.outcome": "won"},
 }
 """What belongs to an algorithm although it is no part of its advantage or its objective."""
 

@@ -16,6 +16,7 @@ SPARSE = ("errands",)
 BOTH = ("ezpoints", "errands")
 
 _TOKEN_RATIO = {"objective.ratio": "token", "objective.aggregation": "token-mean"}
+_ISTAR = OWN_SETTINGS["istar"]
 _SPO3 = OWN_SETTINGS["spo3"]
 _OMEGAS = (0.1, 0.2, 0.4, 0.6, 0.8, 0.95)
 _SIZES = (4, 6, 8)
@@ -152,11 +153,25 @@ _STUDIES = (
             for base, title in _BASES.items()
             for arm in (
                 Arm(title, base, OWN_SETTINGS.get(base, {})),
-                Arm(f"{title} with iStar", "istar", {"switches.base": base}),
+                Arm(f"{title} with iStar", "istar", {**_ISTAR, "switches.base": base}),
             )
         ),
         environments=BOTH,
         baseline="GRPO",
+    ),
+    Study(
+        name="istar-rate",
+        title="Learning rate of iStar's reward model",
+        source="no paper's table: how much the process reward may count at this scale",
+        arms=(
+            *(
+                Arm(f"reward model's rate {rate:g}", "istar", {"reward_model.learning_rate": rate})
+                for rate in (3e-3, 1e-3, 1e-4)
+            ),
+            Arm("alpha 0", "istar", {"switches.alpha": 0.0}),
+        ),
+        environments=("ezpoints",),
+        baseline="alpha 0",
     ),
     Study(
         name="istar-ablations",
@@ -164,10 +179,10 @@ _STUDIES = (
         source="iStar, Table 3; ground truth is the environment's progress",
         arms=(
             Arm("RLOO", "rloo"),
-            Arm("RLOO with iStar", "istar", {"switches.base": "rloo"}),
-            Arm("ground truth", "istar", {"switches.base": "rloo", "switches.process": "progress"}),
-            Arm("merged rewards", "istar", {"switches.base": "rloo", "switches.credit": "merged"}),
-            Arm("token-level", "istar", {"switches.base": "rloo", "switches.credit": "token"}),
+            Arm("RLOO with iStar", "istar", {**_ISTAR, "switches.base": "rloo"}),
+            Arm("ground truth", "istar", {**_ISTAR, "switches.base": "rloo", "switches.process": "progress"}),
+            Arm("merged rewards", "istar", {**_ISTAR, "switches.base": "rloo", "switches.credit": "merged"}),
+            Arm("token-level", "istar", {**_ISTAR, "switches.base": "rloo", "switches.credit": "token"}),
         ),
         environments=BOTH,
         baseline="RLOO",
