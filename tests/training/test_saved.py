@@ -52,12 +52,19 @@ def test_a_wording_of_one_s_own_travels_with_the_policy(tmp_path, language_model
     assert read_agent(tmp_path / "elsewhere") == found
 
 
-def test_a_file_of_schema_1_says_nothing_of_the_chat_template(tmp_path, language_model):
+@pytest.mark.parametrize(
+    ("schema", "names"),
+    [
+        (1, ("system", "template_options", "context", "template_file", "pictures")),
+        (2, ("context", "template_file", "pictures")),
+    ],
+)
+def test_a_file_of_an_older_schema_says_less(tmp_path, schema, names):
     agent = SavedAgent(Prompting.tiny(SOKOBAN), TRAINING)
     table = agent.to_json()
-    for name in ("system", "template_options"):
+    for name in names:
         del table["prompting"][name]
-    (tmp_path / "agent.json").write_text(json.dumps({**table, "schema": 1}))
+    (tmp_path / "agent.json").write_text(json.dumps({**table, "schema": schema}))
     assert read_agent(tmp_path) == agent
 
 
@@ -72,7 +79,7 @@ def test_a_directory_may_say_nothing(tmp_path, language_model):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": 3}, "schema 3 is not 1 or 2; save the model anew"),
+        ({"schema": 4}, "schema 4 is not 1 or 2 or 3; save the model anew"),
         ({"trainig": {}}, r"unknown key 'trainig' \(did you mean 'training'\?\)"),
         ({"prompting": []}, "prompting: expected a table"),
         ({"training": {"env_id": SOKOBAN}}, "key 'algorithm' is missing"),

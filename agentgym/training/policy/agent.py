@@ -12,12 +12,13 @@ import torch
 from agentgym.agents.metadata import AgentMetadata, Model
 from agentgym.errors import UsageError
 from agentgym.prompts.contexts import Context
+from agentgym.prompts.pictured import PictureUse
 from agentgym.records import parse
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.models.models import LanguageModel, load_model
 from agentgym.training.models.reward_model_file import read_reward_model
 from agentgym.training.policy.policy import LanguageModelPolicy
-from agentgym.training.policy.prompting import SETTINGS, ActionChoice, Prompting
+from agentgym.training.policy.prompting import SETTINGS, UNMENTIONED, ActionChoice, Prompting
 from agentgym.training.policy.rerank import RerankedPolicy, ResponseReward
 from agentgym.training.policy.saved import SavedAgent, read_agent, weights_sha256
 from agentgym.vector.core import AgentVectorEnv
@@ -41,6 +42,7 @@ def make_model_agent(
     max_tokens: int | None = None,
     system: str | None = None,
     template_options: dict[str, Any] | None = None,
+    pictures: PictureUse | None = None,
     context: Context | None = None,
     template_file: str | None = None,
     dtype: str = "float32",
@@ -64,6 +66,7 @@ def make_model_agent(
         max_tokens: longest free response.
         system: message before the prompt.
         template_options: further variables of the chat template, such as ``{"enable_thinking": False}``.
+        pictures: whether the model is shown them.
         context: what of the past a prompt holds, and in which form.
         template_file: a whole prompt in place of wording and answer.
         dtype: of the weights: float32 or bfloat16.
@@ -75,7 +78,9 @@ def make_model_agent(
         UsageError: the directory is incomplete, or says nothing of prompts; or an option is no good.
     """
     said = (wording, answer, history, budget, choice, temperature, max_tokens, system, template_options)
-    settings = dict(zip(SETTINGS, (*said, context, template_file), strict=True))  # in the record's order
+    settings = dict(
+        zip(SETTINGS, (*said, pictures, context, template_file), strict=True)
+    )  # in the record's order
     directory = _directory(path)
     prompting = _prompting(directory, read_agent(directory), settings)
     load = partial(_load, dtype=dtype, device=device)
@@ -124,8 +129,8 @@ def model_facts(path: str, **options: Any) -> AgentMetadata:
     sampling = prompting.to_json()
     template = sampling.pop("template")
     sampling.pop("template_file", None)  # a path, as that of a wording: the id stands for it
-    for name in ("system", "template_options"):  # which agents from before these settings do not mention
-        if not sampling[name]:
+    for name, unset in UNMENTIONED.items():
+        if sampling[name] == unset:
             del sampling[name]
     model = Model(weights_sha256=weights_sha256(directory))
     if saved is not None:

@@ -112,6 +112,25 @@ class Prompting:
                 "asks for more: "
                 "use the answer 'bare' or 'plain', or free choice"
             )
+        if isinstance(template, Template):
+            self._check_wording(template)
+
+    def _check_wording(self, template: Template) -> None:
+        """Refuse a wording that the context or the choice cannot do with.
+
+        Raises:
+            UsageError: names it.
+        """
+        if self.context != "rebuilt" and template.remembers:
+            raise UsageError(
+                f"the wording {self.wording!r} tells the past by itself: use context 'rebuilt', "
+                f"or another wording with {self.context!r}"
+            )
+        if self.choice == "free" and not template.lists_actions:
+            raise UsageError(
+                f"the wording {self.wording!r} does not list the possible actions: use choice 'constrained', "
+                "or a wording that does"
+            )
 
     def _check_file(self, template: TemplateFile) -> None:
         """Refuse a file without a text that the context needs.
@@ -305,13 +324,7 @@ class Prompting:
         """Return the settings as JSON, with what pins the template's words."""
         template = self.template
         pin = {"id": template.id, "version": template.version, "sha256": template.sha256}
-        return {**self.settings(), "template": pin}
-
-    def settings(self) -> dict[str, Any]:
-        """Return the settings as JSON; those that older agents do not mention only where they are set."""
-        return {
-            name: value for name, value in asdict(self).items() if name not in _NEWER or value != _NEWER[name]
-        }
+        return {**asdict(self), "template": pin}
 
     @classmethod
     def from_json(
@@ -356,8 +369,13 @@ class Prompting:
         return parse(Prompting, with_words_of(given, {**asdict(self), **given}), "prompting")
 
 
-_NEWER: Mapping[str, Any] = {"context": "rebuilt", "pictures": "none", "template_file": ""}
-"""Settings that are only written where they are not at their defaults."""
+UNMENTIONED: Mapping[str, Any] = {
+    "system": "",
+    "template_options": {},
+    "pictures": "none",
+    "context": "rebuilt",
+}
+"""Settings that runs do not mention where they have these values, as those from before them cannot."""
 
 OWN_FILES = ("wording", "template_file")
 """Settings that may be paths of files."""

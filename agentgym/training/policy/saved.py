@@ -18,11 +18,15 @@ from agentgym.training.policy.prompting import Prompting
 from agentgym.untrusted import read_json
 
 AGENT_FILE = "agent.json"
-SCHEMA = 2
+SCHEMA = 3
 """Version of the file's format."""
 
-READABLE = (1, SCHEMA)
-"""Versions that are read; schema 1 has no system message and no options of the chat template."""
+READABLE = (1, 2, SCHEMA)
+"""Versions that are read.
+
+Schema 1 has no system message and no options of the chat template; neither has any context, template file
+or pictures before schema 3.
+"""
 
 _LARGEST = 1 << 20
 """Bytes of the file at most."""
