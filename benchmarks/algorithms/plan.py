@@ -185,7 +185,12 @@ ENVIRONMENTS: Mapping[str, Environment] = {
 
 OWN_SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "dapo": {"rollout.attempts": 10, "rollout.filter_on": "return"},
-    "prime": {"reward_model.outcome": "won"},  # it learns from outcomes of 0 or 1, and a win pays 10
+    # it updates on the samples of a few states; at the others' rate its first updates end all exploration
+    "spo3": {"learner.learning_rate": 1e-4},
+    # reward models at the preset's 3e-3, which is for random weights, soon reward only what is noise
+    "istar": {"reward_model.learning_rate": 1e-4},
+    # it learns from outcomes of 0 or 1, and a win pays 10
+    "prime": {"reward_model.learning_rate": 1e-4, "reward_model.outcome": "won"},
 }
 """What belongs to an algorithm although it is no part of its advantage or its objective."""
 

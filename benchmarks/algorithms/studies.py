@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from itertools import product
 
 from benchmarks.algorithms.ablations import WITHOUT_STEP_GAE
-from benchmarks.algorithms.plan import MAIN, Arm, Study
+from benchmarks.algorithms.plan import ENVIRONMENTS, MAIN, OWN_SETTINGS, SEEDS, Arm, Study
 
 SPARSE = ("errands",)
 BOTH = ("ezpoints", "errands")
 
 _TOKEN_RATIO = {"objective.ratio": "token", "objective.aggregation": "token-mean"}
+_ISTAR = OWN_SETTINGS["istar"]
+_SPO3 = OWN_SETTINGS["spo3"]
 _OMEGAS = (0.1, 0.2, 0.4, 0.6, 0.8, 0.95)
 _SIZES = (4, 6, 8)
 _XI_ZETA = ((5, 0.05), (10, 0.1), (20, 0.2), (50, 0.3))
@@ -102,7 +104,7 @@ _STUDIES = (
         title="3SPO's xi and zeta",
         source="3SPO, Table 5",
         arms=tuple(
-            Arm(f"xi {xi}, zeta {zeta:g}", "spo3", {"switches.xi": xi, "switches.zeta": zeta})
+            Arm(f"xi {xi}, zeta {zeta:g}", "spo3", {**_SPO3, "switches.xi": xi, "switches.zeta": zeta})
             for xi, zeta in _XI_ZETA
         ),
         environments=SPARSE,
@@ -112,20 +114,32 @@ _STUDIES = (
         name="spo3-alpha",
         title="3SPO's alpha",
         source="3SPO, Table 6; 35, 50 and 70 allot alike from depth 2 on, 1 does not",
-        arms=tuple(Arm(f"alpha {alpha:g}", "spo3", {"switches.alpha": alpha}) for alpha in _ALPHAS),
+        arms=tuple(Arm(f"alpha {alpha:g}", "spo3", {**_SPO3, "switches.alpha": alpha}) for alpha in _ALPHAS),
         environments=SPARSE,
         baseline="alpha 50",
+    ),
+    Study(
+        name="spo3-rate",
+        title="3SPO's learning rate",
+        source="no paper's table: whether one rate suits all algorithms of the sweep",
+        arms=(
+            Arm("3SPO", "spo3", _SPO3),
+            Arm("3SPO at the others' rate", "spo3"),
+        ),
+        environments=tuple(ENVIRONMENTS),
+        seeds=SEEDS,
+        baseline="3SPO",
     ),
     Study(
         name="spo3-ablations",
         title="3SPO's parts",
         source="3SPO, Table 2",
         arms=(
-            Arm("3SPO", "spo3"),
-            Arm("without R_novel", "spo3", {"switches.novelty": False}),
-            Arm("without the score's difference", "spo3", {"switches.gain": False}),
-            Arm("without adaptive rollouts", "spo3", {"switches.fixed": 8}),
-            Arm("without the state score", "spo3", {"switches.state_score": False}),
+            Arm("3SPO", "spo3", _SPO3),
+            Arm("without R_novel", "spo3", {**_SPO3, "switches.novelty": False}),
+            Arm("without the score's difference", "spo3", {**_SPO3, "switches.gain": False}),
+            Arm("without adaptive rollouts", "spo3", {**_SPO3, "switches.fixed": 8}),
+            Arm("without the state score", "spo3", {**_SPO3, "switches.state_score": False}),
         ),
         environments=BOTH,
         baseline="3SPO",
@@ -138,12 +152,26 @@ _STUDIES = (
             arm
             for base, title in _BASES.items()
             for arm in (
-                Arm(title, base, {"rollout.attempts": 10} if base == "dapo" else {}),
-                Arm(f"{title} with iStar", "istar", {"switches.base": base}),
+                Arm(title, base, OWN_SETTINGS.get(base, {})),
+                Arm(f"{title} with iStar", "istar", {**_ISTAR, "switches.base": base}),
             )
         ),
         environments=BOTH,
         baseline="GRPO",
+    ),
+    Study(
+        name="istar-rate",
+        title="Learning rate of iStar's reward model",
+        source="no paper's table: how much the process reward may count at this scale",
+        arms=(
+            *(
+                Arm(f"reward model's rate {rate:g}", "istar", {"reward_model.learning_rate": rate})
+                for rate in (3e-3, 1e-3, 1e-4)
+            ),
+            Arm("alpha 0", "istar", {"switches.alpha": 0.0}),
+        ),
+        environments=("ezpoints",),
+        baseline="alpha 0",
     ),
     Study(
         name="istar-ablations",
@@ -151,10 +179,10 @@ _STUDIES = (
         source="iStar, Table 3; ground truth is the environment's progress",
         arms=(
             Arm("RLOO", "rloo"),
-            Arm("RLOO with iStar", "istar", {"switches.base": "rloo"}),
-            Arm("ground truth", "istar", {"switches.base": "rloo", "switches.process": "progress"}),
-            Arm("merged rewards", "istar", {"switches.base": "rloo", "switches.credit": "merged"}),
-            Arm("token-level", "istar", {"switches.base": "rloo", "switches.credit": "token"}),
+            Arm("RLOO with iStar", "istar", {**_ISTAR, "switches.base": "rloo"}),
+            Arm("ground truth", "istar", {**_ISTAR, "switches.base": "rloo", "switches.process": "progress"}),
+            Arm("merged rewards", "istar", {**_ISTAR, "switches.base": "rloo", "switches.credit": "merged"}),
+            Arm("token-level", "istar", {**_ISTAR, "switches.base": "rloo", "switches.credit": "token"}),
         ),
         environments=BOTH,
         baseline="RLOO",
