@@ -25,7 +25,6 @@ from agentgym.errors import UsageError, nearest
 from agentgym.files import replace_file
 from agentgym.hashing import canonical_json
 from agentgym.prompts import Template, load_template
-from agentgym.prompts.fields import PromptFields
 from agentgym.prompts.rendering import render
 from agentgym.registration import open_vector, suite_spec
 from agentgym.rollout import RolloutWorker
@@ -133,7 +132,7 @@ class _PromptRecorder:
 
     def act(self, requests: Sequence[Request]) -> Sequence[Completion]:
         for request in requests:
-            fields = PromptFields.of(request, history=self._history)
+            fields = self._template.fields(request, history=self._history)
             self.prompts[request.task_id, request.turn] = render(self._template, fields).text
         return self._agent.act(requests)
 

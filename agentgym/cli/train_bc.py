@@ -1,4 +1,4 @@
-"""``agentgym train bc``: teach a model what an environment's oracle does."""
+"""``agentgym train bc``: teach a model what an environment's oracle or rule does."""
 
 from __future__ import annotations
 
@@ -14,11 +14,19 @@ from agentgym.cli.terminal import open_console, open_progress_console
 from agentgym.errors import UsageError
 
 if TYPE_CHECKING:
-    from agentgym.training.cloning import Cloned, CloningConfig, EpochMetrics
+    from agentgym.training.cloning import Cloned
+    from agentgym.training.fitting import CloningConfig, EpochMetrics
 
-ABOUT = "Teach a model what an environment's oracle does (behaviour cloning), as a start for an algorithm."
+ABOUT = "Teach a model what an environment's oracle or rule does (behaviour cloning), before an algorithm."
 
-_FLAGS = {"env_id": "--env", "model": "--model", "seed": "--seed", "tasks": "--tasks", "epochs": "--epochs"}
+_FLAGS = {
+    "env_id": "--env",
+    "model": "--model",
+    "seed": "--seed",
+    "teacher": "--teacher",
+    "tasks": "--tasks",
+    "epochs": "--epochs",
+}
 
 _GENTLE = 1e-5
 """Learning rate for models that know something already."""
@@ -40,7 +48,8 @@ def add_bc(commands: Commands[Parser]) -> None:
         "--model", default="tiny", help="tiny, tiny:SIZE or a model directory (default: tiny)"
     )
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="random seed (default: 0)")
-    parser.add_argument("--tasks", type=int, metavar="N", help="number of training tasks the oracle plays")
+    parser.add_argument("--teacher", metavar="AGENT", help="who is cloned: oracle or rules (default: oracle)")
+    parser.add_argument("--tasks", type=int, metavar="N", help="number of training tasks the teacher plays")
     parser.add_argument("--epochs", type=int, metavar="N", help="number of epochs")
     parser.add_argument(
         "--set",
@@ -56,6 +65,7 @@ def add_bc(commands: Commands[Parser]) -> None:
         metavar="FOLDER",
         help="output directory, a model directory (default: under runs/)",
     )
+    parser.add_argument("--resume", action="store_true", help="go on with an interrupted run in --out")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -64,19 +74,19 @@ def run(arguments: argparse.Namespace) -> int:
 
     config = _config(arguments)
     folder = arguments.out or _default_folder(config)
-    with _progress(config.epochs) as report:
-        cloned = clone(config, folder, report=report)
+    with epochs_bar(config) as report:
+        cloned = clone(config, folder, report=report, resume=arguments.resume)
     _report(cloned, folder)
     return 0
 
 
 def _config(arguments: argparse.Namespace) -> CloningConfig:
     from agentgym.records import parse
-    from agentgym.training.cloning import CloningConfig
+    from agentgym.training.fitting import CloningConfig
     from agentgym.training.policy.open import default_prompting, tiny_size
 
     table: dict[str, Any] = {"env_id": arguments.env, "model": arguments.model, "seed": arguments.seed}
-    for name in ("tasks", "epochs"):
+    for name in ("teacher", "tasks", "epochs"):
         if getattr(arguments, name) is not None:
             table[name] = getattr(arguments, name)
     if tiny_size(arguments.model) is None:
@@ -102,8 +112,8 @@ def _default_folder(config: CloningConfig) -> Path:
 
 
 @contextmanager
-def _progress(epochs: int) -> Iterator[Callable[[EpochMetrics], None]]:
-    """Show a bar; yield what moves it."""
+def epochs_bar(config: CloningConfig) -> Iterator[Callable[[EpochMetrics], None]]:
+    """Show a progress bar of a run of behaviour cloning; yield what moves it."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
@@ -115,21 +125,23 @@ def _progress(epochs: int) -> Iterator[Callable[[EpochMetrics], None]]:
     )
     console = open_progress_console()
     with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
-        bar = bars.add_task("", total=epochs, note="the oracle plays")
-        yield lambda metrics: bars.update(bar, completed=metrics.epoch, note=f"loss {metrics.loss:.3f}")
+        bar = bars.add_task(
+            "", total=config.epochs + config.rounds * config.round_epochs, note="the teacher plays"
+        )
+        yield lambda metrics: bars.update(bar, advance=1, note=f"loss {metrics.loss:.3f}")
 
 
 def _report(cloned: Cloned, folder: Path) -> None:
     console = open_console()
     shown, held_out = cloned.demonstrations, cloned.held_out
     lines = [
-        f"shown: {len(shown.rows):,} steps of {shown.episodes:,} episodes; the oracle won so many of "
+        f"shown: {len(shown.rows):,} steps of {shown.episodes:,} episodes; the teacher won so many of "
         f"{shown.played:,}",
         f"loss: {cloned.epochs[0].loss:.3f} in the first epoch, {cloned.epochs[-1].loss:.3f} in the last",
     ]
     if held_out is not None:
         lines.append(
-            f"held out: does what the oracle does at {held_out.agreement:.1%} of {held_out.steps:,} steps; "
+            f"held out: does what the teacher does at {held_out.agreement:.1%} of {held_out.steps:,} steps; "
             f"wins {held_out.play.success:.1%} of {held_out.play.episodes} tasks"
         )
     for line in (*lines, f"model: {folder}"):

@@ -86,8 +86,8 @@ class PromptSettings(Protocol):
 
 
 def rebuilt(builder: PromptSettings, request: Request) -> FittedPrompt:
-    """Return one message that tells the last k turns."""
-    slots = PromptFields.of(request, history=builder.history)
+    """Return one message that tells the last k turns, or what the wording tells instead."""
+    slots = builder.template.fields(request, history=builder.history)
     return fit(builder.template, slots, builder.tokenizer, builder.budget)
 
 

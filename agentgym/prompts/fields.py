@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from agentgym.types import Observation, Request, Step
 
@@ -78,6 +78,14 @@ class PromptFields:
         """
         seen = text_of(step.observation)
         return cls("", seen, turn, (), step.admissible_actions, "", "", ())
+
+
+class FieldsOf(Protocol):
+    """What builds a prompt's fields: `PromptFields.of`, or what a suite's wording names instead."""
+
+    def __call__(self, request: Request, *, history: int) -> PromptFields:
+        """Build the record of a request, with at most ``history`` past turns."""
+        ...
 
 
 def text_of(observation: Observation) -> str:

@@ -35,7 +35,7 @@ SECTIONS: Mapping[str, Section] = {
     "location": _section("location", optional=True),
     "held": _section("held", optional=True),
     "moved": _section("moved", optional=True),
-    "actions": _section("actions"),
+    "actions": _section(takes="actions"),
     "stuck": _section(),
 }
 """By name, in the order in which they stand in a prompt.
@@ -43,7 +43,8 @@ SECTIONS: Mapping[str, Section] = {
 ``role`` is followed by the answer's format; what never changes comes first, then what stays the same
 throughout an episode. ``omitted`` and ``cut`` are there when a budget was too small, ``exchange`` once
 per past turn, ``stuck`` instead of ``actions`` when there are none; ``task``, ``location``, ``held`` and
-``moved`` are left out when their slot is empty.
+``moved`` are left out when their slot is empty. Without the slot of ``actions`` a wording tells no
+possible action: it is for constrained choice alone.
 """
 
 ANSWER = _section(takes="example")

@@ -7,12 +7,14 @@ a template's sha256 pins its prompts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from string import Formatter
 from typing import Self
 
 from agentgym.errors import UsageError
+from agentgym.extras import load_reference
 from agentgym.hashing import sha256_json
+from agentgym.prompts.fields import FieldsOf, PromptFields
 from agentgym.prompts.parsers import AnswerFormat, format_of
 from agentgym.prompts.sections import ANSWER, TOOLS, check_text
 from agentgym.prompts.wording import (
@@ -60,6 +62,18 @@ class Template:
     """Reads the responses."""
     listing: str = ""
     """Tells the tools; empty where the answer names none."""
+    fields: FieldsOf = PromptFields.of
+    """Builds the slots."""
+
+    @property
+    def remembers(self) -> bool:
+        """Whether prompts tell what a suite's own function makes of the past."""
+        return self.fields != PromptFields.of
+
+    @property
+    def lists_actions(self) -> bool:
+        """Whether prompts say what is possible; else a policy has to be held to it."""
+        return "{actions}" in self.sections["actions"]
 
     def words(self) -> Iterator[str]:
         """Yield the words of the template, without its slots."""
@@ -118,12 +132,13 @@ def load_template(wording: str, answer: str, tools: tuple[Tool, ...] = ()) -> Te
     return Template(
         id=f"{told.id}/{how['id']}",
         version=".".join(str(version) for version in (*told.versions, how["version"])),
-        sha256=sha256_json({"assembly": ASSEMBLY, "wording": asdict(told), "answer": how}),
+        sha256=sha256_json({"assembly": ASSEMBLY, "wording": told.to_json(), "answer": how}),
         sections=told.sections,
         separator=told.separator,
         static="\n\n".join(text for text in beginning if text),
         answer=answer_format,
         listing=listing,
+        fields=load_reference(told.fields) if told.fields else PromptFields.of,
     )
 
 

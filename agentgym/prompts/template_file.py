@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from agentgym.errors import UsageError
 from agentgym.hashing import sha256_json
-from agentgym.prompts.fields import PromptFields
+from agentgym.prompts.fields import FieldsOf, PromptFields
 from agentgym.prompts.formats.tags import tag_format
 from agentgym.prompts.parsers import AnswerFormat, format_of
 from agentgym.prompts.sections import Section, check_text
@@ -76,6 +76,11 @@ class TemplateFile:
     """What the slot of this name is filled with."""
     above: str = ""
     """Stands before every prompt: a system message that a chat template has no place for."""
+
+    @property
+    def fields(self) -> FieldsOf:
+        """What builds the slots: no suite's own function."""
+        return PromptFields.of
 
     @property
     def listing(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -22,6 +22,7 @@ _KEYS = {
     "example_thought": str,
     "example_actions": list,
     "sections": dict,
+    "fields": str,
 }
 _INHERITED = ("separator", "example_thought", "example_actions")
 
@@ -40,6 +41,13 @@ class Wording:
     """With the thought, what the example of an answer says."""
     sections: Mapping[str, str]
     """Texts by name."""
+    fields: str = ""
+    """``module:function`` that builds the slots from a request, as `PromptFields.of` does where it is empty.
+    Only built-in wordings name one; a file of one's own has that of the wording it extends."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what pins the words; without ``fields`` where there is none."""
+        return {key: value for key, value in asdict(self).items() if key != "fields" or value}
 
 
 def read_wording(name: str) -> Wording:
@@ -56,6 +64,8 @@ def read_wording(name: str) -> Wording:
     text = read_file(Path(name), where) if own else read_built_in("wordings", name, "wording")
     table = parse_table(text, _KEYS, where)
     check_complete(table, ("id", "version"), where)
+    if own and "fields" in table:
+        raise UsageError(f"{where} names fields, which are code: extend a built-in wording that has them")
     sections = table.pop("sections", {})
     check_keys(sections, dict.fromkeys(SECTIONS, str), f"{where}: sections")
     for key, section in sections.items():
@@ -67,6 +77,7 @@ def read_wording(name: str) -> Wording:
         sections = {**base.sections, **sections}
         for key in _INHERITED:
             table.setdefault(key, getattr(base, key))
+        table.setdefault("fields", base.fields)
     check_complete(table, _INHERITED, where)
     check_complete(sections, (key for key, section in SECTIONS.items() if not section.optional), where)
     if not all(isinstance(action, str) for action in table["example_actions"]):

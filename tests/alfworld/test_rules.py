@@ -4,8 +4,9 @@ import sys
 import pytest
 
 from agentgym.envs.alfworld.builtin.tasks import builtin_tasks
+from agentgym.envs.alfworld.memory import RoomMemory
 from agentgym.envs.alfworld.prior import GAMES, chance, count, load
-from agentgym.envs.alfworld.rules import ExplorerPolicy, HouseholdGoal, RoomMemory, parse_goal
+from agentgym.envs.alfworld.rules import ExplorerPolicy, HouseholdGoal, parse_goal
 from agentgym.errors import UsageError
 from agentgym.registration import open_vector
 from agentgym.rollout import EpisodeSpec, RolloutWorker

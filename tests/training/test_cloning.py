@@ -1,5 +1,6 @@
 import json
 import math
+from contextlib import closing
 from dataclasses import replace
 
 import gymnasium
@@ -8,12 +9,18 @@ import pytest
 import torch
 
 import agentgym  # noqa: F401 (registers the environments)
+from agentgym.agents.random import RandomPolicy
 from agentgym.errors import UsageError
+from agentgym.registration import open_vector
 from agentgym.rollout import RolloutWorker
-from agentgym.training.cloning import CloningConfig, Demonstrator, clone, demonstrate, examine, fit
+from agentgym.training.cloning import clone, examine
+from agentgym.training.dagger import correct
+from agentgym.training.demonstrations import Demonstrator, demonstrate, demonstrator
 from agentgym.training.engines.hf import HfEngine
+from agentgym.training.fitting import CloningConfig, fit
 from agentgym.training.learner.learner import DivergenceError
 from agentgym.training.models.models import load_model
+from agentgym.training.models.tiny import tiny_model, word_tokenizer
 from agentgym.training.policy.open import open_model
 from agentgym.training.policy.prompting import Prompting
 from agentgym.training.policy.saved import read_agent
@@ -185,8 +192,87 @@ def test_what_was_learned_before_an_interrupt_is_saved(tmp_path):
         ({"learning_rate": 0.0}, "learning_rate must be positive"),
         ({"max_grad_norm": math.inf}, "max_grad_norm must be positive"),
         ({"weight_decay": math.nan}, "weight_decay must be at least 0"),
+        ({"beta2": 1.0}, "beta2 must be between 0 and 1"),
+        ({"teacher": "rule"}, "unknown teacher 'rule' .did you mean 'rules'.*choose one of oracle, rules"),
     ],
 )
 def test_settings_are_checked(settings, message):
     with pytest.raises(UsageError, match=message):
         CloningConfig(env_id=EZPOINTS, **settings)
+
+
+ROUNDS = CloningConfig(
+    env_id=EZPOINTS,
+    also=({"max_steps": 4},),
+    shuffled=True,
+    model="tiny:0.1m",
+    tasks=2,
+    epochs=2,
+    rounds=1,
+    round_tasks=1,
+    batch=8,
+    num_envs=2,
+    held_out=0,
+)
+
+
+@pytest.fixture(scope="module")
+def corrected(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rounds") / "whole"
+    return folder, clone(ROUNDS, folder)
+
+
+def test_a_round_adds_what_the_teacher_would_have_done(corrected):
+    folder, cloned = corrected
+    assert [metrics.epoch for metrics in cloned.epochs] == [1, 2, 1]
+    assert cloned.demonstrations.played == 4
+    assert cloned.epochs[2].updates > cloned.epochs[0].updates  # of more rows
+    assert read_agent(folder).training.iterations == 3
+    assert not (folder / "unfinished.pt").exists()
+
+
+@pytest.mark.parametrize("stop", [1, 3])
+def test_an_interrupted_run_goes_on_as_if_it_had_not_been(corrected, tmp_path, stop):
+    folder, cloned = corrected
+    done = []
+
+    def interrupt(metrics):
+        done.append(metrics)
+        if len(done) == stop:
+            raise KeyboardInterrupt
+
+    half = tmp_path / "half"
+    with pytest.raises(UsageError, match="half holds no interrupted run: leave out --resume"):
+        clone(ROUNDS, half, resume=True)
+    with pytest.raises(KeyboardInterrupt):
+        clone(ROUNDS, half, report=interrupt)
+    with pytest.raises(UsageError, match="in use: choose another folder, or resume"):
+        clone(ROUNDS, half)
+    with pytest.raises(UsageError, match="other settings"):
+        clone(replace(ROUNDS, batch=4), half, resume=True)
+    again = clone(ROUNDS, half, resume=True)
+    assert again.epochs == cloned.epochs
+    for name in ("model.safetensors", "epochs.jsonl", "cloning.json"):
+        assert (half / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_corrections_are_of_the_pupil_s_own_steps(envs, player):
+    teacher = demonstrator(envs, player, TINY, "oracle")
+    corrections = correct(envs, RandomPolicy(), teacher, envs.tasks.ids[:4], seed=0)
+    assert corrections.played == 4
+    assert 0 < corrections.agreed < len(corrections.rows)
+    assert all(row.choices is not None for row in corrections.rows)
+    shown = demonstrate(envs, player, TINY, tasks=envs.tasks.ids[:4], seed=0)
+    assert {row.prompt_ids for row in corrections.rows} - {row.prompt_ids for row in shown.rows}
+
+
+def test_the_rule_based_agent_is_a_teacher_too():
+    with closing(open_vector("agentgym/ALFWorld-v0", 1, split="train", options={})) as worlds:
+        texts = [str(worlds.prototype.reset(seed=0)[0])]
+        player = tiny_model("0.1m", word_tokenizer(texts, numbers=20))
+        prompting = Prompting(wording="alfworld-memory-terse", answer="bare", choice="constrained")
+        shown = demonstrate(worlds, player, prompting, tasks=1, seed=0, teacher="rules")
+    assert shown.episodes == 1
+    first = player.chat.decode(shown.rows[0].prompt_ids)
+    assert "seen: none" in first
+    assert "held: none" in first

@@ -135,8 +135,9 @@ class ChatPrompts:
 
     def _prompt(self, request: Request, first: int, note: str) -> ChatMessage:
         """Return a turn's own prompt."""
-        fields = PromptFields.of(request, history=request.turn if self.history is None else self.history)
-        dropped = first - (request.turn - len(fields.recent))
+        told = request.turn if self.history is None else self.history
+        fields = self.template.fields(request, history=told)
+        dropped = max(first - (request.turn - len(fields.recent)), 0)  # a wording may tell no past turns
         text, images = self._shown(fields, request.observation)
         prompt = render(self.template, text, dropped=dropped).text
         return ChatMessage("user", _joined(note, prompt), images)

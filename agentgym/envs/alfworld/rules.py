@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
+from agentgym.envs.alfworld.memory import APPLIANCES, Command, RoomMemory, commands_of, kind_of
 from agentgym.envs.alfworld.prior import chance
 from agentgym.errors import UsageError
 from agentgym.types import Completion, Policy, Request
@@ -31,9 +31,6 @@ TREATMENTS = {
 }
 """Words of goals, and the command that each asks for."""
 
-APPLIANCES = {"clean": "sinkbasin", "heat": "microwave", "cool": "fridge"}
-"""Receptacles that a thing is cleaned, heated or cooled with."""
-
 HAVE_DOORS = frozenset({"cabinet", "drawer", "fridge", "microwave", "safe"})
 """Kinds of receptacles that take a command more to look into."""
 
@@ -47,13 +44,6 @@ _FUNCTION_WORDS = frozenset(
         "same some switch the them then to two under up while with",
     )
 )
-
-_COMMAND = re.compile(
-    r"(?P<verb>go to|examine|open|take|put|move|clean|heat|cool|use) (?P<thing>[a-z]+ \d+)"
-    r"(?: (?:from|in/on|in|on|to|with) (?P<place>[a-z]+ \d+))?"
-)
-_NAME = re.compile(r"[a-z]+ \d+")
-_CONTENTS = re.compile(r"you see (?P<names>.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +90,11 @@ def parse_goal(sentence: str) -> HouseholdGoal:
     return HouseholdGoal(thing, target, "".join(treatments), 2 if "two" in words else 1)
 
 
+def goal_words() -> tuple[str, ...]:
+    """Return the words of goals that name no thing and no place, sorted."""
+    return tuple(sorted({*_FUNCTION_WORDS, *TREATMENTS}))
+
+
 def make_explorer(envs: AgentVectorEnv) -> Policy:
     """Make the agent ``rules`` of ALFWorld."""
     return ExplorerPolicy()
@@ -121,92 +116,15 @@ class ExplorerPolicy:
         return [Completion(_command(request)) for request in requests]
 
 
-class _Command(NamedTuple):
-    """A command by its parts; ``thing`` is a receptacle where one is gone to, opened or examined."""
-
-    text: str
-    verb: str
-    thing: str
-    place: str
-
-
-@dataclass(slots=True)
-class RoomMemory:
-    """What a player knows of a room after some steps. Names are those of commands, as in ``mug 2``."""
-
-    at: dict[str, str] = field(default_factory=dict)
-    """Receptacle of every thing that has been seen and is not held."""
-    receptacles: set[str] = field(default_factory=set)
-    searched: set[str] = field(default_factory=set)
-    """Receptacles whose contents have been seen."""
-    place: str = ""
-    """Receptacle gone to last."""
-    held: str = ""
-    treated: set[tuple[str, str]] = field(default_factory=set)
-    """Commands and the things treated by them."""
-
-    @classmethod
-    def of(cls, request: Request) -> RoomMemory:
-        """Read an episode's history."""
-        memory = cls()
-        seen = (*(step.observation for step in request.history), request.observation)
-        for step, answer in zip(request.history, seen[1:], strict=True):
-            memory._survey(step.admissible_actions)
-            if step.valid:
-                memory._follow(step.action, answer)
-        memory._survey(request.admissible_actions)
-        return memory
-
-    def of_kind(self, kind: str) -> list[str]:
-        """Return the things seen that are of a kind."""
-        return [thing for thing in self.at if _kind(thing) == kind]
-
-    def _survey(self, actions: tuple[str, ...]) -> None:
-        """Learn from what can be done: what is at hand, and what of it is not behind a closed door."""
-        near, closed = set(), set()
-        for command in _parsed(actions):
-            if command.verb == "go to":
-                self.receptacles.add(command.thing)
-            elif command.verb == "examine" and command.thing != self.held:
-                near.add(command.thing)
-            elif command.verb == "open":
-                closed.add(command.thing)
-            elif command.verb == "take":
-                self.at[command.thing] = command.place
-            elif command.verb == "use":
-                self.at[command.thing] = self.place
-        self.receptacles |= near
-        if not self.held:  # else nothing can be taken, whatever there is
-            self.searched |= near - closed
-
-    def _follow(self, action: str, answer: str) -> None:
-        """Learn from what a command did."""
-        for _, verb, thing, place in _parsed((action.strip(),)):
-            if verb in ("go to", "open"):
-                self.place = thing
-                contents = _CONTENTS.search(answer)
-                if contents:
-                    self.searched.add(thing)
-                    self.at.update(dict.fromkeys(_NAME.findall(contents["names"]), thing))
-            elif verb == "take":
-                self.held = thing
-                self.at.pop(thing, None)
-            elif verb in ("put", "move"):
-                self.held = ""
-                self.at[thing] = place
-            elif verb in APPLIANCES:
-                self.treated.add((verb, thing))
-
-
 @dataclass(frozen=True, slots=True)
 class _Turn:
     """One decision."""
 
     goal: HouseholdGoal
     memory: RoomMemory
-    commands: tuple[_Command, ...]
+    commands: tuple[Command, ...]
 
-    def act(self) -> _Command | None:
+    def act(self) -> Command | None:
         """Return the command to give; None where there is none to be thought of."""
         if self.memory.held:
             return self._carry(self.memory.held)
@@ -215,9 +133,9 @@ class _Turn:
             return self._search(self.goal.thing)
         return self._can("take", wanted[0]) or self._reach(self.memory.at[wanted[0]])
 
-    def _carry(self, held: str) -> _Command | None:
+    def _carry(self, held: str) -> Command | None:
         goal, known = self.goal, self.memory
-        if _kind(held) != goal.thing:
+        if kind_of(held) != goal.thing:
             return self._can("put") or self._can("move") or self._can("go to")
         if goal.treatment and (goal.treatment, held) not in known.treated:
             appliances = self._of_kind(APPLIANCES[goal.treatment])
@@ -242,7 +160,7 @@ class _Turn:
         counts = Counter(self.memory.at[thing] for thing in self.memory.of_kind(self.goal.thing))
         return max(self._of_kind(self.goal.target), key=lambda place: counts[place], default="")
 
-    def _search(self, kind: str) -> _Command | None:
+    def _search(self, kind: str) -> Command | None:
         """Look into the place that is most likely, for its cost in commands, to have a thing of a kind."""
         unsearched = sorted(self.memory.receptacles - self.memory.searched)
         worth = {place: self._chance(kind, place) / self._cost(place) for place in unsearched}
@@ -251,15 +169,15 @@ class _Turn:
 
     def _chance(self, kind: str, place: str) -> float:
         plain = kind == self.goal.thing and not self.goal.treatment and self.goal.count == 1
-        if plain and _kind(place) == self.goal.target:
+        if plain and kind_of(place) == self.goal.target:
             return 0.0  # else the goal would have been reached from the start
-        return chance(kind, _kind(place))
+        return chance(kind, kind_of(place))
 
     def _cost(self, place: str) -> int:
         """Return how many commands show what is in a place."""
-        return max(1, (self._can("go to", place) is not None) + (_kind(place) in HAVE_DOORS))
+        return max(1, (self._can("go to", place) is not None) + (kind_of(place) in HAVE_DOORS))
 
-    def _reach(self, *places: str) -> _Command | None:
+    def _reach(self, *places: str) -> Command | None:
         """Return the first command that leads to what is in one of some places, the best place first."""
         for place in places:
             command = self._can("open", place) or self._can("go to", place) or self._can("examine", place)
@@ -269,10 +187,10 @@ class _Turn:
 
     def _of_kind(self, kind: str) -> list[str]:
         """Return the receptacles of a kind, that within reach first."""
-        places = [place for place in self.memory.receptacles if _kind(place) == kind]
+        places = [place for place in self.memory.receptacles if kind_of(place) == kind]
         return sorted(places, key=lambda place: (self._can("go to", place) is not None, place))
 
-    def _can(self, verb: str, thing: str = "", place: str = "") -> _Command | None:
+    def _can(self, verb: str, thing: str = "", place: str = "") -> Command | None:
         """Return the admissible command of a verb, with this thing and place where they are given."""
         for command in self.commands:
             if command.verb == verb and thing in ("", command.thing) and place in ("", command.place):
@@ -282,23 +200,7 @@ class _Turn:
 
 def _command(request: Request) -> str:
     turn = _Turn(
-        parse_goal(request.extra["goal"]), RoomMemory.of(request), _parsed(request.admissible_actions)
+        parse_goal(request.extra["goal"]), RoomMemory.of(request), commands_of(request.admissible_actions)
     )
     command = turn.act()
     return command.text if command else "look"
-
-
-@lru_cache(maxsize=65_536)
-def _parse(text: str) -> _Command | None:
-    match = _COMMAND.fullmatch(text)
-    return _Command(text, match["verb"], match["thing"], match["place"] or "") if match else None
-
-
-@lru_cache(maxsize=4096)
-def _parsed(actions: tuple[str, ...]) -> tuple[_Command, ...]:
-    """Return the commands that matter, by their parts."""
-    return tuple(command for command in map(_parse, actions) if command)
-
-
-def _kind(name: str) -> str:
-    return name.partition(" ")[0]

@@ -22,7 +22,7 @@ from agentgym.arrays import Bools, Floats, Ints
 from agentgym.errors import UsageError
 from agentgym.training.engines.choices import ActionSpeller
 from agentgym.training.models.pictures import Picture, PicturePrompt, PictureReader
-from agentgym.types import Group
+from agentgym.types import Completion, Group, Request, Step
 
 Packing: TypeAlias = Literal["tree", "rows"]
 """Whether rows of a pack share the tokens they begin with."""
@@ -101,19 +101,39 @@ def step_rows(
     for group in groups:
         for trajectory in group.trajectories:
             for step in trajectory.steps:
-                prompt, response = step.completion.prompt_ids, step.completion.response_ids
-                choices = None
-                if speller is not None and response:
-                    try:
-                        choices = speller.trie(step.admissible_actions).allowed_along(response)
-                    except ValueError as error:
-                        raise UsageError(f"{error}: give the speller that sampled them, or none") from error
-                picture = None if reader is None else reader.of(step.observation)
-                shown = None
-                if reader is not None and picture is not None and reader.image_token in prompt:
-                    shown = reader.prompt(prompt, (picture,))
-                rows.append(StepRow(prompt, response, choices, shown))
+                rows.append(step_row(step.completion, step, speller, reader))
     return rows
+
+
+def step_row(
+    completion: Completion,
+    asked: Step | Request,
+    speller: ActionSpeller | None = None,
+    reader: PictureReader | None = None,
+) -> StepRow:
+    """Return the row of an answer.
+
+    Args:
+        completion: with its tokens.
+        asked: what was seen and could be done.
+        speller: as `step_rows`.
+        reader: as `step_rows`.
+
+    Raises:
+        UsageError: as `step_rows`.
+    """
+    prompt, response = completion.prompt_ids, completion.response_ids
+    choices = None
+    if speller is not None and response:
+        try:
+            choices = speller.trie(asked.admissible_actions).allowed_along(response)
+        except ValueError as error:
+            raise UsageError(f"{error}: give the speller that sampled them, or none") from error
+    picture = None if reader is None else reader.of(asked.observation)
+    shown = None
+    if reader is not None and picture is not None and reader.image_token in prompt:
+        shown = reader.prompt(prompt, (picture,))
+    return StepRow(prompt, response, choices, shown)
 
 
 def sampled_log_probs(groups: Sequence[Group]) -> Floats:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, trainers
 from transformers import GenerationConfig, Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
 
 from agentgym.agents.random import RandomPolicy
@@ -104,7 +104,7 @@ def tiny_model(size: str, tokenizer: Qwen2Tokenizer, *, context: int = 4096, see
     return LanguageModel(model.train(False), tokenizer)
 
 
-def word_tokenizer(texts: Iterable[str], *, max_tokens: int = 4096) -> Qwen2Tokenizer:
+def word_tokenizer(texts: Iterable[str], *, max_tokens: int = 4096, numbers: int = 0) -> Qwen2Tokenizer:
     """Make a tokenizer for which the words of some texts are single tokens; it can spell any other text.
 
     It is Qwen2's tokenizer with other merges: bytes are merged within words only, so that digits, marks
@@ -114,6 +114,8 @@ def word_tokenizer(texts: Iterable[str], *, max_tokens: int = 4096) -> Qwen2Toke
     Args:
         texts: what an environment says and accepts, and what prompts say around it.
         max_tokens: bounds the vocabulary; rare words are then spelled in parts. At least 259.
+        numbers: from 0 up to which, exclusively, numbers after a blank are single tokens too, which are added
+            to the vocabulary: the names of an environment's things are then two tokens each.
 
     Example:
         >>> tokenizer = word_tokenizer(["Go to shelf 1."])
@@ -141,6 +143,8 @@ def word_tokenizer(texts: Iterable[str], *, max_tokens: int = 4096) -> Qwen2Toke
         eos_token=END,
         additional_special_tokens=[BEGIN],
     )
+    if numbers:
+        tokenizer.add_tokens([AddedToken(f" {number}", normalized=False) for number in range(numbers)])
     tokenizer.chat_template = CHAT_TEMPLATE
     return tokenizer
 

@@ -112,6 +112,25 @@ class Prompting:
                 "asks for more: "
                 "use the answer 'bare' or 'plain', or free choice"
             )
+        if isinstance(template, Template):
+            self._check_wording(template)
+
+    def _check_wording(self, template: Template) -> None:
+        """Refuse a wording that the context or the choice cannot do with.
+
+        Raises:
+            UsageError: names it.
+        """
+        if self.context != "rebuilt" and template.remembers:
+            raise UsageError(
+                f"the wording {self.wording!r} tells the past by itself: use context 'rebuilt', "
+                f"or another wording with {self.context!r}"
+            )
+        if self.choice == "free" and not template.lists_actions:
+            raise UsageError(
+                f"the wording {self.wording!r} does not list the possible actions: use choice 'constrained', "
+                "or a wording that does"
+            )
 
     def _check_file(self, template: TemplateFile) -> None:
         """Refuse a file without a text that the context needs.

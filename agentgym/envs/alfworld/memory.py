@@ -1,0 +1,247 @@
+"""Room memory: what a player of a household task can know from what was seen and done.
+
+`RoomMemory` reads an episode's history by a fixed rule: past observations, the commands that were possible,
+and those that were given. Nothing else is looked at: neither the game's state nor what the environment's info
+tells beside its observations. `recall` and `recall_briefly` are that memory as text, which the
+wordings ``alfworld-memory`` and ``alfworld-memory-terse`` tell instead of past turns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import NamedTuple, Self
+
+from agentgym.prompts.fields import PromptFields
+from agentgym.types import Request
+
+APPLIANCES = {"clean": "sinkbasin", "heat": "microwave", "cool": "fridge"}
+"""Receptacles that a thing is cleaned, heated or cooled with."""
+
+NONE = "none"
+"""Stands where there is nothing to tell."""
+
+_COMMAND = re.compile(
+    r"(?P<verb>go to|examine|open|take|put|move|clean|heat|cool|use) (?P<thing>[a-z]+ \d+)"
+    r"(?: (?:from|in/on|in|on|to|with) (?P<place>[a-z]+ \d+))?"
+)
+_NAME = re.compile(r"[a-z]+ \d+")
+_WORD = re.compile(r"[a-z]+")
+_CONTENTS = re.compile(r"you see (?P<names>.*)")
+
+
+class Command(NamedTuple):
+    """A command by its parts; ``thing`` is a receptacle where one is gone to, opened or examined."""
+
+    text: str
+    verb: str
+    thing: str
+    place: str
+
+
+@lru_cache(maxsize=4096)
+def commands_of(actions: tuple[str, ...]) -> tuple[Command, ...]:
+    """Return the commands that matter, by their parts."""
+    return tuple(command for command in map(_parse, actions) if command)
+
+
+@lru_cache(maxsize=65_536)
+def _parse(text: str) -> Command | None:
+    match = _COMMAND.fullmatch(text)
+    return Command(text, match["verb"], match["thing"], match["place"] or "") if match else None
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of a thing or receptacle, ``mug`` of ``mug 2``."""
+    return name.partition(" ")[0]
+
+
+@dataclass(slots=True)
+class RoomMemory:
+    """What a player knows of a room after some steps. Names are those of commands, as in ``mug 2``."""
+
+    at: dict[str, str] = field(default_factory=dict)
+    """Receptacle of every thing that has been seen and is not held."""
+    receptacles: set[str] = field(default_factory=set)
+    searched: set[str] = field(default_factory=set)
+    """Receptacles whose contents have been seen."""
+    closed: set[str] = field(default_factory=set)
+    """Receptacles within reach that can be opened now."""
+    place: str = ""
+    """Receptacle gone to last."""
+    held: str = ""
+    treated: set[tuple[str, str]] = field(default_factory=set)
+    """Commands and the things treated by them."""
+
+    @classmethod
+    def of(cls, request: Request) -> Self:
+        """Read an episode's history."""
+        memory = cls()
+        seen = (*(step.observation for step in request.history), request.observation)
+        for step, answer in zip(request.history, seen[1:], strict=True):
+            memory._survey(step.admissible_actions)
+            if step.valid:
+                memory._follow(step.action, answer)
+        memory._survey(request.admissible_actions)
+        return memory
+
+    def of_kind(self, kind: str) -> list[str]:
+        """Return the things seen that are of a kind."""
+        return [thing for thing in self.at if kind_of(thing) == kind]
+
+    def _survey(self, actions: tuple[str, ...]) -> None:
+        """Learn from what can be done: what is at hand, and what of it is not behind a closed door."""
+        near, self.closed = set(), set()
+        for command in commands_of(actions):
+            if command.verb == "go to":
+                self.receptacles.add(command.thing)
+            elif command.verb == "examine" and command.thing != self.held:
+                near.add(command.thing)
+            elif command.verb == "open":
+                self.closed.add(command.thing)
+            elif command.verb == "take":
+                self.at[command.thing] = command.place
+            elif command.verb == "use":
+                self.at[command.thing] = self.place
+        self.receptacles |= near
+        if not self.held:  # else nothing can be taken, whatever there is
+            self.searched |= near - self.closed
+
+    def _follow(self, action: str, answer: str) -> None:
+        """Learn from what a command did."""
+        for _, verb, thing, place in commands_of((action.strip(),)):
+            if verb in ("go to", "open"):
+                self.place = thing
+                contents = _CONTENTS.search(answer)
+                if contents:
+                    self.searched.add(thing)
+                    self.at.update(dict.fromkeys(_NAME.findall(contents["names"]), thing))
+            elif verb == "take":
+                self.held = thing
+                self.at.pop(thing, None)
+            elif verb in ("put", "move"):
+                self.held = ""
+                self.at[thing] = place
+            elif verb in APPLIANCES:
+                self.treated.add((verb, thing))
+
+
+def recall(request: Request) -> str:
+    """Return the memory of an episode as text.
+
+    One line for each receptacle with things, in the order of names; one for those that were empty, one for
+    those not looked into yet, one for what is held with what was done to it, and one for the place. A line
+    without anything to tell says `NONE`.
+
+    Example:
+        >>> request = Request(episode=0, task_id="t", task_type="", turn=0, observation="A kitchen.", seed=7,
+        ...                   admissible_actions=("go to drawer 2", "go to drawer 1", "look"), state_hash="0")
+        >>> print(recall(request))
+        empty: none
+        unknown: drawer 1 2
+        held: none
+        here: none
+    """
+    memory = RoomMemory.of(request)
+    contents: dict[str, list[str]] = {}
+    for thing, place in memory.at.items():
+        contents.setdefault(place, []).append(thing)
+    return "\n".join(
+        (
+            *(f"in {place}: {_listed(contents[place])}" for place in sorted(contents)),
+            f"empty: {_listed(memory.searched - contents.keys()) or NONE}",
+            f"unknown: {_listed(memory.receptacles - memory.searched) or NONE}",
+            f"held: {' '.join(_held(memory)) or NONE}",
+            f"here: {' '.join(_here(memory)) or NONE}",
+        )
+    )
+
+
+def recall_briefly(request: Request, task: str = "") -> str:
+    """Return the memory of an episode in few words, by kind of thing rather than by place.
+
+    ``seen`` has each kind of thing with the places where it is, other than the one gone to last;
+    ``unknown`` the places not looked into yet; ``held`` what is held, with what was done to it; ``here`` the
+    place gone to last, whether it is closed, and the kinds of things in it. ``named`` tells of the words of
+    the task that name kinds of things or places known so far, in the task's order: where such things are,
+    ``held`` and ``here`` among it, or whether such a place is ``here`` or ``away``. Numbers of things that
+    are not held are left out, and places that were empty.
+
+    Example:
+        >>> request = Request(episode=0, task_id="t", task_type="", turn=0, observation="A kitchen.", seed=7,
+        ...                   admissible_actions=("go to drawer 2", "go to drawer 1", "look"), state_hash="0")
+        >>> print(recall_briefly(request, "put a mug in drawer."))
+        seen: none
+        unknown: drawer 1 2
+        held: none
+        here: none
+        named: drawer away
+    """
+    memory = RoomMemory.of(request)
+    seen: dict[str, set[str]] = {}
+    for thing, place in memory.at.items():
+        seen.setdefault(kind_of(thing), set()).add(place)
+    here = sorted(kind for kind, places in seen.items() if memory.place in places)
+    away = {kind: seen[kind] - {memory.place} for kind in sorted(seen)}
+    told = {
+        "seen": " ".join(f"{kind} {_listed(places)}" for kind, places in away.items() if places),
+        "unknown": _listed(memory.receptacles - memory.searched),
+        "held": " ".join(_held(memory)),
+        "here": " ".join([*_here(memory), *here]),
+        "named": " ".join(_named(memory, seen, task)),
+    }
+    return "\n".join(f"{label}: {words or NONE}" for label, words in told.items())
+
+
+def _named(memory: RoomMemory, seen: Mapping[str, set[str]], task: str) -> list[str]:
+    """Return what is known of the words of a task that name kinds of things or places, as words."""
+    words: list[str] = []
+    places = {kind_of(place) for place in memory.receptacles}
+    for kind in dict.fromkeys(_WORD.findall(task.lower())):
+        if kind in seen or kind == kind_of(memory.held):
+            found = seen.get(kind, set())
+            words += [kind, *(["held"] if kind == kind_of(memory.held) else [])]
+            words += ["here"] if memory.place in found else []
+            words += [listed] if (listed := _listed(found - {memory.place})) else []
+        elif kind in places:
+            words += [kind, "here" if kind == kind_of(memory.place) else "away"]
+    return words
+
+
+def memory_fields(request: Request, *, history: int) -> PromptFields:
+    """Return the parts of a prompt, with `recall` for the observation and past turns."""
+    return replace(PromptFields.of(request, history=0), observation=recall(request))
+
+
+def brief_memory_fields(request: Request, *, history: int) -> PromptFields:
+    """Return the parts of a prompt, with `recall_briefly` for the observation and past turns.
+
+    The task is told after it, for what a small model reads last it finds most easily.
+    """
+    told = PromptFields.of(request, history=0)
+    return replace(told, task="", observation=f"{recall_briefly(request, told.task)}\ntask: {told.task}")
+
+
+def _held(memory: RoomMemory) -> list[str]:
+    """Return what is held and what was done to it, as words."""
+    done = [verb for verb, thing in sorted(memory.treated) if thing == memory.held]
+    return [memory.held, *done] if memory.held else []
+
+
+def _here(memory: RoomMemory) -> list[str]:
+    """Return the place gone to last, and whether it is closed, as words."""
+    closed = ["closed"] if memory.place in memory.closed else []
+    return [memory.place, *closed] if memory.place else []
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Return names in order, each kind once: ``drawer 1 10 2 shelf 4``; nothing for none."""
+    words: list[str] = []
+    kind = ""
+    for name in sorted(names):
+        own, _, number = name.partition(" ")
+        words += [number] if own == kind else [own, number]
+        kind = own
+    return " ".join(words)

@@ -1,0 +1,73 @@
+"""DAgger: a teacher is asked in the states that the pupil itself comes to.
+
+A clone has seen the states of its teacher's episodes alone, and does not know what to do where a mistake
+leads. So the pupil plays, the teacher says at every step what it would have done, and the pupil learns from
+that as from demonstrations (Ross et al. 2011, arXiv:1011.0686). The teacher has to answer from a request:
+from an episode's history, whoever acted in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentgym.rollout import RolloutWorker
+from agentgym.training.demonstrations import Demonstrator
+from agentgym.training.learner.packing import StepRow
+from agentgym.types import Completion, Policy, Request
+from agentgym.vector.core import AgentVectorEnv
+
+
+@dataclass(frozen=True, slots=True)
+class Corrections:
+    """What a teacher would have done in a pupil's episodes."""
+
+    rows: tuple[StepRow, ...]
+    """A row for every step."""
+    agreed: int
+    """Steps at which the pupil did the same."""
+    won: int
+    """Episodes that the pupil won."""
+    played: int
+
+
+class CorrectedPupil:
+    """A policy that acts as a pupil does and notes what its teacher would have said."""
+
+    def __init__(self, pupil: Policy, teacher: Demonstrator):
+        """Bind both.
+
+        Args:
+            pupil: acts.
+            teacher: writes answers in the pupil's tokens.
+        """
+        self._pupil, self._teacher = pupil, teacher
+        self.rows: list[StepRow] = []
+        self.agreed = 0
+
+    def act(self, requests: Sequence[Request]) -> Sequence[Completion]:
+        """Answer as the pupil does."""
+        done, shown = self._pupil.act(requests), self._teacher.act(requests)
+        for request, own, better in zip(requests, done, shown, strict=True):
+            if better.error is None:
+                self.rows.append(self._teacher.row(request, better))
+                self.agreed += own.error is None and own.action == better.action
+        return done
+
+
+def correct(
+    envs: AgentVectorEnv, pupil: Policy, teacher: Demonstrator, tasks: Sequence[str], *, seed: int
+) -> Corrections:
+    """Let a pupil play each of some tasks once, corrected by its teacher.
+
+    Args:
+        envs: in autoreset mode DISABLED.
+        pupil: plays.
+        teacher: says at every step what it would have done.
+        tasks: their ids.
+        seed: of the episodes.
+    """
+    corrected = CorrectedPupil(pupil, teacher)
+    groups = RolloutWorker(envs, corrected, env_id="").collect(tasks, group_size=1, seed=seed)
+    won = sum(group.trajectories[0].won for group in groups)
+    return Corrections(tuple(corrected.rows), corrected.agreed, won, len(groups))
