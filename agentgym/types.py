@@ -243,9 +243,11 @@ class Step:
     """Whether the environment accepted the action."""
     terminated: bool
     truncated: bool
-    progress: float = 0.0
+    progress: float = field(
+        default=0.0, compare=False
+    )  # neither is kept in run files, which steps are read from
     """By how much it changed the environment's own ``progress``."""
-    cost: float = 1.0
+    cost: float = field(default=1.0, compare=False)
     """``info["step_cost"]`` where the suite says what its steps cost, not negative: GraphGPO's c(s, a)."""
 
     @property

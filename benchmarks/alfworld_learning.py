@@ -65,8 +65,8 @@ CLONING = CloningConfig(
     also=(BUILT_IN,),
     teacher="rules",
     shuffled=True,
-    tasks=1000,
-    epochs=5,
+    tasks=1700,
+    epochs=10,
     batch=16,
     learning_rate=3e-3,
     warmup=100,
@@ -268,7 +268,9 @@ def main() -> int:
         for name, make in agents(seed).items():
             rows[name] = {which: play(name, make, which) for which in TESTED}
     seconds = {path.stem: float(path.read_text(encoding="utf-8")) for path in FOLDER.glob("*.seconds")}
-    results = Results(rows, {which: games.title for which, games in TESTED.items()}, seconds, arguments.seeds)
+    results = Results(
+        rows, {which: games.title for which, games in TESTED.items()}, seconds, tuple(range(arguments.seeds))
+    )
     text = page(results)
     sys.stdout.write(text)
     if arguments.publish:

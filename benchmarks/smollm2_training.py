@@ -154,11 +154,10 @@ def play(asked: Mapping[str, Path]) -> None:
     """Let policies play every held-out deal; what has been played stays."""
     for title, path in asked.items():
         for name, splits in PLAYS.items():
-            table = played()
             key = f"{title}: {name}"
-            if key not in table:
-                table[key] = [won for split in splits for won in _play(path, split)]
-                replace_file(PLAYED, json.dumps(table) + "\n")
+            if key not in played():
+                won = [each for split in splits for each in _play(path, split)]
+                replace_file(PLAYED, json.dumps({**played(), key: won}) + "\n")
 
 
 def played() -> dict[str, list[bool]]:

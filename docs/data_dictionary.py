@@ -148,7 +148,7 @@ FILES = (
     ),
     File(
         "rollouts",
-        1,
+        2,
         "rollouts/NNNNNN.jsonl",
         "In a training run's folder, with `keep_rollouts`: the episodes of iteration NNNNNN, a line each.",
         KeptEpisode,

@@ -31,7 +31,7 @@ class Clock:
     def open(self, key, value):
         future: Future = Future()
         self.waiting.setdefault(key, []).append((value, future))
-        self.most = max(self.most, sum(map(len, self.waiting.values())))
+        self.most = max(self.most, sum(map(len, list(self.waiting.values()))))
         return future
 
     def strike(self, key):

@@ -80,9 +80,9 @@ class KeptEpisode:
 
     @property
     def line(self) -> str:
-        """JSON on one line; without `notes` where there are none."""
+        """JSON on one line."""
         table = asdict(self)
-        return canonical_json(table if self.notes else {k: v for k, v in table.items() if k != "notes"})
+        return canonical_json(table)
 
 
 def rollouts_file(folder: Path, iteration: int) -> Path:

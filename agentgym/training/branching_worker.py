@@ -277,11 +277,13 @@ class BranchingWorker:
             if completion.error is not None
         }
         moving = {slot: answer for slot, answer in enumerate(answers) if slot not in branches}
+        reached = {}
         for slot, (node, _) in moving.items():
-            self._restored(slot, node.snapshot, node.state_hash)
+            _, info = self._restored(slot, node.snapshot, node.state_hash)
+            reached[slot] = float(info["progress"])
         while moving:
             try:
-                branches |= self._step(moving)
+                branches |= self._step(moving, reached)
                 break
             except UnansweredError as error:
                 if not error.slots:
@@ -290,7 +292,7 @@ class BranchingWorker:
                     branches[slot] = _unplayed(*moving.pop(slot), "env_error")
         return [branches[slot] for slot in range(len(answers))]
 
-    def _step(self, moving: Mapping[int, _Answer]) -> dict[int, Branch]:
+    def _step(self, moving: Mapping[int, _Answer], reached: Mapping[int, float]) -> dict[int, Branch]:
         slots = list(moving)
         batch, rewards, terminations, truncations, infos = self.envs.step_at(
             slots, [completion.action for _, completion in moving.values()]
@@ -298,6 +300,7 @@ class BranchingWorker:
         observations, extras = unbatch_observations(batch, len(slots)), suite_rows(infos, len(slots))
         names = ("state_hash", "admissible_actions", "action_is_valid", "won", "score", "progress")
         columns = [infos[key].tolist() for key in names]
+        costs = infos["step_cost"].tolist() if "step_cost" in infos else [1.0] * len(slots)
         result = {}
         for row, (slot, (node, completion)) in enumerate(moving.items()):
             state_hash, admissible, valid, won, score, progress = (column[row] for column in columns)
@@ -312,6 +315,8 @@ class BranchingWorker:
                 valid=valid,
                 terminated=terminated,
                 truncated=truncated,
+                progress=progress - reached[slot],
+                cost=costs[row],
             )
             reason: EndReason | None = "step_limit" if truncated else None
             if terminated:

@@ -9,8 +9,8 @@ from typing import Any
 
 from agentgym.algos.table import ALGORITHMS
 from agentgym.hashing import content_id
-from agentgym.training.cloning import CloningConfig
 from agentgym.training.config import TINY, TrainConfig, override
+from agentgym.training.fitting import CloningConfig
 from agentgym.training.policy.open import default_prompting
 
 FOLDER = Path("runs/algorithms")

@@ -14,7 +14,8 @@ def test_the_benchmark_writes_its_results(tmp_path, capsys):
     assert {r["steps"] for r in results} == {2 * algos.GROUP_SIZE * algos.STEPS}
     assert all(r["arrays"] > 0 and r["loops"] > 0 for r in results)
     table = out.with_suffix(".md").read_text()
-    assert table.count("\n| ") == len(results) + 1
+    graphs = json.loads(out.read_text())["graphs"]
+    assert table.count("\n| ") == len(results) + 1 + len(graphs) + 1
     assert "graphgpo" in capsys.readouterr().out
 
 

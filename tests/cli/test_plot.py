@@ -210,7 +210,7 @@ assert not any(name.startswith("matplotlib.pyplot") for name in sys.modules)
 
 def test_bad_input(refused, runs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert "required: RUN" in refused("plot")
+    assert "name the folder of a training run" in refused("plot")
     assert "none/metrics.jsonl: No such file" in refused("plot", tmp_path / "none")
     assert "name the folder of a training run" in refused("plot", tmp_path)
     assert "did you mean 'success'?" in refused("plot", runs[0], "--metric", "sucess")

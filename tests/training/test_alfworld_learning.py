@@ -26,7 +26,7 @@ def results():
         "gigpo-seed0": {"seen": games(8, 8, 8, 0)},
         "gigpo-seed1": {"seen": games(8, 8, 8, 8)},
     }
-    return Results(rows, {"seen": "published valid_seen"}, {"clone-seed0": 61.4}, 2)
+    return Results(rows, {"seen": "published valid_seen"}, {"clone-seed0": 61.4}, (0, 1))
 
 
 def test_stages_are_averaged_over_seeds(results):
@@ -48,7 +48,7 @@ def test_the_page_shows_every_stage_and_where_papers_differ(results):
     for printed in ("48.0", "90.8", "95.42", "98.43"):
         assert f"| {printed} |" in text
     assert text.index("not in one order") < text.index("GPT-4o")
-    assert json.loads(results.to_json())["seeds"] == 2
+    assert json.loads(results.to_json())["seeds"] == [0, 1]
 
 
 def test_the_untrained_model_spells_the_games_words_in_single_tokens(tmp_path, monkeypatch):
