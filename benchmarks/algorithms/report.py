@@ -119,7 +119,9 @@ def _coverage(study: Study, keys: Sequence[RunKey], done: Sequence[tuple[RunKey,
         "states, learns at 1e-4 (at the others' rate it fell to 0 %: "
         "`python -m benchmarks.algorithms spo3-rate`), and so do the reward models of iStar and PRIME "
         "(`istar-rate`). Advantages and objectives are the papers' (`agentgym.algos`), without KL to a "
-        "reference; DAPO samples dynamically, and the episodes that it leaves out count as steps."
+        "reference; DAPO samples dynamically, and the episodes that it leaves out count as steps. Success in "
+        "training (thresholds, curves) is that of the groups kept for DAPO and of the ends of trees "
+        "for 3SPO, so it lies above what these policies do when they play."
     )
     yield ""
     yield (
