@@ -19,14 +19,21 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "docs" / "algorithms" / "index.md", ROOT / "README.md")
 BEGIN, END = "<!-- algorithms -->\n", "<!-- end of algorithms -->\n"
 
+SWEEP = "benchmarks/algorithms/report.md"
+"""Every algorithm on three small environments."""
+
 MEASURED = {
     "ppo": ("benchmarks/learning.md",),
-    "grpo": ("benchmarks/learning.md", "benchmarks/search_learning.md", "benchmarks/sotopia_smollm2.md"),
-    "gigpo": ("benchmarks/learning.md", "benchmarks/search_learning.md"),
+    "grpo": (
+        "benchmarks/learning.md",
+        "benchmarks/search_learning.md",
+        "benchmarks/smollm2_training.md",
+        "benchmarks/sotopia_smollm2.md",
+    ),
+    "gigpo": ("benchmarks/learning.md", "benchmarks/search_learning.md", "benchmarks/smollm2_training.md"),
     "steppo": ("benchmarks/learning.md",),
-    "graphgpo": ("docs/training.md",),
 }
-"""Algorithm -> committed pages with measured runs of it."""
+"""Algorithm -> committed pages with measured runs of it, beside the sweep."""
 
 BLANK = (
     tokenize.COMMENT,
@@ -79,9 +86,10 @@ def needs(algorithm: Algorithm) -> str:
 def measured(name: str, page: Path) -> str:
     """Return links to what was measured of an algorithm."""
     links = (
-        f"[{Path(file).stem}]({os.path.relpath(ROOT / file, page.parent)})" for file in MEASURED.get(name, ())
+        f"[{'sweep' if file == SWEEP else Path(file).stem}]({os.path.relpath(ROOT / file, page.parent)})"
+        for file in (SWEEP, *MEASURED.get(name, ()))
     )
-    return ", ".join(links) or "not yet"
+    return ", ".join(links)
 
 
 def table(page: Path) -> str:
