@@ -5,6 +5,7 @@ import json
 import pytest
 
 from agentgym.cli import main
+from agentgym.envs.webshop.source import load_world
 from agentgym.errors import MissingDataError, UsageError
 from agentgym.evaluation.plan import columns
 from agentgym.evaluation.runfiles import read_run
@@ -119,8 +120,14 @@ def test_what_is_missing_is_one_line(words, message, capsys):
     assert message in capsys.readouterr().err
 
 
-def test_missing_games_of_a_protocol_name_their_import(directory, tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def no_data(tmp_path, monkeypatch):
+    """An empty data directory; a shop that another test has opened is forgotten."""
+    load_world.cache_clear()
     monkeypatch.setenv("AGENTGYM_DATA", str(tmp_path / "nothing"))
+
+
+def test_missing_games_of_a_protocol_name_their_import(directory, tmp_path, no_data, capsys):
     words = ["bench", "--protocol", "gigpo-webshop", "--model", str(directory), "--out", str(tmp_path)]
     assert main(words) == 2
     error = capsys.readouterr().err
@@ -153,8 +160,7 @@ def _imported():
 
 
 @pytest.mark.parametrize(("env_id", "settings"), sorted(set(_imported())))
-def test_data_that_is_not_there_is_named_and_nothing_takes_its_place(env_id, settings, tmp_path, monkeypatch):
-    monkeypatch.setenv("AGENTGYM_DATA", str(tmp_path / "nothing"))
+def test_data_that_is_not_there_is_named_and_nothing_takes_its_place(env_id, settings, no_data):
     with pytest.raises(MissingDataError, match=r"agentgym data import|make index"):
         open_vector(env_id, 1, **json.loads(settings))
 
