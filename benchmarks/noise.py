@@ -28,11 +28,14 @@ from agentgym.algos.matching import Match, match_states
 from agentgym.envs.ezpoints.env import EZPointsEnv
 from agentgym.envs.webshop.engine.noise import Noise, stream_of
 from agentgym.envs.webshop.engine.pages import Node
-from agentgym.files import replace_file
+from agentgym.files import make_folder, replace_file
 from agentgym.rng import KeyRng
 from agentgym.tasks import Task
+from agentgym.training.cloning import SUMMARY_FILE, clone
 from agentgym.training.config import TINY, override
+from agentgym.training.fitting import CloningConfig
 from agentgym.training.loop import Trainer
+from agentgym.training.policy.open import default_prompting
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.stages import OutcomeScorer, RolloutBatch, Scores
 from benchmarks.speed.report import machine
@@ -40,17 +43,25 @@ from benchmarks.speed.report import machine
 ENV_ID = "agentgym-bench/AdvertisedEZPoints-v0"
 PROBABILITIES, ADVERTS = (0.0, 0.5, 1.0), (1, 2, 4)
 MATCHES: tuple[Match, ...] = ("state", "text", "similar", "embedding")
+MODEL = "tiny:0.1m"
 SETTINGS = {
-    "model": "tiny:0.1m",
-    "iterations": 18,
-    "rollout.tasks": 12,
+    "iterations": 25,
+    "rollout.tasks": 4,
     "rollout.group_size": 8,
-    "rollout.num_envs": 96,
+    "rollout.num_envs": 32,
+    "checkpoint_every": 0,
     "evaluation.every": 0,
+    "decay": "constant",
+    "learner.learning_rate": 1e-3,
     "learner.minibatches": 2,
+    "learner.entropy_coefficient": 0.0,
     "env_options.max_steps": 8,
     "switches.omega": 0.8,
 }
+CLONING = {"noise": 0.5, "adverts": 2}
+"""Noise of the demonstrations that every run's first weights are cloned from; alike for all cells."""
+DEMONSTRATIONS = 60
+WARM_START = Path("runs/noise/warm-start")
 LAST = 5
 """Iterations at the end of a run whose success is reported."""
 
@@ -144,6 +155,25 @@ def cells(seeds: Iterable[int]) -> Iterator[Cell]:
             yield Cell(probability, adverts, match, seed)
 
 
+def warm_start() -> str:
+    """Clone the oracle into a tiny model, unless that is done; return the model directory."""
+    if not (WARM_START / SUMMARY_FILE).exists():
+        make_folder(WARM_START.parent)
+        settings = CloningConfig(
+            env_id=ENV_ID,
+            env_options=CLONING,
+            tasks=DEMONSTRATIONS,
+            epochs=2,
+            learning_rate=3e-3,
+            token_budget=4096,
+            model=MODEL,
+            held_out=0,
+            prompting=default_prompting(MODEL, ENV_ID).replaced({"history": 0}),
+        )
+        clone(settings, WARM_START)
+    return str(WARM_START)
+
+
 def train(cell: Cell, encoder: str) -> CellResult:
     """Train a cell."""
     torch.set_num_threads(1)
@@ -153,7 +183,8 @@ def train(cell: Cell, encoder: str) -> CellResult:
         "switches.match": cell.match,
         "encoder": encoder if cell.match == "embedding" else "",
     }
-    config = override(TINY.config("graphgpo", ENV_ID, seed=cell.seed), {**SETTINGS, **changes})
+    plain = TINY.config("graphgpo", ENV_ID, model=warm_start(), seed=cell.seed)
+    config = override(plain, {**SETTINGS, **changes})
     began, curve = time.process_time(), []
     with tempfile.TemporaryDirectory() as folder, closing(TrainingSetup.open(config)) as setup:
         scorer = _Matching(OutcomeScorer.open(config, setup), cell.match)
@@ -193,8 +224,9 @@ def _page(results: Sequence[CellResult], encoder: str) -> str:
         "",
         "`python -m benchmarks.noise`: Table 6 of GraphGPO at tiny scale. Of observations, the share p "
         f"carries q advertisements. EZPoints, {SETTINGS['iterations']} iterations of "
-        f"{SETTINGS['rollout.tasks']} x {SETTINGS['rollout.group_size']} episodes, `{SETTINGS['model']}`, "
-        f"random weights at first; success of the last {LAST} iterations; embeddings by `{encoder}`.",
+        f"{SETTINGS['rollout.tasks']} x {SETTINGS['rollout.group_size']} episodes, `{MODEL}` cloned from "
+        f"{DEMONSTRATIONS} noisy demonstrations; success of the last {LAST} iterations; embeddings by "
+        f"`{encoder}`.",
         "",
         f"Trained so far: {len(results)} runs; a seed has {everything}.",
         "",
@@ -217,9 +249,11 @@ def _page(results: Sequence[CellResult], encoder: str) -> str:
 
 
 READING = (
-    "Exact texts recognise no state once every page carries two advertisements; the hash recognises all. Of",
-    "success these runs say nothing yet: a tiny model of random weights wins one episode in fifteen by then,",
-    "whatever it matches by, and one seed shows no order. The paper's is not reproduced here.",
+    "Exact texts, near texts and embeddings recognise a quarter of the pairs where every second page carries",
+    "advertisements, and none where every page carries two; the hash recognises all. In success the hash is",
+    "ahead by 3 to 7 points up to p = 0.5, q = 2 and p = 1, q = 1, and behind by 15 to 27 at p = 0.5, q = 4 and",
+    "p = 1, q = 2, each time for a seed or two that collapse. Between seeds a cell varies by 20 to 80 points, so",
+    "three seeds order nothing: the paper's ordering by matching is not reproduced, the loss of states is.",
     "",
     "Recognised: of pairs of steps that were taken in one state of a group, those that the matching joins;",
     "mistaken: of the pairs that it joins, those that were not.",
