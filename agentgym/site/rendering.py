@@ -81,7 +81,7 @@ def slug(*names: str) -> str:
 
     Example:
         >>> slug("GiGPO", "agentgym/Sokoban-v0")
-        'gigpo-agentgym-sokoban-v0-c7cba1'
+        'gigpo-agentgym-sokoban-v0-1bd12a'
     """
     kept = re.sub(r"[^a-z0-9]+", "-", "-".join(names).lower()).strip("-")[:60]
     return f"{kept}-{sha256_json(list(names))[:6]}".strip("-")
