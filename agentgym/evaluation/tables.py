@@ -77,10 +77,15 @@ def markdown(
     return "\n".join(parts)
 
 
-def titles(boards: Sequence[Board]) -> list[str]:
-    """Return what each board is called; suites that share name and version are told apart by their sha256."""
+def titles(boards: Sequence[Board], written: Callable[[str], str] = text_cell) -> list[str]:
+    """Return what each board is called; suites that share name and version are told apart by their sha256.
+
+    Args:
+        boards: the boards.
+        written: writes a submitter's words, as Markdown if not otherwise said.
+    """
     names = [
-        f"{board.suite.name}, version {text_cell(board.suite.version)}"
+        f"{board.suite.name}, version {written(board.suite.version)}"
         + (", attested answers" if board.attested else "")
         for board in boards
     ]
@@ -107,7 +112,11 @@ def _board_markdown(board: Board, title: str, published: Published, curves: Mapp
         parts += ["### By task type\n", "\n".join(typed)]
     measured = [table(head, lines, left=2) for head, lines in measure_cells(board, _agent)]
     if measured:
-        parts += ["### Measures\n", *measured, _measure_notes(board)]
+        parts += [
+            "### Measures\n",
+            *measured,
+            "".join(f"- *{name}*: {about}.\n" for name, about in measure_notes(board)),
+        ]
     asked = endpoint_table(board, _agent)
     if asked:
         parts += ["### Endpoints\n", asked]
@@ -334,11 +343,11 @@ def _measure_cell(estimate: Estimate | None, column: Measure) -> str:
     return "-" if estimate is None else _interval(estimate, 100.0 if _is_share(column) else 1.0, 1)
 
 
-def _measure_notes(board: Board) -> str:
-    """Say what each measure is, and which of its values are good."""
-    notes = {column: None for columns in board.columns.values() for column in columns}
+def measure_notes(board: Board) -> list[tuple[str, str]]:
+    """Return the name of each measure, what it is, and which of its values are good."""
+    found = {column: None for columns in board.columns.values() for column in columns}
     better = {"higher": "higher is better", "lower": "lower is better", "neither": "spent, neither is better"}
-    return "".join(f"- *{column.name}*: {column.about} ({better[column.better]}).\n" for column in notes)
+    return [(column.name, f"{column.about} ({better[column.better]})") for column in found]
 
 
 def _comparison_table(board: Board) -> str:

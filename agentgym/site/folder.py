@@ -13,7 +13,10 @@ from pathlib import Path
 from agentgym.errors import UsageError
 from agentgym.files import make_folder, sole_writer, writing
 
-MARKER = "static/site.css"
+STATIC = "static"
+"""Folder of scripts and styles."""
+
+MARKER = f"{STATIC}/site.css"
 """A file that every site has: a folder without it is not overwritten."""
 
 _RENAME_EXCHANGE = 2
