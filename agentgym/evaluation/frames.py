@@ -9,7 +9,8 @@ from typing import Any
 from agentgym.env import AgentEnv
 from agentgym.evaluation.replay import Replay
 from agentgym.evaluation.suite import PlayedEnv
-from agentgym.types import Completion, Observation, Step
+from agentgym.hashing import HashChain
+from agentgym.types import Completion, Observation, Snapshot, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,14 @@ class EpisodeFrame:
 
 
 def frames(
-    game: AgentEnv[Any], env: PlayedEnv, task_id: str, seed: int, rollout: int, actions: Sequence[str]
+    game: AgentEnv[Any],
+    env: PlayedEnv,
+    task_id: str,
+    seed: int,
+    rollout: int,
+    actions: Sequence[str],
+    *,
+    begin: Snapshot | None = None,
 ) -> Iterator[EpisodeFrame]:
     """Play recorded actions again; yield the states, up to T + 1 of them.
 
@@ -44,11 +52,17 @@ def frames(
         seed: of the episode.
         rollout: which attempt at the task.
         actions: the T actions.
+        begin: the state that the episode begins in; None for where a reset leads.
 
     Raises:
         UnansweredError: an answer that the game asks for is not recorded.
     """
     replay = Replay.begin(game, env, task_id, seed, rollout)
+    if begin is not None:
+        observation, info = game.restore(begin)
+        replay = Replay(
+            game, HashChain(env.spec, task_id, seed, rollout, info["state_hash"]), observation, info
+        )
     yield _frame(None, replay)
     for action in actions:
         if replay.over:
