@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING
@@ -14,14 +12,11 @@ from agentgym.cli.parser import Commands, Parser, add_allow, add_command, second
 from agentgym.cli.terminal import is_interactive, open_console
 from agentgym.errors import UsageError
 from agentgym.suites import ScreenHints
-from agentgym.types import Completion, Observation, Step
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agentgym.evaluation.answerbook import AnswerBook
-    from agentgym.evaluation.results import EpisodeRecord
-    from agentgym.evaluation.suite import PlayedEnv
+    from agentgym.evaluation.frames import EpisodeFrame
     from agentgym.evaluation.transcripts import TranscriptRecord
 
 ABOUT = "Replay a saved episode in the terminal, step by step, with what the model was sent and said."
@@ -101,52 +96,7 @@ def _view(arguments: argparse.Namespace) -> int:
     return 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Frame:
-    """A state of the episode, and the step that led there."""
-
-    step: Step | None
-    observation: Observation
-    admissible_actions: tuple[str, ...]
-    state_hash: str
-    link: str
-    """Of the hash chain, computed anew."""
-
-
-def _replay(env: PlayedEnv, episode: EpisodeRecord, book: AnswerBook) -> Iterator[_Frame]:
-    """Play the recorded actions again, with the run's answers; yield the T + 1 states."""
-    from agentgym.evaluation.answerbook import ReplayedAnswers
-    from agentgym.evaluation.plan import open_single
-    from agentgym.hashing import HashChain
-
-    game = open_single(env)
-    game.answer_source = ReplayedAnswers(book, env.label)
-    observation, info = game.reset(
-        seed=episode.seed, options={"task": episode.task_id, "rollout": episode.rollout}
-    )
-    chain = HashChain(env.spec, episode.task_id, episode.seed, episode.rollout, info["state_hash"])
-    frame = _Frame(None, observation, info["admissible_actions"], info["state_hash"], chain.links[0])
-    yield frame
-    for action in episode.actions:
-        observation, reward, terminated, truncated, info = game.step(action)
-        step = Step(
-            observation=frame.observation,
-            state_hash=frame.state_hash,
-            admissible_actions=frame.admissible_actions,
-            completion=Completion(action),
-            reward=float(reward),
-            next_state_hash=info["state_hash"],
-            valid=info["action_is_valid"],
-            terminated=terminated,
-            truncated=truncated,
-        )
-        link = chain.extend(info["state_hash"], action, step.reward, terminated, truncated)
-        frame = _Frame(step, observation, info["admissible_actions"], info["state_hash"], link)
-        yield frame
-    game.close()
-
-
-def _show(console: Console, title: str, frame: _Frame, hints: ScreenHints) -> None:
+def _show(console: Console, title: str, frame: EpisodeFrame, hints: ScreenHints) -> None:
     if frame.step is not None:
         show_step(console, frame.step)
     show_state(console, title, frame.observation, frame.admissible_actions, frame.state_hash, hints=hints)
