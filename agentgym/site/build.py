@@ -8,18 +8,23 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentgym.errors import MissingDataError, UsageError
 from agentgym.evaluation.boards import Board, make_boards
 from agentgym.evaluation.exports import as_csv, as_json, latex
 from agentgym.evaluation.layout import one_line
 from agentgym.evaluation.leaderboard import PUBLISHED, read_published
 from agentgym.evaluation.published import Published
-from agentgym.evaluation.submissions import Examined, Unranked, examine_below
-from agentgym.evaluation.tables import titles
+from agentgym.evaluation.submissions import Unranked, examine_below
+from agentgym.evaluation.tables import PUBLISHED_ABOUT, titles
 from agentgym.site.boards import board_page, board_rows, filters
+from agentgym.site.environments import environment_pages
+from agentgym.site.films import RunFilms, write_index
 from agentgym.site.folder import STATIC, new_folder
 from agentgym.site.rendering import data_script, render
 from agentgym.site.runs import RunPage, run_page, run_pages
 from agentgym.site.scatter import spending_panels
+from agentgym.site.training import find_histories, training_pages
+from agentgym.site.training_films import keeps_rollouts, write_training
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,9 +73,16 @@ def build_site(
     with new_folder(out) as folder:
         _copy_static(folder / STATIC)
         pages = run_pages(folder, examined, results, suites=suites or {}, allow=allow, console=console)
-        _write_boards(folder, boards, apart, published, pages)
+        _write_boards(folder, boards, apart, pages)
+        training, films = _write_training(folder, runs)
         for page in pages:
-            write_page(folder, page.file, render("run.html", "Boards", page=run_page(page, boards)))
+            shown = run_page(page, boards, training)
+            write_page(folder, page.file, render("run.html", "Boards", page=shown))
+        _write_environments(folder, boards, pages, reports)
+        papers = render("papers.html", "Papers", papers=published.paper, about=PUBLISHED_ABOUT)
+        write_page(folder, "papers.html", papers)
+        write_index(folder, [page.films for page in pages if page.films is not None] + films)
+        write_page(folder, "view.html", render("view.html", "Episodes"))
     unranked = (*(run for board in boards for run in board.unranked), *apart)
     differing = tuple(name for page in pages for name in page.differing)
     return BuiltSite(tuple(boards), unranked, differing)
@@ -93,7 +105,6 @@ def _write_boards(
     folder: Path,
     boards: list[Board],
     apart: list[Unranked],
-    published: Published,
     pages: Collection[RunPage],
 ) -> None:
     """Write the page and the files of every board, and the page that lists them."""
@@ -113,6 +124,38 @@ def _write_boards(
     unranked = [{"run": run, "page": places.get(run.run, "")} for run in apart]
     first = {"boards": shown, "rows": rows, "filters": filters(rows), "unranked": unranked}
     write_page(folder, "index.html", render("index.html", "Boards", **first))
+
+
+def _write_training(folder: Path, runs: Path | None) -> tuple[dict[str, dict[str, str]], list[RunFilms]]:
+    """Write the pages of training runs, and play what they kept of their rollouts.
+
+    Returns:
+        What other pages show of a run, by the name of its folder; and the films.
+    """
+    histories, refused = ([], []) if runs is None else find_histories(runs)
+    pages = training_pages(histories)
+    links, films = {}, []
+    for page in pages:
+        kept = [run.folder for run in page.group.runs if keeps_rollouts(run.folder)]
+        own = []
+        for place in kept:
+            try:
+                own.append(write_training(folder, place))
+            except (MissingDataError, UsageError) as error:
+                page.missing.append(("rollouts", str(error).replace(str(place), place.name)))
+        films += own
+        write_page(folder, f"data/training-{page.slug}.js", data_script(page.link["key"], page.parts))
+        write_page(folder, page.file, render("training_group.html", "Training", page=page, films=own))
+        links.update({run.folder.name: page.link for run in page.group.runs})
+    write_page(folder, "training.html", render("training.html", "Training", pages=pages, refused=refused))
+    return links, films
+
+
+def _write_environments(folder: Path, boards: list[Board], runs: list[RunPage], reports: Path | None) -> None:
+    pages = environment_pages(boards, runs, reports)
+    for page in pages:
+        write_page(folder, page.file, render("environment.html", "Environments", page=page))
+    write_page(folder, "environments.html", render("environments.html", "Environments", pages=pages))
 
 
 def _copy_static(folder: Path) -> None:

@@ -97,13 +97,14 @@ class RunFilms:
 
 
 def write_run(
-    out: Path, folder: Path, *, allow: Collection[str] = (), console: Console | None = None
+    out: Path, folder: Path, *, key: str = "", allow: Collection[str] = (), console: Console | None = None
 ) -> RunFilms:
     """Play all episodes of a run again and write what was seen: ``data/KEY/`` in the folder of a site.
 
     Args:
         out: folder of the site.
         folder: of the run, or a packed one.
+        key: names it in addresses; empty for the first digits of its request id.
         allow: references ``module:name`` in the run that may be imported.
         console: where progress is shown; None for nowhere.
 
@@ -115,7 +116,7 @@ def write_run(
         folder = run_folder(folder, allow=allow, console=console)
         run, numbered = read_run(folder), _numbered(read_episodes(folder))
         theatre = Theatre.of_run(folder, run, stack)
-        key = run.request_id[:KEY_DIGITS]
+        key = key or run.request_id[:KEY_DIGITS]
         place = film_folder(out, key)
         found = []
         for number, episode in numbered:
@@ -227,7 +228,7 @@ class Theatre:
         played = frames(game, env, episode.task_id, episode.seed, episode.rollout, episode.actions)
         try:
             for turn, frame in enumerate(played):
-                if frame.link != episode.hash_chain[turn]:
+                if (frame.link,) != episode.hash_chain[turn : turn + 1]:
                     differs, why = turn, "the replay comes to another state or reward than the record"
                     break
                 reel.add(frame)
