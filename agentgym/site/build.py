@@ -16,6 +16,7 @@ from agentgym.evaluation.leaderboard import PUBLISHED, read_published
 from agentgym.evaluation.published import Published
 from agentgym.evaluation.submissions import Unranked, examine_below
 from agentgym.evaluation.tables import PUBLISHED_ABOUT, titles
+from agentgym.files import make_folder, writing
 from agentgym.site.boards import board_page, board_rows, filters
 from agentgym.site.environments import environment_pages
 from agentgym.site.films import RunFilms, write_index
@@ -97,8 +98,9 @@ def find_reports(results: Path) -> Path | None:
 def write_page(folder: Path, name: str, text: str) -> None:
     """Write a file of the site."""
     path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8", newline="\n")
+    make_folder(path.parent)
+    with writing(path):
+        path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def _write_boards(

@@ -59,7 +59,7 @@ class RunPage:
         """Name of the run and episode for each episode that comes out otherwise, and at which step."""
         episodes = () if self.films is None else self.films.episodes
         return [
-            f"{self.run.folder_name}: episode {e.number}, {e.label}/{e.task_id}/{e.rollout}, step {e.differs_at}"
+            f"{self.run.folder_name}: {e.label}/{e.task_id}/{e.rollout} at step {e.differs_at}"
             for e in episodes
             if e.differs_at is not None
         ]
@@ -258,7 +258,7 @@ def _verdict(each: Examined) -> Facts:
 
 
 def _first_prompt(folder: Path | None) -> list[tuple[str, str]]:
-    """Return role and text of the messages that the model was sent first; none where no transcript says so."""
+    """Return role and text of the messages that the model was sent first, as far as a transcript says."""
     if folder is None or not (folder / TRANSCRIPTS_FILE).exists():
         return []
     try:

@@ -1,4 +1,4 @@
-"""Training pages: the runs of an algorithm on an environment, their curves over seeds and their diagnostics."""
+"""Training pages: curves over the seeds of an algorithm on an environment, and diagnostics of its runs."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _group_sizes(iterations: Iterable[IterationMetrics]) -> Panel | None:
 
 
 def one_state_visits(diagram: Diagram) -> list[dict[str, str]]:
-    """Return what the diagnostic ``one-state`` says of the first visit and of the tenth, or the last before it.
+    """Return what the diagnostic ``one-state`` says of the first visit, and of the last up to the tenth.
 
     Args:
         diagram: of that diagnostic, whose panels share their x: the number of the visit.
@@ -201,7 +201,7 @@ def one_state_visits(diagram: Diagram) -> list[dict[str, str]]:
         for panel in diagram.panels:
             for series in panel.series:
                 value = series.y[place]
-                row[series.label] = "–" if value is None else f"{value:.4g}"
+                row[series.label] = "-" if value is None else f"{value:.4g}"
         rows.append(row)
     return rows
 
