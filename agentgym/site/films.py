@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,8 @@ class EpisodeSummary:
     """Of a training run; 0 elsewhere."""
     group: int = 0
     """Of that iteration."""
+    film: bool = True
+    """Whether it can be watched on the site, or is only listed."""
 
     @property
     def row(self) -> list[Any]:
@@ -97,7 +100,13 @@ class RunFilms:
 
 
 def write_run(
-    out: Path, folder: Path, *, key: str = "", allow: Collection[str] = (), console: Console | None = None
+    out: Path,
+    folder: Path,
+    *,
+    key: str = "",
+    most: int | None = None,
+    allow: Collection[str] = (),
+    console: Console | None = None,
 ) -> RunFilms:
     """Play all episodes of a run again and write what was seen: ``data/KEY/`` in the folder of a site.
 
@@ -105,6 +114,8 @@ def write_run(
         out: folder of the site.
         folder: of the run, or a packed one.
         key: names it in addresses; empty for the first digits of its request id.
+        most: films of each environment, the first by task id, so that runs of one suite have the same; the
+            other episodes are listed as they were recorded. None for all.
         allow: references ``module:name`` in the run that may be imported.
         console: where progress is shown; None for nowhere.
 
@@ -119,9 +130,13 @@ def write_run(
         key = key or run.request_id[:KEY_DIGITS]
         place = film_folder(out, key)
         found = []
+        shown = _first(numbered, most)
         for number, episode in numbered:
-            film, summary = theatre.film(episode, number)
-            write_film(place, key, number, film)
+            if number in shown:
+                film, summary = theatre.film(episode, number)
+                write_film(place, key, number, film)
+            else:
+                summary = replace(_summary(episode, number, None), film=False)
             found.append(summary)
         films = RunFilms(key, run.agent.display_name, run.suite.name, "run", tuple(found))
         write_list(place, films)
@@ -133,6 +148,11 @@ def write_index(out: Path, runs: Collection[RunFilms]) -> None:
     ordered = sorted(runs, key=lambda run: (run.kind, run.suite, run.title, run.key))
     make_folder(out / DATA)
     replace_file(out / DATA / "runs.js", data_script("runs", [run.as_json for run in ordered]))
+
+
+def remembering_redactor() -> Callable[[str], str]:
+    """Return a redaction that remembers what it has seen: episodes of a run have most texts in common."""
+    return lru_cache(1 << 16)(Redactor().redact)
 
 
 def film_folder(out: Path, key: str) -> Path:
@@ -163,6 +183,17 @@ def _numbered(episodes: list[EpisodeRecord]) -> list[tuple[int, EpisodeRecord]]:
     return sorted(last.values(), key=lambda item: item[0])
 
 
+def _first(numbered: list[tuple[int, EpisodeRecord]], most: int | None) -> set[int]:
+    """Return the numbers of the first episodes of each environment, by task."""
+    left: dict[str, int] = {}
+    chosen = set()
+    for number, episode in sorted(numbered, key=lambda item: item[1].key):
+        left[episode.env] = left.get(episode.env, len(numbered) if most is None else most) - 1
+        if left[episode.env] >= 0:
+            chosen.add(number)
+    return chosen
+
+
 class Theatre:
     """What plays the episodes of a run: its environments, answers and transcripts."""
 
@@ -183,7 +214,7 @@ class Theatre:
         self._open = open_game
         self._transcripts = transcripts
         self._games: dict[str, AgentEnv[Any]] = {}
-        self._redact = Redactor().redact
+        self._redact = remembering_redactor()
 
     @classmethod
     def of_run(cls, folder: Path, run: RunRecord, stack: ExitStack) -> Theatre:

@@ -12,14 +12,13 @@ from agentgym.errors import UsageError
 from agentgym.evaluation.answerbook import AnswerBook, ReplayedAnswers
 from agentgym.evaluation.frames import frames
 from agentgym.evaluation.plan import open_single
-from agentgym.evaluation.redaction import Redactor
 from agentgym.evaluation.suite import PlayedEnv
 from agentgym.hashing import sha256_json
 from agentgym.history.diagnostics.source import RunSource
 from agentgym.history.rollouts import KeptEpisode, kept_iterations
 from agentgym.history.run import CONFIG_FILE
 from agentgym.registration import suite_spec
-from agentgym.site.filmdata import FilmTables, credit_table, step_table
+from agentgym.site.filmdata import FilmTables, Redact, credit_table, step_table
 from agentgym.site.films import (
     COLUMNS,
     KEY_DIGITS,
@@ -27,6 +26,7 @@ from agentgym.site.films import (
     Reel,
     RunFilms,
     film_folder,
+    remembering_redactor,
     write_film,
     write_list,
 )
@@ -59,13 +59,13 @@ def write_training(out: Path, folder: Path) -> RunFilms:
     rollouts = source.rollouts
     env = _played(source, table)
     key = sha256_json([table, sorted(rollouts)])[:KEY_DIGITS]
-    place, found = film_folder(out, key), []
+    place, found, redact = film_folder(out, key), [], remembering_redactor()
     with ExitStack() as stack:
         game = open_single(env)
         stack.callback(game.close)
         game.answer_source = ReplayedAnswers(AnswerBook(), env.label)
         for episodes in rollouts.values():
-            stage = _Stage(game, env)
+            stage = _Stage(game, env, redact)
             for episode in episodes:
                 number = len(found) + 1
                 film, summary = stage.film(episode, number)
@@ -88,11 +88,11 @@ def _played(source: RunSource, table: Any) -> PlayedEnv:
 class _Stage:
     """Plays the episodes of one iteration, and remembers the states that they come through."""
 
-    def __init__(self, game: AgentEnv[Any], env: PlayedEnv):
+    def __init__(self, game: AgentEnv[Any], env: PlayedEnv, redact: Redact):
         self._game = game
         self._env = env
         self._seen: dict[str, Snapshot] = {}
-        self._redact = Redactor().redact
+        self._redact = redact
 
     def film(self, episode: KeptEpisode, number: int) -> tuple[dict[str, Any], EpisodeSummary]:
         """Play an episode; return its film as JSON, and its line of the list."""
