@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -21,7 +22,7 @@ from agentgym.site.boards import board_page, board_rows, filters
 from agentgym.site.environments import environment_pages
 from agentgym.site.films import RunFilms, write_index
 from agentgym.site.folder import STATIC, new_folder
-from agentgym.site.rendering import data_script, render
+from agentgym.site.rendering import data_script, render, without_secrets
 from agentgym.site.runs import RunPage, run_page, run_pages
 from agentgym.site.scatter import spending_panels
 from agentgym.site.training import find_histories, training_pages
@@ -100,7 +101,8 @@ def write_page(folder: Path, name: str, text: str) -> None:
     path = folder / name
     make_folder(path.parent)
     with writing(path):
-        path.write_text(text, encoding="utf-8", newline="\n")
+        # what is half a character stays what it is in JSON, and harms nobody elsewhere
+        path.write_bytes(text.encode("utf-8", "backslashreplace"))
 
 
 def _write_boards(
@@ -115,17 +117,28 @@ def _write_boards(
     for number, (board, title) in enumerate(zip(boards, titles(boards, one_line), strict=True), start=1):
         page = board_page(board, title, number, places)
         write_page(folder, f"board-{number}.html", render("board.html", "Boards", page=page))
-        write_page(folder, f"board-{number}.json", as_json([board], Published()))
-        write_page(folder, f"board-{number}.csv", as_csv([board]))
-        write_page(folder, f"board-{number}.tex", latex([board]))
+        for kind, text in _downloads(board).items():
+            write_page(folder, f"board-{number}.{kind}", text)
         panels = [panel.as_json for panel in spending_panels(board)]
         if panels:
-            write_page(folder, f"data/board-{number}.js", data_script(f"board/{number}", panels))
+            write_page(
+                folder, f"data/board-{number}.js", data_script(f"board/{number}", without_secrets(panels))
+            )
         shown.append(page)
     rows = board_rows(shown)
     unranked = [{"run": run, "page": places.get(run.run, "")} for run in apart]
     first = {"boards": shown, "rows": rows, "filters": filters(rows), "unranked": unranked}
     write_page(folder, "index.html", render("index.html", "Boards", **first))
+
+
+def _downloads(board: Board) -> dict[str, str]:
+    """Return a board's files by suffix: what the leaderboard's are, without secrets."""
+    table = without_secrets(json.loads(as_json([board], Published())))
+    return {
+        "json": json.dumps(table, indent=1, ensure_ascii=False) + "\n",
+        "csv": without_secrets(as_csv([board])),
+        "tex": without_secrets(latex([board])),
+    }
 
 
 def _write_training(folder: Path, runs: Path | None) -> tuple[dict[str, dict[str, str]], list[RunFilms]]:

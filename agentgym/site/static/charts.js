@@ -119,8 +119,10 @@
     const x = named ? { time: false, range: [-0.6, panel.x.length - 0.4] } : { time: false };
     const zero = panel.kind !== "lines";
     const range = (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) =>
-      Plot.rangeNum(zero ? Math.min(0, low) : low, high, { min: { pad: zero ? 0 : 0.1 }, max: { pad: 0.1 } });
-    const across = { ...axis(panel.x_label, place), ...(named ? { splits: () => panel.x } : {}) };
+      low === high
+        ? [low - 1, low + 1]
+        : Plot.rangeNum(zero ? Math.min(0, low) : low, high, { min: { pad: zero ? 0 : 0.1 }, max: { pad: 0.1 } });
+    const across = { ...axis(panel.x_label, place), size: 30, ...(named ? { splits: () => panel.x } : {}) };
     const up = { ...axis("", (v) => written(v, panel.percent).replace(".0 %", " %")), size: 58 };
     return { data, options: { series, bands, scales: { x, y: { range } }, axes: [across, up] } };
   }
@@ -211,7 +213,7 @@
     const xs = points.map((point) => point.x);
     const around = (/** @type {number} */ low, /** @type {number} */ high) => (panel.log ? [low / 1.6, high * 1.6] : [0, high * 1.15]);
     const x = { time: false, distr: panel.log ? 3 : 1, range: () => around(Math.min(...xs), Math.max(...xs)) };
-    const axes = [axis(panel.x_label, (v) => written(v, false)), { ...axis(panel.y_label, (v) => written(v, false)), size: 54 }];
+    const axes = [{ ...axis(panel.x_label, (v) => written(v, false)), size: 30 }, { ...axis(panel.y_label, (v) => written(v, false)), size: 54 }];
     const front = points.map((point) => (point.best ? point.y : null));
     return {
       data: [xs, points.map((point) => point.y), front],
