@@ -103,6 +103,7 @@ def write_run(
     out: Path,
     folder: Path,
     *,
+    key: str = "",
     most: int | None = None,
     allow: Collection[str] = (),
     console: Console | None = None,
@@ -112,6 +113,7 @@ def write_run(
     Args:
         out: folder of the site.
         folder: of the run, or a packed one.
+        key: names it in addresses; empty for the first digits of its request id.
         most: films of each environment, the first by task id, so that runs of one suite have the same; the
             other episodes are listed as they were recorded. None for all.
         allow: references ``module:name`` in the run that may be imported.
@@ -125,7 +127,7 @@ def write_run(
         folder = run_folder(folder, allow=allow, console=console)
         run, numbered = read_run(folder), _numbered(read_episodes(folder))
         theatre = Theatre.of_run(folder, run, stack)
-        key = run.request_id[:KEY_DIGITS]
+        key = key or run.request_id[:KEY_DIGITS]
         place = film_folder(out, key)
         found = []
         shown = _first(numbered, most)
@@ -257,7 +259,7 @@ class Theatre:
         played = frames(game, env, episode.task_id, episode.seed, episode.rollout, episode.actions)
         try:
             for turn, frame in enumerate(played):
-                if frame.link != episode.hash_chain[turn]:
+                if (frame.link,) != episode.hash_chain[turn : turn + 1]:
                     differs, why = turn, "the replay comes to another state or reward than the record"
                     break
                 reel.add(frame)
