@@ -17,11 +17,33 @@ import numpy as np
 import numpy.typing as npt
 
 HTML_TAGS: Final = frozenset(
-    "article aside b bdi blockquote br code dd del details div dl dt em figcaption figure footer h3 h4 h5 "
-    "header i img ins kbd li mark ol p pre q s section small span strong sub summary sup table tbody td th "
-    "thead tr u ul".split()
+    (
+        *(
+            "article",
+            "aside",
+            "b",
+            "bdi",
+            "blockquote",
+            "br",
+            "code",
+            "dd",
+            "del",
+            "details",
+            "div",
+            "dl",
+            "dt",
+        ),
+        *("em", "figcaption", "figure", "footer", "h3", "h4", "h5", "header", "i", "img", "ins", "kbd", "li"),
+        *("mark", "ol", "p", "pre", "q", "s", "section", "small", "span", "strong", "sub", "summary", "sup"),
+        *("table", "tbody", "td", "th", "thead", "tr", "u", "ul"),
+    )
 )
-SVG_TAGS: Final = frozenset("svg g path rect circle ellipse line polyline polygon text tspan title desc".split())
+SVG_TAGS: Final = frozenset(
+    (
+        *("svg", "g", "path", "rect", "circle", "ellipse", "line", "polyline", "polygon", "text", "tspan"),
+        *("title", "desc"),
+    )
+)
 """Tags that are made in SVG's name space."""
 
 _NUMBER = r"-?\d+(?:\.\d+)?"
@@ -51,12 +73,11 @@ ATTRIBUTES: Final[Mapping[str, re.Pattern[str]]] = {
     "fill": _COLOUR,
     "stroke": _COLOUR,
     "text-anchor": re.compile("start|middle|end"),
-    **dict.fromkeys(
-        "x y x1 y1 x2 y2 cx cy r rx ry dx dy width height stroke-width font-size opacity".split(), _NUMBERS
-    ),
+    **dict.fromkeys(("x", "y", "x1", "y1", "x2", "y2", "cx", "cy", "r", "rx", "ry", "dx", "dy"), _NUMBERS),
+    **dict.fromkeys(("width", "height", "stroke-width", "font-size", "opacity"), _NUMBERS),
 }
-"""What each attribute may hold: numbers, names of classes, a PNG written out, and for those that are read aloud
-any text. Styles, addresses and event handlers have no place here."""
+"""What each attribute may hold: numbers, names of classes, a PNG written out, and any text in those that are
+read aloud. Styles, addresses and event handlers have no place here."""
 
 Child: TypeAlias = "Element | str"
 

@@ -101,8 +101,8 @@ class SuiteDrawing:
     """How a suite's states look to a person: what the pages that show episodes draw beside the text."""
 
     draw: Callable[[Any, Sequence[Step]], Element]
-    """``draw(env, steps)``: the state in which an environment is, after these steps of its episode. It may show
-    what the agent cannot see, and says so where it does."""
+    """``draw(env, steps)``: the state in which an environment is, after these steps of its episode. It may
+    show what the agent cannot see, and says so where it does."""
     beside_state: Callable[[Any], tuple[str, ...]] = nothing_beside
     """``beside_state(env)``: pieces of the observation's text now that the state hash does not cover, such as
     a notice or an advertisement."""

@@ -42,8 +42,8 @@ def frames(
 ) -> Iterator[EpisodeFrame]:
     """Play recorded actions again; yield the states, up to T + 1 of them.
 
-    While a frame is looked at, ``game`` is in its state, so that it can be drawn. Actions after the end of the
-    episode are not played.
+    While a frame is looked at, ``game`` is in its state, so that it can be drawn. Actions after the end of
+    the episode are not played.
 
     Args:
         game: what plays; with the run's answers, where it asks.

@@ -59,7 +59,8 @@ class FilmTables:
         )
         # written-out pictures hold no secret, though some may look like one
         attributes = tuple(
-            (name, value if name == "src" else self._redact(value)) for name, value in drawn.attributes.items()
+            (name, value if name == "src" else self._redact(value))
+            for name, value in drawn.attributes.items()
         )
         key = ("node", drawn.tag, attributes, children)
         if key not in self._known:

@@ -1,7 +1,8 @@
-"""Films of training: the rollouts that a run kept, played again, with what the algorithm made of each step."""
+"""Films of training: kept rollouts, played again, with what the algorithm made of each step."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -42,9 +43,9 @@ def keeps_rollouts(folder: Path) -> bool:
 def write_training(out: Path, folder: Path) -> RunFilms:
     """Play the kept rollouts of a training run again and write what was seen, as `films.write_run` does.
 
-    Episodes are numbered from 1 over all iterations that were kept. One that begins within a task, as those of
-    tree search do, is played from the state that an earlier one of its iteration came through; where none did,
-    it is shown as it was recorded, without observations.
+    Episodes are numbered from 1 over all iterations that were kept. One that begins within a task, as those
+    of tree search do, is played from the state that another one of its iteration came through; where none
+    did, it is shown as it was recorded, without observations.
 
     Args:
         out: folder of the site.
@@ -59,19 +60,22 @@ def write_training(out: Path, folder: Path) -> RunFilms:
     rollouts = source.rollouts
     env = _played(source, table)
     key = sha256_json([table, sorted(rollouts)])[:KEY_DIGITS]
-    place, found, redact = film_folder(out, key), [], remembering_redactor()
+    place, redact = film_folder(out, key), remembering_redactor()
+    found: dict[int, EpisodeSummary] = {}
     with ExitStack() as stack:
         game = open_single(env)
         stack.callback(game.close)
         game.answer_source = ReplayedAnswers(AnswerBook(), env.label)
+        first = 1
         for episodes in rollouts.values():
-            stage = _Stage(game, env, redact)
-            for episode in episodes:
-                number = len(found) + 1
-                film, summary = stage.film(episode, number)
+            numbered = list(enumerate(episodes, start=first))
+            for number, film, summary in _Stage(game, env, redact).films(numbered):
                 write_film(place, key, number, film)
-                found.append(summary)
-    films = RunFilms(key, source.about, env.label, "training", tuple(found))
+                found[number] = summary
+            first += len(episodes)
+    films = RunFilms(
+        key, source.about, env.label, "training", tuple(found[number] for number in sorted(found))
+    )
     write_list(place, films)
     return films
 
@@ -94,8 +98,22 @@ class _Stage:
         self._seen: dict[str, Snapshot] = {}
         self._redact = redact
 
-    def film(self, episode: KeptEpisode, number: int) -> tuple[dict[str, Any], EpisodeSummary]:
-        """Play an episode; return its film as JSON, and its line of the list."""
+    def films(
+        self, numbered: list[tuple[int, KeptEpisode]]
+    ) -> Iterator[tuple[int, dict[str, Any], EpisodeSummary]]:
+        """Play all episodes; yield number, film and line of each, late ones that begin where none was."""
+        left, before = numbered, len(numbered) + 1
+        while left:
+            stuck = len(left) == before  # nothing that was played meanwhile has led to where these begin
+            before, late = len(left), []
+            for number, episode in left:
+                if not stuck and self._beginning(episode) is None:
+                    late.append((number, episode))
+                else:
+                    yield number, *self._film(episode, number)
+            left = late
+
+    def _film(self, episode: KeptEpisode, number: int) -> tuple[dict[str, Any], EpisodeSummary]:
         tables = FilmTables(self._redact)
         reel = Reel(tables, self._game)
         said = [step.state_hash for step in episode.steps] + [episode.final_hash]
@@ -122,7 +140,7 @@ class _Stage:
     def _play(self, episode: KeptEpisode, reel: Reel, said: list[str]) -> tuple[int | None, str]:
         """Add the states up to where the replay departs; return the step where it does, and why."""
         actions = [step.action for step in episode.steps]
-        begin = self._beginning(episode, said[0])
+        begin = self._beginning(episode)
         if begin is None:
             return 0, "it begins in a state that no reset leads to: shown as it was recorded"
         played = frames(
@@ -146,8 +164,9 @@ class _Stage:
             return len(reel.states), "the replay ends before the recorded actions do"
         return None, ""
 
-    def _beginning(self, episode: KeptEpisode, first: str) -> tuple[Snapshot, ...] | None:
+    def _beginning(self, episode: KeptEpisode) -> tuple[Snapshot, ...] | None:
         """Return the snapshot that an episode begins with, none for a reset's; None where there is none."""
+        first = episode.steps[0].state_hash if episode.steps else episode.final_hash
         _, info = self._game.reset(
             seed=episode.seed, options={"task": episode.task_id, "rollout": episode.rollout}
         )

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from agentgym.elements import Element, element
+from agentgym.elements import Child, Element, element
 from agentgym.envs.alfworld.engine.pddl import Fact
 from agentgym.envs.alfworld.engine.scene import TREATED
 from agentgym.envs.alfworld.env import REJECTED, ALFWorldEnv, ALFWorldState
@@ -68,7 +68,7 @@ def _known(env: ALFWorldEnv, steps: Sequence[Step], answer: str) -> RoomMemory:
 def draw_room(env: ALFWorldEnv, steps: Sequence[Step]) -> Element:
     """Draw the room: receptacles as cards, open or closed, with what is in them."""
     room = _Room(env, steps)
-    held = [_thing(room, name, seen=True) for name in room.held]
+    held: list[Child] = [_thing(room, name, seen=True) for name in room.held]
     return element(
         "div",
         element("p", element("strong", "Goal "), room.goal),

@@ -1,4 +1,4 @@
-"""Multi-hop questions drawn for people: the passages found, with what supports the answer and where it stands."""
+"""Multi-hop questions drawn for people: passages, which of them support the answer, and where it stands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def draw_search(env: MultihopEnv, steps: Sequence[Step]) -> Element:
         element("p", element("strong", "Gold answer "), element("mark", question.answer), class_="muted"),
         _answer(env, state),
         _hops(question),
-        element("p", element("strong", "Still missing "), "; ".join(titles), class_="bad") if titles else None,
+        element("p", element("strong", "Still missing "), "; ".join(titles), class_="bad")
+        if titles
+        else None,
         element(
             "ol",
             *(
@@ -40,7 +42,9 @@ def draw_search(env: MultihopEnv, steps: Sequence[Step]) -> Element:
             ),
             class_="passages",
         ),
-        element("p", f"and {len(state.passages) - MOST_DRAWN} more") if len(state.passages) > MOST_DRAWN else None,
+        element("p", f"and {len(state.passages) - MOST_DRAWN} more")
+        if len(state.passages) > MOST_DRAWN
+        else None,
         class_="search",
     )
 

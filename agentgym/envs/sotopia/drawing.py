@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from agentgym.elements import Element, element
 from agentgym.envs.sotopia.actions import SocialAction
-from agentgym.envs.sotopia.env import NOT_READ, SotopiaEnv, SotopiaState
+from agentgym.envs.sotopia.env import NOT_READ, SotopiaEnv
 from agentgym.envs.sotopia.markup import strip_tags
 from agentgym.envs.sotopia.ratings import DIMENSIONS, Ratings
 from agentgym.envs.sotopia.scenarios import Scenario, Side
+from agentgym.envs.sotopia.state import SotopiaState
 from agentgym.suites import SuiteDrawing
 from agentgym.types import Step
 

@@ -1,4 +1,4 @@
-"""WebShop drawn for people: the page that is open, as the suite's own site shows it, and what was asked for."""
+"""WebShop drawn for people: the page that is open, as the suite's site shows it, and what was asked for."""
 
 from __future__ import annotations
 
