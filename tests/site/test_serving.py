@@ -51,7 +51,8 @@ def test_files_come_as_they_are_and_are_never_kept(ask, made_site):
     "path",
     [
         "/../secret.html", "/%2e%2e/secret.html", "/static/../../secret.html", "//etc/passwd",
-        "/data/link.html", "/.hidden", "/none.html", "/static/", "/static", "/board-1.html/", "/..%2fsecret.html", "/a\\..\\b",
+        "/data/link.html", "/.hidden", "/none.html", "/static/", "/static", "/board-1.html/",
+        "/..%2fsecret.html", "/a\\..\\b",
     ],
 )  # fmt: skip
 def test_nothing_beside_them_is_served(ask, path):
