@@ -16,8 +16,8 @@ from agentgym.types import Step
 MOST_DRAWN: Final = 48
 """Papers: of a larger pool the best ones, then those asked for that were not found."""
 
-SIZE: Final = 360
-_RADIUS: Final = 150
+_MARGIN: Final = 18
+"""Between the middle of a paper and the edge of the picture."""
 
 
 class _Place(NamedTuple):
@@ -58,12 +58,18 @@ def draw_pool(env: PaperSearchEnv, steps: Sequence[Step]) -> Element:
 
 
 def _ring(numbers: Sequence[int]) -> dict[int, _Place]:
-    middle, places = SIZE / 2, {}
+    radius, places = _radius(len(numbers)), {}
+    middle = radius + _MARGIN
     for place, number in enumerate(numbers):
         angle = 2 * math.pi * place / len(numbers) - math.pi / 2
-        x, y = middle + _RADIUS * math.cos(angle), middle + _RADIUS * math.sin(angle)
+        x, y = middle + radius * math.cos(angle), middle + radius * math.sin(angle)
         places[number] = _Place(place + 1, round(x, 1), round(y, 1))
     return places
+
+
+def _radius(count: int) -> int:
+    """Return how large a ring of papers is, so that they do not touch."""
+    return min(170, max(40, 7 * count))
 
 
 def _graph(env: PaperSearchEnv, places: Mapping[int, _Place], gold: frozenset[int]) -> Element:
@@ -74,14 +80,15 @@ def _graph(env: PaperSearchEnv, places: Mapping[int, _Place], gold: frozenset[in
         for two in cited.row(one).tolist()
         if two in places
     ]
+    size = 2 * (_radius(len(places)) + _MARGIN)
     return element(
         "svg",
         element("title", f"Citations among {len(places)} papers"),
         element("g", *lines, class_="edges"),
         *(_node(env, number, place, number in gold) for number, place in places.items()),
-        viewBox=f"0 0 {SIZE} {SIZE}",
-        width=SIZE,
-        height=SIZE,
+        viewBox=f"0 0 {size} {size}",
+        width=size,
+        height=size,
         role="img",
         class_="graph",
     )

@@ -19,34 +19,28 @@ const films = (() => {
     "svg g path rect circle ellipse line polyline polygon text tspan title desc".split(" "),
   );
 
-  /**
-   * Return a text of a film.
+  /** Return a text of a film.
    * @param {Film} film
    * @param {number} number
-   * @returns {string}
-   */
+   * @returns {string} */
   function text(film, number) {
     const entry = film.texts[number];
     return Array.isArray(entry) ? entry.map((line) => text(film, line)).join("\n") : entry;
   }
 
-  /**
-   * Return a list of texts.
+  /** Return a list of texts.
    * @param {Film} film
    * @param {number | undefined} number
-   * @returns {string[]}
-   */
+   * @returns {string[]} */
   function list(film, number) {
     return number === undefined ? [] : film.lists[number].map((/** @type {number} */ each) => text(film, each));
   }
 
-  /**
-   * Make an SVG element.
+  /** Make an SVG element.
    * @param {string} tag
    * @param {Record<string, string | number>} attributes
    * @param {...(Node | string)} children
-   * @returns {SVGElement}
-   */
+   * @returns {SVGElement} */
   function svg(tag, attributes, ...children) {
     const made = document.createElementNS(SVG, tag);
     for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
@@ -54,12 +48,10 @@ const films = (() => {
     return made;
   }
 
-  /**
-   * Make a drawing, node by node; the tags and attributes were chosen from a list when it was written.
+  /** Make a drawing, node by node; the tags and attributes were chosen from a list when it was written.
    * @param {Film} film
    * @param {number} number
-   * @returns {Element}
-   */
+   * @returns {Element} */
   function drawing(film, number) {
     const [tag, attributes, ...rest] = film.nodes[number];
     const children = rest.map((/** @type {number} */ child) =>
@@ -74,27 +66,20 @@ const films = (() => {
     return agentgym.element(tag, attributes, ...children);
   }
 
-  /**
-   * Return a character that nobody can see, or that turns others around, as an escape.
-   * @param {string} character
-   */
+  /** Return a character that nobody can see, or that turns others around, as an escape.
+   * @param {string} character */
   function escape(character) {
     return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
   }
 
-  /**
-   * Return a text with such characters written as escapes.
-   * @param {string} value
-   */
+  /** Return a text with such characters written as escapes. @param {string} value */
   function escaped(value) {
     return value.replace(UNSEEN, escape);
   }
 
-  /**
-   * Return a text's nodes: its characters, and escapes that look like escapes.
+  /** Return a text's nodes: its characters, and escapes that look like escapes.
    * @param {string} value
-   * @returns {(Node | string)[]}
-   */
+   * @returns {(Node | string)[]} */
   function pieces(value) {
     const found = [];
     let end = 0;
@@ -106,21 +91,17 @@ const films = (() => {
     return found.filter((each) => each !== "");
   }
 
-  /**
-   * Return a text that turns nothing around it.
+  /** Return a text that turns nothing around it.
    * @param {string} value
-   * @returns {HTMLElement}
-   */
+   * @returns {HTMLElement} */
   function bdi(value) {
     return agentgym.element("bdi", {}, ...pieces(value));
   }
 
-  /**
-   * Return a block of text, cut where it is long, with a button that shows the rest.
+  /** Return a block of text, cut where it is long, with a button that shows the rest.
    * @param {string} value
    * @param {string[]} [beside]  pieces of it that are not part of the state
-   * @returns {HTMLElement}
-   */
+   * @returns {HTMLElement} */
   function block(value, beside = []) {
     const box = agentgym.element("pre", { class: "words", tabindex: 0 }, ...marked(value.slice(0, MOST), beside));
     if (value.length <= MOST) return box;
@@ -133,11 +114,9 @@ const films = (() => {
     return box;
   }
 
-  /**
-   * @param {string} value
+  /** @param {string} value
    * @param {string[]} beside
-   * @returns {(Node | string)[]}
-   */
+   * @returns {(Node | string)[]} */
   function marked(value, beside) {
     const first = beside
       .map((piece) => ({ piece, at: value.indexOf(piece) }))
@@ -149,21 +128,16 @@ const films = (() => {
     return [bdi(value.slice(0, at)), note, ...marked(value.slice(at + piece.length), beside)];
   }
 
-  /**
-   * Return a number as people read it.
-   * @param {number | null | undefined} value
-   */
+  /** Return a number as people read it. @param {number | null | undefined} value */
   function figure(value) {
     if (value === null || value === undefined) return "";
     return Number.isInteger(value) ? value.toLocaleString("en") : String(Number(value.toPrecision(4)));
   }
 
-  /**
-   * Load an episode.
+  /** Load an episode.
    * @param {string} run
    * @param {number} number
-   * @returns {Promise<Film>}
-   */
+   * @returns {Promise<Film>} */
   async function load(run, number) {
     if (!/^[0-9a-f]{12}$/.test(run) || !Number.isInteger(number)) throw new Error("The address names no episode.");
     const film = await agentgym.load(`episode/${run}/${number}`, `data/${run}/${number}.js`);
@@ -176,11 +150,9 @@ const films = (() => {
     return film;
   }
 
-  /**
-   * Load the list of a run's episodes, as objects.
+  /** Load the list of a run's episodes, as objects.
    * @param {string} run
-   * @returns {Promise<any>}
-   */
+   * @returns {Promise<any>} */
   async function episodes(run) {
     if (!/^[0-9a-f]{12}$/.test(run)) throw new Error("The address names no run.");
     const found = await agentgym.load(`episodes/${run}`, `data/${run}/episodes.js`);

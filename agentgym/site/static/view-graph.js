@@ -8,16 +8,11 @@
 const stateGraph = (() => {
   const MOST = 600;
 
-  /**
-   * @typedef {{hash: string, visits: number, letters: Set<string>, at: [number, number], goal: boolean,
+  /** @typedef {{hash: string, visits: number, letters: Set<string>, at: [number, number], goal: boolean,
    *   credit: number[], distance: number, depth: number, x: number, y: number}} Node
-   * @typedef {{from: Node, to: Node, count: number}} Edge
-   */
+   * @typedef {{from: Node, to: Node, count: number}} Edge */
 
-  /**
-   * Join the states of all attempts.
-   * @param {Attempt[]} attempts
-   */
+  /** Join the states of all attempts. @param {Attempt[]} attempts */
   function join(attempts) {
     /** @type {Map<string, Node>} */
     const nodes = new Map();
@@ -49,11 +44,9 @@ const stateGraph = (() => {
     return { nodes: [...nodes.values()], edges: [...edges.values()] };
   }
 
-  /**
-   * Set each node's distance to the nearest success.
+  /** Set each node's distance to the nearest success.
    * @param {Node[]} nodes
-   * @param {Edge[]} edges
-   */
+   * @param {Edge[]} edges */
   function measure(nodes, edges) {
     /** @type {Map<Node, Node[]>} */
     const before = new Map();
@@ -67,11 +60,9 @@ const stateGraph = (() => {
     }
   }
 
-  /**
-   * Place nodes in layers, each in an order that crosses few lines; those without a way to success below.
+  /** Place nodes in layers, each in an order that crosses few lines; those without a way to success below.
    * @param {Node[]} nodes
-   * @param {Edge[]} edges
-   */
+   * @param {Edge[]} edges */
   function place(nodes, edges) {
     const known = nodes.filter((node) => node.distance < Infinity);
     const rest = nodes.filter((node) => node.distance === Infinity);
@@ -86,12 +77,10 @@ const stateGraph = (() => {
     return { width: 48 + wide * (layers - 1), height: Math.max(upper, rest.length ? lower : 0) + 10, split: known.length && rest.length ? upper + 12 : 0 };
   }
 
-  /**
-   * @param {Node[]} nodes
+  /** @param {Node[]} nodes
    * @param {Edge[]} edges
    * @param {(node: Node) => number} layer
-   * @param {number} top
-   */
+   * @param {number} top */
   function arrange(nodes, edges, layer, top) {
     /** @type {Map<number, Node[]>} */
     const layers = new Map();
@@ -122,12 +111,10 @@ const stateGraph = (() => {
     return top + 26 * Math.max(0, most - 1) + 14;
   }
 
-  /**
-   * Draw the graph.
+  /** Draw the graph.
    * @param {Attempt[]} attempts
    * @param {(attempt: number, step: number) => void} go
-   * @returns {HTMLElement}
-   */
+   * @returns {HTMLElement} */
   function show(attempts, go) {
     const { nodes, edges } = join(attempts);
     const make = agentgym.element;
@@ -172,11 +159,9 @@ const stateGraph = (() => {
     return films.svg("path", { d: path, "stroke-width": width.toFixed(2), class: ahead ? "edge" : "edge back" });
   }
 
-  /**
-   * @param {Node} node
+  /** @param {Node} node
    * @param {number} credit  from -1 to 1
-   * @param {(attempt: number, step: number) => void} go
-   */
+   * @param {(attempt: number, step: number) => void} go */
   function dot(node, credit, go) {
     const letters = [...node.letters].join(", ");
     const far = node.distance < Infinity ? `${node.distance} steps from success` : "no way to success found";
@@ -193,10 +178,7 @@ const stateGraph = (() => {
     return made;
   }
 
-  /**
-   * Mark the states at which the attempts stand.
-   * @param {Attempt[]} attempts
-   */
+  /** Mark the states at which the attempts stand. @param {Attempt[]} attempts */
   function mark(attempts) {
     const current = new Set(attempts.map(({ film, place: at }) => film.states[at.step].hash));
     for (const node of document.querySelectorAll("[data-hash]")) {

@@ -1,9 +1,7 @@
 // @ts-check
 "use strict";
 
-/**
- * The list of a run's episodes: filters, and rows that are drawn only where they can be seen.
- */
+/** The list of a run's episodes: filters, and rows that are drawn only where they can be seen. */
 const episodeList = (() => {
   const ROW = 30;
   const make = agentgym.element;
@@ -23,11 +21,9 @@ const episodeList = (() => {
   /** @param {any} episode */
   const task = (episode) => `${episode.label}/${episode.task_id}/${episode.rollout}/${episode.iteration}/${episode.group}`;
 
-  /**
-   * Show a run.
+  /** Show a run.
    * @param {any} episodes  as `films.episodes` loads them
-   * @param {number} open  the episode that is open, or 0
-   */
+   * @param {number} open  the episode that is open, or 0 */
   function show(episodes, open) {
     if (run !== episodes) {
       run = episodes;
@@ -43,11 +39,9 @@ const episodeList = (() => {
     if (place >= 0) move(place);
   }
 
-  /**
-   * Offer the values that there are.
+  /** Offer the values that there are.
    * @param {string} id
-   * @param {string[]} values
-   */
+   * @param {string[]} values */
   function fill(id, values) {
     const field = by(id);
     const names = [...new Set(values)];
@@ -85,10 +79,7 @@ const episodeList = (() => {
     draw();
   }
 
-  /**
-   * Return whether another agent came to something else at the same attempt.
-   * @param {any} each
-   */
+  /** Return whether another agent came to something else at the same attempt. @param {any} each */
   function differs(each) {
     const theirs = other?.get(task(each));
     return theirs !== undefined && (theirs.won !== each.won || theirs.score !== each.score);
@@ -109,10 +100,7 @@ const episodeList = (() => {
     by("attempts").disabled = !shown.length;
   }
 
-  /**
-   * @param {any} each
-   * @param {number} place
-   */
+  /** @param {any} each @param {number} place */
   function row(each, place) {
     const mark = each.differs_at !== null ? "differs" : each.won ? "won" : "lost";
     const cells = [
@@ -122,7 +110,7 @@ const episodeList = (() => {
       ["env", films.escaped(each.task_type ? `${each.label}, ${each.task_type}` : each.label)],
       ["task", films.escaped(each.task_id.slice(0, 8))],
       ["score", films.figure(each.score)],
-      ["steps", `${each.length} steps`],
+      ["steps", each.length === 1 ? "1 step" : `${each.length} steps`],
       ["invalid", each.invalid ? `${each.invalid} invalid` : ""],
       ["end", films.escaped(each.end_reason)],
     ];
@@ -147,10 +135,7 @@ const episodeList = (() => {
     return made;
   }
 
-  /**
-   * Make a row the active one, and bring it into view.
-   * @param {number} place
-   */
+  /** Make a row the active one, and bring it into view. @param {number} place */
   function move(place) {
     const box = by("rows");
     active = Math.max(0, Math.min(shown.length - 1, place));

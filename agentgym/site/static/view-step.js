@@ -9,12 +9,10 @@
 const stepView = (() => {
   const make = agentgym.element;
 
-  /**
-   * Show a step of an attempt.
+  /** Show a step of an attempt.
    * @param {Attempt} attempt
    * @param {boolean} several  whether it stands beside others
-   * @returns {HTMLElement}
-   */
+   * @returns {HTMLElement} */
   function show(attempt, several) {
     const { film, place } = attempt;
     const state = film.states[place.step] || {};
@@ -31,9 +29,7 @@ const stepView = (() => {
     );
   }
 
-  /**
-   * @param {Attempt} attempt
-   */
+  /** @param {Attempt} attempt */
   function head(attempt) {
     const { film, place } = attempt;
     const result = film.differs_at !== null ? "differs" : film.won ? "won" : "lost";
@@ -64,10 +60,7 @@ const stepView = (() => {
     );
   }
 
-  /**
-   * @param {Film} film
-   * @param {number} step
-   */
+  /** @param {Film} film @param {number} step */
   function differing(film, step) {
     if (film.differs_at === null) return "";
     const here = step >= film.states.length - 1 ? " This is the last state that came out the same." : "";
@@ -75,23 +68,19 @@ const stepView = (() => {
     return make("p", { class: "alarm" }, films.bdi(text));
   }
 
-  /**
-   * @param {Film} film
+  /** @param {Film} film
    * @param {any} state
-   * @param {boolean} open
-   */
+   * @param {boolean} open */
   function observation(film, state, open) {
     const beside = films.list(film, state.beside);
     const note = beside.length ? make("p", { class: "soft small" }, "Struck through: shown, but not part of the state.") : "";
     return folded("Observation", open, () => [films.block(films.text(film, state.observation), beside), note]);
   }
 
-  /**
-   * Fold something away; it is made when it is opened.
+  /** Fold something away; it is made when it is opened.
    * @param {string} title
    * @param {boolean} open
-   * @param {() => (Node | string)[]} content
-   */
+   * @param {() => (Node | string)[]} content */
   function folded(title, open, content) {
     const box = make("details", {}, make("summary", {}, title));
     const fill = () => {
@@ -105,12 +94,10 @@ const stepView = (() => {
     return box;
   }
 
-  /**
-   * @param {Attempt} attempt
+  /** @param {Attempt} attempt
    * @param {any} step
    * @param {any} state
-   * @param {boolean} several
-   */
+   * @param {boolean} several */
   function did(attempt, step, state, several) {
     const { film, place } = attempt;
     const parts = [];
@@ -126,10 +113,7 @@ const stepView = (() => {
     return parts;
   }
 
-  /**
-   * @param {Film} film
-   * @param {any} step
-   */
+  /** @param {Film} film @param {any} step */
   function action(film, step) {
     if (step.action === undefined) {
       return [make("p", { class: "alarm" }, `No action was played: ${films.escaped(step.error || "")}`)];
@@ -139,11 +123,9 @@ const stepView = (() => {
     return [make("div", { class: "played" }, make("strong", {}, "Plays "), films.block(films.text(film, step.action)), refused, differs)];
   }
 
-  /**
-   * Return the numbers of a step.
+  /** Return the numbers of a step.
    * @param {Film} film
-   * @param {number} number
-   */
+   * @param {number} number */
   function numbers(film, number) {
     const step = film.steps[number];
     let total = 0;
@@ -169,16 +151,14 @@ const stepView = (() => {
     return [make("dl", { class: "numbers" }, ...terms)];
   }
 
-  /**
-   * @param {Film} film
+  /** @param {Film} film
    * @param {any} step
-   * @param {boolean} several
-   */
+   * @param {boolean} several */
   function said(film, step, several) {
-    const error = step.format_error === undefined ? "" : films.text(film, step.format_error);
-    const read = error
-      ? make("p", { class: "alarm" }, "Format error: ", films.bdi(error))
-      : make("p", { class: "soft small" }, "Read as the action above.");
+    const read =
+      step.format_error === undefined
+        ? make("p", { class: "soft small" }, "Read as the action above.")
+        : make("p", { class: "alarm" }, "Format error: ", films.bdi(films.text(film, step.format_error)));
     const parts = [folded("The model said", true, () => [films.block(films.text(film, step.response)), read])];
     const prompt = step.prompt || [];
     if (prompt.length && !several) {
@@ -194,11 +174,9 @@ const stepView = (() => {
     return parts;
   }
 
-  /**
-   * @param {Film} film
+  /** @param {Film} film
    * @param {string[]} actions
-   * @param {any} step
-   */
+   * @param {any} step */
   function listed(film, actions, step) {
     const played = step?.action === undefined ? null : films.text(film, step.action);
     const items = actions.slice(0, 400).map((each) => {
@@ -211,10 +189,7 @@ const stepView = (() => {
     return make("ul", { class: "actions" }, ...items);
   }
 
-  /**
-   * @param {Attempt} attempt
-   * @param {any} state
-   */
+  /** @param {Attempt} attempt @param {any} state */
   function identity(attempt, state) {
     const letters = attempt.shared.get(state.hash) || "";
     const shared = letters.length > 1 ? make("span", { class: "tag here" }, `shared by ${[...letters].join(", ")}`) : "";
@@ -231,13 +206,11 @@ const stepView = (() => {
     { name: "process reward", of: (/** @type {any} */ step) => step.process_reward },
   ];
 
-  /**
-   * Draw an attempt as a strip of its steps, and below it what the algorithm made of them.
+  /** Draw an attempt as a strip of its steps, and below it what the algorithm made of them.
    * @param {Attempt} attempt
    * @param {number} length  of the longest attempt
    * @param {(step: number) => void} go
-   * @returns {HTMLElement}
-   */
+   * @returns {HTMLElement} */
   function strip(attempt, length, go) {
     const { film, place } = attempt;
     const wide = 900 / (length + 1);
@@ -252,9 +225,8 @@ const stepView = (() => {
         last && film.won && film.differs_at === null ? "goal" : "",
         shared ? "shared" : "",
       ];
-      const cell = films.svg("rect", {
-        x: number * wide + 1, y: 2, width: Math.max(1, wide - 2), height: 14, rx: 2, class: kind.join(" "),
-      });
+      const size = { x: number * wide + 1, y: 2, width: Math.max(1, wide - 2), height: 14, rx: 2 };
+      const cell = films.svg("rect", { ...size, class: kind.join(" ") });
       cell.addEventListener("click", () => go(number));
       return cell;
     });
@@ -270,13 +242,11 @@ const stepView = (() => {
     );
   }
 
-  /**
-   * Return a line over the steps, in a scale of its own, with zero where the scale has it.
+  /** Return a line over the steps, in a scale of its own, with zero where the scale has it.
    * @param {Film} film
    * @param {string} name
    * @param {(step: any) => number | undefined} of
-   * @param {number} wide
-   */
+   * @param {number} wide */
   function line(film, name, of, wide) {
     const values = film.steps.map((/** @type {any} */ step) => of(step) ?? NaN);
     const known = values.filter((/** @type {number} */ value) => !Number.isNaN(value));

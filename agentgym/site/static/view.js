@@ -58,11 +58,9 @@
     }
   }
 
-  /**
-   * Open episodes at their steps.
+  /** Open episodes at their steps.
    * @param {Place[]} places
-   * @param {Film[]} loaded
-   */
+   * @param {Film[]} loaded */
   function open(places, loaded) {
     /** @type {Map<string, string>} */
     const shared = new Map();
@@ -89,10 +87,8 @@
     draw();
   }
 
-  /** @returns {number} the last step of the longest attempt */
   const last = () => Math.max(...attempts.map(({ film }) => film.states.length - 1));
 
-  /** @returns {number} */
   const now = () => Math.max(...attempts.map(({ place }) => place.step));
 
   function controls() {
@@ -130,10 +126,7 @@
     stateGraph.mark(attempts);
   }
 
-  /**
-   * Go to a step in all attempts; the shorter ones stay at their end.
-   * @param {number} step
-   */
+  /** Go to a step in all attempts; the shorter ones stay at their end. @param {number} step */
   function go(step) {
     const wanted = Math.max(0, Math.min(last(), step));
     for (const { film, place } of attempts) place.step = Math.min(wanted, film.states.length - 1);
@@ -146,10 +139,7 @@
     if (playing !== undefined) return stop();
     if (now() === last()) go(0);
     by("play").textContent = "❚❚ Pause";
-    playing = window.setInterval(() => {
-      if (now() >= last()) stop();
-      else go(now() + 1);
-    }, EVERY);
+    playing = window.setInterval(() => (now() >= last() ? stop() : go(now() + 1)), EVERY);
     return undefined;
   }
 
@@ -159,10 +149,7 @@
     if (by("play")) by("play").textContent = "▶ Play";
   }
 
-  /**
-   * Offer the other runs of a suite to compare with.
-   * @param {string} run
-   */
+  /** Offer the other runs of a suite to compare with. @param {string} run */
   function offerOthers(run) {
     const own = runs.find((each) => each.key === run);
     const others = runs.filter((each) => each.key !== run && own && each.suite === own.suite && own.kind === "run");
@@ -181,17 +168,12 @@
     const target = /** @type {HTMLElement} */ (event.target);
     if (!attempts.length || event.ctrlKey || event.altKey || event.metaKey) return;
     if (target.closest("input, select, textarea, pre, .scroll") && target.id !== "slider") return;
-    /** @type {Record<string, () => void>} */
-    const keys = {
-      ArrowLeft: () => go(now() - 1),
-      ArrowRight: () => go(now() + 1),
-      Home: () => go(0),
-      End: () => go(last()),
-      p: toggle,
-    };
-    if (!keys[event.key]) return;
+    const steps = { ArrowLeft: now() - 1, ArrowRight: now() + 1, Home: 0, End: last() };
+    const step = /** @type {Record<string, number>} */ (steps)[event.key];
+    if (step === undefined && event.key !== "p") return;
     event.preventDefault();
-    keys[event.key]();
+    if (step === undefined) toggle();
+    else go(step);
   }
 
   async function begin() {
