@@ -143,10 +143,7 @@
       plot = new Plot({ ...size, cursor: { y: false, drag: { x: false, y: false } }, ...options }, data, host);
       plot.ctx.canvas.setAttribute("role", "img");
       plot.ctx.canvas.setAttribute("aria-label", about);
-      const heads = host.querySelectorAll(".u-legend .u-series");
-      heads.forEach((row, i) => {
-        /** @type {HTMLElement} */ (row).hidden = options.series[i].legend === false;
-      });
+      host.querySelectorAll(".u-legend .u-series").forEach((row, i) => row.toggleAttribute("hidden", options.series[i].legend === false));
     };
     let width = 0;
     new ResizeObserver(() => {
