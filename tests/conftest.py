@@ -1,6 +1,7 @@
 """What every test runs under: deterministic examples, and no silent skip where nothing may be skipped."""
 
 import os
+import signal
 from collections.abc import Generator
 from importlib.util import find_spec
 from shutil import which
@@ -16,9 +17,15 @@ HAS_VLLM = find_spec("vllm") is not None
 # One thread for each process: the tests start worker processes, and share two cores with them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# No deadline: how long an example takes says more about the machine than about the code.
-settings.register_profile("local", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True)
+# A shell that starts the tests in its background has Ctrl-C ignored, by the programs that tests interrupt too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# No deadline: how long an example takes says more about the machine than about the code. The examples of CI are the
+# same every time, those of a developer are others: `make test-all` has hypothesis try ten times as many.
+settings.register_profile("local", deadline=None, max_examples=40)
+settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
+settings.register_profile("thorough", settings.get_profile("local"), max_examples=400)
 settings.load_profile("ci" if IN_CI else "local")
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -18,6 +20,14 @@ from agentgym.checking.evidence import first_difference
 from agentgym.sharded import ShardedVectorEnv, WorkerError
 
 IDS = ["agentgym/Sokoban-v0", "agentgym/VisualSokoban-v0", "agentgym/EZPoints-v0"]
+
+
+@pytest.fixture
+def quick_start(monkeypatch):
+    """Fork workers from one process that has imported what they need; others here are spawned as usual."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["agentgym.sharded", "agentgym.envs.ezpoints.env"])
+    monkeypatch.setattr("agentgym.sharded.multiprocessing", SimpleNamespace(get_context=lambda _: context))
 
 
 def assert_same(ours, theirs):
@@ -40,6 +50,7 @@ def test_equals_the_process_form(env_id, mode):
     sharded.close()
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_keeps_the_contract():
     made = []
 

@@ -474,6 +474,7 @@ run_bench(Path(sys.argv[1]), Path(sys.argv[2]), agents=["tiny"], further=[agent]
 """
 
 
+@pytest.mark.parametrize("finished", ["constrained"], indirect=True)
 def test_a_killed_run_has_every_transcript_and_resumes(played: Played) -> None:
     path = played.folder / EPISODES_FILE
     words = [played.suite, played.root / "killed", read_run(played.folder).agent.options["path"]]
