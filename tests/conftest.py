@@ -17,12 +17,12 @@ HAS_VLLM = find_spec("vllm") is not None
 # One thread for each process: the tests start worker processes, and share two cores with them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# A shell that starts the tests in its background has Ctrl-C ignored, by the programs that tests interrupt too.
+# A shell that starts the tests in its background has Ctrl-C ignored, also by the programs that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# No deadline: how long an example takes says more about the machine than about the code. The examples of CI are the
-# same every time, those of a developer are others: `make test-all` has hypothesis try ten times as many.
+# No deadline: how long an example takes says more about the machine than about the code. The examples of CI
+# are the same every time, those of a developer are others, and `make test-all` draws ten times as many.
 settings.register_profile("local", deadline=None, max_examples=40)
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
 settings.register_profile("thorough", settings.get_profile("local"), max_examples=400)
