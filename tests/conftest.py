@@ -17,7 +17,7 @@ HAS_VLLM = find_spec("vllm") is not None
 # One thread for each process: the tests start worker processes, and share two cores with them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# A shell that starts the tests in its background has Ctrl-C ignored, also by the programs that tests interrupt.
+# A shell that starts the tests in its background has Ctrl-C ignored, by the programs they interrupt too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -98,11 +98,7 @@ def test_no_tracked_file_holds_text_of_the_data(tracked: dict[tuple[str, ...], s
 
 
 def test_the_search_sees_into_packed_runs() -> None:
-    source, text = next(
-        item
-        for item in data_texts()
-        if len(list(passages(item[1]))) > 3 and all(map(is_text, passages(item[1])))
-    )
+    source, text = next(item for item in data_texts() if len(list(passages(item[1]))) > 3)
     line = json.dumps({"actions": json.dumps([f"search[{text}]"])})
     (inside,) = texts("a.run.xz", lzma.compress(line.encode()))
     assert set(passages(text)) & set(passages(inside)), source

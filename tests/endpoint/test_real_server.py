@@ -168,7 +168,7 @@ def test_a_server_ends_with_its_parent(tmp_path):
     command = [sys.executable, "-P", served.__file__, "serve", "absent", "--port", "0"]
     orphan = subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
     orphan.stdin.close()
-    assert orphan.wait(30) == 1
+    assert orphan.wait(300) == 1
 
 
 def test_react_plays_every_built_in_suite_and_replays(server, tmp_path):

@@ -1,4 +1,4 @@
-"""Algorithms learn: from next to nothing to a good part of EZPoints; `make learning-report` lets them go on to most."""
+"""Algorithms learn: from next to nothing to much of EZPoints. `make learning-report` goes on to most."""
 
 import pytest
 
