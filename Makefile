@@ -17,7 +17,8 @@ STUDY ?= main
 COMMITTED = quick official-sokoban official-webshop-small official-alfworld-seen-current official-alfworld-seen-game official-multihop-sample official-twowiki-hybrid official-papersearch-vis sotopia-builtin
 
 RUN = $(VENV)/bin/python
-PARALLEL = -n auto --maxprocesses 4
+# Each worker begins with its share in one piece, so that tests of a file share what they open, and then helps others.
+PARALLEL = -n auto --maxprocesses 4 --dist worksteal
 # What is not of the core: it needs the tools of the `dev` extra, torch, or FastAPI.
 NOT_CORE = tests/test_layers.py tests/test_packaging.py \
 	agentgym/algos/loss.py agentgym/algos/process.py agentgym/recipes agentgym/training docs/algorithms/losses.md tests/training \
