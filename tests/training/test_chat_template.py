@@ -2,9 +2,8 @@
 # ruff: noqa: E501 (templates)
 
 import copy
+import io
 import json
-import shutil
-import subprocess
 import sys
 import time
 
@@ -243,48 +242,27 @@ def test_a_model_with_a_hanging_template_is_refused_in_one_line(directory):
 EVIL = "from pathlib import Path\nPath(__file__).with_name('ran').touch()\n"
 
 
-LOAD_EACH = """
-import sys
-from agentgym.errors import UsageError
-from agentgym.training.models.models import load_model
-
-for path in sys.argv[1:]:
-    print("loading")
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
+def test_code_in_a_model_directory_is_never_run_nor_offered(directory, name, monkeypatch, capfd):
+    changed = {"model_type": "evil"} if name == "config.json" else {"tokenizer_class": "Evil"}
+    table = json.loads((directory / name).read_text()) | changed
+    table["auto_map"] = {
+        "AutoConfig": "evil.Evil",
+        "AutoModelForCausalLM": "evil.Evil",
+        "AutoTokenizer": ["evil.Evil", "evil.Evil"],
+    }
+    (directory / name).write_text(json.dumps(table))
+    (directory / "evil.py").write_text(EVIL)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\ny\ny\n"))
+    told = ""
     try:
-        load_model(path)
+        load_model(directory)
     except UsageError as error:
-        print(error)
-"""
-
-
-def test_code_in_a_model_directory_is_never_run_nor_offered(directory):
-    folders = []
-    for name, changed in (
-        ("config.json", {"model_type": "evil"}),
-        ("tokenizer_config.json", {"tokenizer_class": "Evil"}),
-    ):
-        folder = directory / name.partition(".")[0]
-        shutil.copytree(directory, folder, ignore=shutil.ignore_patterns("config"))
-        table = json.loads((folder / name).read_text()) | changed
-        table["auto_map"] = {
-            "AutoConfig": "evil.Evil",
-            "AutoModelForCausalLM": "evil.Evil",
-            "AutoTokenizer": ["evil.Evil", "evil.Evil"],
-        }
-        (folder / name).write_text(json.dumps(table))
-        (folder / "evil.py").write_text(EVIL)
-        folders.append(folder)
-    done = subprocess.run(
-        [sys.executable, "-c", LOAD_EACH, *folders],
-        input="y\n" * 6,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert not list(directory.rglob("ran"))
+        told = str(error)
+    assert sys.stdin.tell() == 0
+    assert not (directory / "ran").exists()
     assert not list(directory.rglob("__pycache__"))
-    assert "[y/N]" not in done.stdout
-    _, by_config, by_tokenizer = done.stdout.split("loading\n")
-    assert "cannot load a model" in by_config
-    assert by_config.count("\n") == 1
-    assert by_tokenizer.count("\n") <= 1
+    assert "[y/N]" not in capfd.readouterr().out
+    assert "\n" not in told
+    if name == "config.json":
+        assert "cannot load a model" in told
