@@ -239,7 +239,7 @@ def test_a_model_with_a_hanging_template_is_refused_in_one_line(directory):
         load_model(directory)
 
 
-EVIL = "from pathlib import Path\nPath(__file__).with_name('ran').touch()\n"
+EVIL = "from pathlib import Path\nPath({!r}).touch()\nclass Evil: pass\n"
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
@@ -252,7 +252,7 @@ def test_code_in_a_model_directory_is_never_run_nor_offered(directory, name, mon
         "AutoTokenizer": ["evil.Evil", "evil.Evil"],
     }
     (directory / name).write_text(json.dumps(table))
-    (directory / "evil.py").write_text(EVIL)
+    (directory / "evil.py").write_text(EVIL.format(str(directory / "ran")))
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\ny\ny\n"))
     told = ""
     try:
