@@ -22,7 +22,13 @@ def shared_texts(**options):
 
 
 @pytest.mark.parametrize(
-    ("size", "seed", "split_by"), [(SIZE, 0, "goal"), (SIZE, 0, "product"), (2_000, 3, "product")]
+    ("size", "seed", "split_by"),
+    [
+        (SIZE, 0, "goal"),
+        (SIZE, 0, "product"),
+        pytest.param(2_000, 3, "goal", marks=pytest.mark.slow),
+        pytest.param(2_000, 3, "product", marks=pytest.mark.slow),
+    ],
 )
 def test_no_text_is_in_two_splits(size, seed, split_by):
     assert shared_texts(size=size, seed=seed, split_by=split_by) == []
