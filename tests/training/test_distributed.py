@@ -36,7 +36,7 @@ def together(folder, alone):
     """What each of two ranks has in the end."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={SIZE}"]
     done = subprocess.run(
-        [*command, "-m", "tests.training.ranks", str(folder)], capture_output=True, text=True, timeout=300
+        [*command, "-m", "tests.training.ranks", str(folder)], capture_output=True, text=True, timeout=1800
     )
     assert done.returncode == 0, done.stderr[-6000:]
     return [torch.load(folder / f"rank {rank} of {SIZE}.pt", weights_only=False) for rank in range(SIZE)]
