@@ -55,7 +55,7 @@ const films = (() => {
   function drawing(film, number) {
     const [tag, attributes, ...rest] = film.nodes[number];
     const children = rest.map((/** @type {number} */ child) =>
-      child < 0 ? bdi(text(film, -1 - child)) : drawing(film, child),
+      child < 0 ? bdi(text(film, -1 - child).slice(0, MOST)) : drawing(film, child),
     );
     if (SVG_TAGS.has(tag)) {
       const plain = rest.map((/** @type {number} */ child, /** @type {number} */ place) =>
@@ -76,6 +76,9 @@ const films = (() => {
   function escaped(value) {
     return value.replace(UNSEEN, escape);
   }
+
+  /** Return the beginning of a text that should be short, such as a name. @param {string} value */
+  const short = (value) => escaped(value.slice(0, 200));
 
   /** Return a text's nodes: its characters, and escapes that look like escapes.
    * @param {string} value
@@ -169,5 +172,5 @@ const films = (() => {
     return found;
   }
 
-  return { text, list, svg, drawing, escaped, bdi, block, figure, load, episodes };
+  return { text, list, svg, drawing, short, bdi, block, figure, load, episodes };
 })();
