@@ -68,14 +68,10 @@ const films = (() => {
 
   /** Return a character that nobody can see, or that turns others around, as an escape.
    * @param {string} character */
-  function escape(character) {
-    return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
-  }
+  const escape = (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
   /** Return a text with such characters written as escapes. @param {string} value */
-  function escaped(value) {
-    return value.replace(UNSEEN, escape);
-  }
+  const escaped = (value) => value.replace(UNSEEN, escape);
 
   /** Return the beginning of a text that should be short, such as a name. @param {string} value */
   const short = (value) => escaped(value.slice(0, 200));

@@ -33,7 +33,7 @@ const stepView = (() => {
   function head(attempt) {
     const { film, place } = attempt;
     const result = film.differs_at !== null ? "differs" : film.won ? "won" : "lost";
-    const end = `${film.end_reason}, score ${films.figure(film.score)}, return ${films.figure(film.episode_return)}`;
+    const end = `${films.short(film.end_reason)}, score ${films.figure(film.score)}, return ${films.figure(film.episode_return)}`;
     const measures = Object.entries(film.measures || {}).map(([name, value]) => `${name} ${films.figure(value)}`);
     const spent = film.tokens[1] ? [`${film.tokens.map(films.figure).join(" + ")} tokens`] : [];
     return make(
