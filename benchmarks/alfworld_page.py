@@ -21,6 +21,8 @@ Played: TypeAlias = list[dict[str, Any]]
 WITHIN = (15, 30, 50)
 RESAMPLES = 9_999
 GOAL = 0.92
+CHOSEN_ON = ("train", "builtin")
+"""Sets of games that settings were chosen on."""
 PAPERS = Path("benchmarks/published.toml")
 PRINTED = (
     ("GiGPO", "prompting", "GPT-4o"),
@@ -36,7 +38,7 @@ THREESPO = (
 TITLES = {
     "random": "uniform choice among the admissible commands",
     "untrained": "random weights, same wording",
-    "clone": "clone of the explorer",
+    "clone": "clone of the explorer, DAgger included",
     "gigpo": "clone, then GiGPO",
     "gigpo-alone": "GiGPO from random weights, without the clone",
     "rules": "the explorer (teacher)",
@@ -86,8 +88,15 @@ class Results:
 
     def pooled(self, stage: str, which: str, value: str) -> Floats:
         """Return (seeds, games) values of a stage: ``spl``, or ``15`` for success within 15 steps."""
-        names = [stage] if stage in self.rows else [f"{stage}-seed{seed}" for seed in self.seeds]
-        return np.array([[_value(game, value) for game in self.rows[name][which]] for name in names])
+        return np.array([[_value(game, value) for game in self.rows[name][which]] for name in self.of(stage)])
+
+    def of(self, stage: str) -> list[str]:
+        """Return the names of a stage's rows, one for each seed that it was trained with."""
+        return [name for name in self.rows if _stage(name) == stage]
+
+
+def _stage(name: str) -> str:
+    return re.sub(r"-seed\d+$", "", name)
 
 
 def _value(game: Mapping[str, Any], value: str) -> float:
@@ -120,14 +129,18 @@ def page(results: Results) -> str:
         "weights chooses among the admissible commands by what a player remembers (the wording "
         "[`alfworld-memory-terse`](../docs/envs/alfworld.md#memory)). Commands are not filtered; the memory "
         "is a function of past observations and actions, without a prior, a plan or the explorer's order. "
-        f"Random seeds: {seeds}. Models take their likeliest command; 50 steps are allowed; every game is "
-        "played once, and none of these was trained or tuned on.",
+        f"Random seeds: {seeds}. Models sample at temperature 0.4, at which GiGPO validates; 50 steps are "
+        "allowed; every game is played once. Settings were chosen on train games that are not shown to the "
+        "models, the first two tables of games below; of the other games, nothing was trained on. What "
+        "an earlier form of the recipe won on valid_seen and on the built-in valid_unseen (75.0 and 55.0 % "
+        "within 50 steps) was known before; no setting of this one was compared there.",
         "",
         "`make train-alfworld` does all this again under `runs/alfworld`; `--publish` writes this page.",
     ]
     for which, title in results.titles.items():
         lines += ["", f"## {title[0].upper()}{title[1:]}", "", *_table(results, which)]
         lines += ["", *_differences(results, which)]
+    lines += ["", "## By seed", "", *_by_seed(results)]
     lines += ["", "## By family", "", *_families(results)]
     lines += ["", "## Time", "", *_seconds(results)]
     lines += ["", "## What limits it", "", *_limits(results)]
@@ -137,7 +150,7 @@ def page(results: Results) -> str:
 
 
 def _stages(results: Results, *, trained: bool = False) -> list[str]:
-    found = {re.sub(r"-seed\d+$", "", name) for name in results.rows}
+    found = set(map(_stage, results.rows))
     stages = ("clone", "gigpo") if trained else ORDER
     return [stage for stage in stages if stage in found]
 
@@ -150,8 +163,7 @@ def _table(results: Results, which: str) -> list[str]:
     for stage in _stages(results):
         cells = [_percent(share(results.pooled(stage, which, str(k)))) for k in WITHIN]
         spl = float(results.pooled(stage, which, "spl").mean())
-        names = [name for name in results.rows if re.sub(r"-seed\d+$", "", name) == stage]
-        steps = np.mean([game["steps"] for name in names for game in results.rows[name][which]])
+        steps = np.mean([game["steps"] for name in results.of(stage) for game in results.rows[name][which]])
         lines.append(f"| {TITLES[stage]} | {' | '.join(cells)} | {spl:.3f} | {steps:.1f} |")
     games = len(next(iter(results.rows.values()))[which])
     lines += [
@@ -175,6 +187,19 @@ def _differences(results: Results, which: str) -> list[str]:
             points = [f"{100 * c.value:+.1f} [{100 * c.low:+.1f}, {100 * c.high:+.1f}]" for c in cells]
             lines.append(f"| {TITLES[one]} minus {TITLES[other]} | {' | '.join(points)} |")
     return [*lines, "", "In points; bootstrap over games."]
+
+
+def _by_seed(results: Results) -> list[str]:
+    titles = list(results.titles.values())
+    lines = ["| won within 15 / 50 | " + " | ".join(titles) + " |", "|---|" + "---:|" * len(titles)]
+    for stage in _stages(results, trained=True):
+        for row, name in enumerate(results.of(stage)):
+            cells = []
+            for which in results.titles:
+                short, whole = (results.pooled(stage, which, k)[row].mean() for k in ("15", "50"))
+                cells.append(f"{short:.1%} / {whole:.1%}")
+            lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return lines
 
 
 def _families(results: Results) -> list[str]:
@@ -207,7 +232,7 @@ def _limits(results: Results) -> list[str]:
     short = []
     for which, title in results.titles.items():
         won = float(results.pooled(stage, which, "50").mean())
-        if won < GOAL:
+        if won < GOAL and which not in CHOSEN_ON:
             short.append(f"{won:.1%} of {title}")
     lines = [f"The aim was {GOAL:.0%} within 50 steps."]
     if short:
