@@ -11,6 +11,7 @@ from hypothesis import settings
 IN_CI = os.environ.get("CI") == "true"
 HAS_ASSETS = "AGENTGYM_DATA" in os.environ
 HAS_CHROMIUM = which("chromium") is not None
+HAS_NPM = which("npm") is not None
 HAS_VLLM = find_spec("vllm") is not None
 
 # One thread for each process: the tests start worker processes, and share two cores with them.
@@ -27,12 +28,13 @@ def pytest_report_header() -> list[str]:
     data = os.environ.get("AGENTGYM_DATA", "AGENTGYM_DATA is not set: tests marked `assets` are deselected")
     vllm = "installed" if HAS_VLLM else "not installed: tests marked `vllm` are deselected"
     chromium = which("chromium") or "not installed: tests marked `browser` are deselected"
-    return [f"official data: {data}", f"Chromium: {chromium}", f"vLLM: {vllm}"]
+    npm = which("npm") or "not installed: tests marked `npm` are deselected"
+    return [f"official data: {data}", f"Chromium: {chromium}", f"npm: {npm}", f"vLLM: {vllm}"]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that need the official data, Chromium or vLLM, where there is none."""
-    needs = (("assets", HAS_ASSETS), ("browser", HAS_CHROMIUM), ("vllm", HAS_VLLM))
+    """Leave out the tests that need the official data, Chromium, npm or vLLM, where there is none."""
+    needs = (("assets", HAS_ASSETS), ("browser", HAS_CHROMIUM), ("npm", HAS_NPM), ("vllm", HAS_VLLM))
     absent = [name for name, there in needs if not there]
     deselected = [item for item in items if any(item.get_closest_marker(name) for name in absent)]
     if deselected:

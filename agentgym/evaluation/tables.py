@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from agentgym.evaluation.boards import Board, Row
 from agentgym.evaluation.endpoint_tables import answered_by, endpoint_table, has_spread, judge_deviation
 from agentgym.evaluation.layout import code_cell, escape, table, text_cell
-from agentgym.evaluation.published import Paper, Published, PublishedResult
+from agentgym.evaluation.published import Paper, Published, PublishedSuccess
 from agentgym.evaluation.results import RunEnv
 from agentgym.evaluation.scoring import EnvResult
 from agentgym.evaluation.statistics import Estimate
@@ -327,18 +327,25 @@ def _run_table(board: Board) -> str:
     return table(head, lines, left=4)
 
 
-def _published_table(results: Sequence[tuple[Paper, PublishedResult]]) -> str:
-    """Return a table of what papers print, and how each came about."""
+def _published_table(results: Sequence[tuple[Paper, PublishedSuccess]]) -> str:
+    """Return a table of success rates that papers print, and how each came about."""
     head = ["Environment", "Paper", "Model", "Method", "Success %"]
     lines = []
     for paper, result in results:
         spread = "" if result.spread is None else f" ± {result.spread}"
-        source = f"{paper.name}, Table {paper.table}"
-        model = result.model or paper.model
-        lines.append([result.environment, source, model, result.method, f"{result.success}{spread}"])
-    protocols = dict.fromkeys(f"- {paper.name}: {paper.protocol}.\n" for paper, _ in results)
+        lines.append(
+            [result.environment, paper.place, result.model, result.method, f"{result.success}{spread}"]
+        )
+    notes = dict.fromkeys(
+        line
+        for paper, _ in results
+        for line in (
+            f"- {paper.name}: {paper.protocol}.\n",
+            *(f"- {paper.place}: {caveat}.\n" for caveat in paper.caveats),
+        )
+    )
     results_table = table(head, sorted(lines, key=lambda line: line[0]), left=4)
-    return f"{_PUBLISHED}\n\n{results_table}\n{''.join(protocols)}"
+    return f"{_PUBLISHED}\n\n{results_table}\n{''.join(notes)}"
 
 
 # --- cells ------------------------------------------------------------------------------------------
