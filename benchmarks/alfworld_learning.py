@@ -83,14 +83,14 @@ TEMPERATURE = 0.4
 
 ALGORITHM = "gigpo"
 STEPS = 15
-ITERATIONS = 40
+ITERATIONS = 25
 LEARNING = (
     f"env_options.max_steps={STEPS}",
-    "rollout.tasks=8",
+    "rollout.tasks=16",
     "rollout.group_size=8",
-    "rollout.num_envs=64",
+    "rollout.num_envs=128",
     "learner.entropy_coefficient=0.0",
-    "learner.learning_rate=5e-4",
+    "learner.learning_rate=3e-4",
     "learner.minibatches=2",
     "learner.token_budget=4096",
     "warmup=2",
@@ -119,7 +119,6 @@ PLAYED_ON = {
     "train": Games("published train games, held out", "train", PUBLISHED, 200),
     "builtin": Games("built-in train games, held out", "train", BUILT_IN, 200),
     "seen": Games("published valid_seen", "valid_seen", PUBLISHED, 140),
-    "new": Games("published valid_unseen", "valid_unseen", PUBLISHED, 134),
     "unseen": Games("built-in valid_unseen", "valid_unseen", BUILT_IN, 200),
 }
 """Settings were chosen on the first two alone."""
