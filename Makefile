@@ -37,7 +37,7 @@ OF_GYMNASIUM = tests/test_checking.py tests/test_env.py tests/test_foreign_proje
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-parity test-java test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed speed-trl speed-webshop papers-scale fuzz soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bank prior leaderboard test-leaderboard runs golden docs pictures clean index test-clients bench-smollm2 train-smollm2 sweep
+.PHONY: help install test test-all test-parity test-java test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed speed-trl speed-webshop papers-scale fuzz soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bank prior leaderboard site test-leaderboard runs golden docs pictures clean index test-clients bench-smollm2 train-smollm2 sweep
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -178,6 +178,9 @@ test-clients: $(VENV)/.installed-dev ## let public clients search our retrieval 
 
 leaderboard: $(VENV)/.installed-train ## verify every run under benchmarks/runs and build the committed boards of them
 	@$(VENV)/bin/agentgym leaderboard build benchmarks/runs --out benchmarks/LEADERBOARD.md --strict
+
+site: $(VENV)/.installed-plot,site,train ## build the pages of the committed runs, and of those played and trained here, under site/
+	@$(VENV)/bin/agentgym site build benchmarks $(wildcard runs) --out site
 
 test-leaderboard: leaderboard ## check that the committed boards follow from the committed runs, byte for byte
 	@git diff --exit-code --stat -- benchmarks/LEADERBOARD.md benchmarks/LEADERBOARD.json benchmarks/LEADERBOARD.csv benchmarks/LEADERBOARD.tex
