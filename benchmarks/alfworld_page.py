@@ -76,7 +76,8 @@ TRIALS = (
     "- Stage by stage, held-out games won within 50 steps, published and built-in (random seed 0): after "
     "the two epochs of demonstrations 83.0 and 69.5 % (60.0 and 55.0 % by the likeliest command), after "
     "round 1 of DAgger 89.0 and 79.5 %, after round 2 95.0 and 84.5 %. A round goes over "
-    "everything once more, so this is of corrections and of training together; as many epochs without corrections were not run.",
+    "everything once more, so this is of corrections and of training together; as many epochs "
+    "without corrections were not run.",
 )
 """The log of what each change gave."""
 
