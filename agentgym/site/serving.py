@@ -59,8 +59,6 @@ class FolderSite:
     def _find(self, path: str) -> Path | None:
         if not _PATH.fullmatch(path):
             return None
-        found = (self._folder / path.removeprefix("/")).resolve()
-        if found.is_dir():
-            found /= "index.html"
+        found = (self._folder / f"{path.removeprefix('/')}{'index.html' * path.endswith('/')}").resolve()
         inside = found.is_relative_to(self._folder)
         return found if inside and found.suffix in TYPES and found.is_file() else None

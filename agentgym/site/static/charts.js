@@ -143,10 +143,7 @@
       plot = new Plot({ ...size, cursor: { y: false, drag: { x: false, y: false } }, ...options }, data, host);
       plot.ctx.canvas.setAttribute("role", "img");
       plot.ctx.canvas.setAttribute("aria-label", about);
-      const heads = host.querySelectorAll(".u-legend .u-series");
-      heads.forEach((row, i) => {
-        /** @type {HTMLElement} */ (row).hidden = options.series[i].legend === false;
-      });
+      host.querySelectorAll(".u-legend .u-series").forEach((row, i) => row.toggleAttribute("hidden", options.series[i].legend === false));
     };
     let width = 0;
     new ResizeObserver(() => {
@@ -195,15 +192,24 @@
       ctx.strokeStyle = colour("--soft");
       ctx.fillStyle = ink;
       ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
+      ctx.setLineDash([]);
+      /** @type {number[][]} */
+      const taken = [];
       for (const point of points) {
         const x = u.valToPos(point.x, "x", true);
         ctx.beginPath();
         ctx.moveTo(x, u.valToPos(point.low, "y", true));
         ctx.lineTo(x, u.valToPos(point.high, "y", true));
         ctx.stroke();
+        const name = point.name.slice(0, 40);
+        const [width, height] = [ctx.measureText(name).width, 16 * devicePixelRatio];
         const right = x > u.bbox.left + 0.7 * u.bbox.width;
-        ctx.textAlign = right ? "right" : "left";
-        ctx.fillText(point.name.slice(0, 40), x + (right ? -8 : 8) * devicePixelRatio, u.valToPos(point.y, "y", true) - 6);
+        const left = right ? x - width - 8 * devicePixelRatio : x + 8 * devicePixelRatio;
+        const bottom = u.valToPos(point.y, "y", true) - 6 * devicePixelRatio;
+        // a name that would cover another is left to the legend
+        if (taken.some(([l = 0, b = 0, w = 0]) => left < l + w && l < left + width && Math.abs(b - bottom) < height)) continue;
+        taken.push([left, bottom, width]);
+        ctx.fillText(name, left, bottom);
       }
       ctx.restore();
     }
