@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from agentgym.arrays import Floats
+from agentgym.evaluation.leaderboard import read_published
 from agentgym.evaluation.statistics import Estimate, percentile_interval, resampling_counts, wilson
 
 Played: TypeAlias = list[dict[str, Any]]
@@ -224,7 +224,7 @@ def _limits(results: Results) -> list[str]:
 
 
 def _papers() -> list[str]:
-    papers: Sequence[Mapping[str, Any]] = tomllib.loads(PAPERS.read_text(encoding="utf-8"))["paper"]
+    published = read_published(PAPERS)
     lines = [
         "Other models, prompts and games: not in one order with the rows above. Their actions are free text "
         "that is parsed; nobody showed them an explorer.",
@@ -233,15 +233,13 @@ def _papers() -> list[str]:
         "|---|---|---|---:|---|---|---|",
     ]
     for name, method, model in PRINTED:
-        for paper in papers:
-            for row in paper["result"]:
-                own = row.get("model", paper["model"])
-                alfworld = row["environment"].startswith("ALFWorld")
-                if (paper["name"], row["method"], own, alfworld) == (name, method, model, True):
-                    lines.append(
-                        f"| {name}, table {paper['table']} | {method} | {own} | {row['success']} | "
-                        f"{row['environment']} | free text | {paper['protocol']} |"
-                    )
+        for paper, rate in published.apart(()):
+            alfworld = rate.environment.startswith("ALFWorld")
+            if (paper.name, rate.method, rate.model, alfworld) == (name, method, model, True):
+                lines.append(
+                    f"| {name}, table {paper.table} | {method} | {model} | {rate.success} | "
+                    f"{rate.environment} | free text | {paper.protocol} |"
+                )
     return [*lines, THREESPO]
 
 

@@ -226,13 +226,19 @@ def _reward_model(
     """Open the reward model of a run that trains one: of the policy's base, or one of its own.
 
     Raises:
-        UsageError: its tokenizer or its context is not the policy's.
+        UsageError: its tokenizer or its context is not the policy's, or prompts have pictures that it cannot
+            read.
     """
     if not config.trains_reward_model:
         return None
     settings = config.reward_model or RewardModelConfig()
     if settings.model:
         other = open_model(settings.model, envs, prompting, config.seed, device=str(ranks.device))
+        if prompting.pictures != "none" and other.pictures is None:
+            raise UsageError(
+                f"the reward model {settings.model} reads no pictures, and prompts have some: choose one "
+                "that does, or set prompting.pictures to 'none'"
+            )
         check_fits(other, language_model, settings.model)
         model = other.model
     else:
