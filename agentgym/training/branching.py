@@ -30,6 +30,7 @@ from agentgym.algos.filters import SAME
 from agentgym.algos.state_score import Allotment, Visits
 from agentgym.errors import UsageError
 from agentgym.hashing import content_id
+from agentgym.rollout import EpisodeSpec
 from agentgym.training.branching_log import TreeLog, text_key
 from agentgym.training.branching_state import pack_nodes, unpack_nodes
 from agentgym.training.branching_worker import Branch, BranchingWorker, Root, TreeNode
@@ -283,7 +284,7 @@ class TreeCollector:
     def _plant(self) -> None:
         """Begin a tree in every free place."""
         free = [place for place, tree in enumerate(self._trees) if tree is None]
-        specs = []
+        specs: list[EpisodeSpec] = []
         for place in free:
             turn = self._turns[place]._replace(repeat=self._turns[place].repeat + 1)
             if turn.repeat >= self.allotment.repeats:
