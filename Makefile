@@ -197,7 +197,7 @@ golden: $(VENV)/.installed-dev ## record a suite's golden episodes anew: make go
 docs: $(VENV)/.installed-dev ## run the examples in README.md, docs/ and the docstrings
 	@$(RUN) -m pytest README.md docs agentgym
 
-pictures: $(VENV)/.installed-core ## draw the pictures of README.md and the pages anew; take over the demo's
+pictures: $(VENV)/.installed-plot ## draw the pictures of README.md and the pages anew; take over the demo's
 	@$(RUN) docs/pictures.py
 
 # vLLM bounds transformers, so it has an environment of its own, without constraints.txt. Its build for processors

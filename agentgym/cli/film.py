@@ -120,7 +120,10 @@ def _page(lines: Sequence[str], ink: str) -> Any:
 def _font() -> Any:
     """Return matplotlib's typewriter font: the same on every machine."""
     folder = Path(load("matplotlib", "plot", "--gif").get_data_path())
-    return _pillow("ImageFont").truetype(str(folder / "fonts" / "ttf" / "DejaVuSansMono.ttf"), _FONT_SIZE)
+    letters = str(folder / "fonts" / "ttf" / "DejaVuSansMono.ttf")
+    # not Raqm, which Pillow takes where it finds it: it refuses some lines, and places letters by its version
+    basic = _pillow("ImageFont").Layout.BASIC
+    return _pillow("ImageFont").truetype(letters, _FONT_SIZE, layout_engine=basic)
 
 
 def _pillow(module: str) -> Any:
