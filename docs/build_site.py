@@ -33,6 +33,8 @@ SHOWN = {".md", ".png", ".gif", ".svg", ".py", ".toml", ".json", ".jsonl", ".csv
 
 FILES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "THIRD_PARTY.md", "LICENSE", "CITATION.cff")
 
+LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)#:\s]+)\)")
+
 LOADED = re.compile(
     r"""<(?:script|img|iframe|source|video|audio|embed|object)\b[^>]*?\b(?:src|data)\s*=\s*["']?((?:https?:)?//[^"'\s>]+)"""
     r"""|<link\b(?=[^>]*\brel\s*=\s*["']?[^"'>]*(?:stylesheet|icon|preload|preconnect|prefetch))[^>]*?"""
@@ -146,6 +148,16 @@ def lists() -> dict[str, str]:
     return pages
 
 
+def without_folders(page: Path) -> str:
+    """Return a page's text, where a link to a folder of the checkout is its words alone."""
+
+    def plain(link: re.Match[str]) -> str:
+        is_folder = (ROOT / page.parent / link[2]).is_dir()
+        return link[1] if is_folder else link[0]
+
+    return LINK.sub(plain, (ROOT / page).read_text(encoding="utf-8"))
+
+
 def lay_out(source: Path, *, reference: bool = True) -> None:
     """Write the tree that Sphinx reads, but for the notebook's page.
 
@@ -157,7 +169,10 @@ def lay_out(source: Path, *, reference: bool = True) -> None:
     for path in copied():
         if path.parts[:2] != ("docs", "sphinx"):
             (source / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / path, source / path)
+            if path.suffix == ".md":
+                (source / path).write_text(without_folders(path), encoding="utf-8")
+            else:
+                shutil.copyfile(ROOT / path, source / path)
     of_modules = reference_pages() if reference else {"index": "# Reference\n"}
     for folder, pages in (("api", of_modules), ("recipes", recipe_pages()), (".", lists())):
         (source / folder).mkdir(exist_ok=True)

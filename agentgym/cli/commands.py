@@ -7,6 +7,7 @@ from agentgym.cli import (
     data,
     doctor,
     envs,
+    export,
     index,
     judge,
     leaderboard,
@@ -38,6 +39,7 @@ COMMANDS = (
     recipes,
     plot,
     data,
+    export,
     index,
     doctor,
 )

@@ -13,8 +13,8 @@ author = "The agentgym authors"
 version = release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-include_patterns = ["index.md", "CHANGELOG.md", "CONTRIBUTING.md", "THIRD_PARTY.md", "*/**/*.md", "*/*.md"]
-exclude_patterns = ["docs/sphinx"]
+include_patterns = ["*.md", "*/**/*.md", "*/*.md"]
+exclude_patterns = ["README.md"]
 suppress_warnings = ["config.cache"]
 
 html_theme = "furo"

@@ -181,9 +181,9 @@ def test_bombs_links_and_repeated_names_are_refused(tmp_path):
     with pytest.raises(UsageError, match="no plain file"):
         read_archive(tmp_path / "link.zip")
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+    with zipfile.ZipFile(file, "w") as archive:
         archive.writestr(CARD_MEMBER, "a")
-        archive.writestr(CARD_MEMBER, "b")
+        archive.filelist.append(archive.filelist[0])  # named twice in the directory
     (tmp_path / "twice.zip").write_bytes(file.getvalue())
     with pytest.raises(UsageError, match="holds a name twice"):
         read_archive(tmp_path / "twice.zip")
