@@ -163,4 +163,4 @@ def _sent(transcript: TranscriptRecord) -> Iterator[dict[str, Any]]:
         for message in transcript.messages(number):
             role = message.role if message.role in ("system", "user", "assistant") else "user"
             yield {"role": role, "content": message.text}
-        yield {"role": "assistant", "content": step.response, "source": "generate"}
+        yield {"role": "assistant", "content": step.response or step.action, "source": "generate"}
