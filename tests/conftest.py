@@ -1,6 +1,8 @@
 """What every test runs under: deterministic examples, and no silent skip where nothing may be skipped."""
 
+import gc
 import os
+import signal
 from collections.abc import Generator
 from importlib.util import find_spec
 from shutil import which
@@ -17,9 +19,15 @@ HAS_VLLM = find_spec("vllm") is not None
 # One thread for each process: the tests start worker processes, and share two cores with them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# No deadline: how long an example takes says more about the machine than about the code.
-settings.register_profile("local", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True)
+# A shell that starts the tests in its background has Ctrl-C ignored, by the programs they interrupt too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# No deadline: how long an example takes says more about the machine than about the code. The examples of CI
+# are the same every time, those of a developer are others, and `make test-all` draws ten times as many.
+settings.register_profile("local", deadline=None, max_examples=40)
+settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
+settings.register_profile("thorough", settings.get_profile("local"), max_examples=400)
 settings.load_profile("ci" if IN_CI else "local")
 
 
@@ -40,6 +48,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if deselected:
         config.hook.pytest_deselected(items=deselected)
         items[:] = [item for item in items if not any(item.get_closest_marker(name) for name in absent)]
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector of garbage what stays for good: modules and tests."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -13,7 +13,10 @@ from pathlib import Path
 from agentgym.errors import UsageError
 from agentgym.files import make_folder, sole_writer, writing
 
-MARKER = "static/site.css"
+STATIC = "static"
+"""Folder of scripts and styles."""
+
+MARKER = f"{STATIC}/site.css"
 """A file that every site has: a folder without it is not overwritten."""
 
 _RENAME_EXCHANGE = 2
@@ -44,16 +47,19 @@ def new_folder(out: Path) -> Iterator[Path]:
     # a folder of its own for the lock and the draft: kept hidden beside the site, gone when it is done
     work = out.with_name(f".{out.name}.building")
     make_folder(work)
-    with sole_writer(work), writing(out):
+    with sole_writer(work):
         draft = work / "site"
-        _remove(draft)
-        draft.mkdir()
         try:
+            with writing(work):
+                _remove(draft)
+                draft.mkdir()
             yield draft
-            _exchange(draft, out)
+            with writing(out):
+                _exchange(draft, out)
         finally:
-            _remove(draft)
-            work.rmdir()
+            with writing(work):
+                _remove(draft)
+                work.rmdir()
 
 
 def _exchange(new: Path, out: Path) -> None:

@@ -7,6 +7,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from agentgym.evaluation.redaction import Redactor
 from agentgym.extras import load
 from agentgym.hashing import sha256_json
 
@@ -26,7 +27,7 @@ _UNSEEN = re.compile(r"[^\S\n\t ]|[\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff
 
 
 def shown(value: object) -> object:
-    r"""Return a text with characters that nobody can see, or that turn others around, written as escapes.
+    r"""Return a text without secrets, and with what nobody can see, or what turns others around, as escapes.
 
     Line breaks and tabs stay. What is no text, or markup already, is left as it is.
 
@@ -34,9 +35,28 @@ def shown(value: object) -> object:
         >>> print(shown("a\x1b[31mb"))
         a\x1b[31mb
     """
-    if type(value) is not str or (value.isprintable() and value.isascii()):
+    if type(value) is not str:
         return value
-    return "".join(c if _visible(c) else repr(c)[1:-1] for c in value)
+    text = _redactor().redact(value)
+    if text.isprintable() and text.isascii():
+        return text
+    return "".join(c if _visible(c) else repr(c)[1:-1] for c in text)
+
+
+def without_secrets(value: Any) -> Any:
+    """Return plain data without the secrets in its texts."""
+    if isinstance(value, str):
+        return _redactor().redact(value)
+    if isinstance(value, dict):
+        return {without_secrets(key): without_secrets(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_secrets(inner) for inner in value]
+    return value
+
+
+@cache
+def _redactor() -> Redactor:
+    return Redactor()
 
 
 def _visible(character: str) -> bool:

@@ -146,6 +146,8 @@ def test_the_probe_tells_what_it_ignores(opened):
     assert probe.answers_as == f"{MODEL}@main"
 
 
+@pytest.mark.slow
+@pytest.mark.peer
 def test_models_of_all_families_are_served(models, tmp_path):
     with ModelServer(models, log=tmp_path / "server.log", batching=True) as running:
         for name in FAMILIES:
@@ -157,6 +159,20 @@ def test_models_of_all_families_are_served(models, tmp_path):
             endpoint.close()
 
 
+def test_what_a_server_said_before_it_ended_is_told(tmp_path, monkeypatch):
+    (tmp_path / "absent").mkdir()
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho Traceback\necho 'KeyError: model_type'\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    with pytest.raises(
+        UsageError, match=r"transformers serve ended with 1, see .*server\.log: KeyError: model_t"
+    ):
+        ModelServer(tmp_path / "absent", log=tmp_path / "server.log").__enter__()
+
+
+@pytest.mark.slow
+@pytest.mark.peer
 def test_a_server_that_cannot_start_says_why(tmp_path):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "config.json").write_text("{}")
@@ -168,7 +184,7 @@ def test_a_server_ends_with_its_parent(tmp_path):
     command = [sys.executable, "-P", served.__file__, "serve", "absent", "--port", "0"]
     orphan = subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
     orphan.stdin.close()
-    assert orphan.wait(30) == 1
+    assert orphan.wait(300) == 1
 
 
 def test_react_plays_every_built_in_suite_and_replays(server, tmp_path):

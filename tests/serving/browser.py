@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 CHROMIUM = shutil.which("chromium")
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds that anything may take."""
 
 FLAGS = (
@@ -56,11 +56,15 @@ class Browser:
         self._count, self._buffer, self._session = 0, b"", None
         self.events: list[dict] = []
         """What Chromium reported by itself, in order: of the domains that were enabled."""
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        self.call("Page.enable")
-        self.scripts(scripts)
-        self.resize(width, height)
+        try:
+            target = self.call("Target.createTarget", url="about:blank")["targetId"]
+            self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+            self.call("Page.enable")
+            self.scripts(scripts)
+            self.resize(width, height)
+        except BaseException:
+            self._end()
+            raise
 
     def call(self, method: str, **parameters):
         """Send a command and return its result."""
@@ -139,8 +143,16 @@ class Browser:
     def close(self) -> None:
         """End Chromium."""
         self._session = None
-        self.call("Browser.close")
-        self._process.wait(timeout=PATIENCE)
+        try:
+            self.call("Browser.close")
+            self._process.wait(timeout=PATIENCE)
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        """Leave nothing behind, or a later test is blamed for it."""
+        self._process.kill()
+        self._process.wait()
         os.close(self._commands)
         os.close(self._answers)
 

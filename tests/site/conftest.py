@@ -118,8 +118,15 @@ class Visitor(Browser):
         self.open(url)
         self.settle()
 
+    def scripts(self, on: bool) -> None:
+        """Turn the pages' own scripts on or off."""
+        self._scripted = on
+        super().scripts(on)
+
     def settle(self) -> None:
         """Wait until scripts that were appended have run."""
+        if not self._scripted:
+            return
         self.call(
             "Runtime.evaluate",
             expression="new Promise(r => requestAnimationFrame(() => setTimeout(r, 30)))",

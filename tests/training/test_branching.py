@@ -235,9 +235,9 @@ class Pair(Ranks):
 
     def gather(self, items):
         PARTS[self.rank] = list(items)
-        MEETING.wait(60)
+        MEETING.wait(300)
         both = [PARTS[0], PARTS[1]]
-        MEETING.wait(60)
+        MEETING.wait(300)
         return [both[n % 2][n // 2] for n in range(len(both[0]) + len(both[1]))]
 
 
