@@ -1,7 +1,7 @@
 """Build the documentation as a site: ``python -m docs.build_site``, or ``make docs-site``.
 
 The Markdown of the checkout stays as it is, to be read on its own. This lays out a copy of it under
-``docs/_build/source``, adds what is generated (the reference, a page for each recipe, the executed notebook)
+``build/docs/source``, adds what is generated (the reference, a page for each recipe, the executed notebook)
 and lets Sphinx make ``docs/_build/html``, where a warning is an error and no page loads anything from
 another host.
 """
@@ -21,8 +21,8 @@ from agentgym.recipes import RECIPES, recipe
 from agentgym.recipes.comparison import markdown
 
 ROOT = Path(__file__).resolve().parents[1]
-BUILD = ROOT / "docs" / "_build"
-SOURCE, HTML = BUILD / "source", BUILD / "html"
+BUILD, HTML = ROOT / "build" / "docs", ROOT / "docs" / "_build" / "html"
+SOURCE = BUILD / "source"
 SPHINX = ROOT / "docs" / "sphinx"
 BOARD = ROOT / "site"
 """Where ``make site`` builds the leaderboard."""
