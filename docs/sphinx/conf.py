@@ -31,7 +31,12 @@ pygments_dark_style = "github-dark"
 myst_heading_anchors = 5
 
 default_role = "py:obj"
-autodoc_default_options = {"members": True, "member-order": "bysource", "show-inheritance": True}
+autodoc_default_options = {
+    "members": True,
+    "ignore-module-all": True,
+    "member-order": "bysource",
+    "show-inheritance": True,
+}
 autodoc_preserve_defaults = True
 autodoc_class_signature = "separated"
 napoleon_numpy_docstring = False
