@@ -56,7 +56,7 @@ install: $(VENV)/.installed-dev ## create .venv with everything that development
 test: $(VENV)/.installed-dev ## run the tests, but the slow ones
 	@$(RUN) -m pytest $(PARALLEL) -m "not slow and not gpu and not java"
 
-test-parity: $(VENV)/.installed-dev ## run the slow tests that compare with other engines
+test-parity: $(VENV)/.installed-dev ## run the slow tests that need other projects: engines, servers, type checkers
 	@$(RUN) -m pytest $(PARALLEL) -m "slow and peer and not gpu and not java"
 
 test-all: $(VENV)/.installed-dev ## run every test

@@ -16,6 +16,9 @@ HAS_CHROMIUM = which("chromium") is not None
 HAS_NPM = which("npm") is not None
 HAS_VLLM = find_spec("vllm") is not None
 
+# A program of its own, which imports more than all tests together.
+collect_ignore = ["sft_step.py"]
+
 # One thread for each process: the tests start worker processes, and share two cores with them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

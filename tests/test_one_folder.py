@@ -21,8 +21,8 @@ OVER_THE_REGISTRY = sorted(
 )
 """Files of tests that read the list of environments."""
 
-CHOSEN = "NumberLine or listed or (every and not v0)"
-"""Of these, the tests of the new id, and those that are about all ids at once."""
+CHOSEN = "NumberLine or (every and not v0 and not process and not listed)"
+"""Of these, the tests of the new id, and those about all ids at once that are quick."""
 
 SUITE = '''"""Number line as the rest of the package sees it."""
 

@@ -35,7 +35,7 @@ RUNS = {
 REWARD_MODELS = ("pairs", "outcomes")
 """What reward models are trained on."""
 
-LOOPS = ("istar", "ppo")
+LOOPS = ("istar",)
 """Algorithms that whole iterations are compared of."""
 
 

@@ -7,9 +7,14 @@ from benchmarks.learning import CPU_SECONDS, FLOOR, learn
 GOAL = 0.4
 """Success is there soon after it begins to rise, and far from what a run without credit ever has."""
 ITERATIONS = 25
+ALGORITHMS = [
+    ("grpo", 0),
+    pytest.param("gigpo", 1, marks=pytest.mark.slow),
+    pytest.param("steppo", 1, marks=pytest.mark.slow),
+]
 
 
-@pytest.mark.parametrize(("algorithm", "seed"), [("grpo", 0), ("gigpo", 1), ("steppo", 1)])
+@pytest.mark.parametrize(("algorithm", "seed"), ALGORITHMS)
 def test_an_algorithm_learns(tmp_path, algorithm, seed):
     run = learn(algorithm, seed, stop_at=GOAL, iterations=ITERATIONS, folder=tmp_path)
     assert run.first < FLOOR

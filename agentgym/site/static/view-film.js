@@ -55,7 +55,7 @@ const films = (() => {
   function drawing(film, number) {
     const [tag, attributes, ...rest] = film.nodes[number];
     const children = rest.map((/** @type {number} */ child) =>
-      child < 0 ? bdi(text(film, -1 - child)) : drawing(film, child),
+      child < 0 ? bdi(text(film, -1 - child).slice(0, MOST)) : drawing(film, child),
     );
     if (SVG_TAGS.has(tag)) {
       const plain = rest.map((/** @type {number} */ child, /** @type {number} */ place) =>
@@ -68,14 +68,13 @@ const films = (() => {
 
   /** Return a character that nobody can see, or that turns others around, as an escape.
    * @param {string} character */
-  function escape(character) {
-    return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
-  }
+  const escape = (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
   /** Return a text with such characters written as escapes. @param {string} value */
-  function escaped(value) {
-    return value.replace(UNSEEN, escape);
-  }
+  const escaped = (value) => value.replace(UNSEEN, escape);
+
+  /** Return the beginning of a text that should be short, such as a name. @param {string} value */
+  const short = (value) => escaped(value.slice(0, 200));
 
   /** Return a text's nodes: its characters, and escapes that look like escapes.
    * @param {string} value
@@ -169,5 +168,5 @@ const films = (() => {
     return found;
   }
 
-  return { text, list, svg, drawing, escaped, bdi, block, figure, load, episodes };
+  return { text, list, svg, drawing, short, bdi, block, figure, load, episodes };
 })();

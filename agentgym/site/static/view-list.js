@@ -47,7 +47,7 @@ const episodeList = (() => {
     const names = [...new Set(values)];
     field.replaceChildren(
       make("option", { value: "" }, "any"),
-      ...names.map((name) => make("option", { value: name }, films.escaped(name))),
+      ...names.map((name) => make("option", { value: name }, films.short(name))),
     );
     field.closest("label").hidden = names.length < 2;
   }
@@ -107,12 +107,12 @@ const episodeList = (() => {
       ["pick", chosen.has(each.number) ? "☑" : "☐"],
       ["number", String(each.number)],
       [mark, { differs: `⚠ step ${each.differs_at}`, won: "✓ won", lost: "✗ lost" }[mark] || ""],
-      ["env", films.escaped(each.task_type ? `${each.label}, ${each.task_type}` : each.label)],
-      ["task", films.escaped(each.task_id.slice(0, 8))],
+      ["env", films.short(each.task_type ? `${each.label.slice(0, 99)}, ${each.task_type}` : each.label)],
+      ["task", films.short(each.task_id.slice(0, 8))],
       ["score", films.figure(each.score)],
       ["steps", each.length === 1 ? "1 step" : `${each.length} steps`],
       ["invalid", each.invalid ? `${each.invalid} invalid` : ""],
-      ["end", films.escaped(each.end_reason)],
+      ["end", films.short(each.end_reason)],
     ];
     const made = make(
       "div",

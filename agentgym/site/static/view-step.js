@@ -33,7 +33,7 @@ const stepView = (() => {
   function head(attempt) {
     const { film, place } = attempt;
     const result = film.differs_at !== null ? "differs" : film.won ? "won" : "lost";
-    const end = `${film.end_reason}, score ${films.figure(film.score)}, return ${films.figure(film.episode_return)}`;
+    const end = `${films.short(film.end_reason)}, score ${films.figure(film.score)}, return ${films.figure(film.episode_return)}`;
     const measures = Object.entries(film.measures || {}).map(([name, value]) => `${name} ${films.figure(value)}`);
     const spent = film.tokens[1] ? [`${film.tokens.map(films.figure).join(" + ")} tokens`] : [];
     return make(
@@ -44,18 +44,19 @@ const stepView = (() => {
         {},
         make("span", { class: "letter" }, attempt.letter),
         " ",
-        films.bdi(attempt.title),
+        films.bdi(films.short(attempt.title)),
         make("span", { class: `tag ${result === "won" ? "good" : "bad"}` }, result),
       ),
       make(
         "p",
         { class: "soft" },
-        films.bdi(`${film.label}${film.task_type ? `, ${film.task_type}` : ""}, task ${film.task_id}`),
+        films.bdi([film.label, film.task_type].filter(Boolean).map(films.short).join(", ")),
+        films.bdi(`, task ${films.short(film.task_id)}`),
         `, attempt ${film.rollout}, episode ${place.number}; ${film.length} steps, ${film.invalid} invalid; ${end}`,
         film.iteration ? `; iteration ${film.iteration}, group ${film.group}` : "",
       ),
       measures.length + spent.length
-        ? make("p", { class: "soft small" }, films.escaped([...measures, ...spent].join(" · ")))
+        ? make("p", { class: "soft small" }, films.short([...measures, ...spent].join(" · ")))
         : "",
     );
   }
@@ -64,7 +65,7 @@ const stepView = (() => {
   function differing(film, step) {
     if (film.differs_at === null) return "";
     const here = step >= film.states.length - 1 ? " This is the last state that came out the same." : "";
-    const text = `Played again, this episode departs from its record at step ${film.differs_at}: ${film.why}.${here}`;
+    const text = `Played again, this episode departs from its record at step ${film.differs_at}: ${films.short(film.why)}.${here}`;
     return make("p", { class: "alarm" }, films.bdi(text));
   }
 
@@ -116,7 +117,7 @@ const stepView = (() => {
   /** @param {Film} film @param {any} step */
   function action(film, step) {
     if (step.action === undefined) {
-      return [make("p", { class: "alarm" }, `No action was played: ${films.escaped(step.error || "")}`)];
+      return [make("p", { class: "alarm" }, `No action was played: ${films.short(step.error || "")}`)];
     }
     const refused = step.valid === false ? make("span", { class: "tag bad" }, "rejected") : "";
     const differs = step.differs === undefined ? "" : make("span", { class: "tag bad" }, "differs from here");
@@ -158,7 +159,7 @@ const stepView = (() => {
     const read =
       step.format_error === undefined
         ? make("p", { class: "soft small" }, "Read as the action above.")
-        : make("p", { class: "alarm" }, "Format error: ", films.bdi(films.text(film, step.format_error)));
+        : make("div", { class: "alarm" }, "Format error: ", films.block(films.text(film, step.format_error)));
     const parts = [folded("The model said", true, () => [films.block(films.text(film, step.response)), read])];
     const prompt = step.prompt || [];
     if (prompt.length && !several) {

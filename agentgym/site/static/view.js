@@ -54,7 +54,7 @@
       open(places, loaded);
     } catch (error) {
       if (turn !== asked) return;
-      by("notice").textContent = films.escaped(String(error instanceof Error ? error.message : error));
+      by("notice").textContent = films.short(String(error instanceof Error ? error.message : error));
     }
   }
 
@@ -157,7 +157,7 @@
     const before = field.value;
     field.replaceChildren(
       make("option", { value: "" }, "no other"),
-      ...others.map((each) => make("option", { value: each.key }, films.escaped(each.title))),
+      ...others.map((each) => make("option", { value: each.key }, films.short(each.title))),
     );
     field.value = others.some((each) => each.key === before) ? before : "";
     field.closest("label").hidden = !others.length;
@@ -181,7 +181,7 @@
       runs = await agentgym.load("runs", "data/runs.js").catch(() => []);
       by("run").replaceChildren(
         ...runs.map((run) =>
-          make("option", { value: run.key }, films.escaped(`${run.suite}: ${run.title} (${run.count})`)),
+          make("option", { value: run.key }, films.short(`${run.suite}: ${run.title} (${run.count})`)),
         ),
       );
       by("run").addEventListener("change", () => {
