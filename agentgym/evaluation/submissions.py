@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.errors import MissingDataError, MissingPackageError, UntrustedReferenceError, UsageError
+from agentgym.evaluation.archives import ARCHIVE_SUFFIX, archived_run
 from agentgym.evaluation.endpoint_runs import named_endpoints
 from agentgym.evaluation.judge_spread import JudgeSpread, read_spread
-from agentgym.evaluation.packed import SUFFIX, run_folder
+from agentgym.evaluation.packed import SUFFIX
 from agentgym.evaluation.plan import columns
 from agentgym.evaluation.results import EPISODES_FILE, RUN_FILE, EpisodeRecord, RunRecord, latest
 from agentgym.evaluation.runfiles import read_episodes, read_run
@@ -105,7 +106,7 @@ def examine_below(
     """Verify every run below a folder, or take this machine's own verdict from the cache.
 
     Args:
-        results: a folder with runs, packed ones too, anywhere below it.
+        results: a folder with runs, packed ones and archives too, anywhere below it.
         suites: suite files by the suite's name; other names are looked up as `suite_file_of_run` does.
         allow: references ``module:name`` in runs and suites that may be imported.
         console: where progress is shown; None for nowhere.
@@ -116,7 +117,8 @@ def examine_below(
     Raises:
         UsageError: there is no run, or the cache cannot be written.
     """
-    paths = sorted([path.parent for path in results.rglob(RUN_FILE)] + list(results.rglob(f"*{SUFFIX}")))
+    files = [path for suffix in (SUFFIX, ARCHIVE_SUFFIX) for path in results.rglob(f"*{suffix}")]
+    paths = sorted([path.parent for path in results.rglob(RUN_FILE)] + files)
     if not paths:
         raise UsageError(f"no run below {results}; run `agentgym bench SUITE` first")
     for path in paths:
@@ -128,7 +130,7 @@ def _examine(
     path: Path, suites: Mapping[str, Path], allow: Collection[str], console: Console | None
 ) -> Examined:
     try:
-        folder = run_folder(path, suites, allow=allow, console=console)
+        folder = archived_run(path, suites, allow=allow, console=console)
         run = read_run(folder)
     except (MissingDataError, MissingPackageError, UntrustedReferenceError) as error:
         return Examined(path, Unranked(path.name, "", "", f"claimed: {error}"))

@@ -84,7 +84,9 @@ def font(purpose: str = "--gif") -> Any:
     """Return matplotlib's typewriter font: the same on every machine."""
     folder = Path(load("matplotlib", "plot", purpose).get_data_path())
     letters = folder / "fonts" / "ttf" / "DejaVuSansMono.ttf"
-    return pillow("ImageFont", purpose).truetype(str(letters), FONT_SIZE)
+    # not Raqm, which Pillow takes where it finds it: it refuses some lines, and places letters by its version
+    basic = pillow("ImageFont", purpose).Layout.BASIC
+    return pillow("ImageFont", purpose).truetype(str(letters), FONT_SIZE, layout_engine=basic)
 
 
 def pillow(module: str, purpose: str = "--gif") -> Any:
