@@ -34,6 +34,9 @@ from agentgym.site.films import (
 from agentgym.types import Snapshot
 from agentgym.untrusted import read_json
 
+MOST_REMEMBERED = 100_000
+"""States that later episodes may begin in."""
+
 
 def keeps_rollouts(folder: Path) -> bool:
     """Return whether a folder is that of a training run that kept rollouts."""
@@ -44,7 +47,7 @@ def write_training(out: Path, folder: Path) -> RunFilms:
     """Play the kept rollouts of a training run again and write what was seen, as `films.write_run` does.
 
     Episodes are numbered from 1 over all iterations that were kept. One that begins within a task, as those
-    of tree search do, is played from the state that another one of its iteration came through; where none
+    of tree search do, is played from a state that another one of the run came through; where none
     did, it is shown as it was recorded, without observations.
 
     Args:
@@ -66,10 +69,10 @@ def write_training(out: Path, folder: Path) -> RunFilms:
         game = open_single(env)
         stack.callback(game.close)
         game.answer_source = ReplayedAnswers(AnswerBook(), env.label)
-        first = 1
+        first, stage = 1, _Stage(game, env, redact)
         for episodes in rollouts.values():
             numbered = list(enumerate(episodes, start=first))
-            for number, film, summary in _Stage(game, env, redact).films(numbered):
+            for number, film, summary in stage.films(numbered):
                 write_film(place, key, number, film)
                 found[number] = summary
             first += len(episodes)
@@ -90,7 +93,7 @@ def _played(source: RunSource, table: Any) -> PlayedEnv:
 
 
 class _Stage:
-    """Plays the episodes of one iteration, and remembers the states that they come through."""
+    """Plays episodes, and remembers the states that they come through: trees grow over iterations."""
 
     def __init__(self, game: AgentEnv[Any], env: PlayedEnv, redact: Redact):
         self._game = game
@@ -156,7 +159,8 @@ class _Stage:
             for turn, frame in enumerate(played):
                 if frame.state_hash != said[turn]:
                     return turn, "the replay comes to another state than the record"
-                self._seen.setdefault(frame.state_hash, self._game.snapshot())
+                if len(self._seen) < MOST_REMEMBERED:
+                    self._seen.setdefault(frame.state_hash, self._game.snapshot())
                 reel.add(frame)
         except UnansweredError as error:
             return len(reel.states), str(error)
