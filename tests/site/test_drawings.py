@@ -76,9 +76,10 @@ def by_oracle(game):
     return act
 
 
-def test_every_suite_has_a_drawing():
-    assert {name.partition("/")[2] for name in ENVIRONMENTS} == set(SHOWS)
-    assert all(suite_spec(name).drawing for name in ENVIRONMENTS)
+def test_every_drawing_is_tested():
+    # a suite may do without: then its text is shown
+    drawn = {name.partition("/")[2] for name in ENVIRONMENTS if suite_spec(name).drawing}
+    assert drawn == set(SHOWS)
 
 
 @pytest.mark.parametrize("name", SHOWS)
