@@ -57,12 +57,14 @@ _PICTURE = re.compile(r"data:image/png;base64,[A-Za-z0-9+/]+={0,2}")
 
 _ANY: Final = re.compile(r"(?s:.*)")
 
+SPOKEN: Final = frozenset(("aria-label", "alt"))
+"""Attributes that are read aloud: they may hold any text."""
+
 ATTRIBUTES: Final[Mapping[str, re.Pattern[str]]] = {
     "class": _WORDS,
     "role": _WORDS,
-    "aria-label": _ANY,
+    **dict.fromkeys(SPOKEN, _ANY),
     "aria-hidden": re.compile("true"),
-    "alt": _ANY,
     "open": re.compile(""),
     "colspan": re.compile(r"\d{1,3}"),
     "rowspan": re.compile(r"\d{1,3}"),
@@ -131,14 +133,19 @@ def element(tag: str, /, *children: Child | None, **attributes: str | float | No
             continue
         name = _SPELT.get(key) or key.rstrip("_").replace("_", "-")
         text = value if isinstance(value, str) else f"{value:g}"
-        allowed = ATTRIBUTES.get(name)
-        if allowed is None or allowed.fullmatch(text) is None:
+        if not _may_hold(name, text):
             raise ValueError(f"no attribute {name}={text!r:.60}: drawings have those of agentgym.elements")
         given[name] = text
     return Element(tag, given, tuple(child for child in children if child is not None))
 
 
 _SPELT = {"viewBox": "viewBox"}
+
+
+@lru_cache(1 << 14)
+def _may_hold(attribute: str, text: str) -> bool:
+    allowed = ATTRIBUTES.get(attribute)
+    return allowed is not None and allowed.fullmatch(text) is not None
 
 
 def maker(tag: str) -> Callable[..., Element]:

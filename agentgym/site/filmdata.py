@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
-from agentgym.elements import Element, picture
+from agentgym.elements import SPOKEN, Element, picture
 from agentgym.evaluation.frames import EpisodeFrame
 from agentgym.evaluation.transcripts import TranscriptRecord
 from agentgym.history.rollouts import KeptStep
@@ -55,12 +55,17 @@ class FilmTables:
     def node(self, drawn: Element) -> int:
         """Return the number of a drawing."""
         children = tuple(
-            -1 - self.text(child) if isinstance(child, str) else self.node(child) for child in drawn.children
+            [
+                -1 - self.text(child) if isinstance(child, str) else self.node(child)
+                for child in drawn.children
+            ]
         )
-        # written-out pictures hold no secret, though some may look like one
+        # other attributes hold no words, and a written-out picture may look like a secret
         attributes = tuple(
-            (name, value if name == "src" else self._redact(value))
-            for name, value in drawn.attributes.items()
+            [
+                (name, self._redact(value) if name in SPOKEN else value)
+                for name, value in drawn.attributes.items()
+            ]
         )
         key = ("node", drawn.tag, attributes, children)
         if key not in self._known:
