@@ -15,7 +15,8 @@ version = release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 include_patterns = ["*.md", "*/**/*.md", "*/*.md"]
 exclude_patterns = ["README.md"]
-suppress_warnings = ["config.cache"]
+# ref.python: a choice such as Literal["tokens"] or a field named `type` is also the name of some attribute
+suppress_warnings = ["config.cache", "ref.python"]
 
 html_theme = "furo"
 html_title = "agentgym"
