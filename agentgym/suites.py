@@ -106,6 +106,8 @@ class SuiteDrawing:
     beside_state: Callable[[Any], tuple[str, ...]] = nothing_beside
     """``beside_state(env)``: pieces of the observation's text now that the state hash does not cover, such as
     a notice or an advertisement."""
+    of_state: bool = False
+    """Whether what is drawn follows from what the state hash covers: then each state is drawn once."""
 
 
 class Symbol(NamedTuple):

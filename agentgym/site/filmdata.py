@@ -87,15 +87,15 @@ def _added(table: list[Any], entry: Any) -> int:
 
 
 def state_table(
-    tables: FilmTables, frame: EpisodeFrame, state_text: str, drawn: Element | None, beside: Sequence[str]
+    tables: FilmTables, frame: EpisodeFrame, covered: int, drawn: int | None, beside: Sequence[str]
 ) -> dict[str, Any]:
     """Return a state as JSON.
 
     Args:
         tables: take its texts.
         frame: the state.
-        state_text: what the state hash covers, in words.
-        drawn: the suite's drawing of it, if there is one.
+        covered: number of the text that the state hash covers.
+        drawn: number of the suite's drawing of it, if there is one.
         beside: pieces of the observation that the state hash does not cover.
     """
     text, image = _seen(frame.observation)
@@ -103,11 +103,11 @@ def state_table(
         "observation": tables.text(text),
         "actions": tables.list(frame.admissible_actions),
         "hash": frame.state_hash,
-        "state": tables.text(state_text),
+        "state": covered,
         "progress": frame.progress,
     }
     if drawn is not None:
-        table["drawing"] = tables.node(drawn)
+        table["drawing"] = drawn
     if image is not None:
         table["image"] = tables.node(image)
     if shown := [piece for piece in beside if piece and piece in text]:

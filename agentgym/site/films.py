@@ -25,7 +25,7 @@ from agentgym.extras import load_reference, only_trusted
 from agentgym.files import make_folder, replace_file
 from agentgym.site.filmdata import FilmTables, said_table, state_table, step_table
 from agentgym.site.rendering import data_script
-from agentgym.suites import SuiteDrawing, nothing_beside
+from agentgym.suites import SuiteDrawing
 from agentgym.types import Step
 
 if TYPE_CHECKING:
@@ -298,8 +298,11 @@ class Reel:
         self._history: list[Step] = []
         named = game.suite_spec.drawing
         drawing: SuiteDrawing | None = None if named is None else load_reference(named, trusted=True)
-        self._draw = None if drawing is None else drawing.draw
-        self._beside = nothing_beside if drawing is None else drawing.beside_state
+        self._drawing = drawing
+        self._drawn: dict[str, int] = {}
+        """Numbers of drawings by state hash, where they follow from the state."""
+        self._covered: dict[str, int] = {}
+        """Numbers of texts that hashes cover."""
 
     def add(self, frame: EpisodeFrame) -> None:
         """Add the state that the game is in, and the step that led there."""
@@ -307,9 +310,21 @@ class Reel:
             step = frame.step
             self._history.append(step)
             self.steps.append(step_table(self.tables, step.action, step.reward, valid=step.valid))
-        drawn = None if self._draw is None else self._draw(self._game, self._history)
-        beside = self._beside(self._game)
-        self.states.append(state_table(self.tables, frame, self._game.state_text(), drawn, beside))
+        covered = self._covered.get(frame.state_hash)
+        if covered is None:
+            covered = self._covered[frame.state_hash] = self.tables.text(self._game.state_text())
+        beside = () if self._drawing is None else self._drawing.beside_state(self._game)
+        self.states.append(state_table(self.tables, frame, covered, self._draw(frame.state_hash), beside))
+
+    def _draw(self, state_hash: str) -> int | None:
+        """Return the number of the drawing of the state that the game is in; None without one."""
+        drawing = self._drawing
+        if drawing is None:
+            return None
+        number = self._drawn.get(state_hash) if drawing.of_state else None
+        if number is None:
+            number = self._drawn[state_hash] = self.tables.node(drawing.draw(self._game, self._history))
+        return number
 
     def cut(self, actions: tuple[str, ...], at: int | None, why: str) -> None:
         """Add the recorded action at which a replay departs: its outcome is not known."""

@@ -137,7 +137,7 @@ def made_up(made_site, tmp_path_factory):
     hostile = " ".join(HOSTILE)
     key, tables = "0123456789ab", FilmTables(str)
     frame = EpisodeFrame(None, hostile, (hostile, "b"), "0" * 32, "", 0.0, 0.0, False)
-    states = [state_table(tables, frame, hostile, None, ()) for _ in range(2)]
+    states = [state_table(tables, frame, tables.text(hostile), None, ()) for _ in range(2)]
     step = step_table(tables, hostile, 1.0, valid=True) | {
         "response": tables.text(hostile),
         "prompt": [[HOSTILE[0], tables.text(hostile)]],

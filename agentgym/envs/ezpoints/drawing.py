@@ -30,4 +30,4 @@ def notices(env: EZPointsEnv) -> tuple[str, ...]:
     return (NOT_ACCEPTED,)
 
 
-DRAWING = SuiteDrawing(draw_table, notices)
+DRAWING = SuiteDrawing(draw_table, notices, of_state=True)

@@ -32,4 +32,4 @@ def notices(env: Any) -> tuple[str, ...]:
     return (REJECTED.strip(),)
 
 
-DRAWING = SuiteDrawing(draw_board, notices)
+DRAWING = SuiteDrawing(draw_board, notices, of_state=True)
