@@ -33,7 +33,9 @@ def add_to(commands: Commands[Parser]) -> None:
         about=ABOUT,
         example="agentgym view results/quick/oracle-1a2b3c4d5e6f --episode Sokoban/00c4 --delay 0.2",
     )
-    parser.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a run, or a packed run")
+    parser.add_argument(
+        "run_folder", type=Path, metavar="RUN", help="folder of a run, a packed run, or an archive"
+    )
     parser.add_argument(
         "--episode", required=True, metavar="ID", help="LABEL/TASK/ROLLOUT, or a part only one episode has"
     )
@@ -61,15 +63,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _view(arguments: argparse.Namespace) -> int:
     from agentgym.evaluation.answerbook import ANSWERS_FILE, ReplayedAnswers, read_answers
+    from agentgym.evaluation.archives import archived_run
     from agentgym.evaluation.frames import frames
-    from agentgym.evaluation.packed import run_folder
     from agentgym.evaluation.plan import open_single
     from agentgym.evaluation.runfiles import load_episode
     from agentgym.evaluation.transcripts import TRANSCRIPTS_FILE, find_transcript
 
     if arguments.export is not None:
         return _export(arguments)
-    folder = run_folder(arguments.run_folder, allow=arguments.allow)
+    folder = archived_run(arguments.run_folder, allow=arguments.allow)
     record, env, episode = load_episode(folder, arguments.episode)
     if arguments.step is not None and not 0 <= arguments.step <= episode.length:
         raise UsageError(f"the episode has steps 0 to {episode.length}, asked for {arguments.step}")

@@ -183,7 +183,7 @@ def check_submission(
 
     Args:
         path: a file of anybody.
-        suites: suite files by the suite's name; only shipped suites are known otherwise.
+        suites: suite files by the suite's name; other names are looked up as `suite_file_of_run` does.
         allow: references ``module:name`` in the run that may be imported.
         console: where progress is shown; None for nowhere.
 
@@ -195,7 +195,7 @@ def check_submission(
         missing = tuple(f"missing: {name}; pack the run again" for name in REQUIRED if name not in members)
         if RUN_MEMBER not in members:
             return CheckedSubmission(missing)
-        folder = _unpacked(members, suites, allow, console)
+        folder = _unpacked(members, path, suites, allow, console)
         run = read_run(folder)
         suite = (suites or {}).get(run.suite.name) or suite_file_of_run(path, run.suite.name)
         with tempfile.TemporaryDirectory() as scratch:
@@ -233,7 +233,7 @@ def archived_run(
     members = read_archive(path)
     if RUN_MEMBER not in members:
         raise UsageError(f"{path} holds no {RUN_MEMBER}; pack the run again")
-    return _unpacked(members, suites, allow, console)
+    return _unpacked(members, path, suites, allow, console)
 
 
 def read_archive(path: Path) -> dict[str, bytes]:
@@ -273,6 +273,7 @@ def _check_entry(entry: zipfile.ZipInfo) -> None:
 
 def _unpacked(
     members: Mapping[str, bytes],
+    archive: Path,
     suites: Mapping[str, Path] | None,
     allow: Collection[str],
     console: Console | None,
@@ -281,7 +282,7 @@ def _unpacked(
         packed = Path(scratch) / f"submission{SUFFIX}"
         packed.write_bytes(members[RUN_MEMBER])
         try:
-            return run_folder(packed, suites, allow=allow, console=console)
+            return run_folder(packed, suites, allow=allow, console=console, place=archive)
         except UsageError as error:
             raise type(error)(str(error).replace(str(packed), RUN_MEMBER)) from error
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from agentgym.agents.screen import printable
 from agentgym.errors import UsageError
+from agentgym.evaluation.archives import archived_run
 from agentgym.evaluation.frames import frames
-from agentgym.evaluation.packed import run_folder
 from agentgym.evaluation.results import EpisodeRecord
 from agentgym.evaluation.runfiles import find_episode, read_episodes, read_run
 from agentgym.extras import load, only_trusted
@@ -36,7 +36,7 @@ def export_episode(
     """Write an episode to a file of the kind that its ending says.
 
     Args:
-        folder: of the run, or a packed one.
+        folder: of the run, a packed one, or an archive.
         name: of the episode, as `find_episode` takes it.
         out: ``.html``, a page that holds its own scripts and data; ``.gif``, a film; ``.png``, one step or,
             without one, a sheet of some.
@@ -52,7 +52,7 @@ def export_episode(
     if out.suffix.lower() not in ENDINGS:
         raise UsageError(f"--export writes {suffixes(ENDINGS)}, got {out.name!r:.80}")
     with only_trusted(allow), ExitStack() as stack:
-        folder = run_folder(folder, allow=allow)
+        folder = archived_run(folder, allow=allow)
         episodes = read_episodes(folder)
         episode = find_episode(episodes, name)
         if step is not None and not 0 <= step <= episode.length:

@@ -13,8 +13,8 @@ from agentgym.answers import UnansweredError
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
 from agentgym.evaluation.answerbook import ANSWERS_FILE, ReplayedAnswers, read_answers
+from agentgym.evaluation.archives import archived_run
 from agentgym.evaluation.frames import EpisodeFrame, frames
-from agentgym.evaluation.packed import run_folder
 from agentgym.evaluation.plan import open_single
 from agentgym.evaluation.redaction import Redactor
 from agentgym.evaluation.results import EpisodeRecord, RunRecord
@@ -112,7 +112,7 @@ def write_run(
 
     Args:
         out: folder of the site.
-        folder: of the run, or a packed one.
+        folder: of the run, a packed one, or an archive.
         key: names it in addresses; empty for the first digits of its request id.
         most: films of each environment, the first by task id, so that runs of one suite have the same; the
             other episodes are listed as they were recorded. None for all.
@@ -124,7 +124,7 @@ def write_run(
         MissingDataError: the data of an environment is not on this machine.
     """
     with only_trusted(allow), ExitStack() as stack:
-        folder = run_folder(folder, allow=allow, console=console)
+        folder = archived_run(folder, allow=allow, console=console)
         run, numbered = read_run(folder), _numbered(read_episodes(folder))
         theatre = Theatre.of_run(folder, run, stack)
         key = key or run.request_id[:KEY_DIGITS]

@@ -72,6 +72,10 @@ def problems(path: Path, root: Path) -> tuple[str, ...]:
     return found.problems
 
 
+def test_the_suite_is_found_above_the_archive(sent):
+    assert check_submission(archive_of(sent, "oracle"), allow=[AGENT]).problems == ()
+
+
 def written(path: Path, members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> Path:
     """Write an archive of any members."""
     with zipfile.ZipFile(path, "w", compression) as archive:
