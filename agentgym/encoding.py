@@ -3,13 +3,15 @@
 One value has one encoding and one encoding one value; reading runs no code and takes memory in proportion to
 what is read. A value is a tag and what the tag says:
 
-| tag | value |
-|---|---|
-| ``n`` ``t`` ``f`` | None, True, False |
-| ``i`` | length (4 bytes), then the shortest two's complement, big-endian |
-| ``d`` | 8 bytes, IEEE 754, big-endian; no NaN |
-| ``s`` ``b`` | length, then UTF-8 (lone surrogates as they are) or bytes |
-| ``l`` | number of members, then each |
+================= =====================================================================
+tag               value
+================= =====================================================================
+``n`` ``t`` ``f`` None, True, False
+``i``             length (4 bytes), then the shortest two's complement, big-endian
+``d``             8 bytes, IEEE 754, big-endian; no NaN
+``s`` ``b``       length, then UTF-8 (lone surrogates as they are) or bytes
+``l``             number of members, then each
+================= =====================================================================
 """
 
 from __future__ import annotations

@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from agentgym.elements import Element
 from agentgym.tools import ACT, Tool
+from agentgym.types import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,25 @@ class SitePages:
     """``message(title, text)``: a document with a way back."""
     action: Callable[[Mapping[str, str], tuple[str, ...]], str]
     """``action(fields, admissible)``: the action that a form asks for; UsageError where it asks for none."""
+
+
+def nothing_beside(env: Any) -> tuple[str, ...]:
+    """Return no text: all of an observation is state."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteDrawing:
+    """How a suite's states look to a person: what the pages that show episodes draw beside the text."""
+
+    draw: Callable[[Any, Sequence[Step]], Element]
+    """``draw(env, steps)``: the state in which an environment is, after these steps of its episode. It may
+    show what the agent cannot see, and says so where it does."""
+    beside_state: Callable[[Any], tuple[str, ...]] = nothing_beside
+    """``beside_state(env)``: pieces of the observation's text now that the state hash does not cover, such as
+    a notice or an advertisement."""
+    of_state: bool = False
+    """Whether what is drawn follows from what the state hash covers: then each state is drawn once."""
 
 
 class Symbol(NamedTuple):
@@ -213,6 +234,8 @@ class SuiteSpec:
     the task being played though never shown, which packed runs refer to; None where there are none."""
     site: str | None = None
     """``module:attribute`` of its `SitePages`; None for none."""
+    drawing: str | None = None
+    """``module:attribute`` of its `SuiteDrawing`; None for text alone."""
     screen: ScreenHints = ScreenHints()
     """How `agentgym play` shows it to people."""
     tools: tuple[Tool, ...] = (ACT,)

@@ -92,7 +92,7 @@ def learn(
     seed: int,
     *,
     control: bool = False,
-    stop_at_goal: bool = False,
+    stop_at: float | None = None,
     iterations: int = ITERATIONS,
     folder: Path,
 ) -> Learned:
@@ -102,7 +102,7 @@ def learn(
         algorithm: its name.
         seed: of everything.
         control: whether advantages are shuffled.
-        stop_at_goal: whether the run ends once it has reached the goal.
+        stop_at: success, averaged over the window, that ends the run; None for no such end.
         iterations: at most; learning rates fall over `ITERATIONS` all the same.
         folder: takes what a run writes.
     """
@@ -118,7 +118,8 @@ def learn(
         metrics: IterationMetrics = trainer.iterate()
         success.append(metrics.success)
         times.append(process_time() - began)
-        if stop_at_goal and len(success) >= WINDOW and statistics.fmean(success[-WINDOW:]) >= GOAL:
+        reached = len(success) >= WINDOW and statistics.fmean(success[-WINDOW:])
+        if stop_at is not None and reached >= stop_at:
             break
     world.close()
     return Learned(algorithm, seed, control, tuple(success), tuple(times))

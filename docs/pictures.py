@@ -13,12 +13,27 @@ import numpy as np
 import numpy.typing as npt
 
 import agentgym
+from agentgym.cli import main as agentgym_command
 
 HERE = Path(__file__).parent / "images"
 ROOT = Path(__file__).parents[1]
 DEMO, CURVES = ROOT / "runs" / "demo" / "curves", ROOT / "benchmarks" / "curves"
 """Where `benchmarks.demo` draws learning curves, and where the leaderboard shows them."""
 Image = npt.NDArray[np.uint8]
+
+FILMS: dict[str, tuple[str, ...]] = {
+    "sokoban": ("VisualSokoban", "--split", "test", "--option", "dim_room=[7, 7]", "--option", "num_boxes=2"),
+    "ezpoints": ("EZPoints", "--split", "train", "--option", "observation=image"),
+    "alfworld": ("ALFWorld", "--split", "valid_seen"),
+    "webshop": ("WebShop", "--split", "test"),
+    "multihop_qa": ("HotpotQA", "--split", "test"),
+    "paper_search": ("PaperSearch", "--split", "test", "--seed", "2"),
+    "sotopia": ("Sotopia", "--split", "test"),
+}
+"""By page under ``docs/envs``: what the oracle plays for ``images/films/PAGE.gif``."""
+
+LARGEST_FILM = 200_000
+"""Bytes."""
 
 
 def encode_png(image: Image) -> bytes:
@@ -83,8 +98,26 @@ def take_curves(drawn: Path, shown: Path) -> None:
         shutil.copyfile(picture, shown / picture.name)
 
 
+def film(page: str, folder: Path) -> Path:
+    """Write the film of a page: an episode that the oracle wins, the same on every machine."""
+    env, *flags = FILMS[page]
+    path = folder / f"{page}.gif"
+    path.unlink(missing_ok=True)
+    code = agentgym_command(
+        ["play", f"agentgym/{env}-v0", "--agent", "oracle", "--seed", "0", *flags, "--gif", str(path)]
+    )
+    if code or path.stat().st_size > LARGEST_FILM:
+        raise SystemExit(
+            f"{path}: not written, or larger than {LARGEST_FILM:,} bytes; choose another episode"
+        )
+    return path
+
+
 def main() -> None:
     """Write every picture."""
+    (HERE / "films").mkdir(parents=True, exist_ok=True)
+    for page in FILMS:
+        film(page, HERE / "films")
     take_curves(DEMO, CURVES)
     HERE.mkdir(exist_ok=True)
     sokoban = frames("agentgym/VisualSokoban-v0", 5, 3, split="test", dim_room=(7, 7), num_boxes=2)

@@ -1,6 +1,8 @@
 """What every test runs under: deterministic examples, and no silent skip where nothing may be skipped."""
 
+import gc
 import os
+import signal
 from collections.abc import Generator
 from importlib.util import find_spec
 from shutil import which
@@ -11,14 +13,24 @@ from hypothesis import settings
 IN_CI = os.environ.get("CI") == "true"
 HAS_ASSETS = "AGENTGYM_DATA" in os.environ
 HAS_CHROMIUM = which("chromium") is not None
+HAS_NPM = which("npm") is not None
 HAS_VLLM = find_spec("vllm") is not None
+
+# A program of its own, which imports more than all tests together.
+collect_ignore = ["sft_step.py"]
 
 # One thread for each process: the tests start worker processes, and share two cores with them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# No deadline: how long an example takes says more about the machine than about the code.
-settings.register_profile("local", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True)
+# A shell that starts the tests in its background has Ctrl-C ignored, by the programs they interrupt too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# No deadline: how long an example takes says more about the machine than about the code. The examples of CI
+# are the same every time, those of a developer are others, and `make test-all` draws ten times as many.
+settings.register_profile("local", deadline=None, max_examples=40)
+settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
+settings.register_profile("thorough", settings.get_profile("local"), max_examples=400)
 settings.load_profile("ci" if IN_CI else "local")
 
 
@@ -27,17 +39,24 @@ def pytest_report_header() -> list[str]:
     data = os.environ.get("AGENTGYM_DATA", "AGENTGYM_DATA is not set: tests marked `assets` are deselected")
     vllm = "installed" if HAS_VLLM else "not installed: tests marked `vllm` are deselected"
     chromium = which("chromium") or "not installed: tests marked `browser` are deselected"
-    return [f"official data: {data}", f"Chromium: {chromium}", f"vLLM: {vllm}"]
+    npm = which("npm") or "not installed: tests marked `npm` are deselected"
+    return [f"official data: {data}", f"Chromium: {chromium}", f"npm: {npm}", f"vLLM: {vllm}"]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that need the official data, Chromium or vLLM, where there is none."""
-    needs = (("assets", HAS_ASSETS), ("browser", HAS_CHROMIUM), ("vllm", HAS_VLLM))
+    """Leave out the tests that need the official data, Chromium, npm or vLLM, where there is none."""
+    needs = (("assets", HAS_ASSETS), ("browser", HAS_CHROMIUM), ("npm", HAS_NPM), ("vllm", HAS_VLLM))
     absent = [name for name, there in needs if not there]
     deselected = [item for item in items if any(item.get_closest_marker(name) for name in absent)]
     if deselected:
         config.hook.pytest_deselected(items=deselected)
         items[:] = [item for item in items if not any(item.get_closest_marker(name) for name in absent)]
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector of garbage what stays for good: modules and tests."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -143,6 +143,7 @@ print(model.num_timesteps)
     assert out.split()[-1] == "32"
 
 
+@pytest.mark.slow
 @pytest.mark.peer
 def test_the_example_learns_a_little(tmp_path):
     """Runs to its end with few steps; the page shows what it reaches with the default number."""

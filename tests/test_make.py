@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, get_type_hints
 
 import gymnasium
 import numpy as np
@@ -208,6 +209,14 @@ def test_an_old_copy_is_untouched_by_play():
 # ---- types --------------------------------------------------------------------------------------
 
 
+def test_what_they_return_is_typed():
+    """What type checkers of other projects are told; `make test-parity` runs one on README's first block."""
+    assert get_type_hints(make)["return"] == AgentEnv[Any]
+    assert get_type_hints(make_vec)["return"] is AgentVectorEnv
+    assert (Path(agentgym.__file__).parent / "py.typed").is_file()
+
+
+@pytest.mark.slow
 @pytest.mark.peer
 def test_readme_s_first_block_is_typed(tmp_path):
     """`mypy --strict` accepts it, as it stands in a project of somebody else."""

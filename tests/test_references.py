@@ -3,6 +3,7 @@
 import ast
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ UPWARD = {
 """(module, module that it names in a higher layer) -> why."""
 
 
+@cache
 def references():
     """Return (module, reference) for each string of the package that is one; docstrings are not."""
     found = []

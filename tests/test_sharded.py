@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -18,6 +20,14 @@ from agentgym.checking.evidence import first_difference
 from agentgym.sharded import ShardedVectorEnv, WorkerError
 
 IDS = ["agentgym/Sokoban-v0", "agentgym/VisualSokoban-v0", "agentgym/EZPoints-v0"]
+
+
+@pytest.fixture
+def quick_start(monkeypatch):
+    """Fork workers from one process that has imported what they need; others here are spawned as usual."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["agentgym.sharded", "agentgym.envs.ezpoints.env"])
+    monkeypatch.setattr("agentgym.sharded.multiprocessing", SimpleNamespace(get_context=lambda _: context))
 
 
 def assert_same(ours, theirs):
@@ -40,6 +50,7 @@ def test_equals_the_process_form(env_id, mode):
     sharded.close()
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_keeps_the_contract():
     made = []
 
@@ -85,7 +96,7 @@ def gymnasium_snapshot():
 
 
 @pytest.fixture
-def sharded():
+def sharded(quick_start):
     envs = ShardedVectorEnv(IDS[2], 4, num_workers=2, autoreset_mode="Disabled")
     envs.reset(seed=0)
     yield envs
@@ -140,8 +151,10 @@ def test_a_reset_of_all_slots_replaces_a_worker_that_died_unnoticed(sharded):
 
 
 @pytest.mark.parametrize("resumed", [True, False])
-def test_an_interrupt_leaves_no_answer_behind(sharded, resumed):
+def test_an_interrupt_leaves_no_answer_behind(sharded, monkeypatch, resumed):
     """Ctrl-C while a worker is waited for: whether it answers later or never, nothing gets out of step."""
+    if not resumed:
+        monkeypatch.setattr("agentgym.sharded.RECOVERY_SECONDS", 0.5)
     process = sharded._workers[1]._process
     os.kill(process.pid, signal.SIGSTOP)
     signal.signal(signal.SIGALRM, signal.default_int_handler)
@@ -166,7 +179,8 @@ def test_a_worker_that_hangs_is_given_up():
     sharded.close()
 
 
-def test_a_message_too_long_for_a_hung_worker_is_given_up():
+def test_a_message_too_long_for_a_hung_worker_is_given_up(monkeypatch):
+    monkeypatch.setattr("agentgym.sharded.RECOVERY_SECONDS", 0.5)
     sharded = ShardedVectorEnv(IDS[2], 2, num_workers=1, worker_timeout=3)
     sharded.reset(seed=0)
     os.kill(sharded._workers[0]._process.pid, signal.SIGSTOP)

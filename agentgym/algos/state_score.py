@@ -17,7 +17,7 @@ Schedule: TypeAlias = Literal["depth", "visits"]
 """What lambda grows with."""
 
 Frontier: TypeAlias = Literal["distinct", "all"]
-"""Which states wait on a tree's frontier."""
+"""Which states a tree goes on with."""
 
 Lifetime: TypeAlias = Literal["run", "tree"]
 """How long visits are remembered."""
@@ -113,9 +113,12 @@ class Allotment:
     finished trajectories through it (public code)."""
     budget: Annotated[int, NOT_NEGATIVE] = 0
     """Samples that a tree may take; 0 for as many as a group of whole episodes may have steps."""
+    repeats: Annotated[int, Bounds(1)] = 1
+    """Trees of a task, one after the other, before the next task takes its place. S tells the states apart
+    that earlier trees have passed; with one tree a task it is 1 nearly everywhere until tasks come again."""
     frontier: Frontier = "distinct"
-    """Which of the actions that are not followed wait on the frontier: those that lead where the tree has not
-    been ("distinct"), or all."""
+    """Which of the states reached are followed or wait on the frontier: those that the tree has not been in
+    ("distinct"), or all."""
     counts: Lifetime = "run"
     """How long visits are remembered: over the run, or within a tree."""
     fixed: Annotated[int, NOT_NEGATIVE] = 0

@@ -48,14 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _data_sets(env_id: str) -> Iterator[tuple[str, str, str]]:
     """Yield each data set's name, its splits, and how to get it where it is missing."""
-    from agentgym.data.importing import is_present
-    from agentgym.registration import class_of, open_env
+    from agentgym.evaluation.datasets import data_sets
 
-    game = class_of(env_id)
-    sizes = [f"{split} ({len(open_env(env_id, split=split).tasks):,})" for split in game.splits]
-    yield "builtin", ", ".join(sizes), ""
-    for source in game.suite_spec.sources:
-        for name, splits in source.sets.items():
-            missing = f" [missing: agentgym data import {source.name} PATH]"
-            note = "" if is_present(source, name) else missing
-            yield f"{source.name}/{name}", ", ".join(splits) or "no splits", note
+    for found in data_sets(env_id):
+        note = f" [missing: agentgym data import {found.missing} PATH]" if found.missing else ""
+        yield found.name, found.line, note

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import math
-import textwrap
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Literal
-
-import numpy as np
 
 from agentgym.agents.screen import printable, text_of
 from agentgym.env import AgentEnv
-from agentgym.extras import load
+from agentgym.site.lettering import FAINT, blank, columns_of, enlarged, gif, page, wrapped
+from agentgym.site.lettering import check_packages as check_packages
 from agentgym.types import Observation, Snapshot, Step
 
 FRAME_MILLISECONDS = 500
@@ -28,19 +23,6 @@ _COLUMNS = 84
 _FEWEST_COLUMNS = 30
 """Characters a line of a caption below a narrow picture."""
 
-_FONT_SIZE, _MARGIN = 14, 8
-_PAPER, _INK, _FAINT = "#FFFFFF", "#1F2328", "#6E7781"
-
-
-def check_packages() -> None:
-    """Check that pictures can be written, before anybody plays.
-
-    Raises:
-        UsageError: Pillow or matplotlib, which brings the letters, is missing.
-    """
-    _pillow("Image")
-    _font()
-
 
 def film(env: AgentEnv[Any], states: Sequence[Snapshot], steps: Sequence[Step]) -> bytes:
     """Draw an episode.
@@ -53,18 +35,7 @@ def film(env: AgentEnv[Any], states: Sequence[Snapshot], steps: Sequence[Step]) 
     Returns:
         A GIF file that repeats for ever: a picture for each state, below it what led there.
     """
-    pictures = list(_pictures(env, states, steps))
-    width = max(picture.width for picture in pictures)
-    height = max(picture.height for picture in pictures)
-    pages = []
-    for picture in pictures:
-        page = _pillow("Image").new("RGB", (width, height), _PAPER)
-        page.paste(picture, (0, 0))
-        pages.append(page.quantize(128))
-    times = [FRAME_MILLISECONDS] * len(steps) + [END_MILLISECONDS]
-    file = io.BytesIO()
-    pages[0].save(file, "GIF", save_all=True, append_images=pages[1:], duration=times, loop=0, disposal=1)
-    return file.getvalue()
+    return gif(list(_pictures(env, states, steps)), [FRAME_MILLISECONDS] * len(steps) + [END_MILLISECONDS])
 
 
 def _pictures(env: AgentEnv[Any], states: Sequence[Snapshot], steps: Sequence[Step]) -> Iterator[Any]:
@@ -75,12 +46,9 @@ def _pictures(env: AgentEnv[Any], states: Sequence[Snapshot], steps: Sequence[St
     captions = ["the beginning", *(_caption(number, step) for number, step in enumerate(steps, start=1))]
     for state, caption in zip(states, captions, strict=True):
         observation, _ = env.restore(state)
-        board = _enlarged(env.render()) if drawn else _page(_lines(observation), _INK)
-        columns = int((board.width - 2 * _MARGIN) / _font().getlength("0"))
-        words = _page(_wrapped(caption, max(columns, _FEWEST_COLUMNS)), _FAINT)
-        picture = _pillow("Image").new(
-            "RGB", (max(board.width, words.width), board.height + words.height), _PAPER
-        )
+        board = enlarged(env.render(), _SMALLEST) if drawn else page(_lines(observation))
+        words = page(wrapped(caption, max(columns_of(board.width), _FEWEST_COLUMNS)), FAINT)
+        picture = blank(max(board.width, words.width), board.height + words.height)
         picture.paste(board, (0, 0))
         picture.paste(words, (0, board.height))
         yield picture
@@ -91,38 +59,5 @@ def _caption(number: int, step: Step) -> str:
     return f"{number}: {printable(step.action)}, reward {step.reward:g}{rejected}"
 
 
-def _enlarged(pixels: Any) -> Any:
-    times = max(1, -(-_SMALLEST // pixels.shape[0]))
-    return _pillow("Image").fromarray(np.asarray(pixels).repeat(times, axis=0).repeat(times, axis=1))
-
-
 def _lines(observation: Observation) -> list[str]:
-    return [part for line in printable(text_of(observation)).split("\n") for part in _wrapped(line, _COLUMNS)]
-
-
-def _wrapped(line: str, columns: int) -> list[str]:
-    """Break a line between words; one that fits stays as it is, with the blanks it is drawn with."""
-    return [line] if len(line) <= columns else textwrap.wrap(line, columns)
-
-
-def _page(lines: Sequence[str], ink: str) -> Any:
-    """Write lines below each other."""
-    font = _font()
-    tall = round(1.3 * _FONT_SIZE)
-    wide = math.ceil(max(map(font.getlength, lines)))
-    page = _pillow("Image").new("RGB", (2 * _MARGIN + wide, 2 * _MARGIN + tall * len(lines)), _PAPER)
-    pen = _pillow("ImageDraw").Draw(page)
-    for number, line in enumerate(lines):
-        pen.text((_MARGIN, _MARGIN + number * tall), line, fill=ink, font=font)
-    return page
-
-
-def _font() -> Any:
-    """Return matplotlib's typewriter font: the same on every machine."""
-    folder = Path(load("matplotlib", "plot", "--gif").get_data_path())
-    return _pillow("ImageFont").truetype(str(folder / "fonts" / "ttf" / "DejaVuSansMono.ttf"), _FONT_SIZE)
-
-
-def _pillow(module: str) -> Any:
-    load("PIL", "plot", "--gif", "pillow")
-    return load(f"PIL.{module}", "plot", "--gif")
+    return [part for line in printable(text_of(observation)).split("\n") for part in wrapped(line, _COLUMNS)]

@@ -37,7 +37,7 @@ def _add_suite(servers: Commands[Parser], suite: str) -> None:
     parser.set_defaults(suite=suite)
     parser.add_argument("--split", default="train", help="split of the tasks (default: train)")
     parser.add_argument("--dataset", help="name or path of the data set (default: builtin)")
-    _add_address(parser)
+    add_address(parser)
     parser.add_argument("--record", type=Path, metavar="FOLDER", help="write each visitor's episodes there")
     parser.add_argument("--seed", type=seed, default=0, help="random seed (default: 0)")
     parser.add_argument(
@@ -76,10 +76,10 @@ def _add_retrieval(servers: Commands[Parser]) -> None:
         help="largest body (bytes), queries (of a request), characters (of a query), k or waiting (queries); "
         "repeat for several",
     )
-    _add_address(parser)
+    add_address(parser)
 
 
-def _add_address(parser: Parser) -> None:
+def add_address(parser: Parser) -> None:
     """Declare where a server listens."""
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument(

@@ -59,7 +59,7 @@ def add_to(commands: Commands[Parser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Verify each run; 1 when one does not verify."""
-    from agentgym.evaluation.packed import run_folder
+    from agentgym.evaluation.archives import archived_run
     from agentgym.evaluation.suite import load_suite
     from agentgym.evaluation.suites import suite_file, suite_file_of_run
     from agentgym.evaluation.verify import verify_run
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     console, progress = open_console(), open_progress_console()
     sound = True
     for path in arguments.runs:
-        folder = run_folder(path, suites, allow=arguments.allow, console=progress)
+        folder = archived_run(path, suites, allow=arguments.allow, console=progress)
         suite = chosen
         if suite is None and folder != path:  # the suite lies above the packed file
             suite = suite_file_of_run(path, folder_suite(folder))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import closing
 from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING
@@ -14,14 +13,12 @@ from agentgym.cli.parser import Commands, Parser, add_allow, add_command, second
 from agentgym.cli.terminal import is_interactive, open_console
 from agentgym.errors import UsageError
 from agentgym.suites import ScreenHints
-from agentgym.types import Completion, Observation, Step
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agentgym.evaluation.answerbook import AnswerBook
+    from agentgym.evaluation.frames import EpisodeFrame
     from agentgym.evaluation.results import EpisodeRecord
-    from agentgym.evaluation.suite import PlayedEnv
     from agentgym.evaluation.transcripts import TranscriptRecord
 
 ABOUT = "Replay a saved episode in the terminal, step by step, with what the model was sent and said."
@@ -36,7 +33,9 @@ def add_to(commands: Commands[Parser]) -> None:
         about=ABOUT,
         example="agentgym view results/quick/oracle-1a2b3c4d5e6f --episode Sokoban/00c4 --delay 0.2",
     )
-    parser.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a run, or a packed run")
+    parser.add_argument(
+        "run_folder", type=Path, metavar="RUN", help="folder of a run, a packed run, or an archive"
+    )
     parser.add_argument(
         "--episode", required=True, metavar="ID", help="LABEL/TASK/ROLLOUT, or a part only one episode has"
     )
@@ -44,6 +43,13 @@ def add_to(commands: Commands[Parser]) -> None:
         "--delay", type=seconds, metavar="SECONDS", help="time between steps, instead of waiting for Enter"
     )
     parser.add_argument("--step", type=int, metavar="N", help="show only the state after step N and stop")
+    parser.add_argument(
+        "--export",
+        type=Path,
+        metavar="FILE",
+        help="write a file instead: .html, a page that needs nothing else; .gif, a film; .png, the step of "
+        "--step, or a sheet of several",
+    )
     add_allow(parser)
 
 
@@ -56,13 +62,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _view(arguments: argparse.Namespace) -> int:
-    from agentgym.evaluation.answerbook import ANSWERS_FILE, read_answers
-    from agentgym.evaluation.packed import run_folder
+    from agentgym.evaluation.answerbook import ANSWERS_FILE, ReplayedAnswers, read_answers
+    from agentgym.evaluation.archives import archived_run
+    from agentgym.evaluation.frames import frames
+    from agentgym.evaluation.plan import open_single
     from agentgym.evaluation.runfiles import load_episode
     from agentgym.evaluation.transcripts import TRANSCRIPTS_FILE, find_transcript
-    from agentgym.registration import suite_spec
 
-    folder = run_folder(arguments.run_folder, allow=arguments.allow)
+    if arguments.export is not None:
+        return _export(arguments)
+    folder = archived_run(arguments.run_folder, allow=arguments.allow)
     record, env, episode = load_episode(folder, arguments.episode)
     if arguments.step is not None and not 0 <= arguments.step <= episode.length:
         raise UsageError(f"the episode has steps 0 to {episode.length}, asked for {arguments.step}")
@@ -70,26 +79,51 @@ def _view(arguments: argparse.Namespace) -> int:
     kept = (folder / TRANSCRIPTS_FILE).exists()
     transcript = find_transcript(folder, episode.transcript) if kept else None
     console = open_console()
-    hints = suite_spec(env.id).screen
     waits = is_interactive() and arguments.delay is None and arguments.step is None
     title = printable(f"{record.agent.display_name}, {episode.id}")
-    for turn, frame in enumerate(_replay(env, episode, read_answers(folder / ANSWERS_FILE))):
-        if turn and waits and not _wait():
-            return 0
-        if turn and arguments.delay:
-            sleep(arguments.delay)
-        if arguments.step in (None, turn):
-            if turn and transcript is not None:
-                _show_exchange(console, transcript, turn - 1)
-            _show(console, f"{title}, turn {turn} of {episode.length}", frame, hints)
-        if frame.link != episode.hash_chain[turn]:
-            console.print(f"the replay differs from the record at step {turn}", style="bold red")
-            return 1
+    with closing(open_single(env)) as game:
+        game.answer_source = ReplayedAnswers(read_answers(folder / ANSWERS_FILE), env.label)
+        played = frames(game, env, episode.task_id, episode.seed, episode.rollout, episode.actions)
+        for turn, frame in enumerate(played):
+            if turn and waits and not _wait():
+                return 0
+            if turn and arguments.delay:
+                sleep(arguments.delay)
+            if arguments.step in (None, turn):
+                if turn and transcript is not None:
+                    _show_exchange(console, transcript, turn - 1)
+                _show(console, f"{title}, turn {turn} of {episode.length}", frame, game.suite_spec.screen)
+            if frame.link != episode.hash_chain[turn]:
+                console.print(f"the replay differs from the record at step {turn}", style="bold red")
+                return 1
     if arguments.step is None and transcript is not None:
         for number in range(episode.length, len(transcript.steps)):
             _show_exchange(console, transcript, number)
         for found in transcript.redactions:
             console.print(f"redacted: {found.pattern}, {found.count} times", style="dim", markup=False)
+    _show_outcome(console, episode)
+    return 0
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    """Write the episode to a file; 1 when its replay differs from the record."""
+    from agentgym.site.export import export_episode
+
+    differs = export_episode(
+        arguments.run_folder,
+        arguments.episode,
+        arguments.export,
+        step=arguments.step,
+        allow=arguments.allow,
+    )
+    console = open_console()
+    if differs is not None:
+        console.print(f"the replay differs from the record at step {differs}", style="bold red")
+    console.print(f"written to {arguments.export}", markup=False, soft_wrap=True)
+    return 0 if differs is None else 1
+
+
+def _show_outcome(console: Console, episode: EpisodeRecord) -> None:
     outcome = episode.end_reason.replace("_", " ")
     console.print(
         f"{outcome} after {episode.length} steps: score {episode.score:g}, return {episode.episode_return:g}",
@@ -98,55 +132,9 @@ def _view(arguments: argparse.Namespace) -> int:
     if episode.measures:
         measures = ", ".join(f"{name} {value:g}" for name, value in episode.measures.items())
         console.print(f"measures: {printable(measures)}", markup=False, soft_wrap=True)
-    return 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Frame:
-    """A state of the episode, and the step that led there."""
-
-    step: Step | None
-    observation: Observation
-    admissible_actions: tuple[str, ...]
-    state_hash: str
-    link: str
-    """Of the hash chain, computed anew."""
-
-
-def _replay(env: PlayedEnv, episode: EpisodeRecord, book: AnswerBook) -> Iterator[_Frame]:
-    """Play the recorded actions again, with the run's answers; yield the T + 1 states."""
-    from agentgym.evaluation.answerbook import ReplayedAnswers
-    from agentgym.evaluation.plan import open_single
-    from agentgym.hashing import HashChain
-
-    game = open_single(env)
-    game.answer_source = ReplayedAnswers(book, env.label)
-    observation, info = game.reset(
-        seed=episode.seed, options={"task": episode.task_id, "rollout": episode.rollout}
-    )
-    chain = HashChain(env.spec, episode.task_id, episode.seed, episode.rollout, info["state_hash"])
-    frame = _Frame(None, observation, info["admissible_actions"], info["state_hash"], chain.links[0])
-    yield frame
-    for action in episode.actions:
-        observation, reward, terminated, truncated, info = game.step(action)
-        step = Step(
-            observation=frame.observation,
-            state_hash=frame.state_hash,
-            admissible_actions=frame.admissible_actions,
-            completion=Completion(action),
-            reward=float(reward),
-            next_state_hash=info["state_hash"],
-            valid=info["action_is_valid"],
-            terminated=terminated,
-            truncated=truncated,
-        )
-        link = chain.extend(info["state_hash"], action, step.reward, terminated, truncated)
-        frame = _Frame(step, observation, info["admissible_actions"], info["state_hash"], link)
-        yield frame
-    game.close()
-
-
-def _show(console: Console, title: str, frame: _Frame, hints: ScreenHints) -> None:
+def _show(console: Console, title: str, frame: EpisodeFrame, hints: ScreenHints) -> None:
     if frame.step is not None:
         show_step(console, frame.step)
     show_state(console, title, frame.observation, frame.admissible_actions, frame.state_hash, hints=hints)

@@ -15,7 +15,19 @@ percentile of the same. No price is shown where none was given.
 
 
 def endpoint_table(board: Board, name: Callable[[Row], str]) -> str:
-    """Return what each agent asked of its model behind an endpoint; empty where none did.
+    """Return the table of `endpoint_cells` as Markdown; empty where no agent asked an endpoint.
+
+    Args:
+        board: a board.
+        name: writes a row's name.
+    """
+    head, lines = endpoint_cells(board, name)
+    lines = [[*line[:2], text_cell(line[2]), *line[3:]] for line in lines]
+    return f"{table(head, lines, left=3)}\n{_STATED}" if lines else ""
+
+
+def endpoint_cells(board: Board, name: Callable[[Row], str]) -> tuple[list[str], list[list[str]]]:
+    """Return the head and the lines of the table of what each agent asked of its model behind an endpoint.
 
     Args:
         board: a board.
@@ -30,7 +42,7 @@ def endpoint_table(board: Board, name: Callable[[Row], str]) -> str:
             if result is None or result.endpoint is None:
                 continue
             used = result.endpoint
-            models = ", ".join(text_cell(e.model) for e in row.endpoints if AGENT in e.asked_by)
+            models = ", ".join(e.model for e in row.endpoints if AGENT in e.asked_by)
             lines.append(
                 [
                     env.env.label,
@@ -44,7 +56,7 @@ def endpoint_table(board: Board, name: Callable[[Row], str]) -> str:
                     f"{used.slow_seconds:.2f}",
                 ]
             )
-    return f"{table(head, lines, left=3)}\n{_STATED}" if lines else ""
+    return head, lines
 
 
 def answered_by(board: Board) -> list[str]:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from agentgym.errors import UsageError
 from agentgym.evaluation.boards import Board, make_boards
 from agentgym.evaluation.exports import as_csv, as_json, latex
-from agentgym.evaluation.published import Published
+from agentgym.evaluation.published import Published, check_published
 from agentgym.evaluation.submissions import Unranked, verify_below
 from agentgym.evaluation.tables import markdown
 from agentgym.files import make_folder, replace_file
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 CURVES = "curves"
 """Folder of pictures beside the page."""
+
+PUBLISHED = "published.toml"
+"""Results of papers, beside the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +74,7 @@ def build_leaderboard(
             raise UsageError(f"nothing is written: run {run.name}{of}: {run.reason}")
         found.append(run)
     boards, unranked = make_boards(found)
-    papers = out_path.with_name("published.toml")
-    published = read_toml(Published, papers) if papers.exists() else Published()
+    published = read_published(out_path.with_name(PUBLISHED))
     make_folder(out_path.parent)
     pictures = sorted(out_path.with_name(CURVES).glob("*.png"))
     curves = {picture.stem: f"{CURVES}/{quote(picture.name)}" for picture in pictures}
@@ -81,3 +83,16 @@ def build_leaderboard(
     replace_file(out_path.with_suffix(".csv"), as_csv(boards))
     replace_file(out_path.with_suffix(".tex"), latex(boards))
     return Leaderboard(boards, unranked)
+
+
+def read_published(path: Path) -> Published:
+    """Read what papers report; nothing where there is no such file.
+
+    Raises:
+        UsageError: the file is malformed.
+    """
+    if not path.exists():
+        return Published()
+    published = read_toml(Published, path)
+    check_published(published, str(path))
+    return published

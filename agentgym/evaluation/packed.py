@@ -157,6 +157,7 @@ def run_folder(
     *,
     allow: Collection[str] = (),
     console: Console | None = None,
+    place: Path | None = None,
 ) -> Path:
     """Return the folder of a run; a packed one is unpacked into the cache.
 
@@ -166,6 +167,7 @@ def run_folder(
             suite's environments are opened, not what the run says they are.
         allow: references ``module:name`` in the run that may be imported.
         console: where progress is shown; None for nowhere.
+        place: the file above which suites are looked up (default: ``path``).
 
     Raises:
         UsageError: the file is damaged, or the run does not come out as its digest says.
@@ -179,7 +181,8 @@ def run_folder(
         return folder
     header, packed = _read(path)
     run = parse_run(dict(header.run), str(path))
-    known = load_suite((suites or {}).get(run.suite.name) or suite_file_of_run(path, run.suite.name))
+    above = path if place is None else place
+    known = load_suite((suites or {}).get(run.suite.name) or suite_file_of_run(above, run.suite.name))
     with only_trusted(allow), ExitStack() as stack:
         games = _Games(known.env, AnswerBook(header.answers), stack)
         episodes, previous = [], run.request_id

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.errors import MissingDataError, MissingPackageError, UntrustedReferenceError, UsageError
+from agentgym.evaluation.archives import ARCHIVE_SUFFIX, archived_run
 from agentgym.evaluation.endpoint_runs import named_endpoints
 from agentgym.evaluation.judge_spread import JudgeSpread, read_spread
-from agentgym.evaluation.packed import SUFFIX, run_folder
+from agentgym.evaluation.packed import SUFFIX
 from agentgym.evaluation.plan import columns
 from agentgym.evaluation.results import EPISODES_FILE, RUN_FILE, EpisodeRecord, RunRecord, latest
 from agentgym.evaluation.runfiles import read_episodes, read_run
@@ -58,6 +59,21 @@ class Unranked:
     for what is not complete."""
 
 
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A run below a folder, and what came of it."""
+
+    path: Path
+    """Of its folder, or of the packed file."""
+    found: Submission | Unranked
+    folder: Path | None = None
+    """With its files, unpacked; None where it cannot be read."""
+    run: RunRecord | None = None
+    """What it states; None where it cannot be read."""
+    verdict: Verdict | None = None
+    """None where it could not be verified here."""
+
+
 def verify_below(
     results: Path,
     *,
@@ -65,10 +81,32 @@ def verify_below(
     allow: Collection[str] = (),
     console: Console | None = None,
 ) -> Iterator[Submission | Unranked]:
+    """Verify every run below a folder; arguments and errors as `examine_below`.
+
+    Args:
+        results: as `examine_below`.
+        suites: as `examine_below`.
+        allow: as `examine_below`.
+        console: as `examine_below`.
+
+    Yields:
+        What counts of each run, or why it is not ranked, in the order of their paths.
+    """
+    for examined in examine_below(results, suites=suites, allow=allow, console=console):
+        yield examined.found
+
+
+def examine_below(
+    results: Path,
+    *,
+    suites: Mapping[str, Path] | None = None,
+    allow: Collection[str] = (),
+    console: Console | None = None,
+) -> Iterator[Examined]:
     """Verify every run below a folder, or take this machine's own verdict from the cache.
 
     Args:
-        results: a folder with runs, packed ones too, anywhere below it.
+        results: a folder with runs, packed ones and archives too, anywhere below it.
         suites: suite files by the suite's name; other names are looked up as `suite_file_of_run` does.
         allow: references ``module:name`` in runs and suites that may be imported.
         console: where progress is shown; None for nowhere.
@@ -79,27 +117,29 @@ def verify_below(
     Raises:
         UsageError: there is no run, or the cache cannot be written.
     """
-    paths = sorted([path.parent for path in results.rglob(RUN_FILE)] + list(results.rglob(f"*{SUFFIX}")))
+    files = [path for suffix in (SUFFIX, ARCHIVE_SUFFIX) for path in results.rglob(f"*{suffix}")]
+    paths = sorted([path.parent for path in results.rglob(RUN_FILE)] + files)
     if not paths:
         raise UsageError(f"no run below {results}; run `agentgym bench SUITE` first")
     for path in paths:
         with only_trusted(allow):
-            yield _submission(path, suites or {}, allow, console)
+            yield _examine(path, suites or {}, allow, console)
 
 
-def _submission(
+def _examine(
     path: Path, suites: Mapping[str, Path], allow: Collection[str], console: Console | None
-) -> Submission | Unranked:
+) -> Examined:
     try:
-        folder = run_folder(path, suites, allow=allow, console=console)
+        folder = archived_run(path, suites, allow=allow, console=console)
         run = read_run(folder)
     except (MissingDataError, MissingPackageError, UntrustedReferenceError) as error:
-        return Unranked(path.name, "", "", f"claimed: {error}")
+        return Examined(path, Unranked(path.name, "", "", f"claimed: {error}"))
     except UsageError as error:
-        return Unranked(path.name, "", "", f"refused: {error}")
+        return Examined(path, Unranked(path.name, "", "", f"refused: {error}"))
 
-    def unranked(reason: str) -> Unranked:
-        return Unranked(run.agent.display_name, run.request_id, run.suite.name, reason)
+    def unranked(reason: str, verdict: Verdict | None = None) -> Examined:
+        stated = Unranked(run.agent.display_name, run.request_id, run.suite.name, reason)
+        return Examined(path, stated, folder, run, verdict)
 
     asked = sum(found.env.count for found in run.played) * run.suite.attempts
     if run.result_id is None:
@@ -115,7 +155,7 @@ def _submission(
         if not verdict.ok:
             more = len(verdict.problems) - 1
             further = f" (and {more} more)" if more else ""
-            return unranked(f"refused: {verdict.problems[0]}{further}")
+            return unranked(f"refused: {verdict.problems[0]}{further}", verdict)
         families = {found.env.label: suite_spec(found.env.id).name for found in run.envs}
         shown = {env.label: columns(env) for env in suite.env if env.label in families}
         spread = read_spread(folder, run.request_id)
@@ -123,8 +163,9 @@ def _submission(
     except UsageError as error:
         return unranked(f"claimed: {error}")
     if unpinned:
-        return unranked(f"claimed: {unpinned}")
-    return Submission(run, latest(read_episodes(folder)), verdict, families, shown, spread)
+        return unranked(f"claimed: {unpinned}", verdict)
+    found = Submission(run, latest(read_episodes(folder)), verdict, families, shown, spread)
+    return Examined(path, found, folder, run, verdict)
 
 
 def _unpinned(run: RunRecord) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, TypeAlias
 
 from agentgym.evaluation.boards import Board, Row
 from agentgym.evaluation.endpoint_tables import answered_by, endpoint_table, has_spread, judge_deviation
 from agentgym.evaluation.layout import code_cell, escape, table, text_cell
-from agentgym.evaluation.published import Paper, Published, PublishedResult
+from agentgym.evaluation.published import Paper, Published, PublishedSuccess
 from agentgym.evaluation.results import RunEnv
 from agentgym.evaluation.scoring import EnvResult
 from agentgym.evaluation.statistics import Estimate
@@ -40,7 +41,10 @@ descriptions of agents that were not re-run, dates and versions, tokens and cost
 error ended an episode; but which runs are training seeds of one row follows from those descriptions.
 """
 
-_PUBLISHED = (
+Note: TypeAlias = list[tuple[Literal["", "text", "code", "strong"], str]]
+"""A remark in pieces: our words, a submitter's words, code, and names that stand out."""
+
+PUBLISHED_ABOUT = (
     "Numbers as papers print them, ± what they print there; other prompts, budgets, tasks and seeds than "
     "above, and not re-executable here."
 )
@@ -73,10 +77,15 @@ def markdown(
     return "\n".join(parts)
 
 
-def titles(boards: Sequence[Board]) -> list[str]:
-    """Return what each board is called; suites that share name and version are told apart by their sha256."""
+def titles(boards: Sequence[Board], written: Callable[[str], str] = text_cell) -> list[str]:
+    """Return what each board is called; suites that share name and version are told apart by their sha256.
+
+    Args:
+        boards: the boards.
+        written: writes a submitter's words, as Markdown if not otherwise said.
+    """
     names = [
-        f"{board.suite.name}, version {text_cell(board.suite.version)}"
+        f"{board.suite.name}, version {written(board.suite.version)}"
         + (", attested answers" if board.attested else "")
         for board in boards
     ]
@@ -92,17 +101,22 @@ def titles(boards: Sequence[Board]) -> list[str]:
 
 def _board_markdown(board: Board, title: str, published: Published, curves: Mapping[str, str]) -> str:
     parts = [f"## {title}\n", f"Suite sha256 `{board.suite_sha256}`.\n", table(*main_cells(board), left=2)]
-    notes = _notes(board)
-    if notes:
-        parts.append("\n".join(f"- {note}" for note in notes) + "\n")
-    parts += ["### By environment\n", _environment_table(board), _result_table(board)]
+    said = [_note_line(note) for note in notes(board)] + [unranked_line(run) for run in board.unranked]
+    if said:
+        parts.append("\n".join(f"- {line}" for line in said) + "\n")
+    parts += ["### By environment\n", _environment_table(board)]
+    parts.append(table(*result_cells(board, _agent), left=2))
     parts += answered_by(board)
-    typed = _type_table(board)
+    typed = [table(head, lines, left=2) for head, lines in type_cells(board, _agent)]
     if typed:
-        parts += ["### By task type\n", typed]
+        parts += ["### By task type\n", "\n".join(typed)]
     measured = [table(head, lines, left=2) for head, lines in measure_cells(board, _agent)]
     if measured:
-        parts += ["### Measures\n", *measured, _measure_notes(board)]
+        parts += [
+            "### Measures\n",
+            *measured,
+            "".join(f"- *{name}*: {about}.\n" for name, about in measure_notes(board)),
+        ]
     asked = endpoint_table(board, _agent)
     if asked:
         parts += ["### Endpoints\n", asked]
@@ -122,7 +136,7 @@ def _board_markdown(board: Board, title: str, published: Published, curves: Mapp
 def main_cells(board: Board) -> tuple[list[str], list[list[str]]]:
     """Return the head and the lines of a board's main table as text, best row first."""
     iqm = has_iqm(board)
-    head = ["Rank", "Agent", *(f"{env.env.label} ({_unit(env)})" for env in board.envs)]
+    head = ["Rank", "Agent", *(f"{env.env.label} ({unit(env)})" for env in board.envs)]
     head += ["Mean", *["IQM"] * iqm, "Gap", "Badge"]
     lines = []
     for row in board.rows:
@@ -146,41 +160,68 @@ def unranked_line(run: Unranked) -> str:
     return f"Not ranked: `{code_cell(run.name)}`{request}: {text_cell(run.reason)}."
 
 
-def _notes(board: Board) -> list[str]:
-    notes = [
-        f"**{label}** is left out, since neither submitters nor verifier have its data: nothing is ranked."
+def notes(board: Board) -> list[Note]:
+    """Return what a reader must know of a board beside its numbers."""
+    found: list[Note] = [
+        [
+            ("strong", label),
+            ("", " is left out, since neither submitters nor verifier have its data: nothing is ranked."),
+        ]
         for label in board.left_out
     ]
-    notes += [
-        f"**{label}** rests on attested answers, what an endpoint said: these rows have a board of their own."
-        for label in board.attested
-    ]
+    for label in board.attested:
+        rests = " rests on attested answers, what an endpoint said: these rows have a board of their own."
+        found.append([("strong", label), ("", rests)])
     if not board.scales and not board.left_out:
-        notes.append(
-            f"Nothing is normalised or ranked: that takes one complete run each of the agents "
-            f"`{board.suite.floor}` and `{board.suite.oracle}`, re-run."
+        found.append(
+            [
+                ("", "Nothing is normalised or ranked: that takes one complete run each of the agents "),
+                ("code", board.suite.floor),
+                ("", " and "),
+                ("code", board.suite.oracle),
+                ("", ", re-run."),
+            ]
         )
     if not board.suite.floor:
-        notes.append(
-            "Normalised scores are 0 and 1 at the bounds of each score: no agent is floor or oracle."
-        )
+        bounds = "Normalised scores are 0 and 1 at the bounds of each score: no agent is floor or oracle."
+        found.append([("", bounds)])
     for label, scale in board.scales.items():
         if not scale.usable:
-            notes.append(f"**{label}** is not normalised (n/a): the oracle is no better than the floor.")
+            why = " is not normalised (n/a): the oracle is no better than the floor."
+            found.append([("strong", label), ("", why)])
     for row in board.rows:
-        for gap in row.left_out:
-            notes.append(
-                f"`{row.name}` is not ranked: it does not play **{gap.label}**: {text_cell(gap.reason)}."
-            )
-        if row.seeds == 1:
-            notes.append(f"`{row.name}`: one training seed, so no training variance in its intervals.")
-        if row.seeds > 1:
-            notes.append(f"`{row.name}`: {row.seeds} training seeds; ranked on their mean, paired by task.")
-    notes += [unranked_line(run) for run in board.unranked]
-    return notes
+        found += _row_notes(row)
+    return found
 
 
-def _environment_table(board: Board) -> str:
+def _row_notes(row: Row) -> list[Note]:
+    found: list[Note] = []
+    for gap in row.left_out:
+        unplayed: Note = [("", " is not ranked: it does not play "), ("strong", gap.label), ("", ": ")]
+        found.append([("code", row.name), *unplayed, ("text", gap.reason), ("", ".")])
+    if row.seeds == 1:
+        alone = ": one training seed, so no training variance in its intervals."
+        found.append([("code", row.name), ("", alone)])
+    if row.seeds > 1:
+        several = f": {row.seeds} training seeds; ranked on their mean, paired by task."
+        found.append([("code", row.name), ("", several)])
+    return found
+
+
+_WRITTEN: Mapping[str, Callable[[str], str]] = {
+    "": lambda text: text,
+    "text": text_cell,
+    "code": lambda text: f"`{code_cell(text)}`",
+    "strong": lambda text: f"**{text}**",
+}
+
+
+def _note_line(note: Note) -> str:
+    return "".join(_WRITTEN[style](text) for style, text in note)
+
+
+def environment_cells(board: Board) -> tuple[list[str], list[list[str]]]:
+    """Return the head and the lines of the table of a board's environments as text."""
     head = ["Environment", "Id", "Options", "Split", "Tasks", "Floor", "Oracle", "Detectable difference"]
     lines = []
     for env in board.envs:
@@ -188,8 +229,8 @@ def _environment_table(board: Board) -> str:
         detectable = board.detectable[label]
         lines.append(
             [
-                f"{label} ({_unit(env)})",
-                f"`{env.env.id}`",
+                f"{label} ({unit(env)})",
+                env.env.id,
                 ", ".join(f"{key}={value}" for key, value in env.env.kwargs.items()) or "-",
                 env.env.split,
                 f"{env.env.count} x {board.suite.attempts}",
@@ -198,6 +239,12 @@ def _environment_table(board: Board) -> str:
                 "-" if detectable is None else _number(detectable, env),
             ]
         )
+    return head, lines
+
+
+def _environment_table(board: Board) -> str:
+    head, lines = environment_cells(board)
+    lines = [[label, f"`{env_id}`", *others] for label, env_id, *others in lines]
     caption = (
         "*Tasks* x attempts, the first tasks of the split. *Detectable difference*: the least one that two "
         "independent agents near 50 % show with 80 % power.\n"
@@ -205,7 +252,13 @@ def _environment_table(board: Board) -> str:
     return table(head, lines, left=4) + "\n" + caption
 
 
-def _result_table(board: Board) -> str:
+def result_cells(board: Board, name: Callable[[Row], str]) -> tuple[list[str], list[list[str]]]:
+    """Return the head and the lines of the table of what each row did in each environment, as text.
+
+    Args:
+        board: a board.
+        name: writes a row's name.
+    """
     tokens = any(result.tokens_per_success for row in board.rows for result in row.envs.values())
     cost = any(result.cost_per_success for row in board.rows for result in row.envs.values())
     unread = any(result.format_errors.value for row in board.rows for result in row.envs.values())
@@ -217,7 +270,7 @@ def _result_table(board: Board) -> str:
     for env in board.envs:
         for row in _players(board, env):
             result = row.envs[env.env.label]
-            cells = [env.env.label, _agent(row), _percent(result.success)]
+            cells = [env.env.label, name(row), _percent(result.success)]
             cells += ["-" if env.env.metric == "success" else _score(result.score, env)]
             cells += [judge_deviation(row, env)] * spread
             cells += [_percent(result.invalid), *[_percent(result.format_errors)] * unread]
@@ -229,25 +282,29 @@ def _result_table(board: Board) -> str:
     if all(env.env.metric == "success" for env in board.envs):
         head.remove("Score")
         lines = [[*line[:3], *line[4:]] for line in lines]
-    return table(head, lines, left=2)
+    return head, lines
 
 
 def _players(board: Board, env: RunEnv) -> list[Row]:
     return [row for row in board.rows if env.env.label in row.envs]
 
 
-def _type_table(board: Board) -> str:
-    """Return a table with a column for each task type; environments with other types get their own."""
+def type_cells(board: Board, name: Callable[[Row], str]) -> list[tuple[list[str], list[list[str]]]]:
+    """Return the head and the lines of tables with a column for each task type, one for each choice of types.
+
+    Args:
+        board: a board.
+        name: writes a row's name.
+    """
     groups: dict[tuple[str, ...], list[list[str]]] = {}
     for env in board.envs:
         for row in _players(board, env):
             result = row.envs[env.env.label]
             if result.by_type:
                 cells = [_score(estimate, env) for estimate in (*result.by_type.values(), result.score)]
-                line = [f"{env.env.label} ({_unit(env)})", _agent(row), *cells]
+                line = [f"{env.env.label} ({unit(env)})", name(row), *cells]
                 groups.setdefault(tuple(result.by_type), []).append(line)
-    tables = (table(["Environment", "Agent", *kinds, "All"], lines, 2) for kinds, lines in groups.items())
-    return "\n".join(tables)
+    return [(["Environment", "Agent", *kinds, "All"], lines) for kinds, lines in groups.items()]
 
 
 def measure_cells(board: Board, name: Callable[[Row], str]) -> list[tuple[list[str], list[list[str]]]]:
@@ -286,11 +343,11 @@ def _measure_cell(estimate: Estimate | None, column: Measure) -> str:
     return "-" if estimate is None else _interval(estimate, 100.0 if _is_share(column) else 1.0, 1)
 
 
-def _measure_notes(board: Board) -> str:
-    """Say what each measure is, and which of its values are good."""
-    notes = {column: None for columns in board.columns.values() for column in columns}
+def measure_notes(board: Board) -> list[tuple[str, str]]:
+    """Return the name of each measure, what it is, and which of its values are good."""
+    found = {column: None for columns in board.columns.values() for column in columns}
     better = {"higher": "higher is better", "lower": "lower is better", "neither": "spent, neither is better"}
-    return "".join(f"- *{column.name}*: {column.about} ({better[column.better]}).\n" for column in notes)
+    return [(column.name, f"{column.about} ({better[column.better]})") for column in found]
 
 
 def _comparison_table(board: Board) -> str:
@@ -327,24 +384,32 @@ def _run_table(board: Board) -> str:
     return table(head, lines, left=4)
 
 
-def _published_table(results: Sequence[tuple[Paper, PublishedResult]]) -> str:
-    """Return a table of what papers print, and how each came about."""
+def _published_table(results: Sequence[tuple[Paper, PublishedSuccess]]) -> str:
+    """Return a table of success rates that papers print, and how each came about."""
     head = ["Environment", "Paper", "Model", "Method", "Success %"]
     lines = []
     for paper, result in results:
         spread = "" if result.spread is None else f" ± {result.spread}"
-        source = f"{paper.name}, Table {paper.table}"
-        model = result.model or paper.model
-        lines.append([result.environment, source, model, result.method, f"{result.success}{spread}"])
-    protocols = dict.fromkeys(f"- {paper.name}: {paper.protocol}.\n" for paper, _ in results)
+        lines.append(
+            [result.environment, paper.place, result.model, result.method, f"{result.success}{spread}"]
+        )
+    notes = dict.fromkeys(
+        line
+        for paper, _ in results
+        for line in (
+            f"- {paper.name}: {paper.protocol}.\n",
+            *(f"- {paper.place}: {caveat}.\n" for caveat in paper.caveats),
+        )
+    )
     results_table = table(head, sorted(lines, key=lambda line: line[0]), left=4)
-    return f"{_PUBLISHED}\n\n{results_table}\n{''.join(protocols)}"
+    return f"{PUBLISHED_ABOUT}\n\n{results_table}\n{''.join(notes)}"
 
 
 # --- cells ------------------------------------------------------------------------------------------
 
 
-def _unit(env: RunEnv) -> str:
+def unit(env: RunEnv) -> str:
+    """Return what an environment's scores are in, as heads of columns say it."""
     if env.env.metric == "success":
         return "success %"
     return (

@@ -1,11 +1,11 @@
 r"""What retrieval servers are asked and answer: the two public forms of ``POST /retrieve``.
 
-======== ========================================================== ===================================
-dialect  body of the request                                        spoken by
-======== ========================================================== ===================================
-queries  ``{"queries": [text, ...], "topk": k, "return_scores": b}`` Search-R1, verl
-query    ``{"query": text, "topk": k, "return_scores": b}``          SkyRL, verl-agent
-======== ========================================================== ===================================
+======== ============================================================ ===================
+dialect  body of the request                                          spoken by
+======== ============================================================ ===================
+queries  ``{"queries": [text, ...], "topk": k, "return_scores": b}``  Search-R1, verl
+query    ``{"query": text, "topk": k, "return_scores": b}``            SkyRL, verl-agent
+======== ============================================================ ===================
 
 Both are answered with ``{"result": [passages of a query, ...]}``, a list for each query, where a passage is
 ``{"document": {"id": ..., "contents": "title\ntext"}, "score": s}``, or the document alone without scores.

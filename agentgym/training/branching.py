@@ -11,9 +11,11 @@ episode may have steps.
     K(s) = 1    one step, which nothing is learnt from
     K(s) > 1    K samples, compared with each other: the best is followed, the others wait on the frontier
 
-Where an episode is over or its state exhausted, the frontier's last state is restored: the best of the
-others of the newest expansion. A tree ends with its frontier, or with its budget; the next task takes its
-place.
+Only states that the tree has not been in are followed or wait. Where there is none, an episode is over or its
+state exhausted, the frontier's last state is restored: the best of the others of the newest expansion. A tree
+ends with its frontier, or with its budget. The next tree in its place is of the same task, as often as
+``repeats`` says, and then of the next task: S tells states apart that have been passed before, so what a
+first tree finds out is what a second one learns from.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from agentgym.algos.filters import SAME
 from agentgym.algos.state_score import Allotment, Visits
 from agentgym.errors import UsageError
 from agentgym.hashing import content_id
+from agentgym.rollout import EpisodeSpec
 from agentgym.training.branching_log import TreeLog, text_key
 from agentgym.training.branching_state import pack_nodes, unpack_nodes
 from agentgym.training.branching_worker import Branch, BranchingWorker, Root, TreeNode
@@ -57,6 +60,15 @@ class Tree:
     """States that it has been in, or that wait."""
     samples: int = 0
     """Taken so far."""
+
+
+class Turn(NamedTuple):
+    """Which tree grows in a place."""
+
+    position: int
+    """Of its task in the order of tasks."""
+    repeat: int
+    """Of the task's trees, from 0."""
 
 
 class Plan(NamedTuple):
@@ -120,8 +132,9 @@ class TreeCollector:
         self.log = TreeLog(allotment)
         self._least, self._by_text = least, by_text
         self._trees: list[Tree | None] = [None] * trees
+        self._turns = [Turn(-1, allotment.repeats)] * trees
         self._ends: deque[EpisodeEnd] = deque(maxlen=window)
-        self._begun = self._episodes = self._dropped = 0
+        self._begun = self._positions = self._episodes = self._dropped = 0
 
     @classmethod
     def open(cls, config: TrainConfig, setup: TrainingSetup) -> TreeCollector:
@@ -213,6 +226,8 @@ class TreeCollector:
         """Return the trees with their frontiers' snapshots, the visits and what is logged."""
         return {
             "begun": self._begun,
+            "positions": self._positions,
+            "turns": [tuple(turn) for turn in self._turns],
             "episodes": self._episodes,
             "dropped": self._dropped,
             "trees": [None if tree is None else self._pack(tree) for tree in self._trees],
@@ -233,6 +248,7 @@ class TreeCollector:
                 "rollout.tasks as it was"
             )
         self._begun, self._episodes, self._dropped = state["begun"], state["episodes"], state["dropped"]
+        self._positions, self._turns = state["positions"], [Turn(*turn) for turn in state["turns"]]
         self.visits = _unpack_visits(state["visits"])
         self._trees = [None if packed is None else self._unpack(packed) for packed in state["trees"]]
         self._ends.clear()
@@ -257,7 +273,7 @@ class TreeCollector:
             compared.append(self._grow(plan, branches))
             over += [
                 (plan.tree, branch.trajectory(plan.node, self.worker.env_id, whole=True))
-                for branch in branches
+                for branch in _played_once(branches)
                 if branch.end_reason is not None
             ]
         for tree, trajectory in over:
@@ -268,7 +284,14 @@ class TreeCollector:
     def _plant(self) -> None:
         """Begin a tree in every free place."""
         free = [place for place, tree in enumerate(self._trees) if tree is None]
-        specs = [self.order.episodes(self._begun + n, 1)[0] for n in range(len(free))]
+        specs: list[EpisodeSpec] = []
+        for place in free:
+            turn = self._turns[place]._replace(repeat=self._turns[place].repeat + 1)
+            if turn.repeat >= self.allotment.repeats:
+                turn = Turn(self._positions, 0)
+                self._positions += 1
+            self._turns[place] = turn
+            specs += self.order.episodes(turn.position, turn.repeat + 1)[-1:]  # its chance is a rollout's own
         nodes = self.ranks.gather(self.worker.begin(self.ranks.share(specs)))
         for place, node in zip(free, nodes, strict=True):
             visits = self.visits if self.allotment.counts == "run" else Visits()
@@ -318,31 +341,33 @@ class TreeCollector:
             self.allotment.reward(key != here, float(branch.won), plan.score, score, total)
             for branch, key, score in zip(steps, reached, scores, strict=True)
         ]
-        best_first = sorted(range(len(steps)), key=lambda n: (-rewards[n], reached[n] in tree.known, n))
-        waiting: list[TreeNode] = []
-        for place, n in enumerate(best_first):
+        best_first: list[TreeNode] = []
+        for n in sorted(range(len(steps)), key=lambda n: -rewards[n]):
             if steps[n].end_reason is not None:
                 continue
-            if place == 0:
-                tree.current = steps[n].node(node)
-            elif self.allotment.frontier == "all" or reached[n] not in tree.known:
-                waiting.append(steps[n].node(node))
+            if self.allotment.frontier == "all" or reached[n] not in tree.known:
+                best_first.append(steps[n].node(node))
             tree.known.add(reached[n])
-        tree.frontier += reversed(waiting)
+        tree.current = best_first[0] if best_first else None
+        tree.frontier += reversed(best_first[1:])
         return Compared(plan, steps, rewards, scores)
 
     def _finish(self, tree: Tree, trajectory: Trajectory) -> None:
-        """Count an episode that is over; one that the machine broke off says nothing of its states."""
+        """Count an episode that is over, in the states that it acted in.
+
+        Not in the state that it ended in, which nothing is sampled from: a lost end would soon be given up,
+        and S(s) - 0 would reward losing as much as R_succ rewards winning. An episode that the machine broke
+        off says nothing of its states.
+        """
         self._ends.append(EpisodeEnd.of(trajectory))
         self._episodes += 1
         self.log.count(episodes=1)
         if trajectory.end_reason == "env_error":
             return
         task_id = tree.root.task_id
-        keys: list[str] = list(trajectory.state_hashes)
+        keys = [step.state_hash for step in trajectory.steps]
         if self._by_text:
-            seen = [*(step.observation for step in trajectory.steps), trajectory.final_observation]
-            keys = [text_key(task_id, observation) for observation in seen]
+            keys = [text_key(task_id, step.observation) for step in trajectory.steps]
         tree.visits.add(task_id, keys, trajectory.won)
 
     def _key(self, node: TreeNode) -> str:
@@ -395,6 +420,14 @@ def _columns(compared: list[Compared]) -> dict[str, Any]:
         "outcome": rewards,
         "expansion": np.repeat(np.arange(len(compared)), sizes).astype(np.int64),
     }
+
+
+def _played_once(branches: list[Branch]) -> list[Branch]:
+    """Return one branch of each action: the others of that action are the same episode, said again."""
+    first: dict[str | None, Branch] = {}
+    for branch in branches:
+        first.setdefault(None if branch.step is None else branch.step.action, branch)
+    return list(first.values())
 
 
 def _notes(compared: Compared) -> list[dict[str, float]]:

@@ -230,7 +230,10 @@ class BranchingWorker:
     def _begin(self, specs: Sequence[EpisodeSpec]) -> Iterator[TreeNode]:
         slots = list(range(len(specs)))
         batch, infos = self.envs.reset_at(
-            slots, [spec.task_id for spec in specs], [spec.seed for spec in specs], [0] * len(specs)
+            slots,
+            [spec.task_id for spec in specs],
+            [spec.seed for spec in specs],
+            [spec.rollout for spec in specs],
         )
         observations, extras = unbatch_observations(batch, len(slots)), suite_rows(infos, len(slots))
         columns = [

@@ -18,9 +18,11 @@ BOTH = ("ezpoints", "errands")
 _TOKEN_RATIO = {"objective.ratio": "token", "objective.aggregation": "token-mean"}
 _ISTAR = OWN_SETTINGS["istar"]
 _SPO3 = OWN_SETTINGS["spo3"]
+_RATE = "learner.learning_rate"
+_SPO3_ANY_RATE = {name: value for name, value in _SPO3.items() if name != _RATE}
 _OMEGAS = (0.1, 0.2, 0.4, 0.6, 0.8, 0.95)
 _SIZES = (4, 6, 8)
-_XI_ZETA = ((5, 0.05), (10, 0.1), (20, 0.2), (50, 0.3))
+_XI_ZETA = ((5, 0.05), (10, 0.1), (20, 0.2), (50, 0.1), (50, 0.3))
 _ALPHAS = (1.0, 35.0, 50.0, 70.0)
 _GAMMAS = (0.99, 0.95)
 _BASES = {"grpo": "GRPO", "rloo": "RLOO", "reinforce_pp": "REINFORCE++", "dapo": "DAPO"}
@@ -124,7 +126,7 @@ _STUDIES = (
         source="no paper's table: whether one rate suits all algorithms of the sweep",
         arms=(
             Arm("3SPO", "spo3", _SPO3),
-            Arm("3SPO at the others' rate", "spo3"),
+            Arm("3SPO at the others' rate", "spo3", _SPO3_ANY_RATE),
         ),
         environments=tuple(ENVIRONMENTS),
         seeds=SEEDS,
@@ -140,6 +142,8 @@ _STUDIES = (
             Arm("without the score's difference", "spo3", {**_SPO3, "switches.gain": False}),
             Arm("without adaptive rollouts", "spo3", {**_SPO3, "switches.fixed": 8}),
             Arm("without the state score", "spo3", {**_SPO3, "switches.state_score": False}),
+            Arm("one tree a task", "spo3", {**_SPO3, "switches.repeats": 1}),
+            Arm("the published constants", "spo3", {_RATE: _SPO3[_RATE]}),
         ),
         environments=BOTH,
         baseline="3SPO",

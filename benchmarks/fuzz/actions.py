@@ -103,7 +103,6 @@ def run_actions(env_id: str, actions: int, *, seed: int) -> Tally:
     tally, began = Tally(env_id), perf_counter()
     vector = int(VECTOR * actions)
     single = _Single(env_id, tally, seed)
-    gc.collect()
     gc.freeze()  # a collection over a catalogue is not the action's doing
     try:
         while tally.actions < actions - vector:

@@ -246,7 +246,7 @@ def test_published_games_are_played():
 
 @pytest.mark.assets
 @pytest.mark.peer
-@pytest.mark.parametrize("dialect", ["game", "current"])
+@pytest.mark.parametrize("dialect", ["game", pytest.param("current", marks=pytest.mark.slow)])
 def test_the_real_engine_plays_the_same_episode(dialect):
     options = {"dataset": "official", "split": "valid_seen", "dialect": dialect, "observation": "augmented"}
     native, real = ALFWorldEnv(**options), ALFWorldEnv(**options, engine="textworld")

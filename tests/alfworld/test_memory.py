@@ -49,12 +49,32 @@ def test_what_is_remembered_is_told():
         "here: fridge 1 closed",
     ]
     assert recall_briefly(request(*PLAYED), "put a cool egg in fridge.").splitlines() == [
-        "seen: mug table 1",
+        "seen: table 1 mug",
         "unknown: drawer 1 2 fridge 1",
         "held: egg 2 cool",
         "here: fridge 1 closed",
         "named: egg held fridge here",
     ]
+
+
+MOVED = (
+    *PLAYED[:2],
+    ("You take it.", HOLDING, "move egg 2 to table 1", True),
+    ("You move it.", AT_TABLE, "take mug 1 from table 1", True),
+    ("You take it.", ("move mug 1 to table 1", *ROOM[:3])),
+)
+
+
+def test_things_that_were_moved_are_told_apart():
+    def named(*turns):
+        return recall_briefly(request(*turns), "put egg and mug in fridge.").splitlines()[-1]
+
+    assert named(MOVED[0], MOVED[1][:2]) == "named: egg seen here mug seen here fridge away"
+    assert named(*MOVED) == "named: egg moved here mug held fridge away"
+    away = (*MOVED[:-1], (*MOVED[-1], "go to fridge 1", True), ("It is closed.", AT_FRIDGE))
+    assert named(*away) == "named: egg moved table 1 mug held fridge here"
+    again = (*MOVED[:3], (*MOVED[3][:2], "take egg 2 from table 1", True), ("You take it.", HOLDING))
+    assert named(*again) == "named: egg held mug seen here fridge away"
 
 
 @pytest.mark.parametrize("tell", [recall, recall_briefly])

@@ -40,6 +40,7 @@ def planned(monkeypatch):
         states.append(state)
         return solve(self, state, **options)
 
+    module.first_plan.cache_clear()  # what other tests had planned
     monkeypatch.setattr(Planner, "solve", counted)
     return states
 

@@ -65,7 +65,7 @@ CHOSEN = "opo or pages or modules_of_algorithms or leave_torch or is_of_an_algor
 @pytest.fixture
 def copy(tmp_path):
     for folder in FOLDERS:
-        ignored = shutil.ignore_patterns("__pycache__", "results")
+        ignored = shutil.ignore_patterns("results")
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
     for file in FILES:
         shutil.copy(ROOT / file, tmp_path)

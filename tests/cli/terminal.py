@@ -54,7 +54,7 @@ class Terminal:
         """Type something."""
         os.write(self._ours, text.encode())
 
-    def wait_for(self, text, seconds=30.0):
+    def wait_for(self, text, seconds=300.0):
         """Read until the screen shows a text, and nothing more comes; return the screen."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -63,7 +63,7 @@ class Terminal:
                 return self.screen
         raise AssertionError(f"{text!r} is not on the screen:\n{self.screen}")
 
-    def end(self, seconds=30.0):
+    def end(self, seconds=300.0):
         """Read until the program has ended; return its exit code."""
         end = time.monotonic() + seconds
         while self.program.poll() is None and time.monotonic() < end:

@@ -213,7 +213,7 @@ def test_play_works_through_a_pipe():
         input=typed,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert (program.returncode, program.stderr) == (0, "")
     assert "Formula:" in program.stdout

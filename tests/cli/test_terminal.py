@@ -163,10 +163,18 @@ sys.meta_path.insert(0, Interrupter())
 """
 
 
-@pytest.mark.parametrize("program", ["module", "script"])
 @pytest.mark.parametrize(
-    "place",
-    ["numpy", "gymnasium", "agentgym.env", "agentgym.cli.parser", "agentgym.registration", "rich.console"],
+    ("place", "program"),
+    [
+        ("numpy", "module"),
+        ("numpy", "script"),
+        ("gymnasium", "script"),
+        ("agentgym.env", "module"),
+        ("agentgym.cli.parser", "script"),
+        ("agentgym.registration", "module"),
+        ("rich.console", "module"),
+        ("rich.console", "script"),
+    ],
 )
 def test_ctrl_c_while_importing_is_one_line(tmp_path, program, place):
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTER)
@@ -180,7 +188,7 @@ def test_ctrl_c_while_importing_is_one_line(tmp_path, program, place):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert (done.returncode, done.stderr) == (130, "agentgym: interrupted\n")
 
@@ -192,7 +200,7 @@ def test_ctrl_c_at_any_moment_of_a_benchmark_is_one_line(tmp_path):
         '[[env]]\nid = "agentgym/Sokoban-v0"\nlabel = "Sokoban"\nsplit = "train"\ntasks = 10000\n'
         '[[agent]]\nname = "random"\nkind = "random"\n[[agent]]\nname = "oracle"\nkind = "oracle"\n'
     )
-    for number, seconds in enumerate((0.3, 1.0, 2.0)):
+    for number, seconds in enumerate((0.3, 1.5)):
         program = subprocess.Popen(
             [sys.executable, "-m", "agentgym", "bench", suite, "--out", tmp_path / str(number)],
             stdout=subprocess.PIPE,
@@ -201,7 +209,7 @@ def test_ctrl_c_at_any_moment_of_a_benchmark_is_one_line(tmp_path):
         )
         time.sleep(seconds)
         program.send_signal(signal.SIGINT)
-        _, err = program.communicate(timeout=60)
+        _, err = program.communicate(timeout=300)
         assert program.returncode == 130
         assert err.splitlines()[-1] == "agentgym: interrupted"
         assert "Traceback" not in err
@@ -209,4 +217,4 @@ def test_ctrl_c_at_any_moment_of_a_benchmark_is_one_line(tmp_path):
 
 def test_importing_the_package_leaves_ctrl_c_alone():
     code = "import agentgym, signal; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0

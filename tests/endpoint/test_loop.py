@@ -27,7 +27,7 @@ SPEC = EndpointSpec(URL, "tiny")
 
 def run_python(code: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
 def endpoint_threads():

@@ -41,6 +41,11 @@ output = 0.1
 TOOLS = tuple(tool_schemas((Tool("look_up", "Look it up.", (ToolParameter("word"),)),)))
 
 
+def real(test):
+    """Mark what starts the real server, which takes seconds: `make test-parity` runs it."""
+    return pytest.mark.slow(pytest.mark.peer(test))
+
+
 @pytest.fixture(scope="session")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
@@ -82,6 +87,7 @@ def said(model, prompt, max_tokens=12):
     return model.tokenizer.decode(answer.ids, skip_special_tokens=True).strip()  # as the server does
 
 
+@real
 def test_chats_are_rendered_and_answered_as_by_our_own_engine(models, opened):
     model = load_model(models / MODEL)
     for setup in (ChatSetup(), ChatSetup(system="Be brief."), ChatSetup(tools=TOOLS)):
@@ -94,6 +100,7 @@ def test_chats_are_rendered_and_answered_as_by_our_own_engine(models, opened):
         assert reply.seconds > 0
 
 
+@real
 def test_thinking_is_switched_off_by_a_field_of_the_request(models, opened):
     endpoint = opened(extra={"chat_template_kwargs": {"enable_thinking": False}})
     model = load_model(models / MODEL)
@@ -102,6 +109,7 @@ def test_thinking_is_switched_off_by_a_field_of_the_request(models, opened):
     assert (reply.prompt_tokens, reply.text) == (len(prompt), said(model, prompt))
 
 
+@real
 def test_a_stream_brings_the_same_answer(opened):
     asked = [question(f"{number}?") for number in range(4)]
     whole, pieces = opened().ask(asked), opened(stream=True).ask(asked)
@@ -113,6 +121,7 @@ def test_a_stream_brings_the_same_answer(opened):
     assert len({reply.text for reply in whole}) > 1
 
 
+@real
 def test_temperature_0_repeats_itself_and_a_seed_draws_again(opened):
     endpoint = opened(concurrency=1)
     first, again = (endpoint.ask([question(sample=sample)])[0].text for sample in range(2))
@@ -124,6 +133,7 @@ def test_temperature_0_repeats_itself_and_a_seed_draws_again(opened):
     assert drawn[0] == drawn[1] != drawn[2]
 
 
+@real
 def test_what_it_does_not_know_fails_one_request_at_once(opened, tmp_path):
     ledger = tmp_path / "ledger.jsonl"
     with EndpointSession(ledger=ledger):
@@ -134,6 +144,7 @@ def test_what_it_does_not_know_fails_one_request_at_once(opened, tmp_path):
     assert [(row.retries, row.error != "") for row in read_ledger(ledger)] == [(0, True)] * 2
 
 
+@real
 def test_the_probe_tells_what_it_ignores(opened):
     probe = opened().probe()
     assert (probe.n, probe.logprobs, probe.response_format) == ("ignored",) * 3
@@ -146,6 +157,7 @@ def test_the_probe_tells_what_it_ignores(opened):
     assert probe.answers_as == f"{MODEL}@main"
 
 
+@real
 def test_models_of_all_families_are_served(models, tmp_path):
     with ModelServer(models, log=tmp_path / "server.log", batching=True) as running:
         for name in FAMILIES:
@@ -157,6 +169,19 @@ def test_models_of_all_families_are_served(models, tmp_path):
             endpoint.close()
 
 
+def test_what_a_server_said_before_it_ended_is_told(tmp_path, monkeypatch):
+    (tmp_path / "absent").mkdir()
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho Traceback\necho 'KeyError: model_type'\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    with pytest.raises(
+        UsageError, match=r"transformers serve ended with 1, see .*server\.log: KeyError: model_t"
+    ):
+        ModelServer(tmp_path / "absent", log=tmp_path / "server.log").__enter__()
+
+
+@real
 def test_a_server_that_cannot_start_says_why(tmp_path):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "config.json").write_text("{}")
@@ -168,9 +193,10 @@ def test_a_server_ends_with_its_parent(tmp_path):
     command = [sys.executable, "-P", served.__file__, "serve", "absent", "--port", "0"]
     orphan = subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
     orphan.stdin.close()
-    assert orphan.wait(30) == 1
+    assert orphan.wait(300) == 1
 
 
+@real
 def test_react_plays_every_built_in_suite_and_replays(server, tmp_path):
     results, again, prices = (tmp_path / name for name in ("results", "again", "prices.toml"))
     prices.write_text(PRICED)

@@ -222,7 +222,7 @@ def start(suite: Path, out: Path) -> subprocess.Popen[str]:
 
 def ended(process: subprocess.Popen[str]) -> None:
     """Wait for a run that must come to its end."""
-    _, complaint = process.communicate(timeout=60)
+    _, complaint = process.communicate(timeout=300)
     assert process.returncode == 0, complaint
 
 
@@ -251,7 +251,7 @@ def test_killed_at_random_points_and_resumed_the_result_is_the_same(kills: int, 
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
                 landed += 1
-            process.communicate(timeout=60)
+            process.communicate(timeout=300)
         ended(start(suite, tmp_path / "cut"))
     (folder,) = (tmp_path / "cut").glob("*/asker-*")
     assert read_run(folder).result_id == read_run(expected).result_id

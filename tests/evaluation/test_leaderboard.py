@@ -16,8 +16,8 @@ from agentgym.errors import UsageError
 from agentgym.evaluation.aggregates import Scale
 from agentgym.evaluation.boards import Comparison, make_boards, ranked
 from agentgym.evaluation.exports import latex
-from agentgym.evaluation.leaderboard import build_leaderboard
-from agentgym.evaluation.published import Paper, Published, PublishedResult
+from agentgym.evaluation.leaderboard import build_leaderboard, read_published
+from agentgym.evaluation.published import Published
 from agentgym.evaluation.results import EPISODES_FILE, EpisodeRecord, Excluded, RunRecord, reopened
 from agentgym.evaluation.runfiles import read_episodes, read_run, write_run
 from agentgym.evaluation.scoring import EnvEpisodes, mean_over_seeds
@@ -27,7 +27,6 @@ from agentgym.evaluation.suite import SuiteAgent, SuiteEnv, load_suite
 from agentgym.evaluation.suites import suite_file
 from agentgym.evaluation.tables import markdown
 from agentgym.hashing import sha256_json
-from agentgym.records import read_toml
 from tests.evaluation.making import believed, believed_board, board_below, write_complete
 
 
@@ -301,7 +300,8 @@ def test_left_out_environments_are_on_the_page_and_nothing_is_ranked(results: Pa
 def test_published_results_are_shown_apart(results: Path, tmp_path: Path) -> None:
     (tmp_path / "published.toml").write_text(
         '[[paper]]\nname = "P"\ntable = "2"\nmodel = "m"\nprotocol = "one seed"\n'
-        'result = [{ environment = "Corridor", method = "GRPO", success = 67.12, spread = 4.7 }]\n'
+        'column = [{ environment = "Corridor" }, { environment = "Corridor", metric = "F1" }]\n'
+        'row = [{ method = "GRPO", cells = [[67.12, 4.7], [3.0]] }]\n'
     )
     build_leaderboard(results, tmp_path / "LEADERBOARD.md")
     page = (tmp_path / "LEADERBOARD.md").read_text()
@@ -310,14 +310,14 @@ def test_published_results_are_shown_apart(results: Path, tmp_path: Path) -> Non
     assert "- P: one seed." in apart
     assert "GRPO" not in ranked
     published = json.loads((tmp_path / "LEADERBOARD.json").read_text())["published"]
-    assert published["paper"][0]["result"][0]["success"] == 67.12
+    assert published["paper"][0]["row"][0]["cells"] == [[67.12, 4.7], [3.0]]
 
 
 def test_published_results_stand_below_the_boards_they_belong_to(results: Path, tmp_path: Path) -> None:
     paper = '[[paper]]\nname = "P"\ntable = "2"\nmodel = "m"\nprotocol = "one seed"\n'
     paper += (
-        'result = [{ environment = "Corridor", method = "GRPO", success = 67.12 }, '
-        '{ environment = "Swamp", method = "PPO", success = 3.0 }]\n'
+        'column = [{ environment = "Corridor" }, { environment = "Swamp" }]\n'
+        'row = [{ method = "GRPO", cells = [[67.12], []] }, { method = "PPO", cells = [[], [3.0]] }]\n'
     )
     (tmp_path / "published.toml").write_text(f'{paper}[beside]\nCorridor = ["small"]\nSwamp = ["other"]\n')
     build_leaderboard(results, tmp_path / "LEADERBOARD.md")
@@ -332,9 +332,8 @@ def test_published_results_stand_below_the_boards_they_belong_to(results: Path, 
 
 
 def test_published_results_of_alfworld_stand_beside_the_current_dialect_alone() -> None:
-    folder = Path(__file__).parents[2] / "benchmarks"
-    published = read_toml(Published, folder / "published.toml")
-    environments = {result.environment for paper in published.paper for result in paper.result}
+    published = read_published(Path(__file__).parents[2] / "benchmarks" / "published.toml")
+    environments = {rate.environment for _, rate in published.apart(())}
     assert published.beside.keys() <= environments
     for environment in environments:
         beside = published.beside.get(environment, ())
@@ -344,14 +343,13 @@ def test_published_results_of_alfworld_stand_beside_the_current_dialect_alone() 
             assert env.kwargs["dialect"] == "current"
 
 
-def test_the_shipped_published_results_are_readable() -> None:
-    published = read_toml(Published, Path(__file__).parents[2] / "benchmarks" / "published.toml")
-    assert {paper.name for paper in published.paper} == {"GiGPO", "GraphGPO", "StepPO", "iStar"}
-    for paper in published.paper:
-        assert isinstance(paper, Paper)
-        for result in paper.result:
-            assert isinstance(result, PublishedResult)
-            assert 0.0 <= result.success <= 100.0
+def test_rows_of_papers_fit_their_columns(tmp_path: Path) -> None:
+    paper = '[[paper]]\nname = "P"\ntable = "2"\nmodel = "m"\nprotocol = "one seed"\n'
+    paper += 'column = [{ environment = "Corridor" }]\n'
+    for row, complaint in (("[]", "0 cells for 1 columns"), ("[[1.0, 2.0, 3.0]]", "a number and its spread")):
+        (tmp_path / "published.toml").write_text(f'{paper}row = [{{ method = "PPO", cells = {row} }}]\n')
+        with pytest.raises(UsageError, match=complaint):
+            read_published(tmp_path / "published.toml")
 
 
 def test_no_runs_is_a_usage_error(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from benchmarks.fuzz.changes import changes
 from benchmarks.fuzz.files import packed_of
 from benchmarks.fuzz.mutations import PACKED, SUITE_FILE, Finding, Laboratory, Mutation, drawn
 
-SAMPLE = 100
+SAMPLE = 50
 
 FILES = {RUN_FILE, EPISODES_FILE, TRANSCRIPTS_FILE, VERIFY_FILE, PACKED, SUITE_FILE}
 

@@ -217,12 +217,13 @@ def mangled(change):
             "step 1: 8 token ids of 7 prompt tokens",
         ),
         (
-            mangled(lambda table: table["steps"][0]["messages"][0].update(parts=[0] * 5_000_000)),
-            "a message has more than 100,000,000 characters",
+            mangled(lambda table: table["steps"][0]["messages"][0].update(parts=[0] * 5_000)),
+            "a message has more than 20,000 characters",
         ),
     ],
 )
-def test_a_damaged_line_is_refused_by_its_number(tmp_path, line, message):
+def test_a_damaged_line_is_refused_by_its_number(tmp_path, monkeypatch, line, message):
+    monkeypatch.setattr("agentgym.evaluation.transcripts._LONGEST_MESSAGE", 20_000)
     (tmp_path / TRANSCRIPTS_FILE).write_bytes(record().line.encode() + b"\n" + line + b"\n")
     with pytest.raises(UsageError, match=f"{TRANSCRIPTS_FILE}, line 2: malformed: .*{message}"):
         read_transcripts(tmp_path)

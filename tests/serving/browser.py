@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 CHROMIUM = shutil.which("chromium")
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds that anything may take."""
 
 FLAGS = (
@@ -22,11 +22,25 @@ FLAGS = (
     "--remote-debugging-pipe",
 )
 
+KEYS = {
+    "Enter": (13, "\r"),
+    "Space": (32, " "),
+    "Tab": (9, ""),
+    "Escape": (27, ""),
+    "ArrowLeft": (37, ""),
+    "ArrowUp": (38, ""),
+    "ArrowRight": (39, ""),
+    "ArrowDown": (40, ""),
+    "Home": (36, ""),
+    "End": (35, ""),
+}
+"""Code and text of the keys that tests press."""
+
 
 class Browser:
-    """One tab, with scripts turned off."""
+    """One tab, with scripts turned off unless asked for."""
 
-    def __init__(self, folder: Path, width: int = 900, height: int = 900):
+    def __init__(self, folder: Path, width: int = 900, height: int = 900, *, scripts: bool = False):
         down, self._commands = os.pipe()
         self._answers, up = os.pipe()
         # Chromium reads commands from descriptor 3 and writes answers to descriptor 4
@@ -40,11 +54,17 @@ class Browser:
         os.close(down)
         os.close(up)
         self._count, self._buffer, self._session = 0, b"", None
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        self.call("Page.enable")
-        self.call("Emulation.setScriptExecutionDisabled", value=True)
-        self.resize(width, height)
+        self.events: list[dict] = []
+        """What Chromium reported by itself, in order: of the domains that were enabled."""
+        try:
+            target = self.call("Target.createTarget", url="about:blank")["targetId"]
+            self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+            self.call("Page.enable")
+            self.scripts(scripts)
+            self.resize(width, height)
+        except BaseException:
+            self._end()
+            raise
 
     def call(self, method: str, **parameters):
         """Send a command and return its result."""
@@ -59,6 +79,12 @@ class Browser:
                 if "error" in answer:
                     raise RuntimeError(f"{method}: {answer['error']}")
                 return answer["result"]
+            if "method" in answer:
+                self.events.append(answer)
+
+    def scripts(self, on: bool) -> None:
+        """Turn the pages' own scripts on or off."""
+        self.call("Emulation.setScriptExecutionDisabled", value=not on)
 
     def resize(self, width: int, height: int) -> None:
         """Set the size of the window, in CSS pixels."""
@@ -87,13 +113,14 @@ class Browser:
 
     def enter(self) -> None:
         """Press the enter key, and wait for the page that follows."""
-        key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"}
+        self._arrive(lambda: self.press("Enter"))
 
-        def press() -> None:
-            self.call("Input.dispatchKeyEvent", type="keyDown", **key)
-            self.call("Input.dispatchKeyEvent", type="keyUp", key="Enter", code="Enter")
-
-        self._arrive(press)
+    def press(self, name: str) -> None:
+        """Press and release a key, on whatever page has the focus."""
+        code, text = KEYS[name]
+        key = {"key": " " if name == "Space" else name, "code": name, "windowsVirtualKeyCode": code}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **key, **({"text": text} if text else {}))
+        self.call("Input.dispatchKeyEvent", type="keyUp", **key)
 
     def back(self) -> None:
         """Press the browser's back button."""
@@ -116,8 +143,16 @@ class Browser:
     def close(self) -> None:
         """End Chromium."""
         self._session = None
-        self.call("Browser.close")
-        self._process.wait(timeout=PATIENCE)
+        try:
+            self.call("Browser.close")
+            self._process.wait(timeout=PATIENCE)
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        """Leave nothing behind, or a later test is blamed for it."""
+        self._process.kill()
+        self._process.wait()
         os.close(self._commands)
         os.close(self._answers)
 

@@ -14,7 +14,7 @@ from agentgym.serving.server import SiteServer
 from agentgym.serving.site import EnvSite
 from agentgym.suites import PLACE
 
-WAIT = 30.0
+WAIT = 300.0
 
 
 class Parsed(HTMLParser):

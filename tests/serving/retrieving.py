@@ -40,7 +40,7 @@ class CountingIndex:
 
     def search_all(self, queries, k):
         self.calls.append((tuple(queries), k))
-        assert self.free.wait(30)
+        assert self.free.wait(300)
         if self.error is not None:
             raise self.error
         return self._index.search_all(queries, k)
@@ -58,7 +58,7 @@ class Running:
         """Return the status and what is answered to a request."""
         if not isinstance(body, bytes | None):
             body = json.dumps(body).encode()
-        with closing(http.client.HTTPConnection(self.address, timeout=30)) as connection:
+        with closing(http.client.HTTPConnection(self.address, timeout=300)) as connection:
             connection.request(method, path, body, headers or {"Content-Type": "application/json"})
             response = connection.getresponse()
             return response.status, json.loads(response.read())

@@ -29,7 +29,7 @@ def echo_of():
         started.append((server, thread))
 
         def send(data):
-            with closing(socket.create_connection(server.server_address, timeout=30)) as connection:
+            with closing(socket.create_connection(server.server_address, timeout=300)) as connection:
                 connection.sendall(data)
                 connection.shutdown(socket.SHUT_WR)
                 received = b""

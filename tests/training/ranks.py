@@ -35,8 +35,13 @@ RUNS = {
 REWARD_MODELS = ("pairs", "outcomes")
 """What reward models are trained on."""
 
-LOOPS = ("istar", "ppo")
+LOOPS = ("istar",)
 """Algorithms that whole iterations are compared of."""
+
+
+def updates(name):
+    """Return how many updates of a run are compared: of the cheapest as many as docs/training.md says."""
+    return 5 if name == "critic of tokens" else 3
 
 
 def learner_of(name, folder, ranks):
@@ -61,7 +66,7 @@ def train(name, folder, ranks):
     """Return everything that ranks have to agree on with one process."""
     learner = learner_of(name, folder, ranks)
     rows, batch = batch_of(name, folder)
-    metrics = [dataclasses.asdict(learner.update(rows, batch, seed=seed)) for seed in range(5)]
+    metrics = [dataclasses.asdict(learner.update(rows, batch, seed=seed)) for seed in range(updates(name))]
     result = {
         "metrics": metrics,
         "weights": {key: tensor.clone() for key, tensor in learner.weights()},
@@ -143,7 +148,7 @@ def iterate(algorithm, folder, ranks):
     return {"env_steps": metrics[-1].env_steps, "weights": weights}
 
 
-SHARDED = ("critic of steps", "adapter", "bfloat16")
+SHARDED = ("critic of steps", "bfloat16")
 """Runs whose states are written and read in shards."""
 
 

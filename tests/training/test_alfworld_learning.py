@@ -42,9 +42,11 @@ def test_stages_are_averaged_over_seeds(results):
 def test_the_page_shows_every_stage_and_where_papers_differ(results):
     text = page(results)
     assert "Constrained choice, demonstrations of a hand-written explorer" in text
-    assert "| clone of the explorer | 12.5% [" in text
+    assert "| clone of the explorer, DAgger included | 12.5% [" in text
     assert "clone, then GiGPO minus the explorer (teacher) | +37.5 [" in text
     assert "| `clone-seed0` | 61 |" in text
+    assert "| `clone-seed1` | 25.0% / 75.0% |" in text
+    assert "Short of it: clone, then GiGPO, 87.5% of published valid_seen (least in `t1`, 75.0%)." in text
     for printed in ("48.0", "90.8", "95.42", "98.43"):
         assert f"| {printed} |" in text
     assert text.index("not in one order") < text.index("GPT-4o")

@@ -2,7 +2,8 @@
 # ruff: noqa: E501 (templates)
 
 import copy
-import subprocess
+import io
+import json
 import sys
 import time
 
@@ -238,40 +239,30 @@ def test_a_model_with_a_hanging_template_is_refused_in_one_line(directory):
         load_model(directory)
 
 
-EVIL = "from pathlib import Path\nPath(__file__).with_name('ran').touch()\n"
+EVIL = "from pathlib import Path\nPath({!r}).touch()\nclass Evil: pass\n"
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
-def test_code_in_a_model_directory_is_never_run_nor_offered(directory, name):
-    import json
-
-    path = directory / name
-    table = json.loads(path.read_text())
+def test_code_in_a_model_directory_is_never_run_nor_offered(directory, name, monkeypatch, capfd):
+    changed = {"model_type": "evil"} if name == "config.json" else {"tokenizer_class": "Evil"}
+    table = json.loads((directory / name).read_text()) | changed
     table["auto_map"] = {
         "AutoConfig": "evil.Evil",
         "AutoModelForCausalLM": "evil.Evil",
         "AutoTokenizer": ["evil.Evil", "evil.Evil"],
     }
-    if name == "config.json":
-        table["model_type"] = "evil"
-    else:
-        table["tokenizer_class"] = "Evil"
-    path.write_text(json.dumps(table))
-    (directory / "evil.py").write_text(EVIL)
-    program = (
-        "import sys\nfrom agentgym.errors import UsageError\nfrom agentgym.training.models.models import load_model\n"
-        "try:\n    load_model(sys.argv[1])\nexcept UsageError as error:\n    print(error)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, directory],
-        input="y\ny\ny\n",
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    (directory / name).write_text(json.dumps(table))
+    (directory / "evil.py").write_text(EVIL.format(str(directory / "ran")))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\ny\ny\n"))
+    told = ""
+    try:
+        load_model(directory)
+    except UsageError as error:
+        told = str(error)
+    assert sys.stdin.tell() == 0
     assert not (directory / "ran").exists()
-    assert not list(directory.glob("**/__pycache__"))
-    assert "[y/N]" not in done.stdout
-    assert done.stdout.count("\n") <= 1
+    assert not list(directory.rglob("__pycache__"))
+    assert "[y/N]" not in capfd.readouterr().out
+    assert "\n" not in told
     if name == "config.json":
-        assert "cannot load a model" in done.stdout
+        assert "cannot load a model" in told

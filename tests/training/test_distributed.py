@@ -36,7 +36,7 @@ def together(folder, alone):
     """What each of two ranks has in the end."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={SIZE}"]
     done = subprocess.run(
-        [*command, "-m", "tests.training.ranks", str(folder)], capture_output=True, text=True, timeout=300
+        [*command, "-m", "tests.training.ranks", str(folder)], capture_output=True, text=True, timeout=1800
     )
     assert done.returncode == 0, done.stderr[-6000:]
     return [torch.load(folder / f"rank {rank} of {SIZE}.pt", weights_only=False) for rank in range(SIZE)]
@@ -115,7 +115,7 @@ def test_weights_that_wait_in_main_memory_are_trained_alike(alone, folder, monke
     monkeypatch.setitem(runs.RUNS, "offloaded", (objective, valued, {}))
     learner = runs.learner_of("offloaded", folder, Ranks())
     rows, batch = runs.batch_of("offloaded", folder)
-    for seed in range(5):
+    for seed in range(runs.updates("offloaded")):
         learner.update(rows, batch, seed=seed)
     assert largest_difference(dict(learner.weights()), alone["offloaded"]["weights"]) < 1e-6
 
@@ -145,7 +145,7 @@ def test_damaged_shards_are_one_line(alone, folder, tmp_path, damage):
     state = tmp_path / "state"
     state.mkdir()
     if damage == "cut":
-        (file,) = runs.shards("adapter", folder, 1).glob("*.safetensors")
+        (file,) = runs.shards("critic of steps", folder, 1).glob("*.safetensors")
         (state / file.name).write_bytes(file.read_bytes()[:1000])
     learner = runs.learner_of("adapter", folder, Ranks())
     with pytest.raises(UsageError, match="cannot read the checkpoint") as raised:

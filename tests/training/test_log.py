@@ -216,7 +216,7 @@ log.close()
         env=os.environ | places | {"WANDB_MODE": "offline"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     run_id = (tmp_path / "wandb_id.txt").read_text().strip()

@@ -46,6 +46,10 @@ def config(algorithm="gigpo", **changes):
     return override(plain, SMALL | {key.replace("__", "."): value for key, value in changes.items()})
 
 
+EASY = {"env_id": "agentgym/Sokoban-v0", "env_options.max_optimal": 2, "env_options.max_steps": 5}
+"""Boards that random weights win now and then."""
+
+
 def weights(folder):
     model = load_model(last_checkpoint(folder) / "model").model
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -89,9 +93,12 @@ def test_every_algorithm_trains_and_saves_a_policy(tmp_path, algorithm):
 def test_a_seed_decides_a_run_and_a_resumed_one_is_the_same(tmp_path, algorithm):
     whole, again, parts = (tmp_path / name for name in ("whole", "again", "parts"))
     start(config(algorithm), whole, logs=["jsonl"])
-    start(config(algorithm), again, logs=["jsonl"])
-    assert same(weights(whole), weights(again))
-    assert logged(whole) == logged(again)
+    if algorithm == "ppo":  # what has most that a seed decides
+        start(config(algorithm), again, logs=["jsonl"])
+        assert same(weights(whole), weights(again))
+        assert logged(whole) == logged(again)
+        start(config(algorithm, seed=1), tmp_path / "other", logs=[])
+        assert not same(weights(whole), weights(tmp_path / "other"))
 
     start(config(algorithm, iterations=2), parts, logs=["jsonl"])
     outcome = resume(parts, logs=["jsonl"], iterations=4)
@@ -100,8 +107,6 @@ def test_a_seed_decides_a_run_and_a_resumed_one_is_the_same(tmp_path, algorithm)
     expected = logged(whole)
     expected[1]["evaluation"] = logged(parts)[1]["evaluation"]  # of the last iteration of the first part
     assert logged(parts) == expected
-    start(config(algorithm, seed=1), tmp_path / "other", logs=[])
-    assert not same(weights(whole), weights(tmp_path / "other"))
 
 
 def test_the_loop_is_what_its_parts_do_one_after_the_other(tmp_path):
@@ -145,11 +150,12 @@ def test_a_control_that_shuffles_advantages_gets_the_same_episodes_and_other_wei
 
     metrics = []
     for control in (False, True):
-        settings = config("grpo", rollout__tasks=16, rollout__group_size=8, evaluation__every=0)
+        settings = config("grpo", rollout__tasks=4, rollout__num_envs=16, evaluation__every=0)
+        settings = override(settings, EASY)
         world = TrainingSetup.open(settings)
         scorer = stages_of("grpo").scorer(settings, world)
         trainer = Trainer(settings, world, tmp_path, scorer=Shuffled(scorer) if control else None)
-        metrics.append([trainer.iterate() for _ in range(4)])
+        metrics.append([trainer.iterate() for _ in range(2)])
         world.close()
     assert metrics[0][0].success == metrics[1][0].success
     assert any(one.usable_fraction > 0 for one in metrics[0])

@@ -197,7 +197,9 @@ def test_a_model_learns_what_only_the_picture_tells(tmp_path):
     )
     world = TrainingSetup.open(config)
     trainer = Trainer(config, world, tmp_path)
-    success = [trainer.iterate().success for _ in range(25)]
+    success = []
+    while len(success) < 25 and (len(success) < 3 or success[-1] <= 0.9):
+        success.append(trainer.iterate().success)
     trainer.close()
     world.close()
     assert np.mean(success[:2]) < 0.6

@@ -1,13 +1,11 @@
 """Stages of an iteration: an algorithm collects, scores and minimises with objects of its own."""
 
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from agentgym.algos.table import ALGORITHMS
+from agentgym.cli import main
 from agentgym.errors import UsageError
 from agentgym.extras import load_reference
 from agentgym.training.checkpoint import last_checkpoint, load_checkpoint
@@ -15,7 +13,6 @@ from agentgym.training.config import TrainConfig, override
 from agentgym.training.run import read_config, resume, start
 from agentgym.training.stages import OUTCOME, Stages, stages_of
 
-ROOT = Path(__file__).parents[2]
 EZPOINTS = "agentgym/EZPoints-v0"
 SMALL = {
     "model": "tiny:0.1m",
@@ -174,7 +171,7 @@ def test_stages_of_every_algorithm_that_can_be_trained_can_be_loaded():
 
 
 @pytest.mark.usefixtures("mine")
-def test_an_algorithm_elsewhere_is_trained_from_the_command_line(tmp_path):
+def test_an_algorithm_elsewhere_is_trained_from_the_command_line(tmp_path, monkeypatch):
     settings = [
         word
         for key, value in SMALL.items()
@@ -182,8 +179,6 @@ def test_an_algorithm_elsewhere_is_trained_from_the_command_line(tmp_path):
         for word in ("--set", f"{key}={value}")
     ]
     words = ["train", "mine:PLAIN", "--env", EZPOINTS, "--model", "tiny:0.1m", "--iterations", "1", *settings]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path)))}
-    command = [sys.executable, "-m", "agentgym", *words]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 0
     assert (tmp_path / "runs" / "mine.PLAIN-ezpoints-seed0" / "checkpoints" / "last" / "model").is_dir()

@@ -21,8 +21,15 @@ def shared_texts(**options):
     return [text for text, found in splits.items() if len(found) > 1]
 
 
-@pytest.mark.parametrize(("size", "seed"), [(SIZE, 0), (2_000, 3)])
-@pytest.mark.parametrize("split_by", ["goal", "product"])
+@pytest.mark.parametrize(
+    ("size", "seed", "split_by"),
+    [
+        (SIZE, 0, "goal"),
+        (SIZE, 0, "product"),
+        pytest.param(2_000, 3, "goal", marks=pytest.mark.slow),
+        pytest.param(2_000, 3, "product", marks=pytest.mark.slow),
+    ],
+)
 def test_no_text_is_in_two_splits(size, seed, split_by):
     assert shared_texts(size=size, seed=seed, split_by=split_by) == []
 

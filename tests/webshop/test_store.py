@@ -440,7 +440,7 @@ def test_threads_and_processes_share_a_store(shop):
     results = context.Queue()
     child = context.Process(target=read_in_child, args=(str(shop.path), results))
     child.start()
-    assert results.get(timeout=60) == "B0"
+    assert results.get(timeout=300) == "B0"
     child.join()
 
 

@@ -9,7 +9,7 @@ wordings ``alfworld-memory`` and ``alfworld-memory-terse`` tell instead of past 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple, Self
@@ -72,6 +72,8 @@ class RoomMemory:
     place: str = ""
     """Receptacle gone to last."""
     held: str = ""
+    moved: set[str] = field(default_factory=set)
+    """Things that the player has put where they are."""
     treated: set[tuple[str, str]] = field(default_factory=set)
     """Commands and the things treated by them."""
 
@@ -121,9 +123,11 @@ class RoomMemory:
             elif verb == "take":
                 self.held = thing
                 self.at.pop(thing, None)
+                self.moved.discard(thing)
             elif verb in ("put", "move"):
                 self.held = ""
                 self.at[thing] = place
+                self.moved.add(thing)
             elif verb in APPLIANCES:
                 self.treated.add((verb, thing))
 
@@ -160,14 +164,15 @@ def recall(request: Request) -> str:
 
 
 def recall_briefly(request: Request, task: str = "") -> str:
-    """Return the memory of an episode in few words, by kind of thing rather than by place.
+    """Return the memory of an episode in few words, with what is known of the words of the task.
 
-    ``seen`` has each kind of thing with the places where it is, other than the one gone to last;
-    ``unknown`` the places not looked into yet; ``held`` what is held, with what was done to it; ``here`` the
-    place gone to last, whether it is closed, and the kinds of things in it. ``named`` tells of the words of
-    the task that name kinds of things or places known so far, in the task's order: where such things are,
-    ``held`` and ``here`` among it, or whether such a place is ``here`` or ``away``. Numbers of things that
-    are not held are left out, and places that were empty.
+    ``seen`` has each place where things are, other than the one gone to last, with the kinds of things
+    there; ``unknown`` the places not looked into yet; ``held`` what is held, with what was done to it;
+    ``here`` the place gone to last, whether it is closed, and the kinds of things in it. ``named`` tells of
+    the words of the task that name kinds of things or places known so far, in the task's order: whether
+    such a thing is ``held``, where it was ``moved`` by the player and where else it is, ``here`` for the
+    place gone to last, or whether such a place is ``here`` or ``away``. Numbers of things that are not held
+    are left out, and places that were empty.
 
     Example:
         >>> request = Request(episode=0, task_id="t", task_type="", turn=0, observation="A kitchen.", seed=7,
@@ -180,34 +185,41 @@ def recall_briefly(request: Request, task: str = "") -> str:
         named: drawer away
     """
     memory = RoomMemory.of(request)
-    seen: dict[str, set[str]] = {}
+    kinds: dict[str, set[str]] = {}
     for thing, place in memory.at.items():
-        seen.setdefault(kind_of(thing), set()).add(place)
-    here = sorted(kind for kind, places in seen.items() if memory.place in places)
-    away = {kind: seen[kind] - {memory.place} for kind in sorted(seen)}
+        kinds.setdefault(place, set()).add(kind_of(thing))
+    here = sorted(kinds.pop(memory.place, ()))
     told = {
-        "seen": " ".join(f"{kind} {_listed(places)}" for kind, places in away.items() if places),
+        "seen": " ".join(f"{place} {' '.join(sorted(kinds[place]))}" for place in sorted(kinds)),
         "unknown": _listed(memory.receptacles - memory.searched),
         "held": " ".join(_held(memory)),
         "here": " ".join([*_here(memory), *here]),
-        "named": " ".join(_named(memory, seen, task)),
+        "named": " ".join(_named(memory, task)),
     }
     return "\n".join(f"{label}: {words or NONE}" for label, words in told.items())
 
 
-def _named(memory: RoomMemory, seen: Mapping[str, set[str]], task: str) -> list[str]:
+def _named(memory: RoomMemory, task: str) -> list[str]:
     """Return what is known of the words of a task that name kinds of things or places, as words."""
     words: list[str] = []
     places = {kind_of(place) for place in memory.receptacles}
     for kind in dict.fromkeys(_WORD.findall(task.lower())):
-        if kind in seen or kind == kind_of(memory.held):
-            found = seen.get(kind, set())
-            words += [kind, *(["held"] if kind == kind_of(memory.held) else [])]
-            words += ["here"] if memory.place in found else []
-            words += [listed] if (listed := _listed(found - {memory.place})) else []
+        things, held = memory.of_kind(kind), kind == kind_of(memory.held)
+        if things or held:
+            words += [kind, *(["held"] if held else [])]
+            words += _places(memory, "moved", [thing for thing in things if thing in memory.moved])
+            words += _places(memory, "seen", [thing for thing in things if thing not in memory.moved])
         elif kind in places:
             words += [kind, "here" if kind == kind_of(memory.place) else "away"]
     return words
+
+
+def _places(memory: RoomMemory, label: str, things: Iterable[str]) -> list[str]:
+    """Return a label and the places of some things, the one gone to last as ``here``; nothing for none."""
+    found = {memory.at[thing] for thing in things}
+    here = ["here"] if memory.place in found else []
+    away = _listed(found - {memory.place})
+    return [label, *here, *([away] if away else [])] if found else []
 
 
 def memory_fields(request: Request, *, history: int) -> PromptFields:

@@ -49,5 +49,6 @@ SUITE = SuiteSpec(
     sources=(ALFWORLD,),
     screen=ScreenHints(keeps="Your task is to:"),
     rules="agentgym.envs.alfworld.rules:make_explorer",
+    drawing="agentgym.envs.alfworld.drawing:DRAWING",
     tools=TOOLS,
 )

@@ -41,6 +41,9 @@ REWARDS = {
 
 OBSERVATIONS = ("text", "image")
 
+NOT_ACCEPTED = "The last action was not accepted."
+"""Follows the formula after an action that was rejected."""
+
 
 class EZPointsEnv(AgentEnv[Observation]):
     """Make 12 from two cards, one token at a time.
@@ -182,7 +185,7 @@ def title(deal: Deal) -> str:
 def body(tokens: Tokens, valid: bool) -> str:
     """Return the lines of an observation that change."""
     formula = "Formula: " + (" ".join(tokens) or "(empty)")
-    return formula if valid else formula + "\nThe last action was not accepted."
+    return formula if valid else f"{formula}\n{NOT_ACCEPTED}"
 
 
 def tiles(tokens: Tokens) -> list[int]:

@@ -10,5 +10,6 @@ SUITE = SuiteSpec(
     prompt=PromptDefaults("ezpoints", tiny_history=0),
     screen=ScreenHints(goal="Write a formula a token at a time, each card once; = hands it in."),
     rules="agentgym.envs.ezpoints.rules:make_calculator",
+    drawing="agentgym.envs.ezpoints.drawing:DRAWING",
     tools=(Tool("write", "Write the next number or sign; = hands the formula in.", (TOKEN,), "{token}"),),
 )

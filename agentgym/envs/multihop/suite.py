@@ -37,6 +37,7 @@ def _suite(source: DataSource) -> SuiteSpec:
         sources=(source,),
         tools=tools_of(FORMS["steppo"], "end"),
         rules="agentgym.envs.multihop.rules:make_lexical",
+        drawing="agentgym.envs.multihop.drawing:DRAWING",
         untold="agentgym.envs.multihop.oracle:untold",
         screen=ScreenHints(
             goal="Search for passages as search[query], then give the answer as answer[text].",

@@ -7,7 +7,7 @@ from agentgym.tasks import Task, TaskSet, check_split
 
 
 class StoredQuestions(TaskSet):
-    """The questions of one split of a store, read as they are asked for: `StoredQuestion`s."""
+    """The questions of one split of a store, read as they are asked for, each a `StoredQuestion`."""
 
     def __init__(self, store: QuestionStore, split: str, *, suite: str, dataset: str):
         """Describe a split.

@@ -63,6 +63,7 @@ SUITE = SuiteSpec(
     sources=(PAPERSEARCH,),
     tools=TOOLS,
     rules="agentgym.envs.papersearch.rules:make_collector",
+    drawing="agentgym.envs.papersearch.drawing:DRAWING",
     untold="agentgym.envs.papersearch.oracle:untold",
     screen=ScreenHints(goal="Find the papers that the query asks for, then stop.", keeps="Query:"),
 )

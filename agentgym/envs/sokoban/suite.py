@@ -48,5 +48,6 @@ SUITE = SuiteSpec(
     sources=(BOXOBAN,),
     screen=SCREEN,
     rules="agentgym.envs.sokoban.rules:make_greedy",
+    drawing="agentgym.envs.sokoban.drawing:DRAWING",
     tools=TOOLS["agent"],
 )

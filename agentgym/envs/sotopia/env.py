@@ -35,6 +35,9 @@ from agentgym.suites import SuiteSpec
 from agentgym.tasks import Task
 from agentgym.vector.serial import SerialVectorEnv
 
+NOT_READ = "Your last action could not be read, and you did nothing."
+"""Follows the page after an action that was rejected."""
+
 WON_ABOVE = 6.0
 """A goal rated above this is reached, as in iStar."""
 
@@ -310,7 +313,7 @@ class SotopiaEnv(AgentEnv[str]):
         if self._valid:
             return text
         advice = "Choose one of the actions listed." if self.action_kind == "enumerated" else _ADVICE
-        return f"{text}\n\nYour last action could not be read, and you did nothing. {advice}"
+        return f"{text}\n\n{NOT_READ} {advice}"
 
     def _admissible(self) -> tuple[str, ...]:
         return self._listed

@@ -69,6 +69,7 @@ SUITE = SuiteSpec(
     sources=SOURCES,
     tools=TOOLS,
     rules="agentgym.envs.sotopia.rules:make_bargainer",
+    drawing="agentgym.envs.sotopia.drawing:DRAWING",
     screen=ScreenHints(
         goal="Reach your goal: speak[words], non-verbal[gesture], action[deed], none or leave.",
         keeps="Participants:",

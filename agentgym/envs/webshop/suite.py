@@ -44,6 +44,7 @@ SUITE = SuiteSpec(
     measures=MEASURES,
     sources=(WEBSHOP,),
     rules="agentgym.envs.webshop.rules:make_shopper",
+    drawing="agentgym.envs.webshop.drawing:DRAWING",
     tools=(SEARCH, CLICK),
     untold="agentgym.envs.webshop.oracle:untold",
     site="agentgym.envs.webshop.site.documents:PAGES",

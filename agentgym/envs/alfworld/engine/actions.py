@@ -50,11 +50,11 @@ class ActionsCode:
 
     actions: Mapping[str, ActionCode]
     fixed: tuple[Callable[..., None], ...]
-    """(tables, state, found, *place): find what depends on nothing but the place."""
+    """``(tables, state, found, *place)``: find what depends on nothing but the place."""
     varying: tuple[Callable[..., None], ...]
     """Likewise: find what depends on the state."""
     looked: Callable[..., int]
-    """(tables, state, *place): the bits on which the latter depends."""
+    """``(tables, state, *place)``: the bits on which the latter depends."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,9 +53,9 @@ class TextCode:
     """The generated functions of one text."""
 
     say: Callable[..., str]
-    """(tables, state, *objects): write it."""
+    """``(tables, state, *objects)``: write it."""
     look: Callable[..., int] | None
-    """(tables, state, *objects): the bits it looks at; None where it looks at none."""
+    """``(tables, state, *objects)``: the bits it looks at; None where it looks at none."""
     chosen: tuple[int, ...]
     """Which of an action's objects it depends on."""
 
@@ -98,7 +98,7 @@ class SentencesCode:
     intro: Callable[..., str]
     task: Callable[..., str]
     commands: Mapping[str, Callable[..., str]]
-    """By action; (tables, state, *objects)."""
+    """By action; ``(tables, state, *objects)``."""
     feedbacks: Mapping[str, TextCode]
     """By action."""
 

@@ -1,0 +1,109 @@
+"""``agentgym submit pack`` and ``check``: a run as one file to send in, and whether such a file is whole."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+from agentgym.agents.screen import printable
+from agentgym.cli.parser import Commands, Parser, add_allow, add_command, add_groups
+from agentgym.cli.terminal import open_console, open_progress_console
+
+ABOUT = "Pack a run into one file to send in, or check such files."
+
+
+def add_to(commands: Commands[Parser]) -> None:
+    """Declare the commands."""
+    group = add_groups(
+        add_command(
+            commands,
+            "submit",
+            None,
+            about=ABOUT,
+            example="agentgym submit pack results/quick/oracle-1a2b3c4d5e6f --out benchmarks/submissions",
+        )
+    )
+    pack = add_command(
+        group,
+        "pack",
+        run_pack,
+        about="Verify a run and write one archive of it: the packed run, what verification found, a card and "
+        "the transcripts where all tasks are built in. The same run gives the same bytes.",
+        example="agentgym submit pack results/quick/gigpo-1a2b3c4d5e6f --contact me@example.org",
+    )
+    pack.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a complete run")
+    pack.add_argument(
+        "--out",
+        type=Path,
+        default=Path("benchmarks/submissions"),
+        metavar="FOLDER",
+        help="the file goes to FOLDER/SUITE/ (default: benchmarks/submissions)",
+    )
+    for flag, about in (
+        ("--contact", "who answers for the run"),
+        ("--licence", "of the agent and its weights"),
+        ("--training-data", "what the agent has been trained on, in words"),
+    ):
+        pack.add_argument(flag, metavar="TEXT", help=f"{about} (default: what the run's agent says)")
+    add_allow(pack)
+    check = add_command(
+        group,
+        "check",
+        run_check,
+        about="Play the runs of archives again. Says in one line each what is missing or does not replay; "
+        "exit code 1 where anything is.",
+        example="agentgym submit check benchmarks/submissions/quick/oracle-1a2b3c4d5e6f.submission.zip",
+    )
+    check.add_argument("archives", type=Path, nargs="+", metavar="ARCHIVE")
+    check.add_argument(
+        "--suite",
+        action="append",
+        default=[],
+        metavar="SUITE",
+        help="a suite file that runs are of, where none ships with its name; repeat for several",
+    )
+    add_allow(check)
+
+
+def run_pack(arguments: argparse.Namespace) -> int:
+    """Pack."""
+    from agentgym.evaluation.archives import pack_submission
+    from agentgym.evaluation.runfiles import read_run
+    from agentgym.evaluation.submission_card import CARD_FIELDS, CardFields
+
+    said = CardFields.of(read_run(arguments.run_folder))
+    given = {name: getattr(arguments, name) for name in CARD_FIELDS}
+    fields = replace(said, **{name: text for name, text in given.items() if text is not None})
+    path = pack_submission(
+        arguments.run_folder,
+        arguments.out,
+        fields=fields,
+        allow=arguments.allow,
+        console=open_progress_console(),
+    )
+    open_console().print(
+        f"{path} ({path.stat().st_size:,} bytes)", markup=False, highlight=False, soft_wrap=True
+    )
+    return 0
+
+
+def run_check(arguments: argparse.Namespace) -> int:
+    """Check; 1 where anything is missing or does not replay."""
+    from agentgym.evaluation.archives import check_submission
+    from agentgym.evaluation.suite import load_suite
+    from agentgym.evaluation.suites import suite_file
+
+    files = [suite_file(name) for name in arguments.suite]
+    suites = {load_suite(path).name: path for path in files}
+    console, code = open_console(), 0
+    for path in arguments.archives:
+        found = check_submission(path, suites, allow=arguments.allow, console=open_progress_console())
+        for problem in found.problems:
+            line = printable(f"{path}: {problem}")
+            console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
+            code = 1
+        if found.ok and found.verdict is not None:
+            line = f"{path}: {found.verdict.earned} ({found.verdict.episodes:,} episodes)"
+            console.print(line, style="green", markup=False, highlight=False, soft_wrap=True)
+    return code

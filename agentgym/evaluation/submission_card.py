@@ -1,0 +1,69 @@
+"""The card of a submission, in Markdown: who played what, and who answers for it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from agentgym.evaluation.layout import text_cell
+from agentgym.evaluation.results import RunRecord
+from agentgym.evaluation.verdicts import Badge
+
+CARD_FIELDS = ("contact", "licence", "training_data")
+"""What nobody but the submitter knows."""
+
+_FIELD = re.compile(r"^- (contact|licence|training data): (.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class CardFields:
+    """What a submitter says; a line each."""
+
+    contact: str = ""
+    licence: str = ""
+    training_data: str = ""
+    """What the agent has been trained on."""
+
+    @classmethod
+    def of(cls, run: RunRecord) -> CardFields:
+        """Return what a run's agent says of itself."""
+        return cls(*(getattr(run.agent.card, name) for name in CARD_FIELDS))
+
+
+def card_of(run: RunRecord, fields: CardFields, badge: Badge) -> str:
+    """Write the card of a run.
+
+    Args:
+        run: complete.
+        fields: what the submitter says.
+        badge: what verification gave it here.
+    """
+    model = run.agent.model
+    about = {
+        "suite": f"{run.suite.name}, version {run.suite.version}",
+        "badge where it was packed": badge,
+        "agent": run.agent.kind,
+        "base model": model.base_model,
+        "algorithm": model.algorithm,
+        "request": run.request_id,
+        "result": run.result_id or "",
+        "date": run.provenance[-1].date[:10],
+    }
+    stated = {name.replace("_", " "): getattr(fields, name) for name in CARD_FIELDS}
+    lines = [f"- {name}: {_line(text)}".rstrip() for name, text in {**about, **stated}.items()]
+    return "\n".join([f"# {_line(run.agent.display_name)}", "", *lines, ""])
+
+
+def fields_of(card: str) -> CardFields:
+    r"""Return what a card says in its submitter's name.
+
+    Example:
+        >>> fields_of("# agent\n\n- contact: a@example.org\n- training data:\n").contact
+        'a@example.org'
+    """
+    found = {name.replace(" ", "_"): text.strip() for name, text in _FIELD.findall(card)}
+    return CardFields(**found)
+
+
+def _line(text: str) -> str:
+    return text_cell(text)

@@ -1,0 +1,179 @@
+"""Building the site: runs are verified, boards made of them, and pages written of both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentgym.errors import MissingDataError, UsageError
+from agentgym.evaluation.boards import Board, make_boards
+from agentgym.evaluation.exports import as_csv, as_json, latex
+from agentgym.evaluation.layout import one_line
+from agentgym.evaluation.leaderboard import PUBLISHED, read_published
+from agentgym.evaluation.published import Published
+from agentgym.evaluation.submissions import Unranked, examine_below
+from agentgym.evaluation.tables import PUBLISHED_ABOUT, titles
+from agentgym.files import make_folder, writing
+from agentgym.site.boards import board_page, board_rows, filters
+from agentgym.site.environments import environment_pages
+from agentgym.site.films import RunFilms, write_index
+from agentgym.site.folder import STATIC, new_folder
+from agentgym.site.rendering import data_script, render, without_secrets
+from agentgym.site.runs import RunPage, run_page, run_pages
+from agentgym.site.scatter import spending_panels
+from agentgym.site.training import find_histories, training_pages
+from agentgym.site.training_films import keeps_rollouts, write_training
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltSite:
+    """What a site was made of."""
+
+    boards: tuple[Board, ...]
+    unranked: tuple[Unranked, ...]
+    """Runs on no line of a table."""
+    differing: tuple[str, ...]
+    """Ids of the episodes whose replay departs from their record."""
+
+
+def build_site(
+    results: Path,
+    out: Path,
+    *,
+    runs: Path | None = None,
+    reports: Path | None = None,
+    suites: Mapping[str, Path] | None = None,
+    allow: Collection[str] = (),
+    console: Console | None = None,
+) -> BuiltSite:
+    """Verify all runs, play their episodes again, and write the pages.
+
+    Args:
+        results: a folder with runs anywhere below it, packed or not.
+        out: folder of the site, which is replaced as a whole at the end.
+        runs: a folder with training runs anywhere below it; None for none.
+        reports: a folder with ``published.toml`` and reports of benchmarks, as the checkout's
+            ``benchmarks``; None for the nearest one above ``results`` that has such a file.
+        suites: suite files by the suite's name, as `examine_below` takes them.
+        allow: references ``module:name`` in runs and suites that may be imported.
+        console: where progress is shown; None for nowhere.
+
+    Raises:
+        UsageError: there is no run, or ``out`` holds something else than a site or cannot be written.
+    """
+    examined = list(examine_below(results, suites=suites, allow=allow, console=console))
+    boards, apart = make_boards(each.found for each in examined)
+    reports = find_reports(results) if reports is None else reports
+    published = Published() if reports is None else read_published(reports / PUBLISHED)
+    with new_folder(out) as folder:
+        _copy_static(folder / STATIC)
+        pages = run_pages(folder, examined, results, suites=suites or {}, allow=allow, console=console)
+        _write_boards(folder, boards, apart, pages)
+        training, films = _write_training(folder, runs)
+        for page in pages:
+            shown = run_page(page, boards, training)
+            write_page(folder, page.file, render("run.html", "Boards", page=shown))
+        _write_environments(folder, boards, pages, reports)
+        papers = render("papers.html", "Papers", papers=published.paper, about=PUBLISHED_ABOUT)
+        write_page(folder, "papers.html", papers)
+        write_index(folder, [page.films for page in pages if page.films is not None] + films)
+        write_page(folder, "view.html", render("view.html", "Episodes"))
+    unranked = (*(run for board in boards for run in board.unranked), *apart)
+    differing = tuple(name for page in pages for name in page.differing)
+    return BuiltSite(tuple(boards), unranked, differing)
+
+
+def find_reports(results: Path) -> Path | None:
+    """Return the nearest folder at or above some results that has results of papers; None without one."""
+    place = results.resolve()
+    return next((folder for folder in (place, *place.parents) if (folder / PUBLISHED).is_file()), None)
+
+
+def write_page(folder: Path, name: str, text: str) -> None:
+    """Write a file of the site."""
+    path = folder / name
+    make_folder(path.parent)
+    with writing(path):
+        # what is half a character stays what it is in JSON, and harms nobody elsewhere
+        path.write_bytes(text.encode("utf-8", "backslashreplace"))
+
+
+def _write_boards(
+    folder: Path,
+    boards: list[Board],
+    apart: list[Unranked],
+    pages: Collection[RunPage],
+) -> None:
+    """Write the page and the files of every board, and the page that lists them."""
+    places = {page.request_id: page.file for page in reversed(list(pages))}
+    shown = []
+    for number, (board, title) in enumerate(zip(boards, titles(boards, one_line), strict=True), start=1):
+        page = board_page(board, title, number, places)
+        write_page(folder, f"board-{number}.html", render("board.html", "Boards", page=page))
+        for kind, text in _downloads(board).items():
+            write_page(folder, f"board-{number}.{kind}", text)
+        panels = [panel.as_json for panel in spending_panels(board)]
+        if panels:
+            write_page(
+                folder, f"data/board-{number}.js", data_script(f"board/{number}", without_secrets(panels))
+            )
+        shown.append(page)
+    rows = board_rows(shown)
+    unranked = [{"run": run, "page": places.get(run.run, "")} for run in apart]
+    first = {"boards": shown, "rows": rows, "filters": filters(rows), "unranked": unranked}
+    write_page(folder, "index.html", render("index.html", "Boards", **first))
+
+
+def _downloads(board: Board) -> dict[str, str]:
+    """Return a board's files by suffix: what the leaderboard's are, without secrets."""
+    table = without_secrets(json.loads(as_json([board], Published())))
+    return {
+        "json": json.dumps(table, indent=1, ensure_ascii=False) + "\n",
+        "csv": without_secrets(as_csv([board])),
+        "tex": without_secrets(latex([board])),
+    }
+
+
+def _write_training(folder: Path, runs: Path | None) -> tuple[dict[str, dict[str, str]], list[RunFilms]]:
+    """Write the pages of training runs, and play what they kept of their rollouts.
+
+    Returns:
+        What other pages show of a run, by the name of its folder; and the films.
+    """
+    histories, refused = ([], []) if runs is None else find_histories(runs)
+    pages = training_pages(histories)
+    links, films = {}, []
+    for page in pages:
+        kept = [run.folder for run in page.group.runs if keeps_rollouts(run.folder)]
+        own = []
+        for place in kept:
+            try:
+                own.append(write_training(folder, place))
+            except (MissingDataError, UsageError) as error:
+                page.missing.append(("rollouts", str(error).replace(str(place), place.name)))
+        films += own
+        write_page(folder, f"data/training-{page.slug}.js", data_script(page.link["key"], page.parts))
+        write_page(folder, page.file, render("training_group.html", "Training", page=page, films=own))
+        links.update({run.folder.name: page.link for run in page.group.runs})
+    write_page(folder, "training.html", render("training.html", "Training", pages=pages, refused=refused))
+    return links, films
+
+
+def _write_environments(folder: Path, boards: list[Board], runs: list[RunPage], reports: Path | None) -> None:
+    pages = environment_pages(boards, runs, reports)
+    for page in pages:
+        write_page(folder, page.file, render("environment.html", "Environments", page=page))
+    write_page(folder, "environments.html", render("environments.html", "Environments", pages=pages))
+
+
+def _copy_static(folder: Path) -> None:
+    folder.mkdir()
+    for source in sorted(files("agentgym.site").joinpath(STATIC).iterdir(), key=lambda each: each.name):
+        (folder / source.name).write_bytes(source.read_bytes())

@@ -1,0 +1,119 @@
+"""One recorded episode as one file: a page that needs nothing else, an animated picture, or a still one."""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Collection
+from contextlib import ExitStack
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from agentgym.agents.screen import printable
+from agentgym.errors import UsageError
+from agentgym.evaluation.archives import archived_run
+from agentgym.evaluation.frames import frames
+from agentgym.evaluation.results import EpisodeRecord
+from agentgym.evaluation.runfiles import find_episode, read_episodes, read_run
+from agentgym.extras import load, only_trusted
+from agentgym.files import replace_file
+from agentgym.site.films import KEY_DIGITS, Theatre
+from agentgym.site.lettering import check_packages
+from agentgym.site.pictures import EpisodePictures, suffixes
+from agentgym.site.rendering import data_script, render
+
+ENDINGS = (".html", ".gif", ".png")
+
+_STYLES = ("site.css", "view.css")
+_SCRIPTS = ("site.js", "view-film.js", "view-step.js", "view-graph.js")
+_LAST = "view.js"
+
+
+def export_episode(
+    folder: Path, name: str, out: Path, *, step: int | None = None, allow: Collection[str] = ()
+) -> int | None:
+    """Write an episode to a file of the kind that its ending says.
+
+    Args:
+        folder: of the run, a packed one, or an archive.
+        name: of the episode, as `find_episode` takes it.
+        out: ``.html``, a page that holds its own scripts and data; ``.gif``, a film; ``.png``, one step or,
+            without one, a sheet of some.
+        step: the only one of a ``.png``; the first to be shown by a page.
+        allow: references ``module:name`` in the run that may be imported.
+
+    Returns:
+        The step at which the replay departs from the record; None where it does not.
+
+    Raises:
+        UsageError: another ending, no such episode or step, or something that is not installed.
+    """
+    if out.suffix.lower() not in ENDINGS:
+        raise UsageError(f"--export writes {suffixes(ENDINGS)}, got {out.name!r:.80}")
+    with only_trusted(allow), ExitStack() as stack:
+        folder = archived_run(folder, allow=allow)
+        episodes = read_episodes(folder)
+        episode = find_episode(episodes, name)
+        if step is not None and not 0 <= step <= episode.length:
+            raise UsageError(f"the episode has steps 0 to {episode.length}, asked for {step}")
+        theatre = Theatre.of_run(folder, read_run(folder), stack)
+        if out.suffix.lower() == ".html":
+            number = episodes.index(episode) + 1
+            text, differs = _page(folder, theatre, episode, number)
+            replace_file(out, text)
+            return differs
+        check_packages("--export")
+        drawn, differs = _drawn(theatre, episode, f"{read_run(folder).agent.display_name}, {episode.env}")
+        if out.suffix.lower() == ".gif":
+            data = drawn.film()
+        else:
+            data = drawn.sheet() if step is None else drawn.one(min(step, drawn.count - 1))
+        out.write_bytes(data)
+        return differs
+
+
+def _page(folder: Path, theatre: Theatre, episode: EpisodeRecord, number: int) -> tuple[str, int | None]:
+    """Return a page whose policy allows its own scripts and styles by their sha256, and nothing else."""
+    markup = load("markupsafe", "site", "--export").Markup
+    run = read_run(folder)
+    film, summary = theatre.film(episode, number)
+    key = run.request_id[:KEY_DIGITS]
+    static = files("agentgym.site").joinpath("static")
+    about: Any = {"run": {"key": key, "title": run.agent.display_name, "suite": run.suite.name}}
+    scripts = [static.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS]
+    scripts.append(data_script("alone", {**about, "number": number}))
+    scripts.append(data_script(f"episode/{key}/{number}", film))
+    scripts.append(static.joinpath(_LAST).read_text(encoding="utf-8"))
+    styles = [static.joinpath(name).read_text(encoding="utf-8") for name in _STYLES]
+    policy = (
+        f"default-src 'none'; script-src {_hashes(scripts)}; style-src {_hashes(styles)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    text = render(
+        "episode.html",
+        "",
+        alone_policy=policy,
+        heading=f"{run.agent.display_name}: {episode.env}",
+        styles=[markup(text) for text in styles],
+        scripts=[markup(text) for text in scripts],
+    )
+    return text, summary.differs_at
+
+
+def _hashes(texts: list[str]) -> str:
+    return " ".join(
+        f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in texts
+    )
+
+
+def _drawn(theatre: Theatre, episode: EpisodeRecord, title: str) -> tuple[EpisodePictures, int | None]:
+    """Return the pictures of an episode, up to where its replay departs from the record."""
+    game, env = theatre.game(episode.env)
+    drawn = EpisodePictures(game, printable(title), episode.length)
+    played = frames(game, env, episode.task_id, episode.seed, episode.rollout, episode.actions)
+    for turn, frame in enumerate(played):
+        if frame.link != episode.hash_chain[turn]:
+            return drawn, turn
+        drawn.add(frame, episode.actions[turn] if turn < episode.length else None)
+    return drawn, None if drawn.count == episode.length + 1 else drawn.count

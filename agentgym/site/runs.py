@@ -1,0 +1,284 @@
+"""The page of a run: what was asked, where it was played, what verification found, and its episodes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from agentgym.agents.metadata import FILE_OPTIONS
+from agentgym.errors import MissingDataError, MissingPackageError, UntrustedReferenceError, UsageError
+from agentgym.evaluation.boards import Board
+from agentgym.evaluation.results import EPISODES_FILE, RUN_FILE, RunEndpoint, RunRecord
+from agentgym.evaluation.runfiles import read_bytes
+from agentgym.evaluation.submissions import Examined, Submission
+from agentgym.evaluation.transcripts import TRANSCRIPTS_FILE, read_transcripts
+from agentgym.hashing import canonical_json
+from agentgym.provenance import Provenance
+from agentgym.site.films import KEY_DIGITS, EpisodeSummary, RunFilms, write_run
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+LISTED = 200
+"""Episodes that a run's page lists by itself; the viewer lists all."""
+
+PROMPT_CHARACTERS = 20_000
+"""Of the first prompt that are shown."""
+
+Facts: TypeAlias = list[tuple[str, str]]
+"""Names and values, in the order they are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """A run that has a page."""
+
+    file: str
+    examined: Examined
+    run: RunRecord
+    films: RunFilms | None
+    """None where its episodes cannot be played here."""
+    unplayed: str
+    """Why they cannot."""
+    command: str
+    """What executes it again."""
+
+    @property
+    def request_id(self) -> str:
+        """As the run states it."""
+        return self.run.request_id
+
+    @property
+    def differing(self) -> list[str]:
+        """Name of the run and episode for each episode that comes out otherwise, and at which step."""
+        episodes = () if self.films is None else self.films.episodes
+        return [
+            f"{self.run.folder_name}: {e.label}/{e.task_id}/{e.rollout} at step {e.differs_at}"
+            for e in episodes
+            if e.differs_at is not None
+        ]
+
+
+def run_pages(
+    out: Path,
+    examined: Iterable[Examined],
+    results: Path,
+    *,
+    suites: Mapping[str, Path],
+    allow: Collection[str] = (),
+    console: Console | None = None,
+) -> list[RunPage]:
+    """Play the episodes of all runs that can be read, for their pages.
+
+    Runs of one request share its id: the first one that is good has it in its page's name, others the digits
+    of their files.
+
+    Args:
+        out: folder of the site.
+        examined: the runs.
+        results: the folder that they were found in.
+        suites: suite files that were named, by the suite's name.
+        allow: references ``module:name`` in the runs that may be imported.
+        console: where progress is shown; None for nowhere.
+    """
+    # good ones first: a copy that was changed never takes the name of the run it was made of
+    readable = sorted(
+        (each for each in examined if each.folder is not None),
+        key=lambda each: not isinstance(each.found, Submission),
+    )
+    pages, keys = [], set[str]()
+    for each in readable:
+        if each.run is None or each.folder is None:
+            continue
+        key = _key(each.run, each.folder, keys)
+        keys.add(key)
+        films, unplayed = _films(out, each.folder, key, allow, console)
+        command = verify_command(each, results, suites, allow)
+        pages.append(RunPage(f"run-{key}.html", each, each.run, films, unplayed, command))
+    return pages
+
+
+def _key(run: RunRecord, folder: Path, taken: Collection[str]) -> str:
+    key = run.request_id[:KEY_DIGITS]
+    if re.fullmatch(r"[0-9a-f]{12}", key) and key not in taken:
+        return key
+    digest = hashlib.sha256(read_bytes(folder / RUN_FILE))
+    if (folder / EPISODES_FILE).exists():
+        digest.update(read_bytes(folder / EPISODES_FILE))
+    number = 0
+    while (key := hashlib.sha256(digest.digest() + bytes([number])).hexdigest()[:KEY_DIGITS]) in taken:
+        number += 1
+    return key
+
+
+def _films(
+    out: Path, folder: Path, key: str, allow: Collection[str], console: Console | None
+) -> tuple[RunFilms | None, str]:
+    try:
+        return write_run(out, folder, key=key, allow=allow, console=console), ""
+    except (MissingDataError, MissingPackageError, UntrustedReferenceError, UsageError) as error:
+        return None, str(error).replace(str(folder), folder.name)
+
+
+def verify_command(
+    each: Examined, results: Path, suites: Mapping[str, Path], allow: Collection[str] = ()
+) -> str:
+    """Return the command that executes a run again, from the folder that holds the results.
+
+    Args:
+        each: the run.
+        results: the folder that it was found in.
+        suites: suite files that were named, by the suite's name.
+        allow: references that may be imported.
+    """
+    place = Path(results.resolve().name) / each.path.resolve().relative_to(results.resolve())
+    words = ["agentgym", "verify", str(place)]
+    if each.run is not None and each.run.suite.name in suites:
+        words += ["--suite", suites[each.run.suite.name].name]
+    for reference in allow:
+        words += ["--allow", reference]
+    return shlex.join(words)
+
+
+def run_page(
+    page: RunPage, boards: Sequence[Board], training: Mapping[str, Mapping[str, str]]
+) -> dict[str, Any]:
+    """Return what the template shows of a run.
+
+    Args:
+        page: the run.
+        boards: all boards, one of which may have it in a row.
+        training: what is shown of training runs, by the name of their folder.
+    """
+    run, each = page.run, page.examined
+    place = next(
+        (
+            (f"board-{number}.html", row)
+            for number, board in enumerate(boards, start=1)
+            for row in board.rows
+            if isinstance(each.found, Submission) and run.request_id in row.runs
+        ),
+        None,
+    )
+    reason = "" if isinstance(each.found, Submission) else each.found.reason
+    listed = [] if page.films is None else _listed(page.films.episodes)
+    return {
+        "key": page.file[4:-5],
+        "run": run,
+        "name": run.agent.display_name,
+        "board": place,
+        "reason": reason,
+        "films": page.films,
+        "unplayed": page.unplayed,
+        "listed": listed,
+        "differing": []
+        if page.films is None
+        else [e for e in page.films.episodes if e.differs_at is not None],
+        "command": page.command,
+        "asked": _asked(run),
+        "places": [_place(stretch) for stretch in run.provenance],
+        "verdict": _verdict(each),
+        "problems": () if each.verdict is None else each.verdict.problems,
+        "prompt": _first_prompt(each.folder),
+        "endpoints": [_endpoint(endpoint) for endpoint in run.endpoints],
+        "training": training.get(run.agent.model.training_run),
+    }
+
+
+def _listed(episodes: Sequence[EpisodeSummary]) -> list[EpisodeSummary]:
+    """Return the episodes that are listed: those that differ before others."""
+    return sorted(episodes, key=lambda e: (e.differs_at is None, e.number))[:LISTED]
+
+
+def _asked(run: RunRecord) -> Facts:
+    agent, model = run.agent, run.agent.model
+    options = {key: value for key, value in agent.options.items() if key not in FILE_OPTIONS}
+    facts = [
+        ("Suite", f"{run.suite.name}, version {run.suite.version}"),
+        ("Suite sha256", run.suite_sha256),
+        ("Environments", ", ".join(env.env.label for env in run.played)),
+        ("Attempts per task", str(run.suite.attempts)),
+        ("Seed of the suite", str(run.suite.seed)),
+        ("Agent", f"{agent.name} ({agent.kind})"),
+        ("Options", canonical_json(options) if options else ""),
+        ("Sampling", canonical_json(agent.sampling) if agent.sampling else ""),
+        ("Parser", agent.parser),
+        ("Algorithm", model.algorithm),
+        ("Base model", model.base_model),
+        ("Weights sha256", model.weights_sha256),
+        ("Training run", model.training_run),
+        ("Training seed", "" if model.training_seed is None else str(model.training_seed)),
+        ("Training episodes", f"{model.training_episodes:,}" if model.training_episodes else ""),
+        ("Tokens sampled in training", f"{model.training_tokens:,}" if model.training_tokens else ""),
+        (
+            "GPU-seconds of training",
+            f"{model.training_gpu_seconds:,.0f}" if model.training_gpu_seconds else "",
+        ),
+        ("Checkpoint", model.checkpoint if model.weights_sha256 else ""),
+        ("Trained on", agent.card.training_data),
+        ("Licence", agent.card.licence),
+        ("Contact", agent.card.contact),
+        ("Request id", run.request_id),
+        ("Result id", run.result_id or ""),
+        ("Record id", run.record_id or ""),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def _place(stretch: Provenance) -> Facts:
+    commit = stretch.commit or "installed package"
+    packages = ", ".join(f"{name} {version}" for name, version in sorted(stretch.packages.items()))
+    return [
+        ("Date", stretch.date),
+        ("agentgym", f"{stretch.agentgym}, {commit}{', with changes' if stretch.dirty else ''}"),
+        ("Python", stretch.python),
+        ("Packages", packages),
+        ("Machine", stretch.hardware),
+    ]
+
+
+def _verdict(each: Examined) -> Facts:
+    verdict = each.verdict
+    if verdict is None:
+        return []
+    facts = [
+        ("Badge", verdict.earned if verdict.ok else "none"),
+        ("Checked", f"{verdict.episodes:,} episodes, {verdict.steps:,} steps"),
+        ("Role", verdict.role),
+    ]
+    if verdict.model is not None:
+        facts.append(("Model", canonical_json(asdict(verdict.model))))
+    return facts
+
+
+def _first_prompt(folder: Path | None) -> list[tuple[str, str]]:
+    """Return role and text of the messages that the model was sent first, as far as a transcript says."""
+    if folder is None or not (folder / TRANSCRIPTS_FILE).exists():
+        return []
+    try:
+        transcripts = read_transcripts(folder)
+    except UsageError:
+        return []  # verification says what is wrong with the file
+    first = next((record for record in transcripts if record.steps and record.steps[0].messages), None)
+    if first is None:
+        return []
+    return [(message.role, message.text[:PROMPT_CHARACTERS]) for message in first.messages(0)]
+
+
+def _endpoint(endpoint: RunEndpoint) -> Facts:
+    facts = [
+        ("Model", endpoint.model),
+        ("Server", endpoint.url),
+        ("Asked by", ", ".join(endpoint.asked_by)),
+    ]
+    for name, value in sorted(endpoint.probe.items()):
+        text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+        if text and name not in ("url", "model"):
+            facts.append((name.replace("_", " "), text))
+    return facts

@@ -1,0 +1,234 @@
+"""Build the documentation as a site: ``python -m docs.build_site``, or ``make docs-site``.
+
+The Markdown of the checkout stays as it is, to be read on its own. This lays out a copy of it under
+``build/docs/source``, adds what is generated (the reference, a page for each recipe, the executed notebook)
+and lets Sphinx make ``docs/_build/html``, where a warning is an error and no page loads anything from
+another host.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from agentgym.algos.table import ALGORITHMS
+from agentgym.recipes import RECIPES, recipe
+from agentgym.recipes.comparison import markdown
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILD, HTML = ROOT / "build" / "docs", ROOT / "docs" / "_build" / "html"
+SOURCE = BUILD / "source"
+SPHINX = ROOT / "docs" / "sphinx"
+BOARD = ROOT / "site"
+"""Where ``make site`` builds the leaderboard."""
+
+TOPS = ("docs", "benchmarks", "examples", "agentgym", "tests", "indexes")
+SHOWN = {".md", ".png", ".gif", ".svg", ".py", ".toml", ".json", ".jsonl", ".csv", ".tex"}
+"""Files that a page may show or link to."""
+
+FILES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "THIRD_PARTY.md", "LICENSE", "CITATION.cff")
+
+LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)#:\s]+)\)")
+
+LOADED = re.compile(
+    r"""<(?:script|img|iframe|source|video|audio|embed|object)\b[^>]*?\b(?:src|data)\s*=\s*["']?((?:https?:)?//[^"'\s>]+)"""
+    r"""|<link\b(?=[^>]*\brel\s*=\s*["']?[^"'>]*(?:stylesheet|icon|preload|preconnect|prefetch))[^>]*?"""
+    r"""\bhref\s*=\s*["']?((?:https?:)?//[^"'\s>]+)"""
+    r"""|(?:@import\s*|url\()\s*(?:url\()?["']?((?:https?:)?//[^"')\s]+)""",
+    re.IGNORECASE,
+)
+"""What a browser loads of itself from another host; not links that a reader may follow."""
+
+
+def copied() -> Iterator[Path]:
+    """Yield the files of the checkout that pages are made of or link to, relative to it."""
+    for name in FILES:
+        yield Path(name)
+    for top in TOPS:
+        for path in sorted((ROOT / top).rglob("*")):
+            inside = path.relative_to(ROOT)
+            hidden = any(part.startswith((".", "_build", "__pycache__")) for part in inside.parts)
+            results = inside.parts[:2] == ("benchmarks", "results")
+            if path.is_file() and path.suffix in SHOWN and not hidden and not results:
+                yield inside
+
+
+def modules(package: str = "agentgym") -> Iterator[str]:
+    """Yield the package's modules and packages by name, each package before what is in it."""
+    yield package
+    folder = ROOT.joinpath(*package.split("."))
+    for path in sorted(folder.iterdir()):
+        if (path / "__init__.py").exists():
+            yield from modules(f"{package}.{path.name}")
+        elif path.suffix == ".py" and not path.stem.startswith("__"):
+            yield f"{package}.{path.stem}"
+
+
+def public_names(module: str) -> list[str]:
+    """Return the public classes and functions that a module defines, in order."""
+    path = ROOT.joinpath(*module.split("."))
+    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    defines = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    body = ast.parse(source.read_text(encoding="utf-8")).body
+    return [node.name for node in body if isinstance(node, defines) and not node.name.startswith("_")]
+
+
+def reference_pages() -> dict[str, str]:
+    """Return the pages of the reference by name: one for each package, and the list of them."""
+    pages: dict[str, list[str]] = {}
+    for module in modules():
+        is_package = ROOT.joinpath(*module.split(".")).is_dir()
+        page = module if is_package else module.rpartition(".")[0]
+        if is_package:
+            pages[page] = [f"# {module}"]
+        else:
+            pages[page].append(f"## {module}")
+        pages[page].append(f"```{{eval-rst}}\n.. automodule:: {module}\n```")
+    listed = "\n".join(pages)
+    index = (
+        "# Reference\n\nEvery module of the package, by folder. Most programs need `agentgym` alone.\n\n"
+        f"```{{toctree}}\n:maxdepth: 1\n{listed}\n```\n"
+    )
+    return {"index": index, **{name: "\n\n".join(parts) + "\n" for name, parts in pages.items()}}
+
+
+def recipe_pages() -> dict[str, str]:
+    """Return a page for each recipe, its presets beside the papers' values, and the list of them."""
+    names = sorted(RECIPES)
+    head = "What `agentgym train NAME` sets, beside the paper's own value and with its source."
+    listed = "\n".join(names)
+    pages = {"index": f"# Recipes\n\n{head}\n\n```{{toctree}}\n:maxdepth: 1\n{listed}\n```\n"}
+    for name in names:
+        algorithm = ALGORITHMS[name]
+        about = f"The [algorithm](../docs/algorithms/{algorithm.page}.md). {algorithm.paper}"
+        pages[name] = f"# {algorithm.title}\n\n{about}\n\n{markdown(recipe(name))}"
+    return pages
+
+
+def list_page(title: str, about: str, pages: list[Path]) -> str:
+    """Return a page that lists others."""
+    listed = "\n".join(f"/{page.with_suffix('').as_posix()}" for page in pages)
+    return f"# {title}\n\n{about}\n\n```{{toctree}}\n:maxdepth: 1\n{listed}\n```\n"
+
+
+def named_pages() -> set[Path]:
+    """Return the pages that the site's index names, and those that it leaves out."""
+    text = (SPHINX / "index.md").read_text(encoding="utf-8")
+    return {Path(f"{line}.md") for line in re.findall(r"^[\w/-]+$", text, re.MULTILINE)} | {Path("README.md")}
+
+
+def lists() -> dict[str, str]:
+    """Return the pages that list what the index does not name one by one."""
+    left = [path for path in copied() if path.suffix == ".md" and path not in named_pages()]
+    left = [path for path in left if path.parts[:2] != ("docs", "sphinx") and path.parts[0] != "tests"]
+    kinds = {
+        "algorithms": (
+            "Each algorithm",
+            "A page each: idea, equations, options, worked example.",
+            "docs/algorithms/",
+        ),
+        "environments": ("More of environments", "Data, engines and scenarios.", "docs/envs/"),
+        "benchmarks": (
+            "Measured",
+            "Reports of what was run, each with the command that runs it again.",
+            "benchmarks/",
+        ),
+        "more": ("More pages", "What is nowhere else.", ""),
+    }
+    pages = {}
+    for name, (title, about, start) in kinds.items():
+        chosen = [path for path in left if path.as_posix().startswith(start)]
+        left = [path for path in left if path not in chosen]
+        pages[name] = list_page(title, about, chosen)
+    return pages
+
+
+def without_folders(page: Path) -> str:
+    """Return a page's text, where a link to a folder of the checkout is its words alone."""
+
+    def plain(link: re.Match[str]) -> str:
+        is_folder = (ROOT / page.parent / link[2]).is_dir()
+        return link[1] if is_folder else link[0]
+
+    return LINK.sub(plain, (ROOT / page).read_text(encoding="utf-8"))
+
+
+def lay_out(source: Path, *, reference: bool = True) -> None:
+    """Write the tree that Sphinx reads, but for the notebook's page.
+
+    Args:
+        source: the folder; what is there goes.
+        reference: whether the pages of modules are in it.
+    """
+    shutil.rmtree(source, ignore_errors=True)
+    for path in copied():
+        if path.parts[:2] != ("docs", "sphinx"):
+            (source / path).parent.mkdir(parents=True, exist_ok=True)
+            if path.suffix == ".md":
+                (source / path).write_text(without_folders(path), encoding="utf-8")
+            else:
+                shutil.copyfile(ROOT / path, source / path)
+    of_modules = reference_pages() if reference else {"index": "# Reference\n"}
+    for folder, pages in (("api", of_modules), ("recipes", recipe_pages()), (".", lists())):
+        (source / folder).mkdir(exist_ok=True)
+        for name, text in pages.items():
+            (source / folder / f"{name}.md").write_text(text, encoding="utf-8")
+    shutil.copyfile(SPHINX / "index.md", source / "index.md")
+    (source / "leaderboard").mkdir()
+    shutil.copyfile(SPHINX / "leaderboard.md", source / "leaderboard" / "index.md")
+
+
+def loads_from_elsewhere(folder: Path) -> list[str]:
+    """Return ``FILE: ADDRESS`` for everything that pages and style sheets load from another host."""
+    return [
+        f"{path.relative_to(folder)}: {next(filter(None, found.groups()))}"
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in {".html", ".css"}
+        for found in LOADED.finditer(path.read_text(encoding="utf-8"))
+    ]
+
+
+def undocumented(html: Path) -> list[str]:
+    """Return the public classes and functions that the reference in a built site lacks."""
+    lacking = []
+    pages = {path.stem: path.read_text(encoding="utf-8") for path in (html / "api").glob("*.html")}
+    for module in modules():
+        page = pages.get(module, pages.get(module.rpartition(".")[0], ""))
+        names = (f"{module}.{name}" for name in public_names(module))
+        lacking += [name for name in names if f'id="{name}"' not in page]
+    return lacking
+
+
+def main() -> int:
+    """Build, and say what is wrong; 1 where something is."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--jobs", default="2", help="processes (default: 2)")
+    parser.add_argument("--without-reference", action="store_true", help="for a quick look")
+    given = parser.parse_args()
+    from sphinx.cmd.build import main as sphinx
+
+    from docs.notebook_page import write_page
+
+    lay_out(SOURCE, reference=not given.without_reference)
+    write_page(ROOT / "docs" / "notebooks" / "results.ipynb", SOURCE / "notebook" / "results.md")
+    shutil.rmtree(HTML, ignore_errors=True)
+    options = ["-W", "--keep-going", "-q", "-j", given.jobs, "-d", str(BUILD / "doctrees"), "-c", str(SPHINX)]
+    code = sphinx([*options, str(SOURCE), str(HTML)])
+    if code:
+        return code
+    if (BOARD / "index.html").exists():
+        shutil.copytree(BOARD, HTML / "leaderboard", dirs_exist_ok=True)
+    problems = [f"loaded from elsewhere: {found}" for found in loads_from_elsewhere(HTML)]
+    if not given.without_reference:
+        problems += [f"not in the reference: {name}" for name in undocumented(HTML)]
+    print("\n".join(problems) or f"{HTML / 'index.html'}", file=sys.stderr if problems else sys.stdout)
+    return int(bool(problems))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,67 @@
+"""Settings of Sphinx, for the tree of pages that `docs/build_site.py` lays out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from agentgym.version import __version__
+
+project = "agentgym"
+author = "The agentgym authors"
+version = release = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+include_patterns = ["*.md", "*/**/*.md", "*/*.md"]
+exclude_patterns = ["README.md"]
+# ref.python: a choice such as Literal["tokens"] or a field named `type` is also the name of some attribute
+suppress_warnings = ["config.cache", "ref.python"]
+
+html_theme = "furo"
+html_title = "agentgym"
+html_static_path = [str(Path(__file__).with_name("static"))]
+html_css_files = ["agentgym.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_show_sphinx = False
+html_theme_options = {"navigation_with_keys": True}
+pygments_style = "friendly"
+pygments_dark_style = "github-dark"
+
+myst_heading_anchors = 5
+
+default_role = "py:obj"
+autodoc_default_options = {
+    "members": True,
+    "ignore-module-all": True,
+    "member-order": "bysource",
+    "show-inheritance": True,
+}
+autodoc_preserve_defaults = True
+autodoc_class_signature = "separated"
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+python_use_unqualified_type_names = True
+
+_SECTION = re.compile(r"^[A-Z][A-Za-z ]*:$|^\s*([-*]|\d+\.)\s|^\.\. ")
+
+
+def keep_lines(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Mark indented blocks after a paragraph, which are equations and code, as text to be kept as it is."""
+    kept: list[str] = []
+    paragraph = ""
+    for number, line in enumerate(lines):
+        indented = line.startswith("    ") and number > 1 and not lines[number - 1].strip()
+        plain = paragraph and not paragraph.startswith(" ") and not paragraph.endswith("::")
+        if indented and plain and not _SECTION.match(paragraph):
+            kept += ["::", ""]
+        if line.strip():
+            paragraph = line
+        kept.append(line)
+    lines[:] = kept
+
+
+def setup(app: Any) -> None:
+    """Connect `keep_lines` before napoleon reads the docstrings."""
+    app.connect("autodoc-process-docstring", keep_lines, priority=100)

@@ -1,0 +1,159 @@
+"""Films: episodes played again as data, what differs marked, and texts stored once and without secrets."""
+
+import json
+import shutil
+
+import pytest
+
+from agentgym.evaluation.runfiles import read_episodes
+from agentgym.history.rollouts import KeptEpisode, KeptStep, write_rollouts
+from agentgym.history.run import CONFIG_FILE, METRICS_FILE
+from agentgym.registration import open_env
+from agentgym.site.films import DATA, write_index, write_run
+from agentgym.site.training_films import keeps_rollouts, write_training
+from tests.iterations import make_metrics
+
+
+def value_of(path):
+    """Return what a data script hands over."""
+    text = path.read_text(encoding="ascii")
+    return json.loads(text[text.index(", ") + 2 : -3])
+
+
+def text_of(film, number):
+    entry = film["texts"][number]
+    return "\n".join(text_of(film, line) for line in entry) if isinstance(entry, list) else entry
+
+
+@pytest.fixture(scope="module")
+def run(made_site):
+    (folder,) = (made_site.results / "pages").glob("random-*")
+    return folder
+
+
+def test_every_state_of_every_episode_is_there(run, tmp_path):
+    films = write_run(tmp_path, run)
+    write_index(tmp_path, [films])
+    episodes = read_episodes(run)
+    assert len(films.episodes) == len(episodes) == 12
+    listed = value_of(tmp_path / DATA / films.key / "episodes.js")
+    assert [row[0] for row in listed["episodes"]] == [summary.number for summary in films.episodes]
+    assert value_of(tmp_path / DATA / "runs.js") == [films.as_json]
+    for summary in films.episodes:
+        said = episodes[summary.number - 1]
+        film = value_of(tmp_path / DATA / films.key / f"{summary.number}.js")
+        assert summary.differs_at is None
+        assert len(film["states"]) == said.length + 1 == len(film["steps"]) + 1
+        assert [text_of(film, step["action"]) for step in film["steps"]] == list(said.actions)
+        assert [step["reward"] for step in film["steps"]] == list(said.rewards)
+        assert all(len(state["hash"]) == 32 for state in film["states"])
+        assert len(film["texts"]) == len({json.dumps(text) for text in film["texts"]})
+        assert len(film["nodes"]) == len({json.dumps(node) for node in film["nodes"]})
+
+
+def test_only_the_first_of_each_environment_where_asked(run, tmp_path):
+    films = write_run(tmp_path, run, most=2)
+    shown = [episode for episode in films.episodes if episode.film]
+    assert len(films.episodes) == 12
+    assert sorted(episode.label for episode in shown) == ["EZPoints"] * 2 + ["Sokoban, easy"] * 2
+    assert len(list((tmp_path / DATA / films.key).glob("[0-9]*.js"))) == 4
+
+
+def test_a_changed_action_is_marked_with_its_step(run, tmp_path):
+    copy = tmp_path / run.name
+    shutil.copytree(run, copy)
+    episodes = read_episodes(copy)
+    number = next(n for n, episode in enumerate(episodes) if episode.env == "Sokoban, easy")
+    changed = list(episodes[number].actions)
+    changed[4] = "nothing like it"
+    table = json.loads(episodes[number].line)
+    table["actions"] = changed
+    lines = [episode.line for episode in episodes]
+    lines[number] = json.dumps(table, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    (copy / "episodes.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    films = write_run(tmp_path / "site", copy)
+    assert [e.differs_at for e in films.episodes].count(None) == 11
+    assert films.episodes[number].differs_at == 5
+    film = value_of(tmp_path / "site" / DATA / films.key / f"{number + 1}.js")
+    assert len(film["states"]) == 5
+    assert text_of(film, film["steps"][4]["action"]) == "nothing like it"
+    assert "another state" in film["steps"][4]["differs"]
+
+
+def test_secrets_are_in_no_file(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("PLANTED_TOKEN", "Make 12 from both cards")
+    films = write_run(tmp_path, run)
+    texts = [path.read_text() for path in (tmp_path / DATA / films.key).iterdir()]
+    assert not any("Make 12 from both cards" in text for text in texts)
+    assert any("[redacted: $PLANTED_TOKEN]" in text for text in texts)
+
+
+# ---- training --------------------------------------------------------------------------------------
+
+
+def kept(game, actions, *, begin=0, **changes):
+    """Return a rollout of EZPoints as a training run keeps it, from its ``begin``-th step on."""
+    _, info = game.reset(seed=5, options={"task": game.tasks[0].id})
+    steps = []
+    for number, action in enumerate(actions):
+        before = info
+        _, reward, *_, info = game.step(action)
+        steps.append(
+            KeptStep(
+                state_hash=before["state_hash"],
+                admissible=number - begin,
+                action=action,
+                response=f"I play {action}",
+                response_ids=(1, 2, 3),
+                valid=info["action_is_valid"],
+                reward=float(reward),
+                return_to_go=0.0,
+                advantage=0.5,
+                token_advantages=(),
+                value=0.25,
+                process_reward=None,
+                version=2,
+            )
+        )
+    given = {
+        "iteration": 1,
+        "version": 2,
+        "group": 0,
+        "task_id": info["task_id"],
+        "task_type": info["task_type"],
+        "seed": 5,
+        "rollout": 0,
+        "won": info["won"],
+        "score": info["score"],
+        "end_reason": "failure",
+        "final_hash": info["state_hash"],
+        "admissible_actions": tuple((f"action {n}",) for n in range(len(actions) - begin)),
+        "steps": tuple(steps[begin:]),
+    }
+    return KeptEpisode(**given | changes)
+
+
+def test_kept_rollouts_are_played_again_from_where_they_begin(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    config = {"algorithm": "grpo", "env_id": "agentgym/EZPoints-v0", "env_options": {}, "split": "train"}
+    (folder / CONFIG_FILE).write_text(json.dumps({**config, "model": "tiny:0.1m", "seed": 0}))
+    (folder / METRICS_FILE).write_text(json.dumps(make_metrics(1).to_json()) + "\n")
+    assert not keeps_rollouts(folder)
+    game = open_env("agentgym/EZPoints-v0", split="train")
+    first = kept(game, ("+", "+", "="))
+    late = kept(game, ("+", "+", "="), begin=1)
+    lost = kept(game, ("+", "="), final_hash="0" * 32)
+    away = kept(game, ("*", "+", "="), begin=2)
+    write_rollouts(folder, 1, [late, first, lost, away])
+    assert keeps_rollouts(folder)
+    films = write_training(tmp_path, folder)
+    assert (films.kind, films.title) == ("training", "GRPO on EZPoints-v0, seed 0")
+    assert [episode.differs_at for episode in films.episodes] == [None, None, 2, 0]
+    played, whole, cut, told = (value_of(tmp_path / DATA / films.key / f"{n}.js") for n in (1, 2, 3, 4))
+    assert "Formula: +" in text_of(played, played["states"][0]["observation"])
+    assert [step["value"] for step in whole["steps"]] == [0.25] * 3
+    assert text_of(whole, whole["steps"][0]["response"]) == "I play +"
+    assert len(cut["states"]) == 2
+    assert "observation" not in told["states"][0]
+    assert "no reset" in text_of(told, told["why"])

@@ -1,0 +1,158 @@
+"""The documentation: its generated parts say what is there. `make docs-site` builds the site itself."""
+
+import importlib
+import pkgutil
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import agentgym
+from agentgym import make, make_vec
+from agentgym.cli.commands import make_parser
+from agentgym.evaluation.archives import read_archive
+from agentgym.evaluation.submissions import verify_below
+from agentgym.evaluation.suites import suite_file, suite_file_of_run
+from agentgym.extras import load_reference, only_trusted
+from agentgym.recipes import RECIPES
+from docs import build_site, env_tables
+from docs.notebook_page import has_outputs
+from docs.pictures import FILMS, HERE, LARGEST_FILM
+
+ROOT = Path(__file__).resolve().parents[1]
+COMMANDS = (
+    "docs/quickstart.md",
+    "docs/submitting.md",
+    "docs/tutorials/endpoint.md",
+    "docs/tutorials/two-cores.md",
+)
+
+
+@pytest.mark.parametrize("page", env_tables.pages(), ids=lambda page: page.stem)
+def test_pages_of_environments_show_what_those_are(page):
+    assert page.read_text(encoding="utf-8") == env_tables.updated(page), "run docs/env_tables.py"
+
+
+def test_films_are_small_and_each_page_has_one():
+    assert set(FILMS) == set(env_tables.ENV_PAGES)
+    assert {path.stem for path in (HERE / "films").glob("*.gif")} == set(FILMS)
+    assert max(path.stat().st_size for path in (HERE / "films").glob("*.gif")) <= LARGEST_FILM
+
+
+def test_the_reference_has_every_module():
+    walked = {module.name for module in pkgutil.walk_packages(agentgym.__path__, "agentgym.")}
+    assert set(build_site.modules()) == walked - {"agentgym.__main__"} | {"agentgym"}
+    listed = "\n".join(build_site.reference_pages().values())
+    assert all(f"automodule:: {module}\n" in listed for module in build_site.modules())
+
+
+def test_public_names_are_those_of_the_module():
+    module = importlib.import_module("agentgym.evaluation.archives")
+    names = build_site.public_names("agentgym.evaluation.archives")
+    defined = [
+        name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
+    ]
+    assert names == [name for name in defined if not name.startswith("_")]
+
+
+def test_every_page_of_the_checkout_has_a_place_on_the_site():
+    listed = "\n".join([*build_site.lists().values(), (build_site.SPHINX / "index.md").read_text()])
+    for path in build_site.copied():
+        shown = path.suffix == ".md" and path.parts[:2] != ("docs", "sphinx") and path.parts[0] != "tests"
+        if shown and path != Path("README.md"):
+            assert re.search(rf"^/?{re.escape(str(path.with_suffix('')))}$", listed, re.MULTILINE), path
+    assert set(build_site.recipe_pages()) == {"index", *RECIPES}
+
+
+def test_what_is_loaded_from_elsewhere_is_found(tmp_path):
+    (tmp_path / "page.html").write_text(
+        '<a href="https://example.org">link</a><script src="https://cdn.example/x.js"></script>'
+        '<link rel="stylesheet" href="//fonts.example/a.css"><link rel="canonical" href="https://me.example/">'
+        '<img src="local.png"><img alt="a" src=https://img.example/a.png>'
+    )
+    (tmp_path / "a.css").write_text('@import "https://css.example/b.css"; p { background: url(x.png) }')
+    assert build_site.loads_from_elsewhere(tmp_path) == [
+        "a.css: https://css.example/b.css",
+        "page.html: https://cdn.example/x.js",
+        "page.html: //fonts.example/a.css",
+        "page.html: https://img.example/a.png",
+    ]
+
+
+def test_notebooks_hold_no_outputs():
+    notebooks = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+    assert notebooks
+    assert [path for path in notebooks if has_outputs(path)] == []
+
+
+def test_links_of_pages_lead_somewhere():
+    pages = (
+        "docs/choosing.md",
+        "docs/commands.md",
+        "docs/gallery.md",
+        "docs/speed.md",
+        "README.md",
+        "CONTRIBUTING.md",
+    )
+    for page in [*COMMANDS, *pages]:
+        links = re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", (ROOT / page).read_text(encoding="utf-8"))
+        folder = (ROOT / page).parent
+        assert [link for link in links if not (folder / link.replace("\n", " ").strip()).exists()] == [], page
+
+
+@pytest.mark.parametrize("page", COMMANDS)
+def test_commands_of_pages_are_understood(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    lines = re.findall(r"^(?:torchrun .*? -m -- )?(agentgym [a-z].*)$", text, re.MULTILINE)
+    assert lines
+    for line in lines:
+        assert callable(make_parser().parse_args(shlex.split(line)[1:]).run), line
+
+
+def test_the_readme_is_short():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 160
+    assert "docs/images/films/sokoban.gif" in text
+
+
+# ---- troubleshooting ----------------------------------------------------------------------------
+
+
+def provoked(tmp_path):
+    """Return the lines of errors that people meet, by what brings each about."""
+    (tmp_path / "x.zip").write_bytes(b"PK")
+    calls = [
+        lambda: make("agentgym/Sokobn-v0"),
+        lambda: make("agentgym/Sokoban-v0", splt="test"),
+        lambda: make("agentgym/Sokoban-v0", split="tst"),
+        lambda: make("CartPole-v1"),
+        lambda: make_vec("agentgym/Sokoban-v0", 0),
+        lambda: make("agentgym/ALFWorld-v0", reward="sparse"),
+        lambda: make("agentgym/ALFWorld-v0", dataset="alfworld/json_2.1.1"),
+        lambda: list(verify_below(tmp_path)),
+        lambda: suite_file_of_run(tmp_path, "mine"),
+        lambda: suite_file("quik"),
+        lambda: read_archive(tmp_path / "x.zip"),
+        lambda: untrusted("tests.corridor:CorridorEnv"),
+    ]
+    for call in calls:
+        with pytest.raises(agentgym.UsageError) as caught:
+            call()
+        assert "\n" not in str(caught.value)
+        yield str(caught.value)
+
+
+def untrusted(reference):
+    with only_trusted(()):
+        load_reference(reference)
+
+
+def test_troubleshooting_holds_the_lines_of_errors(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENTGYM_DATA", str(tmp_path / "none"))
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
+    lines = list(provoked(tmp_path))
+    assert len(rows) == len(lines)
+    assert [row for row in rows if not any(row in line for line in lines)] == []
+    assert [line for line in lines if not any(row in line for row in rows)] == []
