@@ -35,6 +35,7 @@ _STUDIES = (
         source="GraphGPO, Tables 4 and 5",
         arms=tuple(Arm(f"omega {omega:g}", "graphgpo", {"switches.omega": omega}) for omega in _OMEGAS),
         environments=BOTH,
+        seeds=SEEDS,
         baseline="omega 0.1",
     ),
     Study(
