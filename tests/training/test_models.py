@@ -5,7 +5,7 @@ import json
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.training.models.models import load_model, save_model
+from agentgym.training.models.models import ChatTokenizer, load_model, save_model
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
 
 
@@ -53,3 +53,12 @@ def test_a_damaged_directory_is_refused_in_one_line(directory, damage, complaint
         load_model(directory)
     assert "\n" not in str(raised.value)
     assert capfd.readouterr() == ("", "")
+
+
+def test_text_is_encoded_as_the_tokenizer_does_whatever_was_encoded_before():
+    tokenizer = word_tokenizer(["a box is up"])
+    chat, end = ChatTokenizer(tokenizer), tokenizer.all_special_tokens[0]
+    for text in ("a box", f"up {end} a", "", "\n\n a  b", "ü 漢"):
+        as_text = tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
+        assert chat.encode(text) == tokenizer.encode(text, add_special_tokens=False)
+        assert (chat.encode(text) == as_text) is (end not in text)

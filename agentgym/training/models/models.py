@@ -43,8 +43,12 @@ class ChatTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a piece of text, without special tokens around it."""
-        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
-        return ids
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        if backend is None or backend.truncation is not None or backend.padding is not None:
+            return list(self.tokenizer.encode(text, add_special_tokens=False))
+        # what `encode` ends with, but for places in the text, which take a quarter of the time
+        backend.encode_special_tokens = False
+        return list(backend.encode_batch_fast([text], add_special_tokens=False)[0].ids)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids, special tokens and blanks as they are."""
