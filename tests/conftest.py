@@ -13,7 +13,7 @@ from hypothesis import settings
 IN_CI = os.environ.get("CI") == "true"
 HAS_ASSETS = "AGENTGYM_DATA" in os.environ
 HAS_CHROMIUM = which("chromium") is not None
-HAS_NPM = which("npm") is not None
+HAS_NPM = which("npm") is not None and "AGENTGYM_NO_NPM" not in os.environ
 HAS_VLLM = find_spec("vllm") is not None
 
 # A program of its own, which imports more than all tests together.
@@ -39,7 +39,7 @@ def pytest_report_header() -> list[str]:
     data = os.environ.get("AGENTGYM_DATA", "AGENTGYM_DATA is not set: tests marked `assets` are deselected")
     vllm = "installed" if HAS_VLLM else "not installed: tests marked `vllm` are deselected"
     chromium = which("chromium") or "not installed: tests marked `browser` are deselected"
-    npm = which("npm") or "not installed: tests marked `npm` are deselected"
+    npm = which("npm") if HAS_NPM else "not installed, or fetches nothing: tests marked `npm` are deselected"
     return [f"official data: {data}", f"Chromium: {chromium}", f"npm: {npm}", f"vLLM: {vllm}"]
 
 

@@ -254,7 +254,7 @@ def read_archive(path: Path) -> dict[str, bytes]:
             if len({entry.filename for entry in entries}) != len(entries):
                 raise UsageError(f"{path.name} holds a name twice; pack the run again")
             return {entry.filename: archive.read(entry) for entry in entries}
-    except (OSError, ValueError, NotImplementedError, RuntimeError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, RuntimeError, EOFError, zipfile.BadZipFile) as error:
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"{path.name} cannot be read as an archive ({error}); pack the run again") from error

@@ -62,7 +62,7 @@ class Tree:
     """Taken so far."""
 
 
-class Turn(NamedTuple):
+class TaskTurn(NamedTuple):
     """Which tree grows in a place."""
 
     position: int
@@ -132,7 +132,7 @@ class TreeCollector:
         self.log = TreeLog(allotment)
         self._least, self._by_text = least, by_text
         self._trees: list[Tree | None] = [None] * trees
-        self._turns = [Turn(-1, allotment.repeats)] * trees
+        self._turns = [TaskTurn(-1, allotment.repeats)] * trees
         self._ends: deque[EpisodeEnd] = deque(maxlen=window)
         self._begun = self._positions = self._episodes = self._dropped = 0
 
@@ -248,7 +248,7 @@ class TreeCollector:
                 "rollout.tasks as it was"
             )
         self._begun, self._episodes, self._dropped = state["begun"], state["episodes"], state["dropped"]
-        self._positions, self._turns = state["positions"], [Turn(*turn) for turn in state["turns"]]
+        self._positions, self._turns = state["positions"], [TaskTurn(*turn) for turn in state["turns"]]
         self.visits = _unpack_visits(state["visits"])
         self._trees = [None if packed is None else self._unpack(packed) for packed in state["trees"]]
         self._ends.clear()
@@ -288,7 +288,7 @@ class TreeCollector:
         for place in free:
             turn = self._turns[place]._replace(repeat=self._turns[place].repeat + 1)
             if turn.repeat >= self.allotment.repeats:
-                turn = Turn(self._positions, 0)
+                turn = TaskTurn(self._positions, 0)
                 self._positions += 1
             self._turns[place] = turn
             specs += self.order.episodes(turn.position, turn.repeat + 1)[-1:]  # its chance is a rollout's own

@@ -3,7 +3,6 @@
 import threading
 import warnings
 from collections import defaultdict
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +13,6 @@ from agentgym.algos import spo3
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.state_score import Allotment
 from agentgym.errors import UsageError
-from agentgym.history.rollouts import read_rollouts
-from agentgym.history.run import read_metrics
 from agentgym.registration import open_vector
 from agentgym.rng import TurnRng
 from agentgym.rollout import EpisodeSpec, RolloutWorker
@@ -23,13 +20,8 @@ from agentgym.training.branching import TreeCollector
 from agentgym.training.branching_log import ENOUGH, TreeLog
 from agentgym.training.branching_state import pack_nodes, unpack_nodes
 from agentgym.training.branching_worker import BranchingWorker
-from agentgym.training.checkpoint import last_checkpoint, load_checkpoint
-from agentgym.training.config import TrainConfig, override
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.models.models import load_model
 from agentgym.training.pool import TaskOrder
-from agentgym.training.run import resume, start
-from agentgym.training.setup import TrainingSetup
 from agentgym.types import Completion
 from tests.corridor import LENGTHS as CORRIDORS
 from tests.corridor import CorridorEnv, CorridorVectorEnv
@@ -409,103 +401,3 @@ def test_trees_find_more_states_than_groups_of_whole_episodes():
     assert own.log.played <= steps
     assert len(own.log.hashes) > 2 * len(states)
     assert {root for root, _ in own.visits.counts} <= {order.episodes(n, 1)[0].task_id for n in range(3)}
-
-
-# ---- training -------------------------------------------------------------------------------------
-
-SMALL = {
-    "model": "tiny:0.1m",
-    "iterations": 6,
-    "checkpoint_every": 3,
-    "rollout.tasks": 2,
-    "rollout.group_size": 4,
-    "rollout.num_envs": 4,
-    "learner.learning_rate": 3e-3,
-    "learner.minibatches": 2,
-    "objective.kl_coefficient": 0.0,
-    "evaluation.every": 0,
-    "patience": 100,
-    "keep_rollouts": 1,
-    "switches.alpha": 1.0,
-    "switches.budget": 60,
-    "env_options.dim_room": [6, 6],
-    "env_options.num_boxes": 1,
-    "env_options.max_steps": 4,
-}
-
-
-def config(**changes):
-    plain = TrainConfig(algorithm="spo3", env_id=SOKOBAN)
-    return override(plain, SMALL | {key.replace("__", "."): value for key, value in changes.items()})
-
-
-def weights(folder):
-    return load_model(last_checkpoint(folder) / "model").model.state_dict()
-
-
-def logged(folder):
-    lines = [line.to_json() for line in read_metrics(folder)]
-    return [{k: v for k, v in line.items() if k not in ("seconds", "tokens_per_second")} for line in lines]
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("spo3") / "whole"
-    start(config(), folder, logs=["jsonl"])
-    return folder
-
-
-def test_a_run_changes_weights_and_tells_of_its_trees(whole):
-    metrics = read_metrics(whole)
-    taught = [line.usable_fraction > 0 for line in metrics]
-    assert [line.version for line in metrics] == np.cumsum(taught).tolist()
-    assert all(np.isfinite(line.loss) and line.logp_diff < 1e-4 for line in metrics)
-    assert any(line.usable_fraction > 0 and line.grad_norm > 0 for line in metrics)
-    last = metrics[-1]
-    assert last.number("diagnostics/k/8") == last.diagnostics["k"]["8"]
-    assert last.env_steps == last.diagnostics["states"]["samples"]
-    assert last.diagnostics["states"]["by_hash"] >= last.diagnostics["states"]["by_text"] > 10
-    assert last.pending == 2
-    assert last.steps_per_episode >= 0  # 0 where no episode has ended yet
-    kept = read_rollouts(whole, max(line.iteration for line in metrics if line.usable_fraction > 0))
-    assert {len(episode.steps) for episode in kept} == {1}
-    assert {"depth", "k", "visits", "successes", "score", "next_score", "reward"} == set(kept[0].notes)
-
-
-def test_a_run_resumes_in_the_middle_of_trees(whole, tmp_path):
-    parts = tmp_path / "parts"
-    start(config(iterations=3), parts, logs=["jsonl"])
-    state = load_checkpoint(last_checkpoint(parts))["pool"]
-    assert any(tree and tree["follows"] and tree["nodes"] for tree in state["trees"])
-    assert all(isinstance(n["snapshot"], bytes) for tree in state["trees"] if tree for n in tree["nodes"])
-    resume(parts, logs=["jsonl"], iterations=6)
-    one, other = weights(whole), weights(parts)
-    assert all(torch.equal(one[name], other[name]) for name in one)
-    assert logged(parts) == logged(whole)
-
-
-def test_k_of_one_makes_no_update(tmp_path):
-    outcome = start(config(switches__fixed=1, patience=2, iterations=5), tmp_path / "run", logs=["jsonl"])
-    assert (outcome.end, outcome.iterations) == ("no signal", 2)
-    metrics = read_metrics(tmp_path / "run")
-    assert [line.version for line in metrics] == [0, 0]
-    assert all(line.loss == 0 and line.env_steps > 0 for line in metrics)
-    one, other = weights(tmp_path / "run"), TrainingSetup.open(config()).language_model.model.state_dict()
-    assert all(torch.equal(one[name], other[name]) for name in one)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"switches__match": "similar"}, "visits are counted by 'state' or 'text'"),
-        ({"rollout__max_staleness": 1}, "rollout.max_staleness is 1, but 3SPO trains on every wave"),
-        ({"rollout__attempts": 3}, "rollout.attempts is 3"),
-        ({"switches__largest": 0}, "switches.largest must be at least 1"),
-        ({"switches__schedule": "age"}, "switches.schedule must be one of 'depth', 'visits'"),
-        ({"switches__alfa": 1.0}, "did you mean 'alpha'"),
-    ],
-)
-def test_what_makes_no_sense_is_one_line(tmp_path, changes, message):
-    with pytest.raises(UsageError, match=message) as raised:
-        start(config(**changes), tmp_path / "run", logs=[])
-    assert "\n" not in str(raised.value)
