@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import re
-import resource
 import shutil
 import statistics
 import tempfile
@@ -57,15 +56,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _build(results: Path, site: Path) -> dict[str, object]:
-    """Build once, on one core; return processor seconds, and what was written."""
-    began, clock = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
-    build_site(results, site, reports=Path("benchmarks"))
-    ended = resource.getrusage(resource.RUSAGE_SELF)
+    """Build on one core without and with verdicts at hand; return processor seconds, and what there is."""
+    spent = []
+    for _ in range(2):
+        began = time.process_time()
+        build_site(results, site, reports=Path("benchmarks"))
+        spent.append(time.process_time() - began)
     files = [path for path in site.rglob("*") if path.is_file()]
     films = [path for path in files if re.fullmatch(r"\d+\.js", path.name)]
     return {
-        "build processor seconds": ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime,
-        "build seconds": time.perf_counter() - clock,
+        "processor seconds of a build that verifies all runs and plays all episodes": spent[0],
+        "of a build where the runs are verified already": spent[1],
         "episodes": len(films),
         "files": len(files),
         "bytes": sum(path.stat().st_size for path in files),
