@@ -249,11 +249,12 @@ def _page(results: Sequence[CellResult], encoder: str) -> str:
 
 
 READING = (
-    "Exact texts, near texts and embeddings recognise a quarter of the pairs where every second page carries",
-    "advertisements, and none where every page carries two; the hash recognises all. In success the hash is",
-    "ahead by 3 to 7 points up to p = 0.5, q = 2 and p = 1, q = 1, and behind by 15 to 27 at p = 0.5, q = 4 and",
-    "p = 1, q = 2, each time for a seed or two that collapse. Between seeds a cell varies by 20 to 80 points, so",
-    "three seeds order nothing: the paper's ordering by matching is not reproduced, the loss of states is.",
+    "Exact texts, near texts and embeddings recognise a quarter of the pairs where every second page",
+    "carries advertisements, and none where every page carries two; the hash recognises all. In success the",
+    "hash is ahead by 3 to 7 points up to p = 0.5, q = 2 and p = 1, q = 1, and behind by 15 to 27 at p = .5,",
+    "q = 4 and p = 1, q = 2, each time for a seed or two that collapse. Between seeds a cell varies by 20 to",
+    "80 points, so three seeds order nothing: the paper's ordering by matching is not reproduced, the loss",
+    "of states is.",
     "",
     "Recognised: of pairs of steps that were taken in one state of a group, those that the matching joins;",
     "mistaken: of the pairs that it joins, those that were not.",

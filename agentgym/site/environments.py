@@ -125,23 +125,24 @@ def documented(text: str) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
         (('Win.',), (('Task', 'a game of chance.'), ('Reward', '1.')))
     """
     text = text.partition("\nExample")[0].replace("``", "`")
-    head, *rest = _TERM.split(text)
+    head, *rest = (part.replace("**", "") for part in _TERM.split(text))
     paragraphs = tuple(" ".join(part.split()) for part in head.split("\n\n") if part.strip())
     terms = tuple((name, " ".join(said.split())) for name, said in zip(rest[::2], rest[1::2], strict=True))
     return paragraphs, terms
 
 
 def _solved(env_id: str, runs: Sequence[RunPage]) -> tuple[str, str] | None:
-    """Return the address of an episode that was won, the shortest of many steps before short ones."""
-    best: tuple[int, str, str] | None = None
+    """Return the address of the longest episode that was won, by chance only where nobody else won any."""
+    best: tuple[bool, int] | None = None
+    found = None
     for page in runs:
         labels = {env.env.label for env in page.run.envs if env.env.id == env_id}
         for e in () if page.films is None else page.films.episodes:
-            longer = best is None or e.length > best[0]
-            if e.won and e.differs_at is None and e.label in labels and longer:
+            rank = (page.run.agent.kind != "random", e.length)
+            if e.won and e.differs_at is None and e.label in labels and (best is None or rank > best):
                 key = page.file.removeprefix("run-").removesuffix(".html")
-                best = (e.length, f"view.html#{key}/{e.number}/0", page.run.agent.display_name)
-    return None if best is None else best[1:]
+                best, found = rank, (f"view.html#{key}/{e.number}/0", page.run.agent.display_name)
+    return found
 
 
 def _reports(suite: str, folder: Path) -> Iterator[ReportTable]:
