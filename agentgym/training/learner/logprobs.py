@@ -71,8 +71,12 @@ def hidden_states(body: torch.nn.Module, pack: Pack) -> Tensor:
     return states
 
 
-def check_model(model: PreTrainedModel) -> None:
+def check_model(model: PreTrainedModel, device: torch.device | None = None) -> None:
     """Refuse a model that packing, or a head apart from the body, would change.
+
+    Args:
+        model: computes a few tokens.
+        device: where it does (default: where its weights are).
 
     Raises:
         UsageError: its layers do not all attend to the whole context, it does not compute attention with
@@ -93,10 +97,11 @@ def check_model(model: PreTrainedModel) -> None:
         )
     attend_in_packs(model)
     probe = StepRow((0, 1), (2, 3, 1))
-    (pack,) = pack_rows([probe, probe], token_budget=8, device=model.device)
+    device = device or model.device
+    (pack,) = pack_rows([probe, probe], token_budget=8, device=device)
     with torch.inference_mode():
         logits = model(input_ids=pack.input_ids[None, :4], use_cache=False).logits[0, 1:]
-        sources = torch.arange(3, device=model.device)
+        sources = torch.arange(3, device=device)
         expected, _ = _statistics(logits, sources, pack.targets[:3], None, 1.0)
         packed, _ = response_log_probs(model, pack)
     exact = model.dtype in (torch.float32, torch.float64)
