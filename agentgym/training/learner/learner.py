@@ -27,7 +27,7 @@ from agentgym.stopwatch import stage
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks, gathered, load_moments, load_weights, reshard, whole
-from agentgym.training.learner.gradients import Actor, Gap, policy_gradient, value_gradient
+from agentgym.training.learner.gradients import Actor, Gap, policy_gradient, recompute_layers, value_gradient
 from agentgym.training.learner.logprobs import check_model
 from agentgym.training.learner.lora import add_adapter, has_adapter, plain_weights, without_adapter
 from agentgym.training.learner.packing import Pack, StepRow
@@ -131,7 +131,7 @@ class Learner:
         self.config = config = config.settled(device.type)
         if config.gradient_checkpointing:
             for trained in (model,) if critic is None else (model, critic.body):
-                _checkpoint(trained)
+                recompute_layers(trained)
         if config.lora_rank is not None:
             add_adapter(model, rank=config.lora_rank, alpha=config.lora_alpha, targets=config.lora_targets)
         elif reference is None and objective.kl_coefficient > 0:
@@ -147,8 +147,8 @@ class Learner:
             if part is not None:
                 self._distribute(part, part.model, weights)
         if critic is not None:
-            below = None if weights is None else weights.below(_name_of_body(model))
-            self._distribute(critic, critic.body, below, exact=(critic.head,))
+            of_body = None if weights is None else weights.of_body(model)
+            self._distribute(critic, critic.body, of_body, exact=(critic.head,))
         self._optimizer = self._adamw(model.parameters(), config.learning_rate)
         self._critic_optimizer: torch.optim.AdamW | None = None
         if critic is not None:
@@ -489,25 +489,6 @@ class Learner:
     def _optimizers(self) -> dict[str, torch.optim.AdamW]:
         parts = {"optimizer": self._optimizer, "critic_optimizer": self._critic_optimizer}
         return {name: part for name, part in parts.items() if part is not None}
-
-
-def _name_of_body(model: PreTrainedModel) -> str:
-    parts: Iterator[tuple[str, torch.nn.Module]] = model.named_modules()
-    return next(name for name, part in parts if part is model.base_model)
-
-
-def _checkpoint(model: PreTrainedModel) -> None:
-    """Have a model compute its layers again for the gradient, which it does in training mode only."""
-    settings = model.config.get_text_config().to_dict()
-    for name, value in settings.items():
-        if "drop" in name and isinstance(value, float) and value > 0:
-            raise UsageError(
-                f"the model's {name} is {value}, which gradient_checkpointing would turn on: set it to 0 in "
-                "the model's config.json, or turn gradient_checkpointing off"
-            )
-    # the older name is deprecated where there is the newer one
-    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
-    enable({"use_reentrant": False})
 
 
 def _explained_variance(batch: Batch) -> float | None:

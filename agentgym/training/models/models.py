@@ -227,7 +227,7 @@ def open_directory(
             config = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
             place = torch.device(device)
             found = empty_model(path, config, dtype, place)
-            model, weights = found or (_whole(path, config, dtype).to(place), None)
+            model, weights = found or (_whole(path, config, dtype, place), None)
             processor = None if of_text(config) else _image_processor(path)
     except UsageError:
         raise
@@ -252,7 +252,7 @@ def open_directory(
     return LanguageModel(model, tokenizer, reader, weights)
 
 
-def _whole(path: Path, config: Any, dtype: torch.dtype) -> PreTrainedModel:
+def _whole(path: Path, config: Any, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
     """Have `transformers` load a model with its weights."""
     # the library declares a model alone, whatever is asked for
     family: Any = AutoModelForCausalLM if of_text(config) else AutoModelForImageTextToText
@@ -265,7 +265,7 @@ def _whole(path: Path, config: Any, dtype: torch.dtype) -> PreTrainedModel:
         output_loading_info=True,
     )
     refuse_missing(path, loaded["missing_keys"])
-    return cast(PreTrainedModel, model)
+    return cast(PreTrainedModel, model.to(device))
 
 
 def _image_processor(path: Path) -> Any:

@@ -44,13 +44,10 @@ class WeightFiles:
     places: Mapping[str, tuple[Path, str]]
     """File and name in it, by the model's own names, all those of a tied weight."""
 
-    def below(self, prefix: str) -> WeightFiles:
-        """Return the weights of a part of the model.
-
-        Args:
-            prefix: the part's name in the model; empty for all of it.
-        """
-        start = f"{prefix}." if prefix else ""
+    def of_body(self, model: PreTrainedModel) -> WeightFiles:
+        """Return the weights of the part of a model below its head, by that part's own names."""
+        body = next(name for name, part in model.named_modules() if part is model.base_model)
+        start = f"{body}." if body else ""
         found = {
             name.removeprefix(start): place for name, place in self.places.items() if name.startswith(start)
         }
