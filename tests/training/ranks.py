@@ -17,7 +17,8 @@ from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import DivergenceError, Learner
 from agentgym.training.learner.reward_model import Answers, RewardModel
 from agentgym.training.loop import Trainer
-from agentgym.training.models.models import load_model
+from agentgym.training.models.models import load_model, open_directory
+from agentgym.training.models.weights import WeightFiles
 from agentgym.training.reward_model import OutcomeModelScorer, PreferenceScorer
 from agentgym.training.setup import TrainingSetup
 from tests.training.batches import OBJECTIVES, some_batch, some_rows, weights_of
@@ -44,13 +45,19 @@ def updates(name):
     return 5 if name == "critic of tokens" else 3
 
 
+def model_of(folder, ranks):
+    """Return the model; of several ranks, each has to read its own part of the weights."""
+    return (open_directory if ranks.size > 1 else load_model)(folder / "model")
+
+
 def learner_of(name, folder, ranks):
     objective, valued, settings = RUNS[name]
-    model = load_model(folder / "model").model
+    opened = model_of(folder, ranks)
+    model = opened.model
     critic = None if valued is None else Critic(model, valued)
     given = {"learning_rate": 3e-4, "critic_learning_rate": 3e-4, "token_budget": 30, "minibatches": 2}
     config = LearnerConfig(**given | settings)
-    return Learner(model, OBJECTIVES[objective], config, critic=critic, ranks=ranks)
+    return Learner(model, OBJECTIVES[objective], config, critic=critic, ranks=ranks, weights=opened.weights)
 
 
 def batch_of(name, folder):
@@ -104,10 +111,12 @@ def diverge(name, folder, ranks):
 
 def fit(kind, folder, ranks):
     """Return what a reward model has after three updates on two groups of steps that lie in several packs."""
-    model = load_model(folder / "model").model
+    opened = model_of(folder, ranks)
     learner = LearnerConfig(token_budget=30)
     settings = RewardModelConfig(learning_rate=3e-4, beta=0.5, minibatches=2)
-    trained = RewardModel(model, settings, learner, reference=kind == "outcomes", ranks=ranks)
+    trained = RewardModel(
+        opened.model, settings, learner, reference=kind == "outcomes", ranks=ranks, weights=opened.weights
+    )
     rows = some_rows()
     sampled = np.sin(np.arange(sum(len(row.response_ids) for row in rows))) - 4.0
     answer = np.array([0, 0, 1, 2, 2, 2, 3, 4, 4, 5, 5])
@@ -179,6 +188,23 @@ def go_on(name, folder, ranks, state=None, *, size=None):
     return {key: tensor.clone() for key, tensor in learner.weights()}
 
 
+def read_part(folder, ranks):
+    """Return this rank's rows of each weight, and how many numbers it has read for them."""
+    opened, sizes = open_directory(folder / "model"), []
+    read = WeightFiles._read
+
+    def count(files, name, target, first):
+        sizes.append(target.numel())
+        read(files, name, target, first)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WeightFiles, "_read", count)
+        fill = partial(opened.weights.fill, opened.model)
+        ranks.shard(opened.model, torch.float32, fill=fill)
+    parts = {name: weight.to_local().detach() for name, weight in opened.model.named_parameters()}
+    return {"read": parts, "elements read": sum(sizes)}
+
+
 def main(folder):
     torch.set_num_threads(1)
     with Ranks.join() as ranks:
@@ -199,6 +225,7 @@ def main(folder):
             }
             for name in SHARDED
         }
+        result |= read_part(folder, ranks)
         result["gathered"] = ranks.gather([(ranks.rank, item) for item in range(2 - ranks.rank)])
         result["shared"] = ranks.gather(ranks.share(list("abcde")))
         result["told"] = ranks.from_first(f"by {ranks.rank}")
