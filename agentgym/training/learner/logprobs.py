@@ -70,8 +70,12 @@ def hidden_states(body: torch.nn.Module, pack: Pack) -> Tensor:
     return states
 
 
-def check_model(model: PreTrainedModel) -> None:
+def check_model(model: PreTrainedModel, device: torch.device | None = None) -> None:
     """Refuse a model that packing, or a head apart from the body, would change.
+
+    Args:
+        model: computes a few tokens.
+        device: where it does (default: where its weights are).
 
     Raises:
         UsageError: its layers do not all attend to the whole context, it does not compute attention with
@@ -92,7 +96,8 @@ def check_model(model: PreTrainedModel) -> None:
         )
     attend_in_packs(model)
     probe = StepRow((0, 1), (2, 3, 1))
-    (pack,) = pack_rows([probe, probe], token_budget=8, device=model.device)
+    device = device or model.device
+    (pack,) = pack_rows([probe, probe], token_budget=8, device=device)
     with torch.inference_mode():
         logits = model(input_ids=pack.input_ids[None, :4], use_cache=False).logits[0, 1:]
         exact = torch.promote_types(logits.dtype, torch.float32)
