@@ -2,12 +2,14 @@
 
 ReAct episodes of 20 turns each, with a model that always says the same after a delay: once as a timer in the
 process, which shows what agents and rollouts cost, and once as a server over HTTP, which adds the client of
-endpoints. The ideal time is that of one episode that nothing but the model delays.
+endpoints. The ideal time is that of one episode that nothing but the model delays. What OpenAI's SDK needs
+for as many requests to the same server, without episodes, agents and this package, stands beside it.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import resource
@@ -15,13 +17,14 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from heapq import heappop, heappush
 from pathlib import Path
 from threading import Condition, Thread
+from typing import Any, TypeAlias
 
 from agentgym.agents.language.making import endpoint_of, language_agent
 from agentgym.agents.language.model import ChatModel
@@ -40,7 +43,21 @@ DELAY = 0.05
 SLOW = 10.0
 MANY = 1_000
 WAYS = ("timer in the process", "server over HTTP")
-WORLDS = ("agentgym/Sokoban-v0", "agentgym/ALFWorld-v0", "agentgym/WebShop-v0")
+LONGER = 0.2
+SDK = "OpenAI's SDK alone, same server"
+PARTS = ("speed", "memory")
+RECORD = Path(__file__).with_suffix(".json")
+WORLDS = ("agentgym/Sokoban-v0", "agentgym/ALFWorld-v0", "agentgym/WebShop-v0", "agentgym/Sotopia-v0")
+PROMPT = "Which way? " * 150
+"""Of requests of the SDK alone: about what a turn of an episode in the middle of it sends."""
+
+BOUND = f"""\
+Over HTTP every request takes processor time of the SDK and of the HTTP library below it, of which one core
+has no more than a second a second: {EPISODES} answers every {DELAY * 1e3:g} ms leave each of them
+{DELAY / EPISODES * 1e3:.2f} ms. The SDK alone takes more, so that 1.3 of the ideal time is out of its reach
+there."""
+
+Record: TypeAlias = dict[str, Any]
 
 
 class TimerModel:
@@ -125,88 +142,132 @@ def play(way: str, episodes: int, delay: float, slow: float = 0.0, env_id: str =
         return Played(tuple(ends), time.process_time() - cpu, most())
 
 
-def peak_memory(env_id: str) -> float:
+def ask_by_sdk() -> Played:
+    """Send as many requests as `EPISODES` episodes do, each chain one after the other, by the SDK alone."""
+    from openai import AsyncOpenAI
+
+    ends: list[float] = []
+
+    async def ask(url: str) -> None:
+        async with AsyncOpenAI(api_key="none", base_url=url, max_retries=0) as client:
+
+            async def chain() -> None:
+                for _ in range(TURNS):
+                    await client.chat.completions.create(
+                        model="scripted", messages=[{"role": "user", "content": PROMPT}], max_tokens=512
+                    )
+                ends.append(time.perf_counter() - began)
+
+            await asyncio.gather(*(chain() for _ in range(EPISODES)))
+
+    with serving(SAID, DELAY) as url:
+        cpu, began = time.process_time(), time.perf_counter()
+        asyncio.run(ask(url))
+        return Played(tuple(ends), time.process_time() - cpu, 0)
+
+
+def peak_memory(env_id: str, way: str) -> float:
     """Return the memory of a process that plays `MANY` episodes at once, at its peak, in MB."""
-    command = [sys.executable, "-m", __spec__.name, "--memory", env_id]
+    command = [sys.executable, "-m", __spec__.name, "--memory", env_id, "--way", way]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def print_memory(env_id: str) -> None:
+def print_memory(env_id: str, way: str) -> None:
     """Play many episodes with all requests in flight, and print the peak."""
-    played = play(WAYS[0], MANY, 3.0, env_id=env_id)
-    assert played.in_flight == MANY, played.in_flight
+    played = play(way, MANY, 3.0 if way == WAYS[0] else 0.5, env_id=env_id)
+    assert played.in_flight == MANY or way != WAYS[0], played.in_flight
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3)
 
 
-def speed_rows(rounds: int) -> Iterator[tuple[str, list[Played], list[Played]]]:
-    """Yield for each way the rounds without and with one slow answer."""
+def speed_rows(rounds: int) -> Iterator[Record]:
+    """Yield each way's rounds without and with one slow answer; beside HTTP, the SDK and longer answers."""
     for way in WAYS:
         play(way, 2, 0.001)  # warm
-        plain, slow = [], []
+        plain, slow, alone, longer = [], [], [], []
         for _ in range(rounds):
-            plain.append(play(way, EPISODES, DELAY))
-            slow.append(play(way, EPISODES, DELAY, SLOW))
-        yield way, plain, slow
+            plain.append(asdict(play(way, EPISODES, DELAY)))
+            slow.append(asdict(play(way, EPISODES, DELAY, SLOW)))
+            if way != WAYS[0]:  # in turn with what they are compared to
+                alone.append(asdict(ask_by_sdk()))
+                longer.append(asdict(play(way, EPISODES, LONGER)))
+        yield {"way": way, "delay": DELAY, "plain": plain, "slow": slow}
+        if alone:
+            yield {"way": SDK, "delay": DELAY, "plain": alone, "slow": []}
+            yield {"way": f"{way}, {LONGER * 1e3:g} ms", "delay": LONGER, "plain": longer, "slow": []}
 
 
-def beside(plain: list[Played], slow: list[Played]) -> float:
+def beside(plain: Sequence[Record], slow: Sequence[Record]) -> float:
     """Return how much later other episodes end beside one with a slow answer, which is the last to end.
 
     Of each place in the order of ending its earliest time over rounds, which other work on the machine delays
     least.
     """
     free, held = (
-        [min(times) for times in zip(*(played.ends[:-1] for played in rounds), strict=True)]
+        [min(times) for times in zip(*(played["ends"][:-1] for played in rounds), strict=True)]
         for rounds in (plain, slow)
     )
     return float(statistics.median(late / early for late, early in zip(held, free, strict=True)))
+
+
+def report(record: Record) -> str:
+    """Return the page of what was measured."""
+    about = record["machine"]
+    lines = [
+        "# Language agents whose model takes its time",
+        "",
+        f"`python -m benchmarks.speed.endpoints --rounds {record['rounds']}` on {about['cpu']}; "
+        f"Python {about['python']}, openai {about['openai']}. Load of the machine before: "
+        f"{record['load']:.1f}.",
+        "",
+        f"{EPISODES} ReAct episodes of {TURNS} turns side by side, Sokoban. An answer takes "
+        f"{DELAY * 1e3:g} ms, so that the ideal time is {TURNS * DELAY:g} s. Then one answer takes {SLOW:g} "
+        "s: the others are compared, each place in the order of ending with the same place where no answer "
+        "is slow.",
+        "Medians over rounds; the least in brackets. Processor time is this process's, per request.",
+        "",
+        "| model | seconds | of the ideal time | ms of processor per request | others beside a slow answer |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for row in record["rows"]:
+        seconds = [played["ends"][-1] for played in row["plain"]]
+        share = [each / (TURNS * row["delay"]) for each in seconds]
+        cost = statistics.median(played["cpu"] for played in row["plain"]) / (EPISODES * TURNS) * 1e3
+        others = f"{beside(row['plain'], row['slow']) - 1:+.1%}" if row["slow"] else "-"
+        lines.append(
+            f"| {row['way']} | {statistics.median(seconds):.2f} ({min(seconds):.2f}) | "
+            f"{statistics.median(share):.2f} ({min(share):.2f}) | {cost:.2f} | {others} |"
+        )
+    if any(row["way"] == SDK for row in record["rows"]):
+        lines += ["", BOUND]
+    lines += ["", f"| peak memory, MB: {MANY:,} episodes in flight | {' | '.join(WAYS)} |"]
+    lines += ["|---|---:|---:|"]
+    for env_id, sizes in record["memory"].items():
+        cells = " | ".join(f"{sizes[way]:,.0f}" if way in sizes else "-" for way in WAYS)
+        lines.append(f"| {env_id.rpartition('/')[2]} | {cells} |")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> int:
     """Measure, and write a record and a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--part", choices=PARTS, help="measure this alone; the rest of the record stays")
     parser.add_argument("--memory", help=argparse.SUPPRESS)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent)
+    parser.add_argument("--way", default=WAYS[0], help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.memory:
-        print_memory(options.memory)
+        print_memory(options.memory, options.way)
         return 0
-    ideal = TURNS * DELAY
-    about = machine("openai")
-    load = os.getloadavg()[0]
-    lines = [
-        "# Language agents whose model takes its time",
-        "",
-        f"`python -m benchmarks.speed.endpoints --rounds {options.rounds}` on {about['cpu']}; "
-        f"Python {about['python']}, openai {about['openai']}. Load of the machine before: {load:.1f}.",
-        "",
-        f"{EPISODES} ReAct episodes of {TURNS} turns side by side, Sokoban. An answer takes "
-        f"{DELAY * 1e3:g} ms, so that the ideal time is {ideal:g} s. Then one answer takes {SLOW:g} s: the "
-        "others are compared, each place in the order of ending with the same place where no answer is slow.",
-        "Medians over rounds; the least in brackets. Processor time is this process's, per request.",
-        "",
-        "| model | seconds | of the ideal time | ms of processor per request | others beside a slow answer |",
-        "|---|---:|---:|---:|---:|",
-    ]
-    record = []
-    for way, plain, slow in speed_rows(options.rounds):
-        seconds = [played.seconds for played in plain]
-        cost = statistics.median(played.cpu for played in plain) / (EPISODES * TURNS) * 1e3
-        lines.append(
-            f"| {way} | {statistics.median(seconds):.2f} ({min(seconds):.2f}) | "
-            f"{statistics.median(seconds) / ideal:.2f} ({min(seconds) / ideal:.2f}) | {cost:.2f} | "
-            f"{beside(plain, slow) - 1:+.1%} |"
-        )
-        record.append({"way": way, "plain": [*map(asdict, plain)], "slow": [*map(asdict, slow)]})
-    lines += ["", f"| {MANY:,} episodes in flight, 20 turns | peak memory of the process, MB |", "|---|---:|"]
-    memory = {env_id: peak_memory(env_id) for env_id in WORLDS}
-    lines += [f"| {env_id.rpartition('/')[2]} | {size:,.0f} |" for env_id, size in memory.items()]
-    text = "\n".join(lines) + "\n"
-    (options.out / "endpoints.md").write_text(text, encoding="utf-8")
-    kept = {"machine": about, "load": load, "rows": record, "memory": memory}
-    (options.out / "endpoints.json").write_text(json.dumps(kept, indent=1) + "\n")
-    print(text)
+    record: Record = {} if options.part is None else json.loads(RECORD.read_text(encoding="utf-8"))
+    if options.part != "memory":
+        record |= {"machine": machine("openai"), "load": os.getloadavg()[0], "rounds": options.rounds}
+        record["rows"] = list(speed_rows(options.rounds))
+    if options.part != "speed":
+        record["memory"] = {env_id: {WAYS[0]: peak_memory(env_id, WAYS[0])} for env_id in WORLDS}
+        record["memory"][WORLDS[0]][WAYS[1]] = peak_memory(WORLDS[0], WAYS[1])
+    RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    RECORD.with_suffix(".md").write_text(report(record), encoding="utf-8")
+    print(report(record))
     return 0
 
 
