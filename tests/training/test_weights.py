@@ -8,6 +8,7 @@ import torch
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
+    PreTrainedModel,
     Qwen3MoeConfig,
     Qwen3MoeForCausalLM,
 )
@@ -154,6 +155,22 @@ def test_a_learner_learns_the_same_whoever_read_its_weights(directories, case):
             assert all(torch.equal(before[name][key], own[name][key]) for key in own[name])
     assert metrics == measured
     assert all(torch.equal(after[name], result[name]) for name in after)
+
+
+def test_where_weights_wait_nothing_is_computed(directories, monkeypatch):
+    rows = some_rows(4)
+    batch = some_batch(load_model(directories / "qwen2").model, rows)
+    opened = open_directory(directories / "qwen2")
+    critic = Critic(opened.model, "step")
+    config = LearnerConfig(offload=True)
+    learner = Learner(opened.model, OBJECTIVES["token"], config, critic=critic, weights=opened.weights)
+    asked = []
+    monkeypatch.setattr(PreTrainedModel, "device", property(asked.append))
+    learner.log_probs(rows)
+    learner.values(rows)
+    learner.embeddings(rows)
+    learner.update(rows, batch, seed=0)
+    assert not asked
 
 
 def test_a_run_reads_the_policy_its_engine_and_its_reward_model(directories):
