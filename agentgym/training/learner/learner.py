@@ -42,7 +42,7 @@ from agentgym.training.learner.shards import (
 from agentgym.training.learner.tree import PACKINGS
 from agentgym.training.models.models import LanguageModel, save_model
 from agentgym.training.models.pictures import PictureReader
-from agentgym.training.models.weights import WeightFiles
+from agentgym.training.models.weights import NamedTensors, WeightFiles
 
 
 class DivergenceError(UsageError):
@@ -389,8 +389,8 @@ class Learner:
 
     # ---- what others take over ------------------------------------------------------------------
 
-    def weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield the policy's tensors by the names that `transformers` gives them, its adapter added.
+    def weights(self) -> NamedTensors:
+        """Return the policy's tensors by the names that `transformers` gives them, its adapter added.
 
         Every rank has to take all of them.
         """

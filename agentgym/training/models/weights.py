@@ -11,7 +11,7 @@ it computes are as if it had loaded the files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,6 +148,18 @@ class WeightFiles:
                     target[begin:end].copy_(file.get_slice(stored)[first + begin : first + end])
         except (SafetensorError, OSError) as error:
             raise UsageError(f"cannot read {path}: {error}; copy the model anew") from error
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTensors:
+    """A model's tensors by name, each made when it is taken; their shapes are known before."""
+
+    shapes: Mapping[str, torch.Size]
+    made: Callable[[], Iterator[tuple[str, Tensor]]]
+
+    def __iter__(self) -> Iterator[tuple[str, Tensor]]:
+        """Make the tensors, one after the other."""
+        return self.made()
 
 
 def empty_model(
