@@ -29,7 +29,7 @@ from agentgym.untrusted import read_json
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 """Names of the file of a model's weights, and of the list of several such files."""
 
-BLOCK = 1 << 26
+BLOCK = 1 << 24
 """Bytes that are read at once: what was read of a file counts as the process's memory while it is open."""
 
 ADAPTED = ".base_layer."
@@ -77,7 +77,7 @@ class WeightFiles:
     def lent(self, model: PreTrainedModel, device: torch.device) -> Iterator[None]:
         """Have a model on the meta device compute: a module's weights are read when it is called.
 
-        Those of the head stay as long as the context, since it is read without being called.
+        That of the head stays as long as the context, since it is read without being called.
 
         Args:
             model: whose weights these are.
@@ -100,11 +100,16 @@ class WeightFiles:
                 setattr(part, name, weight)
 
         head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
-        parts = [part for part in own if part is not head]
+        tied = own[head][1]["weight"]
+        parts = [
+            part for part, (_, weights) in own.items() if all(each is not tied for each in weights.values())
+        ]
         handles = [part.register_forward_pre_hook(read) for part in parts]
         handles += [part.register_forward_hook(drop) for part in parts]
         try:
             read(head, None)
+            for part in own.keys() - set(parts):
+                part.weight = head.weight
             yield
         finally:
             for handle in handles:
