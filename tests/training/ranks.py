@@ -27,7 +27,7 @@ RUNS = {
     "critic of tokens": ("token", "token", {"max_grad_norm": 0.5, "importance_cap": 1.1}),
     "critic of steps": ("step", "step", {"gradient_checkpointing": True, "entropy_coefficient": 0.01}),
     "adapter": ("response", None, {"lora_rank": 4, "gradient_checkpointing": True}),
-    "bfloat16": ("response", "step", {"dtype": "bfloat16", "lora_rank": 4, "token_budget": 60}),
+    "bfloat16": ("response", "step", {"dtype": "bfloat16", "lora_rank": 4, "token_budget": 100}),
     "offloaded": ("token", None, {"offload": True}),
     "fewer packs than ranks": ("sequence", None, {"token_budget": 1000, "minibatches": 1}),
 }
@@ -42,7 +42,7 @@ LOOPS = ("istar",)
 
 def updates(name):
     """Return how many updates of a run are compared: of the cheapest as many as docs/training.md says."""
-    return 5 if name == "critic of tokens" else 3
+    return 5 if name == "critic of tokens" else 2
 
 
 def model_of(folder, ranks):
@@ -55,7 +55,7 @@ def learner_of(name, folder, ranks):
     opened = model_of(folder, ranks)
     model = opened.model
     critic = None if valued is None else Critic(model, valued)
-    given = {"learning_rate": 3e-4, "critic_learning_rate": 3e-4, "token_budget": 30, "minibatches": 2}
+    given = {"learning_rate": 3e-4, "critic_learning_rate": 3e-4, "token_budget": 40, "minibatches": 2}
     config = LearnerConfig(**given | settings)
     return Learner(model, OBJECTIVES[objective], config, critic=critic, ranks=ranks, weights=opened.weights)
 
@@ -110,7 +110,7 @@ def diverge(name, folder, ranks):
 
 
 def fit(kind, folder, ranks):
-    """Return what a reward model has after three updates on two groups of steps that lie in several packs."""
+    """Return what a reward model has after two updates on two groups of steps that lie in several packs."""
     opened = model_of(folder, ranks)
     learner = LearnerConfig(token_budget=30)
     settings = RewardModelConfig(learning_rate=3e-4, beta=0.5, minibatches=2)
@@ -124,7 +124,7 @@ def fit(kind, folder, ranks):
     compared = trained.ref_log_probs(rows) if kind == "outcomes" else sampled
     answers = Answers(rows, compared, answer, outcome, group)
     scorer = OutcomeModelScorer if kind == "outcomes" else PreferenceScorer
-    metrics = [trained.fit(answers, partial(scorer.loss, None), seed=seed) for seed in range(3)]
+    metrics = [trained.fit(answers, partial(scorer.loss, None), seed=seed) for seed in range(2)]
     trained.save(folder / f"{kind} saved by {ranks.size}", load_model(folder / "model").tokenizer)
     return {
         "metrics": metrics,
