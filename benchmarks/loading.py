@@ -170,7 +170,7 @@ def page(cases: list[dict[str, Any]], about: dict[str, str]) -> str:
         "Growth of resident memory while a run is opened, at the fullest moment of the rank that needs most,",
         "in the bytes of the model in float32; files are in bfloat16. Medians of rounds, each in processes",
         "of its own on one thread. With several ranks the engine `hf` has a whole copy on each: 1.00 of the",
-        "figures. Before ( c30222c), each rank loaded the model and copied it before keeping its part.",
+        "figures. Before (c30222c), each rank loaded the model and copied it before keeping its part.",
         "",
         "| model | opened | ranks | before | now | `--plan` | rounds |",
         "|---|---|---:|---:|---:|---:|---:|",
