@@ -1,7 +1,7 @@
 """A model that learns ALFWorld on two cores: ``python -m benchmarks.alfworld_learning``.
 
 A model of random weights is shown what the rule-based explorer does, which sees no more than the model does,
-and is told what a player remembers (`agentgym.envs.alfworld.memory`); in rounds of DAgger it plays by itself
+and is told what a player remembers (`agentgym.envs.alfworld.task_memory`); in rounds of DAgger it plays by itself
 and is shown what the explorer would have done there. Then it plays built-in games, where an episode of more
 than `STEPS` steps is lost, and GiGPO shortens its ways. It is played on games that it was not trained on
 after each stage, beside its teacher and the controls. Everything is written under `FOLDER`, which git
@@ -53,7 +53,7 @@ NUMBERS = PAGE.with_suffix(".json")
 
 SIZE = "0.1m"
 PROMPTING = Prompting(
-    wording="alfworld-memory-terse", answer="bare", history=0, budget=1024, choice="constrained"
+    wording="alfworld-memory-task", answer="bare", history=0, budget=1024, choice="constrained"
 )
 CONTEXT = 2048
 NUMBERED = 60
@@ -65,10 +65,10 @@ CLONING = CloningConfig(
     also=(BUILT_IN,),
     teacher="rules",
     shuffled=True,
-    tasks=2400,
+    tasks=2000,
     epochs=2,
-    rounds=3,
-    round_tasks=300,
+    rounds=5,
+    round_tasks=270,
     batch=16,
     learning_rate=2e-3,
     warmup=100,
@@ -136,7 +136,7 @@ def words() -> Iterator[str]:
     yield from re.findall(
         "[a-z]+",
         "go to take from move open close use clean heat cool with examine slice look inventory help put in "
-        "on task seen unknown held here named none closed away moved desklamp floorlamp",
+        "on task seen unknown held here tried named none closed away moved desklamp floorlamp",
     )
 
 
