@@ -80,9 +80,7 @@ class RoomMemory:
     @classmethod
     def of(cls, request: Request) -> Self:
         """Read an episode's history."""
-        memory = cls()
-        for memory in cls.replay(request):
-            pass
+        *_, memory = cls.replay(request)
         return memory
 
     @classmethod

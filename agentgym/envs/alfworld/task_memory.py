@@ -1,7 +1,7 @@
 """Task memory: what a player of a household task remembers of what the task names, in few words.
 
-`agentgym.envs.alfworld.memory.RoomMemory` reads an episode; `recall_for_task` tells of it what the words of the
-task name, where there is something to be found still, and what was done in vain. The wording
+`agentgym.envs.alfworld.memory.RoomMemory` reads an episode; `recall_for_task` tells of it what the words of
+the task name, where there is something to be found still, and what was done in vain. The wording
 ``alfworld-memory-task`` tells that instead of past turns.
 """
 
@@ -29,7 +29,8 @@ def recall_for_task(request: Request, task: str = "") -> str:
       one first and each once. Of ``go to`` the place alone is told.
     - ``named``: of each word of the task that names a kind of things or places known so far, in the task's
       order, whether such a thing is ``held``, which ones were ``moved`` where by the player and which others
-      were ``seen`` where, ``here`` for the place gone to last; or whether such a place is ``here`` or ``away``.
+      were ``seen`` where, ``here`` for the place gone to last; or whether such a place is ``here`` or
+      ``away``.
 
     Things that the task does not name are left out, and places that were looked into.
 
