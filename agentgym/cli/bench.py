@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from agentgym.agents.screen import printable
 from agentgym.cli.bench_agents import add_agents, check_scaffold, chosen_agents
 from agentgym.cli.bench_protocols import add_what_is_played, chosen_suite, print_protocols
 from agentgym.cli.endpoints import add_endpoint_settings, endpoint_settings, print_calls
@@ -12,6 +15,9 @@ from agentgym.cli.estimate import print_estimate
 from agentgym.cli.parser import Commands, Parser, add_command
 from agentgym.cli.terminal import open_console, open_progress_console
 from agentgym.cli.verify import report
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 ABOUT = "Run a benchmark suite; resumes an interrupted run."
 
@@ -105,6 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
     sound = True
     for folder in folders:
         print_calls(folder, progress)
+        _print_errors(folder, progress)
         if arguments.verify:
             verdict = verify_run(folder, suite=suite, allow=known.references, console=progress)
             sound &= report(folder, verdict, console)
@@ -121,3 +128,17 @@ def run(arguments: argparse.Namespace) -> int:
             allow=known.references,
         )
     return 0 if sound else 1
+
+
+def _print_errors(folder: Path, console: Console) -> None:
+    """Say how many episodes of a run have no result, and how they get one; nothing where all have."""
+    from agentgym.evaluation.results import RETRIED, latest
+    from agentgym.evaluation.runfiles import read_episodes
+
+    ends = Counter(episode.end_reason for episode in latest(read_episodes(folder)))
+    failed = {end: ends[end] for end in RETRIED if ends[end]}
+    if failed:
+        kinds = ", ".join(f"{count:,} {end}" for end, count in failed.items())
+        line = f"{folder.name}: {sum(failed.values()):,} of {ends.total():,} episodes ended in an error "
+        line += f"({kinds}) and count 0: the same command plays them again"
+        console.print(printable(line), style="yellow", markup=False, highlight=False, soft_wrap=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym.cli.parser import Parser, parse_options
-from agentgym.errors import UsageError
+from agentgym.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from agentgym.evaluation.suite import SuiteAgent
@@ -108,7 +108,8 @@ def chosen_agents(
     usual = "prompting" if asked else "react"
     kinds = [usual] if arguments.agent is None else [n for n in arguments.agent if n in SCAFFOLDS]
     if not kinds:
-        raise UsageError(f"--endpoint plays nothing: name {' or '.join(SCAFFOLDS)} with --agent too")
+        meant = "".join(dict.fromkeys(nearest(name, SCAFFOLDS) for name in arguments.agent))
+        raise UsageError(f"--endpoint plays nothing: name {' or '.join(SCAFFOLDS)} with --agent too{meant}")
     further = [_of_endpoint(kind, model, options) for model in arguments.model for kind in kinds]
     if arguments.agent is None:
         return further, None

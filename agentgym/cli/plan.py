@@ -53,6 +53,7 @@ def show_plan(config: TrainConfig, *, devices: int, device_memory: float | None)
         "",
         *_table(plan),
         "",
+        f"{plan.start / GIB:8.2f} GiB a rank while the run is opened",
         f"{plan.peak / GIB:8.2f} GiB a rank at most, of {machine.memory / GIB:.1f}",
     ]
     fits = plan.peak <= FULL * machine.memory

@@ -69,7 +69,7 @@ class LedgerTotals(NamedTuple):
     cached_tokens: int = 0
     reasoning_tokens: int = 0
     cost: float | None = None
-    """None where an answer has no price."""
+    """None where an answer has no price, or none was ever known."""
 
 
 class Ledger:
@@ -156,8 +156,9 @@ def read_ledger(path: Path) -> list[LedgerRow]:
 def total(rows: Iterable[LedgerRow]) -> LedgerTotals:
     """Return the sums over rows."""
     sums: dict[str, int] = dict.fromkeys(LedgerTotals._fields[:-1], 0)
-    cost, priced = 0.0, True
+    cost, priced, known = 0.0, True, False
     for row in rows:
+        known |= row.cost is not None
         sums["calls"] += 1
         sums["from_cache"] += row.from_cache
         sums["errors"] += bool(row.error)
@@ -168,7 +169,7 @@ def total(rows: Iterable[LedgerRow]) -> LedgerTotals:
             sums[name] += getattr(row, name)
         priced = priced and (row.cost is not None or bool(row.error))
         cost += row.cost or 0.0
-    return LedgerTotals(**sums, cost=cost if priced and sums["calls"] else None)
+    return LedgerTotals(**sums, cost=cost if priced and known else None)
 
 
 def _row(table: Any, where: str) -> LedgerRow:

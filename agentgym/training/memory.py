@@ -19,6 +19,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from agentgym.errors import UsageError
 from agentgym.training.config import TrainConfig
 from agentgym.training.engines.hf import BATCH_TOKENS
+from agentgym.training.models.weights import BLOCK
 
 EXACT = 4
 """Bytes of a number in float32: trained weights, gradients and moments, whatever computes."""
@@ -142,6 +143,8 @@ class MemoryPlan:
     """While responses are sampled."""
     update: Mapping[str, int]
     """While gradients are computed."""
+    start: int = 0
+    """At the fullest moment while a run is opened."""
     overlaps: bool = False
     """Whether both happen at once."""
 
@@ -149,7 +152,7 @@ class MemoryPlan:
     def peak(self) -> int:
         """Bytes at the fullest moment."""
         held, drawn, updated = (sum(part.values()) for part in (self.always, self.sampling, self.update))
-        return held + (drawn + updated if self.overlaps else max(drawn, updated))
+        return max(self.start, held + (drawn + updated if self.overlaps else max(drawn, updated)))
 
     def rows(self) -> list[tuple[str, str, int]]:
         """Return when, what and how many bytes, without what takes none."""
@@ -184,6 +187,9 @@ def plan_memory(
         "reference": number * size.parameters // ranks if has_reference else 0,
         "critic": 4 * held * critic // ranks,
     }
+    outside = size.parameters - size.layers * size.layer_parameters
+    # the critic's gradients and moments come later, weights that wait in main memory are not the device's
+    read = always["weights"] + always["reference"] + held * critic // ranks
     overlaps = rollout.max_staleness > 0 and rollout.overlap
     copies = overlaps or ranks > 1 or rank is not None or low
     if rollout.engine == "vllm":
@@ -200,13 +206,14 @@ def plan_memory(
     tokens = max(learner.token_budget, _row(config))
     layers = 1 if learner.gradient_checkpointing else size.layers
     chunk = max(min(learner.chunk_logits, tokens * size.vocabulary), size.vocabulary)
-    outside = size.parameters - size.layers * size.layer_parameters
     update = {
         "activations": tokens * (layers * size.kept(number) + size.layers * size.hidden * number),
         "head": HEAD_COPIES * EXACT * chunk + (EXACT * size.vocabulary * size.hidden if rank is None else 0),
         "layers put together": number * (outside + 2 * size.layer_parameters) if shards else 0,
     }
-    return MemoryPlan(always, sampling, update, overlaps)
+    # before its part of the weights, each rank reads the head in float32 for a check of the model
+    start = always["engine"] + max(read, EXACT * outside) + BLOCK
+    return MemoryPlan(always, sampling, update, start, overlaps)
 
 
 def _row(config: TrainConfig) -> int:

@@ -122,7 +122,9 @@ class TrainingSetup:
         ranks = ranks or Ranks(device=torch.device(config.device))
         envs = _open_envs(config, config.split, config.rollout.num_envs)
         prompting = config.prompting or default_prompting(config.model, config.env_id)
-        language_model = open_model(config.model, envs, prompting, config.seed, device=str(ranks.device))
+        language_model = open_model(
+            config.model, envs, prompting, config.seed, device=str(ranks.device), empty=True
+        )
         if prompting.pictures != "none" and (ranks.size > 1 or config.rollout.engine == "vllm"):
             raise UsageError(
                 "pictures are trained on in one process and sampled by the engine 'hf': set rollout.engine "
@@ -179,7 +181,8 @@ def _engine(config: TrainConfig, language_model: LanguageModel, ranks: Ranks) ->
     else:
         model = language_model.model
         if overlaps or ranks.size > 1 or learner.lora_rank is not None or learner.dtype != "float32":
-            model = copied(model, getattr(torch, learner.dtype))
+            dtype = getattr(torch, learner.dtype)
+            model = copied(model, dtype, language_model.weights, str(ranks.device))
         engine = HfEngine(model)
     return LockedEngine(engine) if overlaps else engine
 
@@ -213,7 +216,14 @@ def _learner(
             torch.manual_seed(config.seed)
             critic = Critic(language_model.model, unit)
     settings = replace(config.learner, temperature=prompting.temperature)
-    return Learner(language_model.model, config.loss, settings, critic=critic, ranks=ranks)
+    return Learner(
+        language_model.model,
+        config.loss,
+        settings,
+        critic=critic,
+        ranks=ranks,
+        weights=language_model.weights,
+    )
 
 
 def _reward_model(
@@ -233,19 +243,19 @@ def _reward_model(
         return None
     settings = config.reward_model or RewardModelConfig()
     if settings.model:
-        other = open_model(settings.model, envs, prompting, config.seed, device=str(ranks.device))
+        other = open_model(settings.model, envs, prompting, config.seed, device=str(ranks.device), empty=True)
         if prompting.pictures != "none" and other.pictures is None:
             raise UsageError(
                 f"the reward model {settings.model} reads no pictures, and prompts have some: choose one "
                 "that does, or set prompting.pictures to 'none'"
             )
         check_fits(other, language_model, settings.model)
-        model = other.model
+        model, weights = other.model, other.weights
     else:
-        model = copy.deepcopy(language_model.model)
+        model, weights = copy.deepcopy(language_model.model), language_model.weights
     own = replace(config.learner, temperature=prompting.temperature)
     reference = config.spec.scored_by_reference
-    return RewardModel(model, settings, own, reference=reference, ranks=ranks)
+    return RewardModel(model, settings, own, reference=reference, ranks=ranks, weights=weights)
 
 
 def check_fits(reward_model: LanguageModel, policy: LanguageModel, name: str) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 from agentgym.algos.batch import StepBatch
+from agentgym.algos.objective import STEP_RATIOS
 from agentgym.algos.table import trainable
 from agentgym.algos.tokens import Batch, Unit
 from agentgym.arrays import Bools, Floats
@@ -223,6 +224,11 @@ class PolicyMinimiser(Stateless):
     def prepare(self, rollouts: RolloutBatch, scores: Scores) -> Batch:
         """Return advantages and targets with the log-probabilities that the objective compares."""
         learner = self.learner
+        if scores.unit == "token" and learner.objective.ratio in STEP_RATIOS:
+            raise UsageError(
+                f'advantages are of tokens and objective.ratio="{learner.objective.ratio}" is of steps: '
+                "set objective.ratio=token and objective.aggregation=token-mean"
+            )
         recomputes = learner.config.recomputes
         passes = recomputes and not learner.steps_once(len(rollouts.rows))
         needs_reference = learner.objective.kl_coefficient > 0

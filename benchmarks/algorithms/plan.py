@@ -130,7 +130,7 @@ class Study:
     arms: tuple[Arm, ...]
     environments: tuple[str, ...]
     """Keys of `ENVIRONMENTS`."""
-    seeds: tuple[int, ...] = (0,)
+    seeds: tuple[int, ...] = SEEDS
     baseline: str = ""
     """Label of the arm that others are compared with."""
 
@@ -216,6 +216,5 @@ MAIN = Study(
     source="the comparison tables of the five papers",
     arms=main_arms(),
     environments=tuple(ENVIRONMENTS),
-    seeds=SEEDS,
     baseline=ALGORITHMS[BASELINE].title,
 )

@@ -1,6 +1,7 @@
 """``agentgym bench`` with models of directories and of endpoints: flags, estimates, derived suites."""
 
 import json
+import socket
 
 import pytest
 
@@ -39,6 +40,20 @@ def test_agents_of_an_endpoint(cli, suite, tmp_path, server):
     assert (agent.options["endpoint"], agent.options["model"]) == (server.url, "org/tiny:1b")
     assert (folders["react-tiny-1b"] / "calls.jsonl").exists()
     assert not (folders["random"] / "calls.jsonl").exists()
+
+
+def test_episodes_without_an_answer_are_told_of_and_played_again(cli, suite, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = listener.getsockname()
+    words = ("bench", suite, "--out", tmp_path / "runs", "--endpoint", f"http://127.0.0.1:{address[1]}/v1")
+    words += ("--model", "tiny", "--no-probe", "--limit", 2, "--option", "request={attempts=1}")
+    code, _, err = cli(*words)
+    assert code == 0
+    assert "4 of 4 episodes ended in an error (4 agent_error) and count 0: the same command plays them" in err
+    assert "0 tokens in, 0 out\n" in err  # no price is known, and none is shown
+    with serving(address=address):
+        code, _, err = cli(*words)
+    assert (code, "ended in an error" in err) == (0, False)
 
 
 def test_tables_show_what_an_endpoint_was_asked(cli, suite, tmp_path, server):
@@ -119,6 +134,7 @@ def test_a_model_directory_without_an_agent_file(cli, refused, suite, tmp_path):
             ("--endpoint", URL, "--model", "m", "--agent", "random"),
             "--endpoint plays nothing: name prompting or",
         ),
+        (("--endpoint", URL, "--model", "m", "--agent", "reakt"), "with --agent too (did you mean 'react'?)"),
         (("--model", URL), "is a URL: give it to --endpoint"),
         (("--wording", "terse"), "--wording is of a model: name one with --model"),
         (("--option", "x=1"), "--option is of a model: name one with --model"),

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -92,6 +93,8 @@ def test_without_prices_there_are_tokens_only(path):
     [row] = read_ledger(path)
     assert (row.cost, row.prompt_tokens) == (None, 10)
     assert total([row]).cost is None
+    unanswered = replace(row, error="UnansweredRequestError")
+    assert total([unanswered]).cost is total([replace(row, from_cache=True)]).cost is None
 
 
 def test_half_a_row_of_a_crash_is_cut_off(path):

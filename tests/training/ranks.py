@@ -17,7 +17,8 @@ from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import DivergenceError, Learner
 from agentgym.training.learner.reward_model import Answers, RewardModel
 from agentgym.training.loop import Trainer
-from agentgym.training.models.models import load_model
+from agentgym.training.models.models import load_model, open_directory
+from agentgym.training.models.weights import WeightFiles
 from agentgym.training.reward_model import OutcomeModelScorer, PreferenceScorer
 from agentgym.training.setup import TrainingSetup
 from tests.training.batches import OBJECTIVES, some_batch, some_rows, weights_of
@@ -26,7 +27,7 @@ RUNS = {
     "critic of tokens": ("token", "token", {"max_grad_norm": 0.5, "importance_cap": 1.1}),
     "critic of steps": ("step", "step", {"gradient_checkpointing": True, "entropy_coefficient": 0.01}),
     "adapter": ("response", None, {"lora_rank": 4, "gradient_checkpointing": True}),
-    "bfloat16": ("response", "step", {"dtype": "bfloat16", "lora_rank": 4, "token_budget": 60}),
+    "bfloat16": ("response", "step", {"dtype": "bfloat16", "lora_rank": 4, "token_budget": 100}),
     "offloaded": ("token", None, {"offload": True}),
     "fewer packs than ranks": ("sequence", None, {"token_budget": 1000, "minibatches": 1}),
 }
@@ -41,16 +42,22 @@ LOOPS = ("istar",)
 
 def updates(name):
     """Return how many updates of a run are compared: of the cheapest as many as docs/training.md says."""
-    return 5 if name == "critic of tokens" else 3
+    return 5 if name == "critic of tokens" else 2
+
+
+def model_of(folder, ranks):
+    """Return the model; of several ranks, each has to read its own part of the weights."""
+    return (open_directory if ranks.size > 1 else load_model)(folder / "model")
 
 
 def learner_of(name, folder, ranks):
     objective, valued, settings = RUNS[name]
-    model = load_model(folder / "model").model
+    opened = model_of(folder, ranks)
+    model = opened.model
     critic = None if valued is None else Critic(model, valued)
-    given = {"learning_rate": 3e-4, "critic_learning_rate": 3e-4, "token_budget": 30, "minibatches": 2}
+    given = {"learning_rate": 3e-4, "critic_learning_rate": 3e-4, "token_budget": 40, "minibatches": 2}
     config = LearnerConfig(**given | settings)
-    return Learner(model, OBJECTIVES[objective], config, critic=critic, ranks=ranks)
+    return Learner(model, OBJECTIVES[objective], config, critic=critic, ranks=ranks, weights=opened.weights)
 
 
 def batch_of(name, folder):
@@ -103,11 +110,13 @@ def diverge(name, folder, ranks):
 
 
 def fit(kind, folder, ranks):
-    """Return what a reward model has after three updates on two groups of steps that lie in several packs."""
-    model = load_model(folder / "model").model
+    """Return what a reward model has after two updates on two groups of steps that lie in several packs."""
+    opened = model_of(folder, ranks)
     learner = LearnerConfig(token_budget=30)
     settings = RewardModelConfig(learning_rate=3e-4, beta=0.5, minibatches=2)
-    trained = RewardModel(model, settings, learner, reference=kind == "outcomes", ranks=ranks)
+    trained = RewardModel(
+        opened.model, settings, learner, reference=kind == "outcomes", ranks=ranks, weights=opened.weights
+    )
     rows = some_rows()
     sampled = np.sin(np.arange(sum(len(row.response_ids) for row in rows))) - 4.0
     answer = np.array([0, 0, 1, 2, 2, 2, 3, 4, 4, 5, 5])
@@ -115,7 +124,7 @@ def fit(kind, folder, ranks):
     compared = trained.ref_log_probs(rows) if kind == "outcomes" else sampled
     answers = Answers(rows, compared, answer, outcome, group)
     scorer = OutcomeModelScorer if kind == "outcomes" else PreferenceScorer
-    metrics = [trained.fit(answers, partial(scorer.loss, None), seed=seed) for seed in range(3)]
+    metrics = [trained.fit(answers, partial(scorer.loss, None), seed=seed) for seed in range(2)]
     trained.save(folder / f"{kind} saved by {ranks.size}", load_model(folder / "model").tokenizer)
     return {
         "metrics": metrics,
@@ -179,6 +188,23 @@ def go_on(name, folder, ranks, state=None, *, size=None):
     return {key: tensor.clone() for key, tensor in learner.weights()}
 
 
+def read_part(folder, ranks):
+    """Return this rank's rows of each weight, and how many numbers it has read for them."""
+    opened, sizes = open_directory(folder / "model"), []
+    read = WeightFiles._read
+
+    def count(files, name, target, first):
+        sizes.append(target.numel())
+        read(files, name, target, first)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WeightFiles, "_read", count)
+        fill = partial(opened.weights.fill, opened.model)
+        ranks.shard(opened.model, torch.float32, fill=fill)
+    parts = {name: weight.to_local().detach() for name, weight in opened.model.named_parameters()}
+    return {"read": parts, "elements read": sum(sizes)}
+
+
 def main(folder):
     torch.set_num_threads(1)
     with Ranks.join() as ranks:
@@ -199,6 +225,7 @@ def main(folder):
             }
             for name in SHARDED
         }
+        result |= read_part(folder, ranks)
         result["gathered"] = ranks.gather([(ranks.rank, item) for item in range(2 - ranks.rank)])
         result["shared"] = ranks.gather(ranks.share(list("abcde")))
         result["told"] = ranks.from_first(f"by {ranks.rank}")

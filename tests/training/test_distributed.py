@@ -68,6 +68,16 @@ def test_ranks_train_what_one_process_trains(together, alone, name):
     assert together[0][name]["metrics"] == together[1][name]["metrics"]
 
 
+def test_each_rank_reads_its_own_rows_of_the_weights(together, folder):
+    whole = dict(load_model(folder / "model").model.named_parameters())
+    for name, weight in whole.items():
+        parts = [rank["read"][name] for rank in together]
+        assert all(len(part) <= -(-len(weight) // SIZE) for part in parts)
+        assert torch.equal(torch.cat(parts), weight)
+    for rank in together:
+        assert rank["elements read"] == sum(part.numel() for part in rank["read"].values())
+
+
 @pytest.mark.parametrize("kind", runs.REWARD_MODELS)
 def test_ranks_train_the_reward_model_that_one_process_trains(together, alone, folder, kind):
     expected = alone[kind]

@@ -288,6 +288,7 @@ def test_the_folder_says_what_was_run(tmp_path):
             {"algorithm": "istar", "switches__process": "progress", "switches__credit": "token"},
             "set switches.credit to step or merged",
         ),
+        ({"algorithm": "istar", "switches__credit": "token"}, "set objective.ratio=token"),
         ({"rollout__accuracy": [0.8, 0.2]}, "two shares in ascending order"),
         ({"env_id": "agentgym/EZPoint-v0"}, "unknown id"),
         ({"model": "/nowhere"}, "does not exist"),

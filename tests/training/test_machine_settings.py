@@ -11,7 +11,7 @@ from agentgym.algos.objective import Objective
 from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
 from agentgym.training.config import TrainConfig, override
-from agentgym.training.learner import logprobs
+from agentgym.training.learner import head
 from agentgym.training.learner.config import CPU_TOKENS, STALE_CAP, LearnerConfig
 from agentgym.training.learner.learner import Learner
 from agentgym.training.learner.logprobs import CHUNK_LOGITS
@@ -163,8 +163,8 @@ def test_a_billion_weights_on_one_cpu_thread_are_refused(large, tmp_path):
 
 def test_entropies_that_nobody_minimises_are_not_differentiated(language_model, monkeypatch):
     calls = []
-    original = logprobs.entropy
-    monkeypatch.setattr(logprobs, "entropy", lambda logits: calls.append(len(logits)) or original(logits))
+    original = head._entropies
+    monkeypatch.setattr(head, "_entropies", lambda chances: calls.append(len(chances)) or original(chances))
     rows = some_rows()
     gradients = []
     for coefficient in (0.0, 1e-12):

@@ -11,8 +11,8 @@ from agentgym.errors import UsageError
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic
+from agentgym.training.learner.head import ChunkedHead
 from agentgym.training.learner.learner import Learner
-from agentgym.training.learner.logprobs import _ChunkedHead
 from agentgym.training.models.models import copied, load_model, save_model
 from tests.training.batches import OBJECTIVES, all_log_probs, some_batch, some_rows, weights_of
 
@@ -108,7 +108,7 @@ def test_the_head_s_gradient_adds_up_over_many_chunks():
 
     def gradient(weight, rows):
         weight = weight.clone().requires_grad_()
-        log_probs, _ = _ChunkedHead.apply(
+        log_probs, _ = ChunkedHead.apply(
             states.to(weight.dtype), weight, None, places, targets, None, 1.0, 30 * rows
         )
         return torch.autograd.grad(log_probs.sum(), weight)[0].float()

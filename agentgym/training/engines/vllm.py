@@ -26,7 +26,7 @@ from agentgym.training.engines.sync_check import HALF_TOLERANCE, TOLERANCE, Sync
 from agentgym.training.engines.types import Generation, GenerationRequest
 from agentgym.training.engines.weight_transfer import register
 from agentgym.training.engines.weights import matched
-from agentgym.training.models.models import LanguageModel, load_model, save_model
+from agentgym.training.models.models import LanguageModel, open_directory, save_model
 
 COLDEST = 0.01
 """vLLM raises temperatures between 0 and this one to it."""
@@ -73,7 +73,7 @@ class VllmEngine:
                 one that `load_model` loads, or an option is one that the engine decides on.
         """
         vllm = _import_vllm()
-        model = load_model(directory, dtype=dtype).model
+        model = open_directory(directory, dtype=dtype).model  # the check needs no weights of its own
         longest = int(model.config.get_text_config().max_position_embeddings)
         if tolerance is None:
             tolerance = TOLERANCE if dtype == torch.float32 else HALF_TOLERANCE
@@ -116,7 +116,8 @@ class VllmEngine:
         """Load a learner's model beside it, as it is now.
 
         Args:
-            language_model: the learner's; it is saved into a temporary directory on the way.
+            language_model: the learner's; it is saved into a temporary directory on the way, unless its
+                weights are in one still.
             dtype: to load it in.
             sleep_level: as the constructor.
             options: more arguments of ``vllm.LLM``.
@@ -124,6 +125,9 @@ class VllmEngine:
         Raises:
             UsageError: as the constructor.
         """
+        if language_model.weights is not None:
+            folder = language_model.weights.directory
+            return cls(folder, dtype=dtype, sleep_level=sleep_level, options=options)
         with TemporaryDirectory(prefix="agentgym-") as directory:
             save_model(directory, language_model)
             return cls(directory, dtype=dtype, sleep_level=sleep_level, options=options)

@@ -28,7 +28,7 @@ class Critic(torch.nn.Module):
         """Copy a model's body.
 
         Args:
-            model: left as it is.
+            model: left as it is. Where it is on the meta device, so is the critic's body.
             unit: what gets a value, `agentgym.algos.table.Algorithm.critic`.
         """
         super().__init__()
@@ -38,7 +38,8 @@ class Critic(torch.nn.Module):
         self.body = body.train(False)
         size = model.config.get_text_config().hidden_size
         dtype = torch.promote_types(model.dtype, torch.float32)
-        self.head = torch.nn.Linear(size, 1, device=model.device, dtype=dtype)
+        device = torch.device("cpu") if model.device.type == "meta" else model.device
+        self.head = torch.nn.Linear(size, 1, device=device, dtype=dtype)
         torch.nn.init.zeros_(self.head.weight)
         torch.nn.init.zeros_(self.head.bias)
 

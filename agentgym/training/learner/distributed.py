@@ -19,7 +19,7 @@ those of the whole one, of which each rank has a part.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -174,6 +174,7 @@ class Ranks:
         exact: Sequence[torch.nn.Module] = (),
         *,
         offload: bool = False,
+        fill: Callable[[torch.device], None] = lambda _: None,
     ) -> None:
         """Divide a module's weights among the ranks, in place; each layer is put together while it computes.
 
@@ -185,11 +186,13 @@ class Ranks:
             dtype: that is computed in.
             exact: parts that compute in their weights' own type.
             offload: whether weights, gradients and moments wait in main memory.
+            fill: gives those weights their values that are on the meta device, each rank's part alone; is
+                told where they are to lie.
         """
-        first = next(module.parameters()).device
-        device = first if self.device.type == "cpu" else self.device
+        device = self.device_of(module)
         plain = self.size == 1 and all(weight.dtype == dtype for weight in module.parameters())
         if plain and not offload:
+            fill(device)
             module.to(device)
             return
         mesh = self._mesh(device)
@@ -204,6 +207,12 @@ class Ranks:
             if isinstance(each, FSDPModule):
                 each.set_gradient_divide_factor(1.0)
                 each.set_force_sum_reduction_for_comms(True)
+        fill(torch.device("cpu") if offload else device)
+
+    def device_of(self, module: torch.nn.Module) -> torch.device:
+        """Return where a module computes: on this rank's device, or where its weights are already."""
+        first = next(module.parameters()).device
+        return first if self.device.type == "cpu" and first.type != "meta" else self.device
 
     def _mesh(self, device: torch.device) -> DeviceMesh:
         if self.size == 1 and not dist.is_initialized():  # sharding among one sends nothing, but asks

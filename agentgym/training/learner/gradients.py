@@ -17,6 +17,7 @@ from agentgym.algos.loss import TokenLayout, importance_weights, kl_loss, kl_ter
 from agentgym.algos.objective import STEP_RATIOS, Objective
 from agentgym.algos.tokens import Batch
 from agentgym.arrays import Floats
+from agentgym.errors import UsageError
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
@@ -244,3 +245,21 @@ def _layout(batch: Batch, device: torch.device) -> TokenLayout:
 
 def _tensor(column: Floats, like: Tensor) -> Tensor:
     return torch.from_numpy(column).to(like)
+
+
+def recompute_layers(model: PreTrainedModel) -> None:
+    """Have a model compute its layers again for the gradient, which it does in training mode only.
+
+    Raises:
+        UsageError: it would drop units out then.
+    """
+    settings = model.config.get_text_config().to_dict()
+    for name, value in settings.items():
+        if "drop" in name and isinstance(value, float) and value > 0:
+            raise UsageError(
+                f"the model's {name} is {value}, which gradient_checkpointing would turn on: set it to 0 in "
+                "the model's config.json, or turn gradient_checkpointing off"
+            )
+    # the older name is deprecated where there is the newer one
+    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    enable({"use_reentrant": False})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from agentgym.stopwatch import stage
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks, gathered, load_moments, load_weights, reshard, whole
-from agentgym.training.learner.gradients import Actor, Gap, policy_gradient, value_gradient
+from agentgym.training.learner.gradients import Actor, Gap, policy_gradient, recompute_layers, value_gradient
 from agentgym.training.learner.logprobs import check_model
 from agentgym.training.learner.lora import add_adapter, has_adapter, plain_weights, without_adapter
 from agentgym.training.learner.packing import Pack, StepRow
@@ -41,6 +42,7 @@ from agentgym.training.learner.shards import (
 from agentgym.training.learner.tree import PACKINGS
 from agentgym.training.models.models import LanguageModel, save_model
 from agentgym.training.models.pictures import PictureReader
+from agentgym.training.models.weights import WeightFiles
 
 
 class DivergenceError(UsageError):
@@ -101,6 +103,7 @@ class Learner:
         reference: PreTrainedModel | None = None,
         critic: Critic | None = None,
         ranks: Ranks | None = None,
+        weights: WeightFiles | None = None,
     ):
         """Bind what is trained, in place.
 
@@ -113,18 +116,22 @@ class Learner:
                 where the objective asks for one: without its adapter, or else a copy.
             critic: trained beside the policy.
             ranks: that train together; by default this process alone.
+            weights: of the model, where it is on the meta device, and of a reference and a critic that are
+                there as well: each rank reads its own part.
 
         Raises:
             UsageError: the model cannot be packed, has no layers to adapt as the configuration says, or
                 drops units out where layers are computed again.
         """
-        check_model(model)
         self.ranks = ranks or Ranks()
+        device = self.ranks.device_of(model)
+        with nullcontext() if weights is None else weights.lent(model, device):
+            check_model(model, device)
         self.objective = objective
-        self.config = config = config.settled(model.device.type)
+        self.config = config = config.settled(device.type)
         if config.gradient_checkpointing:
             for trained in (model,) if critic is None else (model, critic.body):
-                _checkpoint(trained)
+                recompute_layers(trained)
         if config.lora_rank is not None:
             add_adapter(model, rank=config.lora_rank, alpha=config.lora_alpha, targets=config.lora_targets)
         elif reference is None and objective.kl_coefficient > 0:
@@ -136,21 +143,43 @@ class Learner:
         self._dtype = exact if config.dtype == "float32" else torch.bfloat16
         self._actor = Actor(model, config)
         self._reference = None if self.reference is None else Actor(self.reference, config)
-        for part in (self._actor, self._reference, critic):
+        for part in (self._actor, self._reference):
             if part is not None:
-                self._distribute(part, exact=(part.head,) if isinstance(part, Critic) else ())
+                self._distribute(part, part.model, weights)
+        if critic is not None:
+            of_body = None if weights is None else weights.of_body(model)
+            self._distribute(critic, critic.body, of_body, exact=(critic.head,))
         self._optimizer = self._adamw(model.parameters(), config.learning_rate)
         self._critic_optimizer: torch.optim.AdamW | None = None
         if critic is not None:
             self._critic_optimizer = self._adamw(critic.parameters(), config.critic_learning_rate)
 
-    def _distribute(self, module: torch.nn.Module, exact: Sequence[torch.nn.Module]) -> None:
-        """Give weights the type they are kept in, and each rank its part of them."""
+    def _distribute(
+        self,
+        module: torch.nn.Module,
+        model: PreTrainedModel,
+        weights: WeightFiles | None,
+        exact: Sequence[torch.nn.Module] = (),
+    ) -> None:
+        """Give weights the type they are kept in, and each rank its part of them.
+
+        Args:
+            module: what is called.
+            model: the part of it whose weights may have to be read.
+            weights: where they lie.
+            exact: as `Ranks.shard`.
+        """
         for weight in module.parameters():
             kept = torch.promote_types(weight.dtype, torch.float32) if weight.requires_grad else self._dtype
             weight.data = weight.data.to(kept)
         trains = any(weight.requires_grad for weight in module.parameters())
-        self.ranks.shard(module, self._dtype, exact, offload=self.config.offload and trains)
+        offload = self.config.offload and trains
+
+        def fill(device: torch.device) -> None:
+            if weights is not None:
+                weights.fill(model, device)
+
+        self.ranks.shard(module, self._dtype, exact, offload=offload, fill=fill)
 
     def _adamw(self, parameters: Iterable[torch.nn.Parameter], learning_rate: float) -> torch.optim.AdamW:
         config = self.config
@@ -460,20 +489,6 @@ class Learner:
     def _optimizers(self) -> dict[str, torch.optim.AdamW]:
         parts = {"optimizer": self._optimizer, "critic_optimizer": self._critic_optimizer}
         return {name: part for name, part in parts.items() if part is not None}
-
-
-def _checkpoint(model: PreTrainedModel) -> None:
-    """Have a model compute its layers again for the gradient, which it does in training mode only."""
-    settings = model.config.get_text_config().to_dict()
-    for name, value in settings.items():
-        if "drop" in name and isinstance(value, float) and value > 0:
-            raise UsageError(
-                f"the model's {name} is {value}, which gradient_checkpointing would turn on: set it to 0 in "
-                "the model's config.json, or turn gradient_checkpointing off"
-            )
-    # the older name is deprecated where there is the newer one
-    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
-    enable({"use_reentrant": False})
 
 
 def _explained_variance(batch: Batch) -> float | None:

@@ -17,10 +17,9 @@ from transformers import PreTrainedModel
 
 from agentgym.errors import UsageError
 from agentgym.training.learner.distributed import whole
+from agentgym.training.models.weights import ADAPTED
 
 _ADAPTER = "default"
-_BASE = ".base_layer."
-"""What adapted layers put into the names of the weights they adapt."""
 
 
 def add_adapter(
@@ -49,9 +48,27 @@ def add_adapter(
     chosen = "all-linear" if targets is None else list(targets)
     # peft's type asks for a whole number, its layers divide
     config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=chosen)  # type: ignore[arg-type]
-    with torch.random.fork_rng(devices=[]):  # the draws are from torch's global generator
+    # the draws are from torch's global generator
+    with _standing_in(model), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         inject_adapter_in_model(config, model, adapter_name=_ADAPTER)
+
+
+@contextmanager
+def _standing_in(model: torch.nn.Module) -> Iterator[None]:
+    """Put weights without memory in the place of those on the meta device, where adapters would follow."""
+    empty = [
+        (module, module.weight)
+        for module in model.modules()
+        if isinstance(module, torch.nn.Linear) and module.weight.is_meta
+    ]
+    for module, weight in empty:
+        module.weight = torch.nn.Parameter(torch.zeros((), dtype=weight.dtype).expand(weight.shape))
+    try:
+        yield
+    finally:
+        for module, weight in empty:
+            module.weight = weight.requires_grad_(False)
 
 
 def has_adapter(model: torch.nn.Module) -> bool:
@@ -87,7 +104,7 @@ def plain_weights(model: torch.nn.Module) -> Iterator[tuple[str, Tensor]]:
         seen.add(id(tensor))
         layer = layers.get(id(tensor))
         value = whole(tensor)
-        yield name.replace(_BASE, "."), value if layer is None else value + _difference(layer)
+        yield name.replace(ADAPTED, "."), value if layer is None else value + _difference(layer)
 
 
 def _difference(layer: LoraLayer) -> Tensor:

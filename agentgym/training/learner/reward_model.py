@@ -39,6 +39,7 @@ from agentgym.training.models.reward_model_file import (
     RewardModelFile,
     write_reward_model,
 )
+from agentgym.training.models.weights import WeightFiles
 
 AnswerLoss: TypeAlias = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, dict[str, float]]]
 """From (m,) scores h of answers, their outcomes and groups to a scalar and what is logged of it: "count" is
@@ -101,6 +102,7 @@ class RewardModel(Learner):
         *,
         reference: bool = False,
         ranks: Ranks | None = None,
+        weights: WeightFiles | None = None,
     ):
         """Bind what is trained, in place.
 
@@ -110,13 +112,14 @@ class RewardModel(Learner):
             config: the policy's, for all that is alike.
             reference: whether log-ratios are to the model as it is now, which then stays as it is.
             ranks: that train together; by default this process alone.
+            weights: of the model, where it is on the meta device.
 
         Raises:
             UsageError: as `Learner`.
         """
         own = replace(config, learning_rate=settings.learning_rate, lora_rank=settings.lora_rank)
         kept = copy.deepcopy(model) if reference and own.lora_rank is None else None
-        super().__init__(model, Objective(), own, reference=kept, ranks=ranks)
+        super().__init__(model, Objective(), own, reference=kept, ranks=ranks, weights=weights)
         self.settings = settings
         self.compared_with: ComparedWith = "reference" if reference else "policy"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from logging import CRITICAL
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from safetensors import SafetensorError
@@ -30,6 +30,7 @@ from agentgym.files import writing
 from agentgym.training.models.chat_template import ChatSetup, render_conversation
 from agentgym.training.models.chat_turns import render_next
 from agentgym.training.models.pictures import PictureReader
+from agentgym.training.models.weights import WeightFiles, empty_model, of_text, refuse_missing
 from agentgym.types import Message
 
 
@@ -163,6 +164,8 @@ class LanguageModel:
     tokenizer: PreTrainedTokenizerBase
     pictures: PictureReader | None = None
     """Reads pictures for it; None for a model of text alone."""
+    weights: WeightFiles | None = None
+    """Where the weights lie that the model is without, on the meta device; None where it has them."""
 
     @property
     def chat(self) -> ChatTokenizer:
@@ -191,6 +194,29 @@ def load_model(
         UsageError: there is no such directory, it is incomplete, or its tokenizer has no chat template
             or more tokens than the model has embeddings.
     """
+    opened = open_directory(directory, dtype=dtype, device=device)
+    if opened.weights is not None:
+        opened.weights.fill(opened.model, torch.device(device))
+    return replace(opened, weights=None)
+
+
+def open_directory(
+    directory: str | Path, *, dtype: torch.dtype = torch.float32, device: str = "cpu"
+) -> LanguageModel:
+    """Open a Hugging Face directory as `load_model` does, but leave the weights in their files.
+
+    Args:
+        directory: as `load_model`.
+        dtype: of the weights.
+        device: where buffers go.
+
+    Returns:
+        A model on the meta device, and where its weights lie; or one that has them, where they are not
+        simply tensors of the files.
+
+    Raises:
+        UsageError: as `load_model`.
+    """
     path = Path(directory)
     if not (path / "config.json").is_file():
         problem = "holds no config.json" if path.is_dir() else "does not exist"
@@ -199,28 +225,17 @@ def load_model(
         with _without_progress_bars():
             tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
             config = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
-            # the library declares a model alone, whatever is asked for
-            family = AutoModelForCausalLM if _of_text(config) else AutoModelForImageTextToText
-            both: Any = family.from_pretrained(
-                path,
-                config=config,
-                dtype=dtype,
-                local_files_only=True,
-                trust_remote_code=False,  # else it asks on the terminal whether to run code of the directory
-                output_loading_info=True,
-            )
-            model, loaded = both
-            processor = None if _of_text(config) else _image_processor(path)
+            place = torch.device(device)
+            found = empty_model(path, config, dtype, place)
+            model, weights = found or (_whole(path, config, dtype, place), None)
+            processor = None if of_text(config) else _image_processor(path)
+    except UsageError:
+        raise
     except Exception as error:  # `transformers` answers damaged files with exceptions of a dozen kinds
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         if "trust_remote_code" in str(error):
             reason = "it needs code of its own, which is never run: use a model that transformers knows"
         raise UsageError(f"cannot load a model from {path}: {reason}") from error
-    if missing := sorted(loaded["missing_keys"]):
-        raise UsageError(
-            f"the weights in {path} lack {len(missing)} tensors that its config.json asks for, for example "
-            f"{missing[0]}: copy the model anew"
-        )
     if tokenizer.chat_template is None:
         raise UsageError(
             f"the tokenizer in {path} has no chat template: use an instruction-tuned model, or put a "
@@ -234,11 +249,23 @@ def load_model(
             "use the tokenizer the model was made with"
         )
     reader = None if processor is None else PictureReader(model, processor)
-    return LanguageModel(model.to(device=torch.device(device)), tokenizer, reader)
+    return LanguageModel(model, tokenizer, reader, weights)
 
 
-def _of_text(config: Any) -> bool:
-    return getattr(config, "vision_config", None) is None
+def _whole(path: Path, config: Any, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
+    """Have `transformers` load a model with its weights."""
+    # the library declares a model alone, whatever is asked for
+    family: Any = AutoModelForCausalLM if of_text(config) else AutoModelForImageTextToText
+    model, loaded = family.from_pretrained(
+        path,
+        config=config,
+        dtype=dtype,
+        local_files_only=True,
+        trust_remote_code=False,  # else it asks on the terminal whether to run code of the directory
+        output_loading_info=True,
+    )
+    refuse_missing(path, loaded["missing_keys"])
+    return cast(PreTrainedModel, model.to(device))
 
 
 def _image_processor(path: Path) -> Any:
@@ -260,11 +287,22 @@ def _check_chat(path: Path, tokenizer: PreTrainedTokenizerBase) -> None:
         raise UsageError(f"the tokenizer in {path} has no tokens: put the files there that it was saved as")
 
 
-def copied(model: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
-    """Return a copy with weights of another type; tables of angles keep theirs, as where one is loaded so."""
+def copied(
+    model: PreTrainedModel, dtype: torch.dtype, weights: WeightFiles | None = None, device: str = "cpu"
+) -> PreTrainedModel:
+    """Return a copy with weights of another type; tables of angles keep theirs, as where one is loaded so.
+
+    Args:
+        model: left as it is.
+        dtype: of the copy's weights.
+        weights: where those lie that the model is without; they are read into the copy.
+        device: where those go.
+    """
     result = copy.deepcopy(model)
     for weight in result.parameters():
         weight.data = weight.data.to(dtype)
+    if weights is not None:
+        weights.fill(result, torch.device(device))
     return result
 
 

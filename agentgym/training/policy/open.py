@@ -13,7 +13,7 @@ from agentgym.agents.random import RandomStringPolicy
 from agentgym.errors import UsageError, nearest
 from agentgym.prompts.summary import summary_words
 from agentgym.training.models.families import FAMILIES, make_family_model
-from agentgym.training.models.models import LanguageModel, load_model
+from agentgym.training.models.models import LanguageModel, load_model, open_directory
 from agentgym.training.models.tiny import SHAPES, environment_texts, tiny_model, word_tokenizer
 from agentgym.training.models.tiny_vision import tiny_vision_model
 from agentgym.training.policy.prompting import Prompting
@@ -44,6 +44,7 @@ def open_model(
     *,
     dtype: torch.dtype = torch.float32,
     device: str = "cpu",
+    empty: bool = False,
 ) -> LanguageModel:
     """Open a model.
 
@@ -57,13 +58,14 @@ def open_model(
         seed: decides a tiny model's weights.
         dtype: of the weights.
         device: where they go.
+        empty: whether a directory's weights stay in their files, as `open_directory` leaves them there.
 
     Raises:
         UsageError: unknown family or size, or a directory that cannot be loaded.
     """
     named = _tiny(spec)
     if named is None:
-        return load_model(spec, dtype=dtype, device=device)
+        return (open_directory if empty else load_model)(spec, dtype=dtype, device=device)
     family, size = named
     said: Iterator[str] = chain(
         environment_texts(envs, episodes=EPISODES, seed=0),

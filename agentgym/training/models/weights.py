@@ -1,0 +1,268 @@
+"""Weights in their files: read tensor by tensor, and of each tensor no more than a process keeps.
+
+A model is built on the meta device, where weights have a shape and no memory. Then each is read in the type
+that it is to have, on the device where it is to lie; of a sharded one, a rank reads its own rows. So a
+process never holds more than what it keeps and a block of a file.
+
+Which tensor of the files a weight is, `transformers` decides: it loads stand-ins of the same names and shapes
+that take no memory, and which of them it put where tells. So names it changes, weights it ties and buffers
+it computes are as if it had loaded the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, GenerationConfig, PreTrainedModel
+
+from agentgym.errors import UsageError
+from agentgym.untrusted import read_json
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+"""Names of the file of a model's weights, and of the list of several such files."""
+
+BLOCK = 1 << 26
+"""Bytes that are read at once: what was read of a file counts as the process's memory while it is open."""
+
+ADAPTED = ".base_layer."
+"""What adapted layers put into the names of the weights they adapt."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightFiles:
+    """Where the weights of a model lie that it does not have yet."""
+
+    directory: Path
+    places: Mapping[str, tuple[Path, str]]
+    """File and name in it, by the model's own names, all those of a tied weight."""
+
+    def of_body(self, model: PreTrainedModel) -> WeightFiles:
+        """Return the weights of the part of a model below its head, by that part's own names."""
+        body = next(name for name, part in model.named_modules() if part is model.base_model)
+        start = f"{body}." if body else ""
+        found = {
+            name.removeprefix(start): place for name, place in self.places.items() if name.startswith(start)
+        }
+        return WeightFiles(self.directory, found)
+
+    def fill(self, module: torch.nn.Module, device: torch.device) -> None:
+        """Give weights on the meta device their values, in the types they have; others are left alone.
+
+        Args:
+            module: with the model's names, and possibly an adapter; of a sharded one, every rank fills its
+                own part.
+            device: where the weights are to lie.
+
+        Raises:
+            UsageError: a file cannot be read any more.
+        """
+        filled: dict[int, torch.nn.Parameter] = {}  # by the weight before, so that tied ones stay one
+        for path, part in list(module.named_modules()):
+            for name, weight in list(part.named_parameters(recurse=False, remove_duplicate=False)):
+                if weight.device.type == "meta":
+                    if id(weight) not in filled:
+                        full = f"{path}.{name}" if path else name
+                        filled[id(weight)] = self._made(full.replace(ADAPTED, "."), weight, device)
+                    setattr(part, name, filled[id(weight)])
+
+    @contextmanager
+    def lent(self, model: PreTrainedModel, device: torch.device) -> Iterator[None]:
+        """Have a model on the meta device compute: a module's weights are read when it is called.
+
+        Those of the head stay as long as the context, since it is read without being called.
+
+        Args:
+            model: whose weights these are.
+            device: where it computes.
+        """
+        own = {
+            part: (path, dict(part.named_parameters(recurse=False, remove_duplicate=False)))
+            for path, part in model.named_modules()
+            if next(part.parameters(recurse=False), None) is not None
+        }
+
+        def read(part: torch.nn.Module, _: Any) -> None:
+            for name, weight in part.named_parameters(recurse=False, remove_duplicate=False):
+                if weight.is_meta:
+                    path = own[part][0]
+                    setattr(part, name, self._made(f"{path}.{name}" if path else name, weight, device))
+
+        def drop(part: torch.nn.Module, *_: Any) -> None:
+            for name, weight in own[part][1].items():
+                setattr(part, name, weight)
+
+        head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
+        parts = [part for part in own if part is not head]
+        handles = [part.register_forward_pre_hook(read) for part in parts]
+        handles += [part.register_forward_hook(drop) for part in parts]
+        try:
+            read(head, None)
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+            for part in own:
+                drop(part)
+
+    def _made(self, name: str, weight: Tensor, device: torch.device) -> torch.nn.Parameter:
+        """Return a weight with its values, or this rank's part of one that is sharded by rows."""
+        with torch.no_grad():
+            if not isinstance(weight, DTensor):
+                value: Tensor = torch.empty(weight.shape, dtype=weight.dtype, device=device)
+                self._read(name, value, 0)
+            else:
+                mesh, rows = weight.device_mesh, weight.shape[0]
+                first = min(mesh.get_local_rank() * -(-rows // mesh.size()), rows)
+                local = torch.empty(weight.to_local().shape, dtype=weight.dtype, device=device)
+                self._read(name, local, first)
+                value = DTensor.from_local(
+                    local,
+                    mesh,
+                    weight.placements,
+                    run_check=False,
+                    shape=weight.shape,
+                    stride=weight.stride(),
+                )
+        return torch.nn.Parameter(value, requires_grad=weight.requires_grad)
+
+    def _read(self, name: str, target: Tensor, first: int) -> None:
+        """Fill a tensor with the rows of a weight from one on, or with all of one without rows."""
+        path, stored = self.places[name]
+        rows = len(target) if target.ndim else 1
+        step = max(1, BLOCK * rows // max(1, target.numel() * target.element_size()))
+        try:
+            for begin in range(0, rows if target.numel() else 0, step):
+                with safe_open(path, framework="pt") as file:  # what was read is let go of
+                    if not target.ndim:
+                        target.copy_(file.get_tensor(stored))
+                        continue
+                    end = min(begin + step, rows)
+                    target[begin:end].copy_(file.get_slice(stored)[first + begin : first + end])
+        except (SafetensorError, OSError) as error:
+            raise UsageError(f"cannot read {path}: {error}; copy the model anew") from error
+
+
+def empty_model(
+    path: Path, config: Any, dtype: torch.dtype, device: torch.device
+) -> tuple[PreTrainedModel, WeightFiles] | None:
+    """Build a model on the meta device, with the buffers it computes, and find its weights.
+
+    Args:
+        path: of a model directory.
+        config: its configuration.
+        dtype: of the weights.
+        device: where buffers go.
+
+    Returns:
+        None where weights are not simply tensors of the files: they are quantised, belong to an adapter, or
+        are put together from several.
+
+    Raises:
+        UsageError: weights are missing, or there are none in safetensors files.
+    """
+    quantised = getattr(config, "quantization_config", None) is not None
+    if quantised or getattr(config, "transformers_weights", None) or (path / "adapter_config.json").is_file():
+        return None
+    places, shapes = _tensors(path)
+    names = list(places)
+    marks = torch.empty(len(names), dtype=dtype)
+    stand_ins = {name: marks[place].expand(shapes[name]) for place, name in enumerate(names)}
+    with torch.device("meta"):
+        family: Any = AutoModelForCausalLM if of_text(config) else AutoModelForImageTextToText
+        kind: Any = type(family.from_config(config, trust_remote_code=False))
+    model, loaded = kind.from_pretrained(
+        None, config=config, state_dict=stand_ins, dtype=dtype, output_loading_info=True
+    )
+    refuse_missing(path, loaded["missing_keys"])
+    found: dict[str, tuple[Path, str]] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if tensor.untyped_storage().data_ptr() != marks.untyped_storage().data_ptr():
+            return None
+        found[name] = places[names[tensor.storage_offset()]]
+    _empty(model, found, device)
+    model.config.name_or_path = str(path)
+    if (path / "generation_config.json").is_file():
+        model.generation_config = GenerationConfig.from_pretrained(path, local_files_only=True)
+    return model, WeightFiles(path, found)
+
+
+def _empty(model: PreTrainedModel, places: Mapping[str, tuple[Path, str]], device: torch.device) -> None:
+    """Put a model's weights on the meta device; buffers that the files have get their values at once."""
+    emptied: dict[int, torch.nn.Parameter] = {}
+    for path, part in model.named_modules():
+        for name, weight in list(part.named_parameters(recurse=False, remove_duplicate=False)):
+            shell = torch.nn.Parameter(
+                torch.empty(weight.shape, dtype=weight.dtype, device="meta"), weight.requires_grad
+            )
+            setattr(part, name, emptied.setdefault(id(weight), shell))
+        for name, buffer in list(part.named_buffers(recurse=False)):
+            full = f"{path}.{name}" if path else name
+            if full in places:
+                file, stored = places[full]
+                with safe_open(file, framework="pt") as opened:
+                    buffer = opened.get_tensor(stored).to(buffer.dtype, copy=True)
+            setattr(part, name, buffer.to(device))
+
+
+def _tensors(path: Path) -> tuple[dict[str, tuple[Path, str]], dict[str, list[int]]]:
+    """Return the place and the shape of every tensor in a model directory, by its name in the files.
+
+    Raises:
+        UsageError: there are none, or the list of files is damaged.
+    """
+    places, shapes = {}, {}
+    for file in _files(path):
+        with safe_open(file, framework="pt") as opened:
+            for name in opened.keys():  # noqa: SIM118 (it is no mapping)
+                places[name] = (file, name)
+                shapes[name] = opened.get_slice(name).get_shape()
+    return places, shapes
+
+
+def _files(path: Path) -> list[Path]:
+    if (path / WEIGHTS).is_file():
+        return [path / WEIGHTS]
+    index = path / INDEX
+    if not index.is_file():
+        raise UsageError(
+            f"cannot load a model from {path}: it holds no {WEIGHTS}; save the weights in that format"
+        )
+    table = read_json(index)
+    listed = table.get("weight_map") if isinstance(table, dict) else None
+    if not isinstance(listed, dict) or not listed:
+        raise UsageError(f"{index} lists no weights: copy the model anew")
+    names = sorted(set(map(str, listed.values())))
+    for name in names:
+        if Path(name).name != name or not (path / name).is_file():
+            raise UsageError(f"{index} lists {name}, which is not in {path}: copy the model anew")
+    return [path / name for name in names]
+
+
+def of_text(config: Any) -> bool:
+    """Return whether a configuration is that of a model of text alone."""
+    return getattr(config, "vision_config", None) is None
+
+
+def refuse_missing(path: Path, missing: set[str]) -> None:
+    """Refuse weights that are not all there.
+
+    Args:
+        path: of the model directory.
+        missing: names of tensors.
+
+    Raises:
+        UsageError: there are any.
+    """
+    if missing:
+        raise UsageError(
+            f"the weights in {path} lack {len(missing)} tensors that its config.json asks for, for example "
+            f"{min(missing)}: copy the model anew"
+        )
