@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _ASSUMED = """\
 Nobody was asked. Prompts are those that random play builds in {sample} tasks of each environment; a token is
 four bytes of text, a picture 1,000 tokens. Likely: episodes as long as random ones, answers of {answer}
-tokens. At most: every episode to its step limit, every answer as long as it may be. Further attempts and
-probes are not in it."""
+tokens, forms of judges with {field} tokens a reason. At most: every episode to its step limit, every answer
+as long as it may be. Further attempts, repairs of ratings and probes are not in it."""
 
 
 def print_estimate(
@@ -44,7 +44,7 @@ def print_estimate(
         UsageError: flags do not go together, or nothing would be asked.
     """
     from agentgym.endpoint.prices import PriceTable
-    from agentgym.evaluation.estimate import ANSWER_TOKENS, SAMPLE, estimate_suite
+    from agentgym.evaluation.estimate import ANSWER_TOKENS, FIELD_TOKENS, SAMPLE, estimate_suite
     from agentgym.evaluation.suite import with_agents
 
     if arguments.verify or arguments.leaderboard is not None:
@@ -60,7 +60,9 @@ def print_estimate(
     for gap in found.left_out:
         remark = printable(f"left out: {gap.label}: {gap.reason}")
         console.print(remark, style="yellow", markup=False, soft_wrap=True)
-    console.print(_ASSUMED.format(sample=SAMPLE, answer=ANSWER_TOKENS), markup=False, soft_wrap=True)
+    console.print(
+        _ASSUMED.format(sample=SAMPLE, answer=ANSWER_TOKENS, field=FIELD_TOKENS), markup=False, soft_wrap=True
+    )
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from agentgym.evaluation.boards import Board, Row
+from agentgym.evaluation.judge_spread import JUDGE
 from agentgym.evaluation.layout import code_cell, table, text_cell
 from agentgym.evaluation.results import AGENT, RunEnv
 
@@ -72,13 +73,17 @@ def answered_by(board: Board) -> list[str]:
 
 
 def has_spread(board: Board) -> bool:
-    """Return whether the spread of a judge was measured for any row of a board."""
-    return any(row.judge_deviations(env.env.label) for row in board.rows for env in board.envs)
+    """Return whether a judge behind an endpoint rates any environment of a board, so that it has a spread."""
+    return any(_has_judge(env) for env in board.envs)
 
 
 def judge_deviation(row: Row, env: RunEnv) -> str:
     """Return the standard deviation of a judge's rating of an episode's score, as the score is written."""
     deviation = row.judge_deviations(env.env.label).get("score")
     if deviation is None:
-        return "-"
+        return "not measured" if _has_judge(env) else "-"
     return f"{100.0 * deviation if env.env.bounds == (0.0, 1.0) else deviation:.2f}"
+
+
+def _has_judge(env: RunEnv) -> bool:
+    return any(pin.name == JUDGE and pin.standing == "attested" for pin in env.answers)

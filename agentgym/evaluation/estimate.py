@@ -24,7 +24,7 @@ from agentgym.endpoint.prices import PriceTable
 from agentgym.endpoint.replies import TokenUsage
 from agentgym.endpoint.session import EndpointSession
 from agentgym.endpoint.spec import EndpointSpec
-from agentgym.endpoint.wire import answer_limit, estimated_prompt_tokens
+from agentgym.endpoint.wire import BYTES_A_TOKEN, answer_limit, estimated_prompt_tokens
 from agentgym.errors import MissingDataError, MissingPackageError, UnsupportedEnvError
 from agentgym.evaluation.attempts import is_sequential
 from agentgym.evaluation.endpoint_runs import NamedEndpoint, named_endpoints
@@ -39,6 +39,9 @@ SAMPLE = 4
 
 ANSWER_TOKENS = 100
 """Of an answer as it is assumed to be; where fewer are allowed, those."""
+
+FIELD_TOKENS = 20
+"""Of a text in an answer that has to fit a schema, such as a judge's reason; the form itself comes on top."""
 
 _WORD = "word "
 """What an answer is made of; about a token."""
@@ -74,7 +77,7 @@ class EnvEstimate:
     model: str
     episodes: int
     likely: AskedTokens
-    """Where episodes are as long as random ones, and answers `ANSWER_TOKENS`."""
+    """Where episodes are as long as random ones, and answers `ANSWER_TOKENS` or a form filled in."""
     most: AskedTokens
     """Where each goes to its step limit, and answers are as long as they may be."""
 
@@ -129,8 +132,8 @@ def estimate_suite(suite: Suite, agents: Sequence[SuiteAgent]) -> SuiteEstimate:
 class _Tally:
     """What would have been sent to one endpoint."""
 
-    calls: list[tuple[int, int]] = field(default_factory=list)
-    """Tokens of each prompt, and those that its answer may have."""
+    calls: list[tuple[int, int, int]] = field(default_factory=list)
+    """Tokens of each prompt, those that its answer may have, and those that it is likely to have."""
 
 
 class _Unasked(Endpoint):
@@ -143,11 +146,12 @@ class _Unasked(Endpoint):
     def submit(self, request: ChatRequest) -> Future[ChatReply]:
         """Count a request; answer it with words."""
         limit = answer_limit(request)
-        self._tally.calls.append((estimated_prompt_tokens(request), limit))
-        future: Future[ChatReply] = Future()
-        text = _WORD * min(limit, ANSWER_TOKENS)
+        text, likely = _WORD * min(limit, ANSWER_TOKENS), ANSWER_TOKENS
         if request.response_schema is not None:
             text = json.dumps(instance_of(request.response_schema))
+            likely = len(text) // BYTES_A_TOKEN + FIELD_TOKENS * text.count(json.dumps(_WORD.strip()))
+        self._tally.calls.append((estimated_prompt_tokens(request), limit, min(limit, likely)))
+        future: Future[ChatReply] = Future()
         future.set_result(ChatReply(text))
         return future
 
@@ -215,7 +219,7 @@ def _extrapolated(
     agent: SuiteAgent,
     env: SuiteEnv,
     named: NamedEndpoint,
-    calls: Sequence[tuple[int, int]],
+    calls: Sequence[tuple[int, int, int]],
     lengths: Sequence[int],
     limit: int,
     episodes: int,
@@ -227,14 +231,14 @@ def _extrapolated(
     """
     played = max(1, len(lengths))
     share = episodes / played
-    prompts = [tokens for tokens, _ in calls] or [0]
-    answers = sum(min(most, ANSWER_TOKENS) for _, most in calls)
+    prompts = [tokens for tokens, _, _ in calls] or [0]
+    answers = sum(said for _, _, said in calls)
     likely = AskedTokens(round(share * len(calls)), round(share * sum(prompts)), round(share * answers))
     steps = max(lengths, default=0)
     growth = (max(prompts) - min(prompts)) / max(1, steps - 1)
     later = max(prompts) + growth * max(0, limit - steps) / 2
     further = max(0, played * limit - sum(lengths)) * len(calls) / max(1, sum(lengths))
-    largest = max((most for _, most in calls), default=0)
+    largest = max((most for _, most, _ in calls), default=0)
     most = AskedTokens(
         round(share * (len(calls) + further)),
         round(share * (sum(prompts) + further * later)),

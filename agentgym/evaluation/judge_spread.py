@@ -17,6 +17,9 @@ from agentgym.untrusted import read_json
 
 SPREAD_FILE = "judge_spread.json"
 
+JUDGE = "judge"
+"""What environments call the answerer that rates."""
+
 SPREAD_SCHEMA = 1
 """Version of the file's format."""
 

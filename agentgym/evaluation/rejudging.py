@@ -27,16 +27,13 @@ from agentgym.evaluation.answerbook import (
     read_answers,
 )
 from agentgym.evaluation.endpoint_runs import EndpointSettings, RunSessions, named_endpoints
-from agentgym.evaluation.judge_spread import SPREAD_SCHEMA, JudgedAgain, JudgeSpread, write_spread
+from agentgym.evaluation.judge_spread import JUDGE, SPREAD_SCHEMA, JudgedAgain, JudgeSpread, write_spread
 from agentgym.evaluation.replay import Replay, World, open_worlds
 from agentgym.evaluation.results import ABORTED, EpisodeRecord, latest
 from agentgym.evaluation.runfiles import read_episodes, read_run
 from agentgym.evaluation.suite import load_suite
 from agentgym.evaluation.suites import suite_file_of_run
 from agentgym.extras import only_trusted
-
-JUDGE = "judge"
-"""What environments call the answerer that rates."""
 
 RATINGS = 3
 """How often a transcript is judged again, unless something else is asked for."""

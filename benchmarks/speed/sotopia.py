@@ -72,7 +72,7 @@ def play_environment() -> int:
     running, told, turn = list(range(SLOTS)), 0, 0
     while running:
         _, _, terminations, truncations, _ = envs.step_at(
-            running, [f"speak[This is word {turn}.]"] * len(running)
+            running, [f"speak[This is word {turn} of {slot}.]" for slot in running]
         )
         running = [i for k, i in enumerate(running) if not (terminations[k] or truncations[k])]
         turn += 1

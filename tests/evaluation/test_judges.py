@@ -148,6 +148,8 @@ def test_judges_have_boards_of_their_own(play: Play, tmp_path: Path) -> None:
     for model in ("judge", "critic"):
         assert f"- **Speech**: `judge` is `judge {model} at http://127.0.0.1:" in page
     assert "temperature 0.7`, attested, sampled." in page
+    assert "| Judge SD |" in " ".join(page.split())
+    assert page.count("| not measured |") == 2
 
 
 def test_the_spread_of_a_judge_is_measured_and_shown(play: Play, server: ChatServer, capsys) -> None:

@@ -130,6 +130,7 @@ def test_an_estimate_counts_partner_and_judge(folder: Path, server: ChatServer) 
     assert by_model["tiny"].asked_by == "agent, talk: partner"
     assert by_model["critic"].likely.calls == 6
     assert by_model["critic"].likely.prompt_tokens > 6 * 200
+    assert 6 * 14 * 20 < by_model["critic"].likely.completion_tokens < 6 * 14 * 50  # a reason for each rating
 
 
 def test_episodes_without_a_rating_stay_and_are_played_again(root: Path, server: ChatServer) -> None:

@@ -93,16 +93,17 @@ class Faulty:
     def __init__(self):
         self.met = Counter()
         self._seen = set()
-        self._next = cycle(name for name in FAULTS if name != RANGE)
+        self._next = cycle(name for name in FAULTS if name not in (SEED, RANGE))
 
     def __call__(self, body):
         asked = json.dumps({name: value for name, value in body.items() if name != "seed"}, sort_keys=True)
         if asked in self._seen:
             return answer(body)
         self._seen.add(asked)
-        name = RANGE if body["model"] == "judge" and len(body["messages"]) == 1 else next(self._next)
-        if name == SEED and "seed" not in body:
-            name = next(self._next)
+        if "seed" in body and not self.met[SEED]:
+            name = SEED
+        else:
+            name = RANGE if body["model"] == "judge" and len(body["messages"]) == 1 else next(self._next)
         self.met[name] += 1
         return FAULTS[name]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from agentgym.envs.sotopia.actions import CALLS, ActionType, SocialAction, read_action
@@ -14,7 +15,11 @@ SLOTS: Final = {"speak": "words", "non-verbal": "gesture", "action": "deed"}
 
 _NAMES = {type: name for name, type in CALLS.items()}
 
+_SHORT = 1_024
+"""Characters of a text whose action is kept: the same one is read several times in a step."""
 
+
+@lru_cache
 def templates(types: tuple[ActionType, ...]) -> tuple[str, ...]:
     """Return the actions of some types, with slots.
 
@@ -43,6 +48,7 @@ def page(scenario: Scenario, side: Side, state: GameState, detail: Detail) -> st
     return f"{view(scenario, side, detail)}\n\nConversation so far:\n{told}"
 
 
+@lru_cache(maxsize=1_024)
 def goal(scenario: Scenario, side: Side) -> str:
     """Return a side's goal as it is told it, on one line."""
     return " ".join(strip_tags(scenario.goals[side], side).split())
@@ -57,9 +63,16 @@ def read_move(text: str) -> SocialAction | None:
         >>> read_move("speak[ Good   morning! ]")
         SocialAction(type='speak', argument='Good morning!')
     """
+    return _read_again(text) if len(text) <= _SHORT else _read(text)
+
+
+def _read(text: str) -> SocialAction | None:
     action = read_action(text.strip())
     if action is None or not action.argument:
         return action
     if not action.argument.isascii() and any("\ud800" <= letter <= "\udfff" for letter in action.argument):
         return None
     return action._replace(argument=" ".join(action.argument.split()))
+
+
+_read_again = lru_cache(maxsize=1_024)(_read)

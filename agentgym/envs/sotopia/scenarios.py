@@ -60,3 +60,7 @@ class Scenario:
     source: str = ""
     terms: Any = None
     """What makes a built-in scenario verifiable; None for real ones."""
+
+    def __hash__(self) -> int:
+        """Return a hash of two texts, which keep theirs: a scenario is looked up at every step."""
+        return hash((self.id, self.text))

@@ -49,6 +49,11 @@ def view(scenario: Scenario, side: Side, detail: Detail = "default") -> str:
         UsageError: unknown detail.
     """
     check_choice("view", detail, get_args(Detail))
+    return _view(scenario, side, detail)
+
+
+@lru_cache(maxsize=1_024)  # it stands in every observation
+def _view(scenario: Scenario, side: Side, detail: Detail) -> str:
     if detail == "omniscient":
         return judge_view(scenario)
     goals = [UNKNOWN, UNKNOWN]
