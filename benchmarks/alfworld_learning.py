@@ -1,11 +1,12 @@
 """A model that learns ALFWorld on two cores: ``python -m benchmarks.alfworld_learning``.
 
 A model of random weights is shown what the rule-based explorer does, which sees no more than the model does,
-and is told what a player remembers (`agentgym.envs.alfworld.memory`); in rounds of DAgger it plays by itself
-and is shown what the explorer would have done there. Then it plays built-in games, where an episode of more
-than `STEPS` steps is lost, and GiGPO shortens its ways. It is played on games that it was not trained on
-after each stage, beside its teacher and the controls. Everything is written under `FOLDER`, which git
-ignores; a run that was interrupted goes on where it was. ``--publish`` takes the page into the repository.
+and is told what a player remembers (`agentgym.envs.alfworld.task_memory`); in rounds of DAgger it plays by
+itself and is shown what the explorer would have done there. Then it plays built-in games, where an episode
+of more than `STEPS` steps is lost, and GiGPO shortens its ways. It is played on games that it was not
+trained on after each stage, beside its teacher and the controls. Everything is written under `FOLDER`, which
+git ignores; a run that was interrupted goes on where it was. ``--publish`` takes the page into the
+repository.
 """
 
 from __future__ import annotations
@@ -52,8 +53,16 @@ PAGE = Path("benchmarks/alfworld_learning.md")
 NUMBERS = PAGE.with_suffix(".json")
 
 SIZE = "0.1m"
+TEMPERATURE = 0.4
+"""That models play at, in DAgger's rounds and under GiGPO as well: so they meet the loops that lose games."""
+
 PROMPTING = Prompting(
-    wording="alfworld-memory-terse", answer="bare", history=0, budget=1024, choice="constrained"
+    wording="alfworld-memory-task",
+    answer="bare",
+    history=0,
+    budget=1024,
+    choice="constrained",
+    temperature=TEMPERATURE,
 )
 CONTEXT = 2048
 NUMBERED = 60
@@ -65,10 +74,10 @@ CLONING = CloningConfig(
     also=(BUILT_IN,),
     teacher="rules",
     shuffled=True,
-    tasks=2400,
+    tasks=2000,
     epochs=2,
-    rounds=3,
-    round_tasks=300,
+    rounds=4,
+    round_tasks=335,
     batch=16,
     learning_rate=2e-3,
     warmup=100,
@@ -78,11 +87,8 @@ CLONING = CloningConfig(
 )
 """Of each of both train splits, ``tasks`` games are shown and ``rounds * round_tasks`` played."""
 
-TEMPERATURE = 0.4
-"""That models play at. A memory that a command leaves as it was brings the likeliest command again."""
-
 ALGORITHM = "gigpo"
-STEPS = 15
+STEPS = 30
 ITERATIONS = 20
 LEARNING = (
     f"env_options.max_steps={STEPS}",
@@ -90,8 +96,8 @@ LEARNING = (
     "rollout.group_size=8",
     "rollout.num_envs=128",
     "learner.entropy_coefficient=0.0",
-    "learner.learning_rate=1.5e-3",
-    "learner.minibatches=4",
+    "learner.learning_rate=5e-4",
+    "learner.minibatches=2",
     "learner.token_budget=4096",
     "warmup=2",
     "checkpoint_every=5",
@@ -136,7 +142,7 @@ def words() -> Iterator[str]:
     yield from re.findall(
         "[a-z]+",
         "go to take from move open close use clean heat cool with examine slice look inventory help put in "
-        "on task seen unknown held here named none closed away moved desklamp floorlamp",
+        "on task seen unknown held here tried named none closed away moved desklamp floorlamp",
     )
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from agentgym.envs.alfworld.memory import RoomMemory, recall, recall_briefly
 from agentgym.envs.alfworld.rules import ExplorerPolicy
+from agentgym.envs.alfworld.task_memory import recall_for_task
 from agentgym.errors import UsageError
 from agentgym.prompts import load_template
 from agentgym.prompts.rendering import render
@@ -77,7 +78,36 @@ def test_things_that_were_moved_are_told_apart():
     assert named(*again) == "named: egg held mug seen here fridge away"
 
 
-@pytest.mark.parametrize("tell", [recall, recall_briefly])
+def test_memory_for_a_task_tells_what_the_task_names_and_what_was_tried():
+    assert recall_for_task(request(*PLAYED), "put a cool egg in fridge.").splitlines() == [
+        "unknown:drawer 1 2,fridge 1",
+        "held: egg 2 cool",
+        "here: fridge 1 closed",
+        "tried: none",
+        "named: egg held fridge here",
+    ]
+    closed = ("It is closed.", ("open fridge 1", *ROOM[:2], ROOM[3]))
+    turns = (*MOVED[:-1], (*MOVED[-1], "go to fridge 1", True), closed)
+    assert recall_for_task(request(*turns), "put egg and mug in fridge.").splitlines()[-2:] == [
+        "tried: fridge 1",
+        "named: egg moved 2 table 1 mug held fridge here",
+    ]
+
+
+def test_what_was_tried_is_told_until_something_becomes_known():
+    def tried(*commands):
+        turns = [("You arrive. It is closed.", AT_FRIDGE, command, True) for command in commands]
+        return recall_for_task(request(*turns, ("You arrive.", AT_FRIDGE))).splitlines()[3]
+
+    assert tried("go to drawer 1") == "tried: drawer 1"
+    assert tried("go to drawer 1", "go to table 1", "go to drawer 1") == "tried: drawer 1 table 1"
+    assert tried("please go on", "open fridge 1") == "tried: open fridge 1"  # only commands are repeated
+    seen = ("You open it. In it, you see a egg 2.", AT_FRIDGE)
+    opened = request(("It is closed.", AT_FRIDGE, "open fridge 1", True), seen)
+    assert recall_for_task(opened).splitlines()[3] == "tried: none"
+
+
+@pytest.mark.parametrize("tell", [recall, recall_briefly, recall_for_task])
 def test_memory_is_a_function_of_past_observations_and_actions_alone(tell):
     told = tell(request(*PLAYED))
     steps = request(*PLAYED).history
@@ -114,8 +144,15 @@ class Listener:
         return ExplorerPolicy().act(requests)
 
 
-@pytest.mark.parametrize("wording", ["alfworld-memory", "alfworld-memory-terse"])
-def test_prompts_tell_the_memory_instead_of_past_turns(wording):
+@pytest.mark.parametrize(
+    ("wording", "tell"),
+    [
+        ("alfworld-memory", lambda request, _: recall(request)),
+        ("alfworld-memory-terse", recall_briefly),
+        ("alfworld-memory-task", recall_for_task),
+    ],
+)
+def test_prompts_tell_the_memory_instead_of_past_turns(wording, tell):
     template = load_template(wording, "bare")
     player = Listener()
     with closing(open_vector("agentgym/ALFWorld-v0", 2, split="valid_unseen", options={})) as envs:
@@ -125,9 +162,8 @@ def test_prompts_tell_the_memory_instead_of_past_turns(wording):
     assert last.turn > 2
     text = render(template, template.fields(last, history=5)).text
     assert last.extra["goal"] in text
-    brief = wording.endswith("terse")
-    assert (recall_briefly(last, last.extra["goal"]) if brief else recall(last)) in text
-    assert (last.admissible_actions[0] in text) is not brief
+    assert tell(last, last.extra["goal"]) in text
+    assert (last.admissible_actions[0] in text) is (wording == "alfworld-memory")
     assert last.history[0].observation.splitlines()[-1] not in text.replace(last.extra["goal"], "")
     assert RoomMemory.of(last).searched
 

@@ -49,6 +49,8 @@ def test_the_page_shows_every_stage_and_where_papers_differ(results):
     assert "Short of it: clone, then GiGPO, 87.5% of published valid_seen (least in `t1`, 75.0%)." in text
     for printed in ("48.0", "90.8", "95.42", "98.43"):
         assert f"| {printed} |" in text
+    won = Results({"clone-seed0": {"seen": games(8, 8)}}, {"seen": "published valid_seen"}, {}, (0,))
+    assert "Reached: clone of the explorer, DAgger included, 100.0% of published valid_seen." in page(won)
     assert text.index("not in one order") < text.index("GPT-4o")
     assert json.loads(results.to_json())["seeds"] == [0, 1]
 

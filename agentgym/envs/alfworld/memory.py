@@ -9,7 +9,7 @@ wordings ``alfworld-memory`` and ``alfworld-memory-terse`` tell instead of past 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple, Self
@@ -80,18 +80,35 @@ class RoomMemory:
     @classmethod
     def of(cls, request: Request) -> Self:
         """Read an episode's history."""
+        *_, memory = cls.replay(request)
+        return memory
+
+    @classmethod
+    def replay(cls, request: Request) -> Iterator[Self]:
+        """Yield the memory, one and the same, as it is at each turn of an episode up to now."""
         memory = cls()
         seen = (*(step.observation for step in request.history), request.observation)
         for step, answer in zip(request.history, seen[1:], strict=True):
             memory._survey(step.admissible_actions)
+            yield memory
             if step.valid:
                 memory._follow(step.action, answer)
         memory._survey(request.admissible_actions)
-        return memory
+        yield memory
 
     def of_kind(self, kind: str) -> list[str]:
         """Return the things seen that are of a kind."""
         return [thing for thing in self.at if kind_of(thing) == kind]
+
+    def told_held(self) -> list[str]:
+        """Return what is held and what was done to it, as words."""
+        done = [verb for verb, thing in sorted(self.treated) if thing == self.held]
+        return [self.held, *done] if self.held else []
+
+    def told_here(self) -> list[str]:
+        """Return the place gone to last, and whether it is closed, as words."""
+        closed = ["closed"] if self.place in self.closed else []
+        return [self.place, *closed] if self.place else []
 
     def _survey(self, actions: tuple[str, ...]) -> None:
         """Learn from what can be done: what is at hand, and what of it is not behind a closed door."""
@@ -157,8 +174,8 @@ def recall(request: Request) -> str:
             *(f"in {place}: {_listed(contents[place])}" for place in sorted(contents)),
             f"empty: {_listed(memory.searched - contents.keys()) or NONE}",
             f"unknown: {_listed(memory.receptacles - memory.searched) or NONE}",
-            f"held: {' '.join(_held(memory)) or NONE}",
-            f"here: {' '.join(_here(memory)) or NONE}",
+            f"held: {' '.join(memory.told_held()) or NONE}",
+            f"here: {' '.join(memory.told_here()) or NONE}",
         )
     )
 
@@ -192,8 +209,8 @@ def recall_briefly(request: Request, task: str = "") -> str:
     told = {
         "seen": " ".join(f"{place} {' '.join(sorted(kinds[place]))}" for place in sorted(kinds)),
         "unknown": _listed(memory.receptacles - memory.searched),
-        "held": " ".join(_held(memory)),
-        "here": " ".join([*_here(memory), *here]),
+        "held": " ".join(memory.told_held()),
+        "here": " ".join([*memory.told_here(), *here]),
         "named": " ".join(_named(memory, task)),
     }
     return "\n".join(f"{label}: {words or NONE}" for label, words in told.items())
@@ -234,18 +251,6 @@ def brief_memory_fields(request: Request, *, history: int) -> PromptFields:
     """
     told = PromptFields.of(request, history=0)
     return replace(told, task="", observation=f"{recall_briefly(request, told.task)}\ntask: {told.task}")
-
-
-def _held(memory: RoomMemory) -> list[str]:
-    """Return what is held and what was done to it, as words."""
-    done = [verb for verb, thing in sorted(memory.treated) if thing == memory.held]
-    return [memory.held, *done] if memory.held else []
-
-
-def _here(memory: RoomMemory) -> list[str]:
-    """Return the place gone to last, and whether it is closed, as words."""
-    closed = ["closed"] if memory.place in memory.closed else []
-    return [memory.place, *closed] if memory.place else []
 
 
 def _listed(names: Iterable[str]) -> str:
