@@ -137,8 +137,7 @@ class SotopiaEnv(AgentEnv[str]):
         )
         self.sides = 2 if self.options.mode == "self-chat" else 1
         setup = set_up(dataset, split, self.options, partner, judge)
-        self.judge, self.players, self.answerers = setup.judge, setup.players, setup.answerers
-        self._game_of = setup.game_of
+        self.judge, self.players, self.answerers, self._game_of = setup[1:5]
         if self.options.actions == "candidates":
             self.action_kind = "enumerated"
         limit = self.options.steps if max_steps is None else max_steps
