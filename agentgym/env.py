@@ -70,6 +70,9 @@ class AgentEnv(gymnasium.Env[ObsT, str], EpisodeCopies, Asker):
     splits: ClassVar[tuple[str, ...]] = tuple(DEFAULT_SIZES)
     """Splits of the built-in data set."""
     default_max_steps: ClassVar[int]
+    sides: int = 1
+    """How many sides, each with what only it is told, a policy plays in turn; where there are several,
+    ``info["side"]`` says which acts."""
     load_may_fail: bool = True
     """Whether `_load` may raise, as where it reads files; False spares resets what would undo them."""
     reward_scheme: RewardScheme = "native"

@@ -141,6 +141,7 @@ class RolloutWorker:
         self._listener = policy if isinstance(policy, EpisodeListener) else None
         self.env_id = env_id
         self._measured = measured and bool(envs.prototype.suite_spec.measures)
+        self._sided = envs.prototype.sides > 1
         self._numbers = count()
 
     def run(self, episodes: Iterable[EpisodeSpec]) -> Iterator[Trajectory]:
@@ -289,6 +290,7 @@ class RolloutWorker:
                 yield slot, self._aborted(episode, slot, completion.error, completion)
 
     def _request(self, episode: _Episode, slot: int) -> Request:
+        history = own_steps(episode.steps, episode.extra) if self._sided else episode.steps
         return Request(
             episode=episode.number,
             task_id=episode.task_id,
@@ -298,7 +300,8 @@ class RolloutWorker:
             admissible_actions=episode.admissible_actions,
             state_hash=episode.state_hash,
             seed=episode.sampling_seed,
-            history=episode.steps,
+            history=history,
+            others=len(episode.steps) - len(history),
             snapshot=partial(self.envs.snapshot, slot),
             extra=episode.extra,
             rollout=episode.spec.rollout,
@@ -353,6 +356,7 @@ class RolloutWorker:
                 truncated=cut[row],
                 progress=reached[row] - float(episode.infos["progress"][episode.row]),
                 cost=costs[row],
+                side=episode.extra["side"] if self._sided else None,
             )
             # copies pointers, which costs less than making the step: the history that requests carry
             # stays immutable, and the last one is the trajectory's
@@ -412,6 +416,16 @@ class RolloutWorker:
         if not self._measured:
             return {}
         return self.envs.prototype.suite_spec.counted(self.envs.measures(slot), aborted=aborted)
+
+
+def own_steps(steps: tuple[Step, ...], extra: Mapping[str, Any]) -> tuple[Step, ...]:
+    """Return the steps of the side to act, where a policy plays several.
+
+    Args:
+        steps: of the episode so far.
+        extra: the suite's own info keys, as they are now.
+    """
+    return tuple(step for step in steps if step.side == extra["side"])
 
 
 def suite_rows(infos: Mapping[str, Any], n: int) -> list[dict[str, Any]]:

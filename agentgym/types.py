@@ -178,13 +178,21 @@ class Request:
     seed: int
     """Seed of this episode's sampling; mix it with ``turn``."""
     history: tuple[Step, ...] = ()
-    """The episode's steps so far, oldest first."""
+    """The episode's steps so far, oldest first; where a policy plays several sides, those of the side to act
+    alone, since what another side saw and thought is private."""
     snapshot: Callable[[], Snapshot] | None = None
     """Takes a snapshot of the episode. Oracles look through it; fair agents do not."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """The suite's own info keys, as they are now."""
     rollout: int = 0
     """Index of this attempt at its task."""
+    others: int = 0
+    """Steps among those taken that are not in `history`: of other sides."""
+
+    @property
+    def told(self) -> int:
+        """Number of steps taken that `history` tells."""
+        return self.turn - self.others
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +257,8 @@ class Step:
     """By how much it changed the environment's own ``progress``."""
     cost: float = field(default=1.0, compare=False)
     """``info["step_cost"]`` where the suite says what its steps cost, not negative: GraphGPO's c(s, a)."""
+    side: int | None = field(default=None, compare=False)
+    """``info["side"]``, who took it, where a policy plays several sides (`agentgym.env.AgentEnv.sides`)."""
 
     @property
     def action(self) -> str:

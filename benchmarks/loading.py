@@ -1,10 +1,11 @@
-"""Memory of a run's start: ``python -m benchmarks.loading [--before CHECKOUT]``.
+"""Memory of a run's start: ``python -m benchmarks.loading [--before CHECKOUT] [--cases N ...]``.
 
 Models of three sizes with random weights, saved in bfloat16 as published ones are, are opened for training by
 one process and by two: environments, policy, engine and learner, and in a second form a reference and a
 critic as well. Each opening has processes of its own, on one thread. What is reported is the growth of
 resident memory at the fullest moment, in the bytes of the model in float32; pages of the weights' files count
-while they are mapped. ``--before`` measures another checkout of this project in the same way.
+while they are mapped. ``--before`` measures another checkout of this project in the same way. Each case is
+written down when it is finished, in the place of an older result.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import perf_counter
 from typing import Any
 
 import torch
@@ -34,7 +34,6 @@ from agentgym.training.setup import TrainingSetup
 RESULTS = Path(__file__).with_suffix(".json")
 PAGE = RESULTS.with_suffix(".md")
 ENV = "agentgym/EZPoints-v0"
-ROUNDS = 3
 SMALL = "small"
 """Opened first, so that what is imported and made once is there."""
 
@@ -74,7 +73,6 @@ class Opening:
     """Growth of resident memory at the fullest moment, in bytes."""
     kept: int
     """Growth when all was open."""
-    seconds: float
 
     @property
     def ratio(self) -> float:
@@ -118,12 +116,9 @@ def measure(folder: Path, size: str, parts: str) -> None:
         with closing(TrainingSetup.open(config_of(folder, SMALL, parts), ranks)):
             pass
         Path("/proc/self/clear_refs").write_text("5")  # forget the fullest moment so far
-        before, began = _memory("VmRSS"), perf_counter()
+        before = _memory("VmRSS")
         with closing(TrainingSetup.open(config_of(folder, size, parts), ranks)) as setup:
-            seconds = perf_counter() - began
-            opening = Opening(
-                setup.learner.parameters, _memory("VmHWM") - before, _memory("VmRSS") - before, seconds
-            )
+            opening = Opening(setup.learner.parameters, _memory("VmHWM") - before, _memory("VmRSS") - before)
         (folder / f"rank {ranks.rank}.json").write_text(json.dumps(asdict(opening)))
 
 
@@ -148,7 +143,7 @@ def opened(folder: Path, size: str, ranks: int, parts: str, checkout: Path) -> O
 
 def middle(rounds: list[Opening]) -> Opening:
     """Return the median of each figure."""
-    figures = {name: median(getattr(each, name) for each in rounds) for name in ("peak", "kept", "seconds")}
+    figures = {name: median(getattr(each, name) for each in rounds) for name in ("peak", "kept")}
     return replace(rounds[0], **figures)
 
 
@@ -169,27 +164,25 @@ def page(cases: list[dict[str, Any]], about: dict[str, str]) -> str:
     lines = [
         "# Memory of a run's start",
         "",
-        f"`python -m benchmarks.loading --before CHECKOUT` on {about['cpu']}; torch {about['torch']},",
-        f"transformers {about['transformers']}, safetensors {about['safetensors']}. Growth of resident",
-        "memory while a run is opened, at the fullest moment of the rank that needs most, in the bytes of",
-        f"the model in float32; files are in bfloat16. Median of {ROUNDS}, each in processes of its own on",
-        "one thread.",
+        f"`python -m benchmarks.loading --before CHECKOUT` on {about['cpu']};",
+        f"torch {about['torch']}, transformers {about['transformers']}, safetensors {about['safetensors']}.",
         "",
-        "Before: every rank loads the model, copies it, and then keeps its part. With several ranks the",
-        "engine `hf` has a whole copy on each, which is 1.00 of every figure.",
+        "Growth of resident memory while a run is opened, at the fullest moment of the rank that needs most,",
+        "in the bytes of the model in float32; files are in bfloat16. Medians of rounds, each in processes",
+        "of its own on one thread. With several ranks the engine `hf` has a whole copy on each: 1.00 of the",
+        "figures. Before (c30222c), each rank loaded the model and copied it before keeping its part.",
         "",
-        "| model | opened | ranks | before | now | `--plan` | seconds before | seconds now |",
-        "|---|---|---:|---:|---:|---:|---:|---:|",
+        "| model | opened | ranks | before | now | `--plan` | rounds |",
+        "|---|---|---:|---:|---:|---:|---:|",
     ]
     for case in cases:
         now = Opening(**case["now"])
         before = Opening(**case["before"]) if case["before"] else None
         share = case["planned"] / (4 * now.parameters)
         old = "" if before is None else f"{before.ratio:.2f}"
-        slow = "" if before is None else f"{before.seconds:.1f}"
         lines.append(
             f"| {now.parameters / 1e6:.0f} M | {case['parts']} | {case['ranks']} | {old} | {now.ratio:.2f} "
-            f"| {share:.2f} | {slow} | {now.seconds:.1f} |"
+            f"| {share:.2f} | {case['rounds']} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -198,6 +191,8 @@ def main() -> None:
     """Measure every case, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--before", type=Path, help="another checkout, to be measured as well")
+    parser.add_argument("--rounds", type=int, default=3, help="of each case (default: 3)")
+    parser.add_argument("--cases", type=int, nargs="+", help=f"0 to {len(CASES) - 1} (default: all)")
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--case", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -207,23 +202,28 @@ def main() -> None:
     from benchmarks.speed.report import machine
 
     here = Path(__file__).resolve().parent.parent
-    cases: list[dict[str, Any]] = []
     with TemporaryDirectory(prefix="agentgym-") as name:
         folder = Path(name)
         make(folder)
-        for size, ranks, parts in CASES:
-            found: dict[str, Any] = {"size": size, "ranks": ranks, "parts": parts}
+        for number in given.cases or range(len(CASES)):
+            size, ranks, parts = CASES[number]
+            found: dict[str, Any] = {"size": size, "ranks": ranks, "parts": parts, "rounds": given.rounds}
             for label, checkout in (("before", given.before), ("now", here)):
-                rounds = [
-                    opened(folder, size, ranks, parts, checkout) for _ in range(ROUNDS if checkout else 0)
-                ]
+                count = given.rounds if checkout else 0
+                rounds = [opened(folder, size, ranks, parts, checkout) for _ in range(count)]
                 found[label] = asdict(middle(rounds)) if rounds else None
             found["planned"] = planned(folder, size, ranks, parts)
-            cases.append(found)
             print(json.dumps(found), flush=True)
-    about = machine("torch", "transformers", "safetensors")
-    RESULTS.write_text(json.dumps({"about": about, "cases": cases}, indent=2) + "\n")
-    PAGE.write_text(page(cases, about))
+            write(number, found, machine("torch", "transformers", "safetensors"))
+
+
+def write(number: int, found: dict[str, Any], about: dict[str, str]) -> None:
+    """Write a case down beside those that are written already."""
+    cases = json.loads(RESULTS.read_text())["cases"] if RESULTS.exists() else {}
+    cases = {**cases, str(number): found}
+    ordered = {key: cases[key] for key in sorted(cases, key=int)}
+    RESULTS.write_text(json.dumps({"about": about, "cases": ordered}, indent=2) + "\n")
+    PAGE.write_text(page(list(ordered.values()), about))
 
 
 if __name__ == "__main__":

@@ -116,6 +116,7 @@ class Replay:
             terminated=self._terminated,
             truncated=self._truncated,
             cost=self.info.get("step_cost", 1.0),
+            side=info["side"] if self.game.sides > 1 else None,
         )
 
     def record(self, said: EpisodeRecord) -> EpisodeRecord | str:

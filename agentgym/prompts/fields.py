@@ -33,7 +33,7 @@ class PromptFields:
     observation: str
     """The text seen now."""
     turn: int
-    """Steps taken so far."""
+    """Steps taken so far, by the side that the prompt is for."""
     recent: tuple[Exchange, ...]
     """The last k turns, oldest first."""
     admissible_actions: tuple[str, ...]
@@ -60,7 +60,7 @@ class PromptFields:
         return cls(
             task=extra.get("goal", ""),
             observation=text_of(request.observation),
-            turn=request.turn,
+            turn=request.told,
             recent=tuple(Exchange(text_of(step.observation), step.action) for step in past),
             admissible_actions=request.admissible_actions,
             location=extra.get("location", ""),

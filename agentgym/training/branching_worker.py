@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from agentgym.answers import UnansweredError
 from agentgym.errors import UsageError
-from agentgym.rollout import CONTRACT_KEYS, EpisodeSpec, check_completion, suite_rows
+from agentgym.rollout import CONTRACT_KEYS, EpisodeSpec, check_completion, own_steps, suite_rows
 from agentgym.types import (
     Completion,
     EndReason,
@@ -258,6 +258,7 @@ class BranchingWorker:
     def _request(self, node: TreeNode, seed: int) -> Request:
         self._asked += 1
         root = node.root
+        history = own_steps(node.steps, node.extra) if self.envs.prototype.sides > 1 else node.steps
         return Request(
             episode=self._asked,
             task_id=root.task_id,
@@ -267,7 +268,8 @@ class BranchingWorker:
             admissible_actions=node.admissible_actions,
             state_hash=node.state_hash,
             seed=seed,
-            history=node.steps,
+            history=history,
+            others=len(node.steps) - len(history),
             snapshot=lambda: node.snapshot,
             extra=node.extra,
         )
@@ -320,6 +322,7 @@ class BranchingWorker:
                 truncated=truncated,
                 progress=progress - reached[slot],
                 cost=costs[row],
+                side=node.extra["side"] if self.envs.prototype.sides > 1 else None,
             )
             reason: EndReason | None = "step_limit" if truncated else None
             if terminated:

@@ -8,7 +8,7 @@ cache. It is an estimate; ``docs/gpu.md`` says how far measured peaks were from 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -143,6 +143,8 @@ class MemoryPlan:
     """While responses are sampled."""
     update: Mapping[str, int]
     """While gradients are computed."""
+    sync: Mapping[str, int] = field(default_factory=dict)
+    """While new weights go to the engine."""
     start: int = 0
     """At the fullest moment while a run is opened."""
     overlaps: bool = False
@@ -151,12 +153,19 @@ class MemoryPlan:
     @property
     def peak(self) -> int:
         """Bytes at the fullest moment."""
-        held, drawn, updated = (sum(part.values()) for part in (self.always, self.sampling, self.update))
-        return max(self.start, held + (drawn + updated if self.overlaps else max(drawn, updated)))
+        phases = (self.always, self.sampling, self.update, self.sync)
+        held, drawn, updated, synced = (sum(part.values()) for part in phases)
+        trained = max(updated, synced)
+        return max(self.start, held + (drawn + trained if self.overlaps else max(drawn, trained)))
 
     def rows(self) -> list[tuple[str, str, int]]:
         """Return when, what and how many bytes, without what takes none."""
-        parts = (("always", self.always), ("sampling", self.sampling), ("update", self.update))
+        parts = (
+            ("always", self.always),
+            ("sampling", self.sampling),
+            ("update", self.update),
+            ("sync", self.sync),
+        )
         return [(when, what, size) for when, part in parts for what, size in part.items() if size]
 
 
@@ -213,7 +222,11 @@ def plan_memory(
     }
     # before its part of the weights, each rank reads the head in float32 for a check of the model
     start = always["engine"] + max(read, EXACT * outside) + BLOCK
-    return MemoryPlan(always, sampling, update, start, overlaps)
+    sync = {
+        "a whole tensor": EXACT * size.vocabulary * size.hidden if copies else 0,
+        "new weights": number * size.parameters if copies and rollout.engine == "vllm" else 0,
+    }
+    return MemoryPlan(always, sampling, update, sync, start, overlaps)
 
 
 def _row(config: TrainConfig) -> int:

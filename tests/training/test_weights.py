@@ -2,18 +2,21 @@
 
 import copy
 import json
+import weakref
 
 import pytest
 import torch
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
+    PreTrainedModel,
     Qwen3MoeConfig,
     Qwen3MoeForCausalLM,
 )
 
 from agentgym.errors import UsageError
 from agentgym.training.config import TrainConfig, override
+from agentgym.training.engines.hf import HfEngine
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
@@ -154,6 +157,46 @@ def test_a_learner_learns_the_same_whoever_read_its_weights(directories, case):
             assert all(torch.equal(before[name][key], own[name][key]) for key in own[name])
     assert metrics == measured
     assert all(torch.equal(after[name], result[name]) for name in after)
+
+
+def test_a_sync_holds_one_new_tensor_at_a_time_and_is_refused_before_the_first(directories):
+    model = load_model(directories / "llama3").model
+    engine, expected = HfEngine(model), copy.deepcopy(model.state_dict())
+    alive, most = weakref.WeakSet(), []
+
+    def made():
+        for name, tensor in expected.items():
+            new = tensor + 1
+            alive.add(new)
+            yield name, new
+            del new
+            most.append(len(alive))
+
+    shapes = {name: tensor.shape for name, tensor in expected.items()}
+    for wrong in ({**shapes, "other": torch.Size([1])}, dict(list(shapes.items())[1:])):
+        with pytest.raises(UsageError, match="sync"):
+            engine.sync(weights.NamedTensors(wrong, made), 1)
+    assert not most
+    assert engine.version == 0
+    engine.sync(weights.NamedTensors(shapes, made), 1)
+    assert max(most) == 1
+    assert all(torch.equal(tensor, expected[name] + 1) for name, tensor in model.state_dict().items())
+
+
+def test_where_weights_wait_nothing_is_computed(directories, monkeypatch):
+    rows = some_rows(4)
+    batch = some_batch(load_model(directories / "qwen2").model, rows)
+    opened = open_directory(directories / "qwen2")
+    critic = Critic(opened.model, "step")
+    config = LearnerConfig(offload=True)
+    learner = Learner(opened.model, OBJECTIVES["token"], config, critic=critic, weights=opened.weights)
+    asked = []
+    monkeypatch.setattr(PreTrainedModel, "device", property(asked.append))
+    learner.log_probs(rows)
+    learner.values(rows)
+    learner.embeddings(rows)
+    learner.update(rows, batch, seed=0)
+    assert not asked
 
 
 def test_a_run_reads_the_policy_its_engine_and_its_reward_model(directories):

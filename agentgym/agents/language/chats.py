@@ -75,9 +75,9 @@ class ChatPrompts:
 
     def oldest(self, request: Request) -> int:
         """Return the oldest turn that a prompt holds where nothing is known to be too long."""
-        kept = request.turn if self.history is None else min(self.history, request.turn)
+        kept = request.told if self.history is None else min(self.history, request.told)
         before = request.history[-1].completion if request.history else None
-        first = request.turn - kept
+        first = request.told - kept
         return max(first, before.first) if isinstance(before, TurnCompletion) else first
 
     def chat(
@@ -96,7 +96,7 @@ class ChatPrompts:
         messages += [message for each in shown[: self.shots] for message in each.messages]
         if told is None:
             return (*messages, self._prompt(request, first, note))
-        turns = [*(self._past(request, number) for number in range(first, request.turn)), told]
+        turns = [*(self._past(request, number) for number in range(first, request.told)), told]
         task = PromptFields.of(request, history=0).task
         beginning = _joined(render_beginning(self.template, task, dropped=first), note, turns[0].text)
         messages.append(replace(turns[0], text=beginning))
@@ -135,9 +135,9 @@ class ChatPrompts:
 
     def _prompt(self, request: Request, first: int, note: str) -> ChatMessage:
         """Return a turn's own prompt."""
-        told = request.turn if self.history is None else self.history
+        told = request.told if self.history is None else self.history
         fields = self.template.fields(request, history=told)
-        dropped = max(first - (request.turn - len(fields.recent)), 0)  # a wording may tell no past turns
+        dropped = max(first - (request.told - len(fields.recent)), 0)  # a wording may tell no past turns
         text, images = self._shown(fields, request.observation)
         prompt = render(self.template, text, dropped=dropped).text
         return ChatMessage("user", _joined(note, prompt), images)

@@ -25,7 +25,7 @@ from agentgym.agents.language.words import scaffold_words, words_sha256
 from agentgym.agents.metadata import AgentMetadata, Model
 from agentgym.endpoint.client import open_endpoint
 from agentgym.endpoint.spec import EndpointSpec
-from agentgym.errors import MissingDataError, MissingPackageError, UsageError
+from agentgym.errors import MissingDataError, MissingPackageError, UnsupportedEnvError, UsageError
 from agentgym.hashing import sha256_json
 from agentgym.prompts import Template, load_template
 from agentgym.records import parse
@@ -93,8 +93,14 @@ def language_agent(
     Raises:
         UsageError: the wording or answer is unknown or does not go with the environment's tools, or too few
             demonstrations can be made.
+        UnsupportedEnvError: `REFLEXION` would tell one side of a conversation what the other kept to itself.
     """
     game = envs.prototype
+    if game.sides > 1 and isinstance(settings, ReflexionSettings):
+        raise UnsupportedEnvError(
+            f"reflexion has one memory for a task, and {game.suite!r} is played from both sides, whose goals "
+            "are private: name the agent 'react', or mode='partner'"
+        )
     default = game.suite_spec.prompt
     template = _template(scaffold, settings, default.wording, game.tools)
     prompts = _prompts(scaffold, settings, template, default)

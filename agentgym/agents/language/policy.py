@@ -69,16 +69,16 @@ class ChatPolicy:
         first = prompts.oldest(request)
         while True:
             chat = prompts.chat(request, told, first, note)
-            if self._over_budget(chat, before) and first < request.turn:
-                first += _half(request.turn - first)
+            if self._over_budget(chat, before) and first < request.told:
+                first += _half(request.told - first)
                 continue
             sent = prompts.sent(chat, before.messages)
             try:
                 reply = yield self.question(request, chat)
             except ContextOverflowError:
-                if first >= request.turn:
+                if first >= request.told:
                     return failure("context_limit", sent)
-                first += _half(request.turn - first)
+                first += _half(request.told - first)
             except RequestFailedError:
                 return failure("agent_error", sent)
             else:

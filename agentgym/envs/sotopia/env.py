@@ -135,6 +135,7 @@ class SotopiaEnv(AgentEnv[str]):
             unreadable=unreadable,
             max_turns=max_turns,
         )
+        self.sides = 2 if self.options.mode == "self-chat" else 1
         setup = set_up(dataset, split, self.options, partner, judge)
         self.judge, self.players, self.answerers = setup.judge, setup.players, setup.answerers
         self._game_of = setup.game_of

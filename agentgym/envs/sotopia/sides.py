@@ -13,8 +13,8 @@ from agentgym.types import AsyncPolicy, Completion, EpisodeListener, Policy, Req
 class SidesPolicy:
     """Plays the first side with one policy and the second with another, in ``mode="self-chat"``.
 
-    What a policy is asked is what it would be asked as a learner, but that steps of both sides are in
-    `Request.history`.
+    What a policy is asked is what it would be asked as a learner: `Request.history` holds the steps of its
+    side.
 
     Example:
         >>> from agentgym.agents.random import RandomPolicy

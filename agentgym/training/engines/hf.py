@@ -20,7 +20,8 @@ from agentgym.training.engines.rows import DecodingRows, ReadPrompt
 from agentgym.training.engines.sampling import sample, uniform
 from agentgym.training.engines.shared_prefix import NAME
 from agentgym.training.engines.types import Generation, GenerationRequest
-from agentgym.training.engines.weights import matched
+from agentgym.training.engines.weights import check_shapes, matched
+from agentgym.training.models.weights import NamedTensors
 
 BATCH_TOKENS = 131_072
 """Default of rows times their longest prompt with its response that are decoded together."""
@@ -97,16 +98,19 @@ class HfEngine:
 
         Args:
             state: every tensor of the model's ``state_dict`` by name, in any order; one of several tied
-                names suffices.
+                names suffices. Those of `NamedTensors` are taken one by one, others all kept until then.
             version: of these weights.
 
         Raises:
             UsageError: a tensor is unknown, missing or of another shape. Then all weights are as before.
         """
         own = self.model.state_dict(keep_vars=True)
-        new = matched(own, state, self.model.dtype)
+        if isinstance(state, NamedTensors):
+            check_shapes(own, state.shapes)
+        else:
+            state = matched(own, state, self.model.dtype).items()
         with torch.no_grad():
-            for name, tensor in new.items():
+            for name, tensor in state:
                 own[name].copy_(tensor)
         self._version = version
 

@@ -26,22 +26,42 @@ def matched(
         The new tensors, detached, in the order of ``own``.
 
     Raises:
+        UsageError: as `check_shapes`.
+    """
+    given = {name: tensor.detach() if dtype is None else tensor.detach().to(dtype) for name, tensor in state}
+    check_shapes(own, {name: tensor.shape for name, tensor in given.items()})
+    first = _first_names(own)
+    new = {first[id(own[name])]: tensor for name, tensor in given.items()}
+    return {name: new[name] for name in first.values()}
+
+
+def check_shapes(own: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> None:
+    """Refuse new tensors that an engine's own cannot take over.
+
+    Args:
+        own: as `matched`.
+        shapes: of the new ones; one of several tied names suffices.
+
+    Raises:
         UsageError: a tensor is unknown, missing or of another shape.
     """
+    for name, shape in shapes.items():
+        if name not in own:
+            raise UsageError(f"the engine's model has no tensor {name!r}: sync a model of the same kind")
+        if own[name].shape != shape:
+            raise UsageError(
+                f"{name} has shape {tuple(own[name].shape)} in the engine's model, not {tuple(shape)}: sync "
+                "a model of the same configuration"
+            )
+    given = {id(own[name]) for name in shapes}
+    missing = [name for number, name in _first_names(own).items() if number not in given]
+    if missing:
+        raise UsageError(f"{len(missing)} tensors are missing, for example {missing[0]}: sync all")
+
+
+def _first_names(own: Mapping[str, Tensor]) -> dict[int, str]:
+    """Return the first name of each tensor, by its identity."""
     first: dict[int, str] = {}
     for name, tensor in own.items():
         first.setdefault(id(tensor), name)
-    new: dict[str, Tensor] = {}
-    for name, tensor in state:
-        if name not in own:
-            raise UsageError(f"the engine's model has no tensor {name!r}: sync a model of the same kind")
-        if own[name].shape != tensor.shape:
-            raise UsageError(
-                f"{name} has shape {tuple(own[name].shape)} in the engine's model, not "
-                f"{tuple(tensor.shape)}: sync a model of the same configuration"
-            )
-        new[first[id(own[name])]] = tensor.detach() if dtype is None else tensor.detach().to(dtype)
-    missing = [name for name in first.values() if name not in new]
-    if missing:
-        raise UsageError(f"{len(missing)} tensors are missing, for example {missing[0]}: sync all")
-    return {name: new[name] for name in first.values()}
+    return first

@@ -63,6 +63,7 @@ class Critic(torch.nn.Module):
         unit: Unit | None = None,
         ranks: Ranks | None = None,
         packing: Packing = "tree",
+        device: torch.device | None = None,
     ) -> Floats:
         """Return (n,) values of steps or (T,) of their response tokens, without a gradient.
 
@@ -74,11 +75,12 @@ class Critic(torch.nn.Module):
             unit: what gets a value (default: what the critic learns to value).
             ranks: that divide the work, where it is theirs.
             packing: whether what rows begin with is read once.
+            device: where the critic computes (default: where its weights are).
         """
         unit, ranks = unit or self.unit, ranks or Ranks()
         total = len(rows) if unit == "step" else sum(len(row.response_ids) for row in rows)
         result = np.zeros(total)
-        packs = PACKINGS[packing](rows, token_budget=token_budget, device=self.head.weight.device)
+        packs = PACKINGS[packing](rows, token_budget=token_budget, device=device or self.head.weight.device)
         with torch.no_grad():
             for pack, counts in ranks.deal(packs):
                 values = self(pack, unit)

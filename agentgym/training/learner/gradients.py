@@ -179,17 +179,17 @@ def _shares(
     actor: Actor, packs: list[Pack], batch: Batch, objective: Objective, ranks: Ranks
 ) -> Iterator[_Share]:
     """Give this rank's packs their parts of a mini-batch's columns and weights."""
-    model = actor.model
-    whole = _layout(batch, model.device)
-    dtype = torch.promote_types(model.dtype, torch.float32)
+    device = packs[0].input_ids.device  # the weights may wait elsewhere
+    whole = _layout(batch, device)
+    dtype = torch.promote_types(actor.model.dtype, torch.float32)
     steps = objective.ratio in STEP_RATIOS
     averaging = "seq-mean-token-mean" if steps else objective.aggregation
-    spread = torch.zeros(whole.shape, dtype=dtype, device=model.device)
+    spread = torch.zeros(whole.shape, dtype=dtype, device=device)
     spread[whole.index] = whole.weights(averaging, dtype)
     term = whole.weights(objective.aggregation, dtype) if steps else None
     for pack, counts in ranks.deal(packs):
         part = batch.select(pack.rows)
-        layout = _layout(part, model.device)
+        layout = _layout(part, device)
         tokens = layout.pick(spread[torch.from_numpy(pack.tokens)]) * counts
         terms = tokens if term is None else term[torch.from_numpy(pack.rows)] * counts
         yield _Share(pack, part, layout, term_weights=terms, token_weights=tokens, counts=counts)

@@ -42,7 +42,7 @@ from agentgym.training.learner.shards import (
 from agentgym.training.learner.tree import PACKINGS
 from agentgym.training.models.models import LanguageModel, save_model
 from agentgym.training.models.pictures import PictureReader
-from agentgym.training.models.weights import WeightFiles
+from agentgym.training.models.weights import NamedTensors, WeightFiles
 
 
 class DivergenceError(UsageError):
@@ -124,7 +124,8 @@ class Learner:
                 drops units out where layers are computed again.
         """
         self.ranks = ranks or Ranks()
-        device = self.ranks.device_of(model)
+        # where weights wait, if they are offloaded, nothing is computed
+        self._device = device = self.ranks.device_of(model)
         with nullcontext() if weights is None else weights.lent(model, device):
             check_model(model, device)
         self.objective = objective
@@ -161,14 +162,7 @@ class Learner:
         weights: WeightFiles | None,
         exact: Sequence[torch.nn.Module] = (),
     ) -> None:
-        """Give weights the type they are kept in, and each rank its part of them.
-
-        Args:
-            module: what is called.
-            model: the part of it whose weights may have to be read.
-            weights: where they lie.
-            exact: as `Ranks.shard`.
-        """
+        """Give weights the type they are kept in, and each rank its part; those of ``model`` may be read."""
         for weight in module.parameters():
             kept = torch.promote_types(weight.dtype, torch.float32) if weight.requires_grad else self._dtype
             weight.data = weight.data.to(kept)
@@ -227,8 +221,10 @@ class Learner:
         """
         if self.critic is None:
             raise UsageError("there is no critic: give the learner one")
-        budget, packing = self.config.token_budget, self.config.packing
-        return self.critic.values(rows, token_budget=budget, unit=unit, ranks=self.ranks, packing=packing)
+        budget, packing, device = self.config.token_budget, self.config.packing, self._device
+        return self.critic.values(
+            rows, token_budget=budget, unit=unit, ranks=self.ranks, packing=packing, device=device
+        )
 
     def embeddings(self, rows: Sequence[StepRow]) -> Floats:
         """Return (n, d) the policy's last hidden states at the last prompt token of each row."""
@@ -254,7 +250,7 @@ class Learner:
 
     def _packs(self, rows: Sequence[StepRow]) -> list[Pack]:
         pack = PACKINGS[self.config.packing]
-        return pack(rows, token_budget=self.config.token_budget, device=self.model.device)
+        return pack(rows, token_budget=self.config.token_budget, device=self._device)
 
     # ---- the update ---------------------------------------------------------------------------
 
@@ -393,8 +389,8 @@ class Learner:
 
     # ---- what others take over ------------------------------------------------------------------
 
-    def weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield the policy's tensors by the names that `transformers` gives them, its adapter added.
+    def weights(self) -> NamedTensors:
+        """Return the policy's tensors by the names that `transformers` gives them, its adapter added.
 
         Every rank has to take all of them.
         """

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from agentgym.errors import UsageError
 from agentgym.training.learner.distributed import whole
-from agentgym.training.models.weights import ADAPTED
+from agentgym.training.models.weights import ADAPTED, NamedTensors
 
 _ADAPTER = "default"
 
@@ -88,23 +88,29 @@ def without_adapter(model: torch.nn.Module) -> Iterator[None]:
             layer.set_scale(_ADAPTER, 1.0)
 
 
-def plain_weights(model: torch.nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Yield a model's tensors by the names they have without an adapter, which is added to them.
+def plain_weights(model: torch.nn.Module) -> NamedTensors:
+    """Return a model's tensors by the names they have without an adapter, which is added to them.
 
-    Every rank has to take all of them. A tied tensor comes by its first name only.
+    A tied tensor comes by its first name only.
 
-    Yields:
-        Whole tensors, those that were added to in float32 at least; the others may be the model's own.
+    Returns:
+        Whole tensors, of which every rank has to take all; those that were added to are in float32 at least,
+        the others may be the model's own.
     """
     layers = {id(layer.base_layer.weight): layer for layer in _layers(model)}
+    found: dict[str, Tensor] = {}
     seen = set()
     for name, tensor in model.state_dict(keep_vars=True).items():
-        if ".lora_" in name or id(tensor) in seen:
-            continue
-        seen.add(id(tensor))
-        layer = layers.get(id(tensor))
-        value = whole(tensor)
-        yield name.replace(ADAPTED, "."), value if layer is None else value + _difference(layer)
+        if ".lora_" not in name and id(tensor) not in seen:
+            seen.add(id(tensor))
+            found[name.replace(ADAPTED, ".")] = tensor
+
+    def made() -> Iterator[tuple[str, Tensor]]:
+        for name, tensor in found.items():
+            layer, value = layers.get(id(tensor)), whole(tensor)
+            yield name, value if layer is None else value + _difference(layer)
+
+    return NamedTensors({name: tensor.shape for name, tensor in found.items()}, made)
 
 
 def _difference(layer: LoraLayer) -> Tensor:

@@ -11,7 +11,7 @@ it computes are as if it had loaded the files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ from agentgym.untrusted import read_json
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 """Names of the file of a model's weights, and of the list of several such files."""
 
-BLOCK = 1 << 26
+BLOCK = 1 << 24
 """Bytes that are read at once: what was read of a file counts as the process's memory while it is open."""
 
 ADAPTED = ".base_layer."
@@ -77,7 +77,7 @@ class WeightFiles:
     def lent(self, model: PreTrainedModel, device: torch.device) -> Iterator[None]:
         """Have a model on the meta device compute: a module's weights are read when it is called.
 
-        Those of the head stay as long as the context, since it is read without being called.
+        That of the head stays as long as the context, since it is read without being called.
 
         Args:
             model: whose weights these are.
@@ -100,11 +100,16 @@ class WeightFiles:
                 setattr(part, name, weight)
 
         head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
-        parts = [part for part in own if part is not head]
+        tied = own[head][1]["weight"]
+        parts = [
+            part for part, (_, weights) in own.items() if all(each is not tied for each in weights.values())
+        ]
         handles = [part.register_forward_pre_hook(read) for part in parts]
         handles += [part.register_forward_hook(drop) for part in parts]
         try:
             read(head, None)
+            for part in own.keys() - set(parts):
+                part.weight = head.weight
             yield
         finally:
             for handle in handles:
@@ -148,6 +153,18 @@ class WeightFiles:
                     target[begin:end].copy_(file.get_slice(stored)[first + begin : first + end])
         except (SafetensorError, OSError) as error:
             raise UsageError(f"cannot read {path}: {error}; copy the model anew") from error
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTensors:
+    """A model's tensors by name, each made when it is taken; their shapes are known before."""
+
+    shapes: Mapping[str, torch.Size]
+    made: Callable[[], Iterator[tuple[str, Tensor]]]
+
+    def __iter__(self) -> Iterator[tuple[str, Tensor]]:
+        """Make the tensors, one after the other."""
+        return self.made()
 
 
 def empty_model(
