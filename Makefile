@@ -44,7 +44,9 @@ NOT_CORE = tests/test_layers.py tests/test_packaging.py \
 	agentgym/site tests/site tests/test_videos.py tests/bridges/test_trl.py
 
 # Where the package meets Gymnasium, for test-gymnasium; constraints.txt has the newest version that is supported.
+# Its environment holds that Gymnasium alone, which goes before the one of $(VENV), whose other packages it uses.
 GYMNASIUM ?= $(OLDEST_GYMNASIUM)
+GYMNASIUM_VENV = .venv-gymnasium-$(GYMNASIUM)
 OLDEST_GYMNASIUM = $(shell sed -n 's/.*"gymnasium>=\([0-9.]*\),.*/\1.0/p' pyproject.toml)
 OF_GYMNASIUM = tests/test_checking.py tests/test_env.py tests/test_foreign_project.py tests/test_make.py tests/test_registry.py tests/test_rendering.py \
 	tests/test_sharded.py tests/test_spaces.py tests/test_vector.py tests/test_wrappers.py tests/sokoban/test_array_env.py \
@@ -56,7 +58,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-parity test-bridge-openenv bridge-server soak-server test-java test-wheel release-check test-vllm test-bridge-inspect bridge-imports fuzz-logs test-core core-tests test-gymnasium gymnasium-tests lint format type check bench speed speed-trl speed-webshop bridge-trl bridge-verl papers-scale fuzz mutations soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bridge-verl-agent bank prior leaderboard site test-leaderboard runs check-submissions golden docs docs-site pictures clean index test-clients bench-smollm2 train-smollm2 sweep
+.PHONY: help install test test-all test-parity test-bridge-openenv bridge-server soak-server test-java test-wheel release-check test-vllm test-bridge-inspect bridge-imports fuzz-logs test-core core-tests test-gymnasium lint format type check bench speed speed-trl speed-webshop bridge-trl bridge-verl papers-scale fuzz mutations soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bridge-verl-agent bank prior leaderboard site test-leaderboard runs check-submissions golden docs docs-site pictures clean index test-clients bench-smollm2 train-smollm2 sweep
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -64,10 +66,10 @@ help: ## list the targets
 install: $(VENV)/.installed-dev ## create .venv with everything that development needs
 
 test: $(VENV)/.installed-dev ## run the tests, but the slow ones
-	@$(RUN) -m pytest $(PARALLEL) -m "not slow and not gpu and not java"
+	@$(RUN) -m pytest $(PARALLEL) --durations=40 -m "not slow and not gpu and not java"
 
 test-parity: $(VENV)/.installed-dev $(OPENENV_VENV)/.installed ## run the slow tests that need other projects: engines, servers, type checkers
-	@OPENENV_PYTHON="$(OPENENV)" $(RUN) -m pytest $(PARALLEL) -m "slow and peer and not gpu and not java"
+	@OPENENV_PYTHON="$(OPENENV)" $(RUN) -m pytest $(PARALLEL) --durations=40 -m "slow and peer and not gpu and not java"
 
 test-all: $(VENV)/.installed-dev $(OPENENV_VENV)/.installed ## run every test
 	@OPENENV_PYTHON="$(OPENENV)" $(RUN) -m pytest --hypothesis-profile=thorough
@@ -79,13 +81,13 @@ test-java: $(VENV)/.installed-dev ## run the tests that need Lucene, with the Ja
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps $(PYSERINI)
 	@$(RUN) -m pytest -m java tests/retrieval tests/webshop
 
-test-wheel: $(VENV)/.installed-dev ## build wheel and sdist, install the wheel alone, and bench the quick suite with it
+test-wheel: $(VENV)/.installed-dev ## build wheel and sdist, install the wheel alone, bench the quick suite and list the recipes with it
 	@rm -rf dist .venv-wheel
 	@$(RUN) -m hatchling build >/dev/null
 	@$(RUN) -m twine check --strict dist/*
 	@"$(PYTHON)" -m venv .venv-wheel
 	@PIP_CONSTRAINT=constraints.txt .venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
-	@empty=$$(mktemp -d) && cd "$$empty" && "$(CURDIR)/.venv-wheel/bin/agentgym" bench quick --verify; \
+	@empty=$$(mktemp -d) && cd "$$empty" && "$(CURDIR)/.venv-wheel/bin/agentgym" bench quick --verify && "$(CURDIR)/.venv-wheel/bin/agentgym" recipes list >/dev/null; \
 		code=$$?; rm -rf "$$empty"; exit $$code
 
 release-check: $(VENV)/.installed-dev ## look whether everything that a release needs is there; RELEASE_BY_HAND.md has what only a person can do
@@ -95,12 +97,12 @@ test-core: ## run the core's tests on another Python: make test-core PYTHON=pyth
 	@$(MAKE) --no-print-directory core-tests PYTHON="$(PYTHON)" \
 		VENV=".venv-core-$$("$(PYTHON)" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
 
-test-gymnasium: ## run the contract's tests on another Gymnasium: make test-gymnasium GYMNASIUM=1.1.0 (the oldest)
-	@$(MAKE) --no-print-directory gymnasium-tests GYMNASIUM="$(GYMNASIUM)" VENV=".venv-gymnasium-$(GYMNASIUM)"
-
-gymnasium-tests: $(VENV)/.installed-test
-	@$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps gymnasium==$(GYMNASIUM)
-	@$(RUN) -m pytest -m "not slow and not gpu and not java and not peer" $(OF_GYMNASIUM)
+test-gymnasium: $(VENV)/.installed-dev ## run the contract's tests on another Gymnasium: make test-gymnasium GYMNASIUM=1.1.0 (the oldest)
+	@$(RUN) -m venv --clear --without-pip $(GYMNASIUM_VENV)
+	@$(RUN) -m pip --python $(GYMNASIUM_VENV)/bin/python install --quiet --disable-pip-version-check --no-deps gymnasium==$(GYMNASIUM)
+	@place='import sysconfig; print(sysconfig.get_path("purelib"))'; \
+		echo "import site; site.addsitedir('$$($(RUN) -c "$$place")')" > "$$($(GYMNASIUM_VENV)/bin/python -c "$$place")/dev.pth"
+	@$(GYMNASIUM_VENV)/bin/python -m pytest -m "not slow and not gpu and not java and not peer" $(OF_GYMNASIUM)
 
 core-tests: $(VENV)/.installed-test
 	@$(RUN) -m pytest -m "not slow and not gpu and not java and not peer" $(NOT_CORE:%=--ignore=%)
@@ -347,11 +349,17 @@ $(VENV)/bin/python:
 	@echo "creating $(VENV) with $$("$(PYTHON)" --version)"
 	@"$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
+# What `dev` brings too: other targets then find it installed, and pip resolves nothing again.
+OF_DEV = bench core endpoint plot plot,site,train plot,train retrieval test train
+
 # moviepy asks for a Pillow below 12, which writing videos does not need.
 EXTRAS = [$*]
+# pip compiles one file after another, half of its time; compileall uses every core, and some templates are no Python.
+COMPILED_LATER = $(if $(filter dev,$*),--no-compile)
 $(VENV)/.installed-core: EXTRAS =
 $(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "installing agentgym-suite$(EXTRAS) into $(VENV)"
-	@PIP_CONSTRAINT=constraints.txt $(RUN) -m pip install --quiet --disable-pip-version-check -e '.$(EXTRAS)'
+	@PIP_CONSTRAINT=constraints.txt $(RUN) -m pip install --quiet --disable-pip-version-check $(COMPILED_LATER) -e '.$(EXTRAS)'
 	@$(if $(filter dev,$*),PIP_CONSTRAINT=constraints.txt $(RUN) -m pip install --quiet --disable-pip-version-check --no-deps moviepy)
-	@touch $@
+	@$(if $(filter dev,$*),$(RUN) -m compileall -qq -j 0 $(VENV)/lib || true)
+	@touch $@ $(if $(filter dev,$*),$(OF_DEV:%=$(VENV)/.installed-%))

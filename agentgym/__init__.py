@@ -19,12 +19,12 @@ from agentgym.namesake import refuse_namesake
 
 refuse_namesake(Path(__file__).parent)  # first: nothing beside that project's files can be trusted
 
+from agentgym.core.spaces import UnicodeText
+from agentgym.core.tasks import ListTaskSet, Task, TaskSet
+from agentgym.core.types import Completion, Group, Policy, Request, Snapshot, Step, Trajectory
 from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.errors import MissingDataError, UsageError
 from agentgym.registration import make, make_vec, register_environments
-from agentgym.spaces import UnicodeText
-from agentgym.tasks import ListTaskSet, Task, TaskSet
-from agentgym.types import Completion, Group, Policy, Request, Snapshot, Step, Trajectory
 from agentgym.vector.core import AgentVectorEnv
 from agentgym.vector.serial import SerialVectorEnv
 from agentgym.version import __version__
@@ -65,7 +65,7 @@ register_environments()
 
 
 def __getattr__(name: str) -> Any:
-    """Load the conformance kit, or the client of servers, when it is first asked for."""
+    """Load the conformance kit, or the client of servers, at first use."""
     if name in ("check_agent_env", "check_agent_vector_env"):
         from agentgym import checking
 

@@ -11,20 +11,20 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ResetNeeded
 
-from agentgym.consultations import Asker
+from agentgym.core.generators import GeneratorState, restored_generator
+from agentgym.core.hashing import StateHasher, canonical
+from agentgym.core.options import check_max_steps, check_options, check_render_mode, options_of, reset_request
+from agentgym.core.outcomes import Outcome as Outcome
+from agentgym.core.outcomes import Status as Status
+from agentgym.core.query_scheduler import Asker
+from agentgym.core.render_modes import Rendered
+from agentgym.core.rewards import WIN, RewardScheme
+from agentgym.core.snapshots import EpisodeCopies, Undo, check_kind, checked, refusals_explained
+from agentgym.core.spaces import UnicodeText
+from agentgym.core.suite_spec import SuiteSpec
+from agentgym.core.tasks import DEFAULT_SIZES, Task, TaskSet
+from agentgym.core.types import Policy, Snapshot
 from agentgym.errors import UsageError
-from agentgym.generators import GeneratorState, restored_generator
-from agentgym.hashing import StateHasher, canonical
-from agentgym.options import check_max_steps, check_options, check_render_mode, options_of, reset_request
-from agentgym.outcomes import Outcome as Outcome
-from agentgym.outcomes import Status as Status
-from agentgym.rendered import Rendered
-from agentgym.rewards import WIN, RewardScheme
-from agentgym.snapshots import EpisodeCopies, Undo, check_kind, checked, refusals_explained
-from agentgym.spaces import UnicodeText
-from agentgym.suites import SuiteSpec
-from agentgym.tasks import DEFAULT_SIZES, Task, TaskSet
-from agentgym.types import Policy, Snapshot
 
 ObsT = TypeVar("ObsT")
 
@@ -66,7 +66,8 @@ class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, Asker):
     state_schema: ClassVar[int] = 1
     """Version of the state's encoding; part of every state hash."""
     state_type: ClassVar[Any] = Any
-    """Type of what `_state` returns, such as a NamedTuple: `agentgym.encoding.typed` checks states by it."""
+    """Type of what `_state` returns, such as a NamedTuple: `agentgym.core.encoding.typed` checks states by
+    it."""
     action_kind: Literal["enumerated", "template"] = "enumerated"
     """Whether admissible actions are complete, or templates with slots in angle brackets."""
     splits: ClassVar[tuple[str, ...]] = tuple(DEFAULT_SIZES)
@@ -164,7 +165,7 @@ class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, Asker):
 
     @abstractmethod
     def _status(self) -> Status:
-        """Return how the state now stands."""
+        """Return the status of the current state."""
 
     @abstractmethod
     def _state(self) -> Any:
@@ -181,11 +182,11 @@ class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, Asker):
         """
 
     def _identity(self) -> Any:
-        """Return what the state hash covers: a plain value, by default the whole state."""
+        """Return the content of the state hash: a plain value, by default the whole state."""
         return self._state()
 
     def _context(self) -> Any:
-        """Return what ``state_hash("context")`` covers: coarser than `_identity`, or by default the same."""
+        """Return the content of ``state_hash("context")``: coarser than `_identity`, or the same."""
         return self._identity()
 
     def _reject(self, action: str) -> Outcome:
@@ -196,7 +197,7 @@ class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, Asker):
         return Outcome(0.0, valid=False)
 
     def _score_and_success(self, native: float, won: bool) -> float:
-        """Return what the step just played pays by the scheme ``score+success``.
+        """Return the last step's reward by the scheme ``score+success``.
 
         Args:
             native: what it pays by the game's own rule.
@@ -243,12 +244,12 @@ class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, Asker):
         """
         key, rollout, seed = reset_request(options, RESET_OPTIONS, seed)
         named = None if key is None else self.tasks.find(key)
-        if not self.load_may_fail and not self.answerers:
+        if not self.load_may_fail and not self.query_backends:
             return self._start(self._pick(named, seed, rollout))
         undo = self._checkpoint(seed)
         try:
             task = self._pick(named, seed, rollout)
-            if self.answerers:
+            if self.query_backends:
                 self.answers = self._consulted(self._load_consultation(task, rollout))
             return self._start(task)
         except BaseException:
@@ -277,12 +278,12 @@ class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, Asker):
             )
         if self._task is None or self._terminated or self._truncated:
             raise ResetNeeded(f"no episode of {type(self).__name__} is running: call reset() before step()")
-        if self.answerers and len(action) <= MAX_ACTION_LENGTH:
+        if self.query_backends and len(action) <= MAX_ACTION_LENGTH:
             self.answers = self._consulted(self._next_consultation(action))
         return self._play(action)
 
     def _play(self, action: str) -> tuple[ObsT, float, bool, bool, dict[str, Any]]:
-        """Play an action whose answers are at hand."""
+        """Play an action with its answers."""
         short = len(action) <= MAX_ACTION_LENGTH
         outcome = self._apply(action) if short else self._reject(action[:MAX_ACTION_LENGTH])
         reward, self._valid, self._terminated = outcome
@@ -353,7 +354,7 @@ class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, Asker):
         return self.suite_spec.checked(self._measures())
 
     def state_text(self) -> str:
-        """Return what `state_hash` covers, readable."""
+        """Return the content of `state_hash`, readable."""
         ended = " (ended)" if self._terminated else ""
         return f"{self.suite} {self.task.id}{ended}\n{self._identity()}"
 
@@ -419,7 +420,7 @@ class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, Asker):
         return self.tasks.draw(self.np_random) if task is None else task
 
     def _start(self, task: Task) -> tuple[ObsT, dict[str, Any]]:
-        """Start an episode whose answers are at hand; an error leaves it half begun."""
+        """Start an episode with its answers; an error leaves it half begun."""
         self._begin(task)
         if self.render_mode == "human":
             self._show()

@@ -11,11 +11,11 @@ class UsageError(ValueError):
 
 
 class MissingDataError(UsageError):
-    """A data set is not on this machine. The message says what to run."""
+    """A data set is not on this machine. The message names the command that fetches it."""
 
 
 class MissingPackageError(UsageError):
-    """An optional package is not installed. The message says what to run."""
+    """An optional package is not installed. The message names the command that installs it."""
 
 
 class UnsupportedEnvError(UsageError):
@@ -23,7 +23,7 @@ class UnsupportedEnvError(UsageError):
 
 
 class UntrustedReferenceError(UsageError):
-    """A file of somebody else names code that would have to be imported. The message says how to allow it."""
+    """A file names code that would have to be imported. The message names the flag that allows it."""
 
 
 def nearest(word: object, known: Iterable[str]) -> str:

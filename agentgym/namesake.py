@@ -9,11 +9,8 @@ from pathlib import Path
 def refuse_namesake(package: Path) -> None:
     """Raise an ImportError if the distribution ``agentgym``, another project, shares a package's folder.
 
-    Whichever was installed last has overwritten files of the first, so nothing in the folder can be
-    trusted. One look at the names beside the package tells: no metadata is read.
-
-    Args:
-        package: the folder ``agentgym``.
+    The later installation overwrites files of the first, so nothing in the folder can be trusted. The names
+    beside the package are enough: no metadata is read.
     """
     for name in os.listdir(package.parent):
         if name.startswith("agentgym-") and name.endswith((".dist-info", ".egg-info")):

@@ -19,11 +19,11 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
+from agentgym.core.options import check_options, options_of
+from agentgym.core.suite_spec import DataSource, SuiteSpec
 from agentgym.env import AgentEnv
 from agentgym.errors import UntrustedReferenceError, UsageError, nearest
-from agentgym.extras import import_named, load_reference, plugins
-from agentgym.options import check_options, options_of
-from agentgym.suites import DataSource, SuiteSpec
+from agentgym.io.optional import import_named, load_reference, plugins
 from agentgym.vector.core import AgentVectorEnv
 from agentgym.vector.serial import SerialVectorEnv
 
@@ -32,7 +32,7 @@ ENTRY_POINTS = "agentgym.envs"
 
 
 class EnvEntry(NamedTuple):
-    """Where an environment's two forms live, as ``module:Class``."""
+    """Places of an environment's two forms, as ``module:Class``."""
 
     single: str
     vector: str
@@ -190,11 +190,7 @@ def open_vector(
 
 
 def class_of(env_id: str, where: str = "") -> type[AgentEnv[Any]]:
-    """Return the class of a single environment.
-
-    Raises:
-        UsageError: unknown id, or not an `AgentEnv`.
-    """
+    """Return the class of a single environment."""
     spec = find_spec(env_id, where)
     if spec.entry_point is None:
         raise UsageError(f"{where}{spec.id} has no single form: register it with an entry_point")
@@ -215,11 +211,7 @@ def suite_spec(env_id: str) -> SuiteSpec:
 
 
 def find_spec(env_id: str, where: str = "") -> EnvSpec:
-    """Return Gymnasium's record of an environment.
-
-    Raises:
-        UsageError: unknown id, or its module cannot be imported.
-    """
+    """Return Gymnasium's record of an environment."""
     module, colon, name = env_id.rpartition(":")
     if colon:
         _import(module, where)

@@ -1,3 +1,3 @@
-"""The version, in a module that everybody may import."""
+"""The version, in a module without imports."""
 
 __version__ = "0.1.0"

@@ -29,18 +29,18 @@ import torch
 from agentgym.agents import make_agent
 from agentgym.cli import main as agentgym
 from agentgym.cli.train_bc import epochs_bar
+from agentgym.core.types import Policy
 from agentgym.envs.alfworld import prior, rules
-from agentgym.files import replace_file
+from agentgym.io.files import replace_file
+from agentgym.prompts.settings import Prompting
 from agentgym.registration import open_vector
-from agentgym.rollout import EpisodeSpec, RolloutWorker
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from agentgym.training.checkpoint import has_checkpoint
-from agentgym.training.cloning import STATE_FILE, SUMMARY_FILE, clone
-from agentgym.training.fitting import CloningConfig, shown_tasks
+from agentgym.training.cloning.clone import STATE_FILE, SUMMARY_FILE, clone
+from agentgym.training.cloning.supervised import CloningConfig, shown_tasks
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
 from agentgym.training.policy.agent import make_model_agent
-from agentgym.training.policy.prompting import Prompting
 from agentgym.training.policy.saved import SavedAgent, Training, save_agent
-from agentgym.types import Policy
 from agentgym.vector.core import AgentVectorEnv
 from benchmarks.alfworld_page import Played, Results, page
 

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from agentgym.arrays import Floats
-from agentgym.evaluation.leaderboard import read_published
-from agentgym.evaluation.statistics import Estimate, percentile_interval, resampling_counts, wilson
+from agentgym.core.arrays import Floats
+from agentgym.evaluation.board.leaderboard import read_published
+from agentgym.evaluation.board.statistics import Estimate, percentile_interval, resampling_counts, wilson
 
 Played: TypeAlias = list[dict[str, Any]]
 """Of each game its type, whether it was won, the number of steps, and SPL."""

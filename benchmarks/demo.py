@@ -16,11 +16,11 @@ from pathlib import Path
 from time import perf_counter
 
 from agentgym.cli import main as agentgym
-from agentgym.evaluation.boards import make_boards
-from agentgym.evaluation.statistics import Estimate
-from agentgym.evaluation.submissions import verify_below
-from agentgym.evaluation.suite import load_suite
+from agentgym.evaluation.board.boards import make_boards
+from agentgym.evaluation.board.statistics import Estimate
 from agentgym.evaluation.suites import suite_file
+from agentgym.evaluation.suites.suite import load_suite
+from agentgym.evaluation.verify.submissions import verify_below
 
 FOLDER = Path("runs/demo")
 RUN = FOLDER / "sokoban-graphgpo"
@@ -46,8 +46,8 @@ LEARNING = (
     "rollout.group_size=8",
     "rollout.num_envs=256",
     # credit by the graph of a level's episodes alone, which eight short episodes nearly map out
-    "switches.episode_weight=0.0",
-    "switches.omega=0.5",
+    "algorithm_options.episode_weight=0.0",
+    "algorithm_options.omega=0.5",
     # large steps, and an entropy bonus without which random weights soon stop exploring
     "learner.learning_rate=4e-3",
     "learner.minibatches=8",
@@ -78,8 +78,8 @@ def save_untrained() -> int:
 
     config = read_config(RUN)
     UNTRAINED.mkdir()
-    with closing(TrainingSetup.open(config)) as world:
-        Trainer(config, world, UNTRAINED).save()
+    with closing(TrainingSetup.open(config)) as setup:
+        Trainer(config, setup, UNTRAINED).save()
     return 0
 
 

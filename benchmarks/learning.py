@@ -115,9 +115,9 @@ def learn(
     """
     torch.set_num_threads(1)
     config = learning_config(algorithm, seed)
-    world = TrainingSetup.open(config)
-    plain = stages_of(algorithm).scorer(config, world)
-    trainer = Trainer(config, world, folder, scorer=Shuffled(plain) if control else plain)
+    setup = TrainingSetup.open(config)
+    plain = stages_of(algorithm).scorer(config, setup)
+    trainer = Trainer(config, setup, folder, scorer=Shuffled(plain) if control else plain)
     success: list[float] = []
     times: list[float] = []
     began = process_time()
@@ -128,7 +128,7 @@ def learn(
         reached = len(success) >= WINDOW and statistics.fmean(success[-WINDOW:])
         if stop_at is not None and reached >= stop_at:
             break
-    world.close()
+    setup.close()
     return Learned(algorithm, seed, control, tuple(success), tuple(times))
 
 

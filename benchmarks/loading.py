@@ -149,8 +149,8 @@ def middle(rounds: list[Opening]) -> Opening:
 
 def planned(folder: Path, size: str, ranks: int, parts: str) -> int:
     """Return the bytes that ``--plan`` plans for the start."""
-    from agentgym.training.memory import plan_memory
-    from agentgym.training.resources import Machine
+    from agentgym.training.machine.memory import plan_memory
+    from agentgym.training.machine.resources import Machine
     from agentgym.training.run import settled
 
     machine = replace(Machine.here("cpu"), ranks=ranks)

@@ -2,8 +2,8 @@
 
 Models of three sizes with random weights take updates of GRPO, with a reference, and of StepPO, with a
 critic. Each does so in a process of its own, on one thread; what is compared is the growth of its resident
-memory at the fullest moment with the peak that `agentgym.training.memory.plan_memory` plans for the same
-settings.
+memory at the fullest moment with the peak that `agentgym.training.machine.memory.plan_memory` plans for the
+same settings.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.learner import Learner
 from agentgym.training.learner.packing import StepRow
-from agentgym.training.memory import ModelSize, plan_memory
-from agentgym.training.resources import Machine, resolve
+from agentgym.training.machine.memory import ModelSize, plan_memory
+from agentgym.training.machine.resources import Machine, resolve
 from benchmarks.speed.report import machine
 
 RESULTS = Path(__file__).parent / "memory.json"

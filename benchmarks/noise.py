@@ -25,15 +25,15 @@ import numpy as np
 import torch
 
 from agentgym.algos.matching import Match, match_states
+from agentgym.core.rng import KeyRng
+from agentgym.core.tasks import Task
 from agentgym.envs.ezpoints.env import EZPointsEnv
 from agentgym.envs.webshop.engine.noise import Noise, stream_of
 from agentgym.envs.webshop.engine.pages import Node
-from agentgym.files import make_folder, replace_file
-from agentgym.rng import KeyRng
-from agentgym.tasks import Task
-from agentgym.training.cloning import SUMMARY_FILE, clone
+from agentgym.io.files import make_folder, replace_file
+from agentgym.training.cloning.clone import SUMMARY_FILE, clone
+from agentgym.training.cloning.supervised import CloningConfig
 from agentgym.training.config import TINY, override
-from agentgym.training.fitting import CloningConfig
 from agentgym.training.loop import Trainer
 from agentgym.training.policy.open import default_prompting
 from agentgym.training.setup import TrainingSetup
@@ -56,7 +56,7 @@ SETTINGS = {
     "learner.minibatches": 2,
     "learner.entropy_coefficient": 0.0,
     "env_options.max_steps": 8,
-    "switches.omega": 0.8,
+    "algorithm_options.omega": 0.8,
 }
 CLONING = {"noise": 0.5, "adverts": 2}
 """Noise of the demonstrations that every run's first weights are cloned from; alike for all cells."""
@@ -180,7 +180,7 @@ def train(cell: Cell, encoder: str) -> CellResult:
     changes = {
         "env_options.noise": cell.probability,
         "env_options.adverts": cell.adverts,
-        "switches.match": cell.match,
+        "algorithm_options.match": cell.match,
         "encoder": encoder if cell.match == "embedding" else "",
     }
     plain = TINY.config("graphgpo", ENV_ID, model=warm_start(), seed=cell.seed)

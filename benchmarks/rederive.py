@@ -3,7 +3,7 @@
 Where an environment comes to call an action invalid that it called valid, states, rewards and scores stay,
 but runs that hold such actions no longer say what a replay gives. This plays their actions again and writes
 the packed files anew, in place. A run is refused unless, with the counts that it recorded, the replay is
-its ``episodes.jsonl`` byte for byte: so nothing but `EpisodeRecord.invalid_count` changes, and the digests
+its ``episodes.jsonl`` byte for byte: so nothing but `EvalSample.invalid_count` changes, and the digests
 that cover it. The page beside it lists what changed.
 """
 
@@ -20,20 +20,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentgym.errors import UsageError
-from agentgym.evaluation.answerbook import ANSWERS_FILE, AnswerBook
-from agentgym.evaluation.packed import PackedGames, pack_run, read_packed, replay_packed
-from agentgym.evaluation.results import (
+from agentgym.evaluation.log.recorded_answers import ANSWERS_FILE, RecordedAnswers
+from agentgym.evaluation.log.results import (
     EPISODES_FILE,
-    EpisodeRecord,
-    RunRecord,
+    EvalLog,
+    EvalSample,
     chained,
     closed,
     episode_lines,
     latest,
 )
-from agentgym.evaluation.runfiles import parse_run, write_run
-from agentgym.evaluation.suite import load_suite
+from agentgym.evaluation.log.runfiles import parse_run, write_run
 from agentgym.evaluation.suites import suite_file_of_run
+from agentgym.evaluation.suites.suite import load_suite
+from agentgym.evaluation.verify.packed import PackedGames, pack_run, read_packed, replay_packed
 
 PAGE = Path(__file__).with_suffix(".md")
 
@@ -42,10 +42,10 @@ PAGE = Path(__file__).with_suffix(".md")
 class Rederived:
     """A run before and after."""
 
-    before: RunRecord
-    after: RunRecord
-    old: Sequence[EpisodeRecord]
-    new: Sequence[EpisodeRecord]
+    before: EvalLog
+    after: EvalLog
+    old: Sequence[EvalSample]
+    new: Sequence[EvalSample]
 
     @property
     def changed(self) -> set[str]:
@@ -82,7 +82,7 @@ def rederive(path: Path) -> Rederived:
     old, new, previous = [], [], run.request_id
     with ExitStack() as stack:
         suite = load_suite(suite_file_of_run(path, run.suite.name))
-        games = PackedGames(suite.env, AnswerBook(header.answers), stack)
+        games = PackedGames(suite.env, RecordedAnswers(header.answers), stack)
         for line in packed:
             record, kept = replay_packed(line, games, previous)
             old.append(replace(record, invalid_count=kept.invalid_count))

@@ -25,15 +25,15 @@ import torch
 
 from agentgym.agents.random import RandomPolicy
 from agentgym.algos.table import ALGORITHMS as KNOWN
-from agentgym.calls import read_calls
 from agentgym.cli import main as agentgym
+from agentgym.core.calls import read_calls
+from agentgym.core.types import Completion, Policy, Request
 from agentgym.envs.multihop.env import HotpotQAEnv
 from agentgym.envs.multihop.forms import ANSWER, CALLS
 from agentgym.envs.multihop.rules import make_lexical
 from agentgym.registration import open_vector
-from agentgym.rollout import EpisodeSpec, RolloutWorker
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from agentgym.training.policy.agent import make_model_agent
-from agentgym.types import Completion, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 
 ENV = "agentgym/HotpotQA-v0"

@@ -18,10 +18,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentgym.evaluation.boards import make_boards
-from agentgym.evaluation.packed import run_folder
-from agentgym.evaluation.submissions import verify_below
-from agentgym.places import CACHE_VARIABLE
+from agentgym.evaluation.board.boards import make_boards
+from agentgym.evaluation.verify.packed import run_folder
+from agentgym.evaluation.verify.submissions import verify_below
+from agentgym.io.paths import CACHE_VARIABLE
 from agentgym.site.build import build_site
 from benchmarks.speed.report import machine
 from tests.serving.browser import Browser

@@ -15,8 +15,8 @@ from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
-from agentgym.site.films import DATA, RunFilms, film_folder, write_index, write_list, write_run
 from agentgym.site.rendering import render
+from agentgym.site.viewer_data import DATA, RunFilms, film_folder, write_index, write_list, write_run
 from tests.serving.browser import Browser
 
 MANY = 10_000

@@ -23,11 +23,11 @@ import torch
 from agentgym.algos.table import ALGORITHMS as KNOWN
 from agentgym.cli import main as agentgym
 from agentgym.errors import UsageError
-from agentgym.evaluation.statistics import wilson
-from agentgym.files import replace_file
+from agentgym.evaluation.board.statistics import wilson
 from agentgym.history.run import read_metrics
+from agentgym.io.files import replace_file
 from agentgym.registration import open_vector
-from agentgym.rollout import EpisodeSpec, RolloutWorker
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from agentgym.training.policy.agent import make_model_agent
 
 ENV = "agentgym/EZPoints-v0"

@@ -22,10 +22,10 @@ import torch
 
 from agentgym.agents import make_agent
 from agentgym.cli import main as agentgym
+from agentgym.core.types import Policy
 from agentgym.registration import open_vector
-from agentgym.rollout import EpisodeSpec, RolloutWorker
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from agentgym.training.policy.agent import make_model_agent
-from agentgym.types import Policy
 from agentgym.vector.core import AgentVectorEnv
 
 ENV = "agentgym/Sotopia-v0"

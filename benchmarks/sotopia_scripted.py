@@ -14,6 +14,7 @@ from statistics import mean, quantiles
 from time import process_time
 from typing import NamedTuple, TypeAlias
 
+from agentgym.core.rng import KeyRng
 from agentgym.envs.sotopia.actions import SocialAction
 from agentgym.envs.sotopia.builtin.candidates import candidates
 from agentgym.envs.sotopia.builtin.judge import rate
@@ -24,7 +25,6 @@ from agentgym.envs.sotopia.builtin.temperaments import NAMES, Temperament
 from agentgym.envs.sotopia.game import GameState, SocialGame
 from agentgym.envs.sotopia.rules import OwnTerms, choose, sides
 from agentgym.envs.sotopia.scenarios import Scenario, Side
-from agentgym.rng import KeyRng
 from benchmarks.speed.report import machine
 
 PAGE = Path(__file__).with_suffix(".md")

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agentgym.algos.filters import varies
-from agentgym.hashing import content_id
+from agentgym.core.hashing import content_id
+from agentgym.core.types import Completion, Group, Policy, Request
 from agentgym.registration import open_vector
-from agentgym.rollout import RolloutWorker
+from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.config import RolloutConfig
 from agentgym.training.pool import RolloutPool, TaskOrder
-from agentgym.types import Completion, Group, Policy, Request
 
 ENV = "agentgym/ALFWorld-v0"
 TASKS, GROUP_SIZE, UPDATES = 16, 8, 30

@@ -24,14 +24,15 @@ from agentgym.agents.table import find_agent
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.matching import match_states
 from agentgym.algos.table import ALGORITHMS
-from agentgym.arrays import Ints
+from agentgym.core.arrays import Ints
+from agentgym.core.rng import TurnRng
+from agentgym.core.types import Completion, Policy, Request
+from agentgym.evaluation.board.statistics import t_interval
 from agentgym.registration import open_vector
-from agentgym.rng import TurnRng
-from agentgym.rollout import RolloutWorker
-from agentgym.training.cloning import SUMMARY_FILE, clone
-from agentgym.training.fitting import CloningConfig
+from agentgym.rollout.worker import RolloutWorker
+from agentgym.training.cloning.clone import SUMMARY_FILE, clone
+from agentgym.training.cloning.supervised import CloningConfig
 from agentgym.training.policy.open import default_prompting
-from agentgym.types import Completion, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 
 FOLDER = Path("runs/state_hash")
@@ -40,6 +41,8 @@ FOLDER = Path("runs/state_hash")
 FOUND, PAGE = Path("benchmarks/state_hash.json"), Path("docs/state_hash.md")
 PICTURE = Path("docs/images/state_hash.png")
 BEGIN, END = "<!-- measured -->\n", "<!-- end of measured -->\n"
+TRAINED = Path("benchmarks/algorithms/sweep-state-hash.json")
+TRAINED_BEGIN, TRAINED_END = "<!-- trained -->\n", "<!-- end of trained -->\n"
 TASKS, GROUP_SIZES, SEED = 32, (8, 16), 20261123
 PLAYERS = ("random", "rules", "oracle", "tiny")
 METHODS = ("gigpo", "graphgpo")
@@ -214,10 +217,35 @@ def draw(found: Sequence[Mapping[str, Any]]) -> None:
     figure.savefig(PICTURE, dpi=110)
 
 
+def trained_table(record: Mapping[str, Any]) -> str:
+    """Return the table of training by either, from the study's ``sweep-state-hash.json``."""
+    rows = ["| suite | warm start | by state | by text | state - text |", "|---|---:|---:|---:|---:|"]
+    for name, environment in record["environments"].items():
+        state, text = (
+            np.array(
+                [np.mean(run["won"]) for run in record["runs"] if (run["environment"], run["arm"]) == key]
+            )
+            for key in ((name, "GiGPO by state"), (name, "GiGPO by text"))
+        )
+        cells = [f"{100 * np.mean(environment['before']['won']):.1f}"]
+        for values, bounds, sign in ((state, 0.0, ""), (text, 0.0, ""), (state - text, -1.0, "+")):
+            estimate = t_interval(values, (bounds, 1.0))
+            shown = (f"{100 * value:{sign}.1f}" for value in (estimate.value, estimate.low, estimate.high))
+            cells.append("{} [{}, {}]".format(*shown))
+        rows.append(f"| {environment['title']} | {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
+
+
 def write_page(found: Sequence[Mapping[str, Any]]) -> None:
-    """Put the table into the page, and draw the picture."""
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(before + BEGIN + table(found) + END + rest.partition(END)[2])
+    """Put the tables into the page, and draw the picture."""
+    page = PAGE.read_text()
+    for begin, body, end in (
+        (BEGIN, table(found), END),
+        (TRAINED_BEGIN, trained_table(json.loads(TRAINED.read_text())), TRAINED_END),
+    ):
+        before, _, rest = page.partition(begin)
+        page = before + begin + body + end + rest.partition(end)[2]
+    PAGE.write_text(page)
     draw(found)
 
 

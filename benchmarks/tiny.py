@@ -61,9 +61,9 @@ def learn(arm: str, seed: int) -> dict[str, Any]:
     config = override(config, {"checkpoint_every": 0, **(BEFORE if before else {})})
     began, log = process_time(), _Kept()
     with tempfile.TemporaryDirectory() as folder:
-        world = TrainingSetup.open(config)
-        end = Trainer(config, world, Path(folder)).run(log)
-        world.close()
+        setup = TrainingSetup.open(config)
+        end = Trainer(config, setup, Path(folder)).run(log)
+        setup.close()
     held_out = [each.evaluation.success for each in log.metrics if each.evaluation is not None]
     return {
         "arm": arm,

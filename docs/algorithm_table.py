@@ -13,7 +13,7 @@ from pathlib import Path
 
 from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.table import ALGORITHMS
-from agentgym.recipes import has_paper, recipe
+from agentgym.recipes import recipe_names
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "docs" / "algorithms" / "index.md", ROOT / "README.md")
@@ -104,8 +104,16 @@ def table(page: Path) -> str:
         size = code_lines(source.read_text(encoding="utf-8"))
         critic = f"per {algorithm.critic}" if algorithm.critic else "no"
         trains = "yes" if algorithm.trainable else "not yet"
-        envs = str(len(recipe(name).by_env)) if has_paper(name) else "none"
-        cells = (algorithm.credit, critic, needs(algorithm), trains, envs, measured(name, page), str(size))
+        recipes = sum(each.partition("/")[2].startswith(f"{name}-") for each in recipe_names())
+        cells = (
+            algorithm.credit,
+            critic,
+            needs(algorithm),
+            trains,
+            str(recipes or "none"),
+            measured(name, page),
+            str(size),
+        )
         lines.append(f"| [{algorithm.title}]({link}) | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

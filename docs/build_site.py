@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentgym.algos.table import ALGORITHMS
-from agentgym.recipes import RECIPES, recipe
+from agentgym.recipes import algorithms_with_recipes, recipes_of
 from agentgym.recipes.comparison import markdown
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,8 +27,8 @@ SPHINX = ROOT / "docs" / "sphinx"
 BOARD = ROOT / "site"
 """Where ``make site`` builds the leaderboard."""
 
-TOPS = ("docs", "benchmarks", "examples", "agentgym", "tests", "indexes")
-SHOWN = {".md", ".png", ".gif", ".svg", ".py", ".toml", ".json", ".jsonl", ".csv", ".tex", ".diff"}
+TOPS = ("docs", "benchmarks", "examples", "agentgym", "tests", "indexes", "trainers")
+SHOWN = {".md", ".png", ".gif", ".svg", ".py", ".toml", ".json", ".jsonl", ".csv", ".tex", ".diff", ".sh"}
 """Files that a page may show or link to."""
 
 FILES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "THIRD_PARTY.md", "LICENSE", "CITATION.cff")
@@ -99,14 +99,14 @@ def reference_pages() -> dict[str, str]:
 
 def recipe_pages() -> dict[str, str]:
     """Return a page for each recipe, its presets beside the papers' values, and the list of them."""
-    names = sorted(RECIPES)
+    names = sorted(algorithms_with_recipes())
     head = "What `agentgym train NAME` sets, beside the paper's own value and with its source."
     listed = "\n".join(names)
     pages = {"index": f"# Recipes\n\n{head}\n\n```{{toctree}}\n:maxdepth: 1\n{listed}\n```\n"}
     for name in names:
         algorithm = ALGORITHMS[name]
         about = f"The [algorithm](../docs/algorithms/{algorithm.page}.md). {algorithm.paper}"
-        pages[name] = f"# {algorithm.title}\n\n{about}\n\n{markdown(recipe(name))}"
+        pages[name] = f"# {algorithm.title}\n\n{about}\n\n{markdown(recipes_of(name))}"
     return pages
 
 

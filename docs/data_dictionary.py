@@ -18,15 +18,17 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from agentgym.endpoint.ledger import LedgerRow
-from agentgym.evaluation.judge_spread import SPREAD_SCHEMA, JudgeSpread
-from agentgym.evaluation.published import Published
-from agentgym.evaluation.results import SCHEMA, EpisodeRecord, RunRecord
-from agentgym.evaluation.suite import Suite
-from agentgym.evaluation.transcripts import TranscriptRecord
-from agentgym.evaluation.verdicts import VERDICT_SCHEMA, Verdict
+from agentgym.evaluation.board.exports import SCHEMA as BOARD_SCHEMA
+from agentgym.evaluation.board.exports import schema as board_schema
+from agentgym.evaluation.board.published import Published
+from agentgym.evaluation.log.judge_spread import SPREAD_SCHEMA, JudgeSpread
+from agentgym.evaluation.log.results import SCHEMA, EvalLog, EvalSample
+from agentgym.evaluation.log.transcripts import TranscriptRecord
+from agentgym.evaluation.suites.suite import Suite
+from agentgym.evaluation.verify.verdicts import VERDICT_SCHEMA, Verdict
 from agentgym.history.rollouts import KeptEpisode
-from agentgym.records import json_schema
-from agentgym.training.policy.prompting import Prompting, TemplatePin
+from agentgym.io.records import json_schema
+from agentgym.prompts.settings import Prompting, TemplatePin
 from agentgym.training.policy.saved import SCHEMA as AGENT_SCHEMA
 from agentgym.training.policy.saved import AgentFile
 
@@ -90,7 +92,7 @@ FILES = (
         SCHEMA,
         "run.json",
         "In a run's folder: what was asked, what came out, and where. `agentgym bench` writes it.",
-        RunRecord,
+        EvalLog,
         "recomputed",
     ),
     File(
@@ -98,7 +100,7 @@ FILES = (
         SCHEMA,
         "episodes.jsonl",
         "In a run's folder: a line per episode, in the order in which they ended.",
-        EpisodeRecord,
+        EvalSample,
         "recomputed",
     ),
     File(
@@ -107,7 +109,7 @@ FILES = (
         "transcripts.jsonl",
         "In a run's folder, of models: a line per episode, before the episode's own. A message is its "
         "`parts` of `texts`, joined by blank lines. A prompt's token ids are the first `start` and the last "
-        "`end` of the prompt before, with `ids` between: `agentgym.evaluation.transcripts` puts them "
+        "`end` of the prompt before, with `ids` between: `agentgym.evaluation.log.transcripts` puts them "
         "together.",
         TranscriptRecord,
         CHECKED,
@@ -189,7 +191,7 @@ FILES = (
 )
 
 MEANINGS: Mapping[str, str] = {
-    "RunHeader.seed": "Random seed of the suite, which the seed of every episode follows from.",
+    "EvalSpec.seed": "Random seed of the suite, which the seed of every episode follows from.",
     "Suite.seed": "Random seed of the suite, which the seed of every episode follows from.",
     "Training.seed": "Random seed of the training run.",
     "env_id": "Gymnasium id of the environment.",
@@ -275,7 +277,11 @@ MEANINGS: Mapping[str, str] = {
 
 def schema_text(file: File) -> str:
     """Return the content of a published schema."""
-    return json.dumps(file.schema, indent=1, ensure_ascii=False) + "\n"
+    return _text(file.schema)
+
+
+def _text(schema: Mapping[str, Any]) -> str:
+    return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
 
 
 def page() -> str:
@@ -295,8 +301,8 @@ _BEGIN = """\
 
 Every field of every file, from the dataclasses that read and write them (`python docs/data_dictionary.py`
 writes this page). Readers are strict: an unknown, missing or mistyped key is refused with its name, and so is
-a line of JSON that is not written as `agentgym.hashing.canonical_json` writes it. The JSON Schemas (draft
-2020-12) in [schemas](schemas) are versioned: a change of form makes a new file, the old ones stay.
+a line of JSON that is not written as `agentgym.core.hashing.canonical_json` writes it. The JSON Schemas
+(draft 2020-12) in [schemas](schemas) are versioned: a change of form makes a new file, the old ones stay.
 
 *Who vouches*: **recomputed** fields follow from the suite and the actions, and verification computes them
 again; **stated** fields are the submitter's word, which nothing proves and no rank depends on.
@@ -383,11 +389,12 @@ def _cell(text: str) -> str:
 
 def main() -> None:
     """Write all, but for a published schema that would change without its version."""
-    for file in FILES:
-        text = schema_text(file)
-        if file.schema_file.exists() and file.schema_file.read_text(encoding="utf-8") != text:
-            sys.exit(f"{file.path} has another form than {file.schema_file.name}: raise its version")
-        file.schema_file.write_text(text, encoding="utf-8")
+    texts = {file.schema_file: schema_text(file) for file in FILES}
+    texts[SCHEMAS / f"leaderboard-{BOARD_SCHEMA}.json"] = _text(board_schema())
+    for path, text in texts.items():
+        if path.exists() and path.read_text(encoding="utf-8") != text:
+            sys.exit(f"what {path.name} describes has another form now: raise its version")
+        path.write_text(text, encoding="utf-8")
     PAGE.write_text(page(), encoding="utf-8")
 
 

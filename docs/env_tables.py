@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
+from agentgym.core.rewards import RewardScheme
 from agentgym.registration import class_of, open_env
-from agentgym.rewards import RewardScheme
 
 PAGES = Path(__file__).resolve().parent / "envs"
 BEGIN, END = "<!-- at a glance -->\n", "<!-- end of glance -->\n"

@@ -32,7 +32,7 @@ FILMS: dict[str, tuple[str, ...]] = {
 }
 """By page under ``docs/envs``: what the oracle plays for ``images/films/PAGE.gif``."""
 
-LARGEST_FILM = 200_000
+MAX_FILM_SIZE = 200_000
 """Bytes."""
 
 
@@ -106,9 +106,9 @@ def film(page: str, folder: Path) -> Path:
     code = agentgym_command(
         ["play", f"agentgym/{env}-v0", "--agent", "oracle", "--seed", "0", *flags, "--gif", str(path)]
     )
-    if code or path.stat().st_size > LARGEST_FILM:
+    if code or path.stat().st_size > MAX_FILM_SIZE:
         raise SystemExit(
-            f"{path}: not written, or larger than {LARGEST_FILM:,} bytes; choose another episode"
+            f"{path}: not written, or larger than {MAX_FILM_SIZE:,} bytes; choose another episode"
         )
     return path
 

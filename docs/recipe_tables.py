@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agentgym.algos.table import ALGORITHMS
-from agentgym.recipes import RECIPES, recipe
+from agentgym.recipes import algorithms_with_recipes, recipes_of
 from agentgym.recipes.comparison import markdown
 
 PAGES = Path(__file__).resolve().parent / "algorithms"
@@ -20,11 +20,11 @@ def section(page: str) -> str:
     Args:
         page: its name, without ``.md``.
     """
-    names = [name for name in RECIPES if ALGORITHMS[name].page == page]
+    names = [name for name in algorithms_with_recipes() if ALGORITHMS[name].page == page]
     parts = []
     for name in names:
         head = f"### {ALGORITHMS[name].title}\n\n" if len(names) > 1 else ""
-        parts.append(head + markdown(recipe(name)))
+        parts.append(head + markdown(recipes_of(name)))
     return "\n".join(parts)
 
 
@@ -39,7 +39,7 @@ def updated(page: Path) -> str:
 
 def pages() -> list[Path]:
     """Return the pages of algorithms that have a recipe."""
-    return sorted({PAGES / f"{ALGORITHMS[name].page}.md" for name in RECIPES})
+    return sorted({PAGES / f"{ALGORITHMS[name].page}.md" for name in algorithms_with_recipes()})
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from agentgym.algos.batch import StepBatch
 from agentgym.algos.loss import TokenLayout, policy_loss
 from agentgym.algos.table import ALGORITHMS
 from agentgym.registration import open_vector
-from agentgym.rollout import RolloutWorker
+from agentgym.rollout.worker import RolloutWorker
 
 ENV_ID = "agentgym/EZPoints-v0"
 TASKS = 32

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from agentgym import AgentVectorEnv, Completion, Policy, Request, UsageError
-from agentgym.rng import TurnRng
+from agentgym.core.rng import TurnRng
 
 
 def make(envs: AgentVectorEnv, *, memory: int = 100) -> Policy:

@@ -17,7 +17,7 @@ from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.objective import Objective
 from agentgym.algos.tokens import token_counts
-from agentgym.arrays import Floats
+from agentgym.core.arrays import Floats
 
 
 def advantage(batch: StepBatch) -> Floats:

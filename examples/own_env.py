@@ -24,10 +24,10 @@ from agentgym import (
     UsageError,
     check_agent_env,
 )
-from agentgym.hashing import content_id
+from agentgym.core.hashing import content_id
+from agentgym.core.tasks import ListTaskSet, check_split, split_of
 from agentgym.registration import open_vector
-from agentgym.rollout import RolloutWorker
-from agentgym.tasks import ListTaskSet, check_split, split_of
+from agentgym.rollout.worker import RolloutWorker
 
 ENV_ID = "examples/NumberLine-v0"
 LINE = range(10)

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from shutil import which
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
 IN_CI = os.environ.get("CI") == "true"
@@ -17,8 +18,8 @@ HAS_NPM = which("npm") is not None and "AGENTGYM_NO_NPM" not in os.environ
 HAS_VLLM = find_spec("vllm") is not None
 HAS_INSPECT = find_spec("inspect_ai") is not None
 
-# A program of its own, which imports more than all tests together.
-collect_ignore = ["sft_step.py"]
+# Programs of their own, which import more than all tests together.
+collect_ignore = ["bridges/grpo_steps.py", "sft_step.py"]
 
 # One thread for each process: the tests start worker processes, and share two cores with them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -28,8 +29,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadline: how long an example takes says more about the machine than about the code. The examples of CI
-# are the same every time, those of a developer are others, and `make test-all` draws ten times as many.
-settings.register_profile("local", deadline=None, max_examples=40)
+# are the same every time, those of a developer are others, and `make test-all` draws many more.
+settings.register_profile("local", deadline=None, max_examples=15)
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
 settings.register_profile("thorough", settings.get_profile("local"), max_examples=400)
 settings.load_profile("ci" if IN_CI else "local")
@@ -64,6 +65,12 @@ def pytest_collection_finish() -> None:
     """Spare the collector of garbage what stays for good: modules and tests."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for examples in docstrings of the package only: those of tests have none."""
+    return [collector for collector in (yield) if not isinstance(collector, DoctestModule)]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from agentgym.core.hashing import content_id
+from agentgym.core.tasks import ListTaskSet, Task, check_split
+from agentgym.core.types import Completion
 from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.errors import UsageError
-from agentgym.hashing import content_id
-from agentgym.tasks import ListTaskSet, Task, check_split
-from agentgym.types import Completion
 from agentgym.vector.serial import SerialVectorEnv
 
 LENGTHS = (1, 2, 3, 5, 8, 4, 6)

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from agentgym.core.hashing import HashChain, content_id
 from agentgym.env import AgentEnv
-from agentgym.hashing import HashChain, content_id
 
 Case = Mapping[str, Any]
 Choose = Callable[[Mapping[str, Any]], str | None]

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from agentgym.answers import Answerer, AnswerKind, Ask, Asked, LiveAnswers, UnansweredError
+from agentgym.core.queries import AnswerKind, LiveAnswers, Query, QueryBackend, QueryContext, UnansweredError
+from agentgym.core.tasks import ListTaskSet, Task
+from agentgym.core.types import Completion
 from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.errors import UsageError
-from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.tasks import ListTaskSet, Task
-from agentgym.types import Completion
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from agentgym.vector.serial import SerialVectorEnv
 
 TASKS = ListTaskSet(
@@ -45,24 +45,24 @@ class AskingEnv(AgentEnv[str]):
 
     def __init__(self, *, first: bool = False, max_steps: int | None = None, render_mode: str | None = None):
         self.doubler = Doubler()
-        self.answerers: dict[str, Answerer] = {"double": self.doubler}
+        self.query_backends: dict[str, QueryBackend] = {"double": self.doubler}
         self._first = first
         super().__init__(TASKS, data_key="asking", max_steps=max_steps, render_mode=render_mode)
 
-    def _load_asks(self, task):
+    def _load_queries(self, task):
         if not self._first:
             return 0
-        (answer,) = yield [Ask("double", 1)]
+        (answer,) = yield [Query("double", 1)]
         return answer
 
     def _load(self, task):
         self._total = self.answers or 0
 
-    def _asks(self, action):
+    def _action_queries(self, action):
         if not action.lstrip("-").isdigit():
             return None
-        (once,) = yield [Ask("double", int(action))]
-        (twice, other) = yield [Ask("double", once), Ask("double", 100)]
+        (once,) = yield [Query("double", int(action))]
+        (twice, other) = yield [Query("double", once), Query("double", 100)]
         return twice + other
 
     def _apply(self, action):
@@ -184,7 +184,7 @@ class Notebook(LiveAnswers):
     """An answer source that writes down what is asked."""
 
     def __init__(self) -> None:
-        self.asked: list[Asked] = []
+        self.asked: list[QueryContext] = []
 
     def find(self, answerer, asked):
         self.asked += asked

@@ -1,4 +1,4 @@
-"""Policies and answerers that take their time: each episode waits for its own answers alone."""
+"""Policies and query_backends that take their time: each episode waits for its own answers alone."""
 
 from concurrent.futures import Future
 from threading import Event, Thread
@@ -7,12 +7,12 @@ from typing import ClassVar
 
 import pytest
 
-from agentgym.answers import AnswerKind, Ask, UnansweredError
+from agentgym.core.queries import AnswerKind, Query, UnansweredError
+from agentgym.core.tasks import ListTaskSet, Task
+from agentgym.core.types import Completion
 from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.errors import UsageError
-from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.tasks import ListTaskSet, Task
-from agentgym.types import Completion
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from agentgym.vector.serial import SerialVectorEnv
 
 TASKS = ListTaskSet(
@@ -72,15 +72,15 @@ class TalkEnv(AgentEnv[str]):
     clock: ClassVar[Clock] = Clock()
 
     def __init__(self, *, max_steps: int | None = None, render_mode: str | None = None):
-        self.answerers = {"partner": Partner(TalkEnv.clock)}
+        self.query_backends = {"partner": Partner(TalkEnv.clock)}
         super().__init__(TASKS, data_key="talking", max_steps=max_steps, render_mode=render_mode)
 
-    def _load_asks(self, task):
-        (word,) = yield [Ask("partner", (int(task.id, 16), 0, "hello"))]
+    def _load_queries(self, task):
+        (word,) = yield [Query("partner", (int(task.id, 16), 0, "hello"))]
         return word
 
-    def _asks(self, action):
-        (word,) = yield [Ask("partner", (int(self.task.id, 16), self._turn + 1, action))]
+    def _action_queries(self, action):
+        (word,) = yield [Query("partner", (int(self.task.id, 16), self._turn + 1, action))]
         return word
 
     def _load(self, task):

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from agentgym import demos
+from agentgym.agents import demos
+from agentgym.agents.demos import DemoConfig, write_demos
 from agentgym.cli import main
-from agentgym.demos import DemoConfig, write_demos
+from agentgym.core.tools import Tool, ToolCall, action_of, tool_schemas
+from agentgym.core.types import Completion
 from agentgym.errors import UnsupportedEnvError, UsageError
 from agentgym.prompts import load_template
 from agentgym.registration import open_env
-from agentgym.tools import Tool, ToolCall, action_of, tool_schemas
-from agentgym.types import Completion
 from agentgym.version import __version__
 from tests.evaluation import corridor
 

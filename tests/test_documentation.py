@@ -12,14 +12,14 @@ import pytest
 import agentgym
 from agentgym import make, make_vec
 from agentgym.cli.commands import make_parser
-from agentgym.evaluation.archives import read_archive
-from agentgym.evaluation.submissions import verify_below
 from agentgym.evaluation.suites import suite_file, suite_file_of_run
-from agentgym.extras import load_reference, only_trusted
-from agentgym.recipes import RECIPES
+from agentgym.evaluation.verify.archives import read_archive
+from agentgym.evaluation.verify.submissions import verify_below
+from agentgym.io.optional import load_reference, only_trusted
+from agentgym.recipes import algorithms_with_recipes
 from docs import build_site, env_tables, release_check
 from docs.notebook_page import has_outputs
-from docs.pictures import FILMS, HERE, LARGEST_FILM
+from docs.pictures import FILMS, HERE, MAX_FILM_SIZE
 
 ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -45,7 +45,7 @@ def test_no_page_installs_from_an_index_that_does_not_have_the_package():
 def test_films_are_small_and_each_page_has_one():
     assert set(FILMS) == set(env_tables.ENV_PAGES)
     assert {path.stem for path in (HERE / "films").glob("*.gif")} == set(FILMS)
-    assert max(path.stat().st_size for path in (HERE / "films").glob("*.gif")) <= LARGEST_FILM
+    assert max(path.stat().st_size for path in (HERE / "films").glob("*.gif")) <= MAX_FILM_SIZE
 
 
 def test_the_reference_has_every_module():
@@ -56,8 +56,8 @@ def test_the_reference_has_every_module():
 
 
 def test_public_names_are_those_of_the_module():
-    module = importlib.import_module("agentgym.evaluation.archives")
-    names = build_site.public_names("agentgym.evaluation.archives")
+    module = importlib.import_module("agentgym.evaluation.verify.archives")
+    names = build_site.public_names("agentgym.evaluation.verify.archives")
     defined = [
         name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
     ]
@@ -70,7 +70,7 @@ def test_every_page_of_the_checkout_has_a_place_on_the_site():
         shown = path.suffix == ".md" and path.parts[:2] != ("docs", "sphinx") and path.parts[0] != "tests"
         if shown and path != Path("README.md"):
             assert re.search(rf"^/?{re.escape(str(path.with_suffix('')))}$", listed, re.MULTILINE), path
-    assert set(build_site.recipe_pages()) == {"index", *RECIPES}
+    assert set(build_site.recipe_pages()) == {"index", *algorithms_with_recipes()}
 
 
 def test_what_is_loaded_from_elsewhere_is_found(tmp_path):

@@ -10,8 +10,8 @@ import pytest
 from agentgym.agents import make_agent
 from agentgym.cli import main
 from agentgym.errors import UsageError
-from agentgym.evaluation.agent_metadata import complete, has_metadata
-from agentgym.evaluation.suite import SuiteAgent
+from agentgym.evaluation.suites.agent_metadata import complete, has_metadata
+from agentgym.evaluation.suites.suite import SuiteAgent
 from agentgym.registration import class_of, find_spec, known_ids, open_env, open_vector
 from agentgym.vector.core import AgentVectorEnv
 from agentgym.vector.serial import SerialVectorEnv

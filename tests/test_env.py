@@ -11,7 +11,7 @@ import pytest
 from gymnasium.error import ResetNeeded
 
 from agentgym import UsageError
-from agentgym.hashing import StateHasher, canonical, content_id
+from agentgym.core.hashing import StateHasher, canonical, content_id
 from tests.corridor import CorridorEnv
 
 TASK = "corridor3"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.hashing import HashChain, StateHasher, canonical, canonical_json, content_id, sha256_json
+from agentgym.core.hashing import HashChain, StateHasher, canonical, canonical_json, content_id, sha256_json
 
 SCALARS = st.one_of(
     st.none(),

@@ -17,7 +17,7 @@ import agentgym
 from agentgym import AgentEnv, AgentVectorEnv, SerialVectorEnv, UsageError
 from agentgym.checking.evidence import begin, first_difference, replay
 from agentgym.registration import ENVIRONMENTS, make, make_vec
-from agentgym.sharded import ShardedVectorEnv
+from agentgym.rollout.process_env import ShardedVectorEnv
 from tests.corridor import CorridorEnv
 
 ROOT = Path(__file__).resolve().parents[1]

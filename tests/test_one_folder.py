@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
-NEEDED = ("agentgym", "benchmarks", "docs", "examples", "tests", "README.md", "pyproject.toml")
+NEEDED = ("agentgym", "benchmarks", "docs", "examples", "tests", "trainers", "README.md", "pyproject.toml")
 OVER_THE_REGISTRY = sorted(
     path.relative_to(ROOT).as_posix()
     for path in (ROOT / "tests").rglob("test_*.py")
@@ -26,7 +26,7 @@ CHOSEN = "NumberLine or (every and not v0 and not process and not listed)"
 
 SUITE = '''"""Number line as the rest of the package sees it."""
 
-from agentgym.suites import SuiteSpec
+from agentgym.core.suite_spec import SuiteSpec
 
 SUITE = SuiteSpec(name="number-line")
 '''

@@ -1,25 +1,38 @@
-"""The wheel holds agentgym whole and nothing else, and the ignore file cannot take parts of it away."""
+"""The wheel holds agentgym and its recipes and nothing else, and the ignore file takes no part of it away."""
 
 import subprocess
 import sys
+import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path, PurePosixPath
 
 import pytest
 
 import agentgym
+from agentgym.recipes import recipe_names
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.fixture(scope="module")
-def wheel_files(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The names of the files in the wheel, built from this checkout without a network."""
-    out = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(out)]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+def _build(target: str, out: Path, checkout: Path = ROOT) -> Path:
+    """Build a distribution without a network, and return its file."""
+    command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(out)]
+    built = subprocess.run(command, cwd=checkout, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
-    (wheel,) = out.glob("*.whl")
+    (file,) = out.iterdir()
+    return file
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from this checkout."""
+    return _build("wheel", tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def wheel_files(wheel: Path) -> set[str]:
+    """The names of the files in the wheel."""
     with zipfile.ZipFile(wheel) as archive:
         return set(archive.namelist())
 
@@ -34,8 +47,9 @@ def test_wheel_holds_only_agentgym(wheel_files: set[str]):
 
 def test_wheel_holds_every_file_of_agentgym(wheel_files: set[str]):
     on_disk = {
-        path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "agentgym").rglob("*")
+        f"{place}{path.relative_to(ROOT).as_posix()}"
+        for folder, place in (("agentgym", ""), ("trainers", "agentgym/"))
+        for path in (ROOT / folder).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     in_wheel = {name for name in wheel_files if name.startswith("agentgym/")}
@@ -46,6 +60,44 @@ def test_wheel_holds_every_file_of_agentgym(wheel_files: set[str]):
 def test_every_folder_with_code_is_a_subpackage(wheel_files: set[str]):
     folders = {str(PurePosixPath(name).parent) for name in wheel_files if name.endswith(".py")}
     assert {f"{folder}/__init__.py" for folder in folders} <= wheel_files
+
+
+FIND = """
+import site, sys
+site.addsitedir(sys.argv[1])
+sys.path.append(sys.argv[2])  # what agentgym needs; no .pth file of the folder is read
+from agentgym.recipes import recipe_names, root
+print(root(), len(recipe_names()), sep="\\n")
+"""
+
+
+def _recipes(site: Path) -> tuple[str, int]:
+    """Return where recipes are found with agentgym installed in a folder, and how many there are."""
+    command = [sys.executable, "-I", "-S", "-c", FIND, str(site), sysconfig.get_path("purelib")]
+    done = subprocess.run(command, cwd=site, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    folder, number = done.stdout.splitlines()
+    return folder, int(number)
+
+
+def test_recipes_are_found_in_a_wheel_and_in_a_wheel_of_the_source_distribution(wheel: Path, tmp_path: Path):
+    source = _build("sdist", tmp_path / "sdist")
+    with tarfile.open(source) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    (checkout,) = (tmp_path / "unpacked").iterdir()
+    again = _build("wheel", tmp_path / "again", checkout)
+    for number, file in enumerate((wheel, again)):
+        site = tmp_path / f"site{number}"
+        with zipfile.ZipFile(file) as archive:
+            archive.extractall(site)
+        assert _recipes(site) == (str(site / "agentgym" / "trainers"), len(recipe_names()))
+    assert _recipes(checkout) == (str(checkout / "trainers"), len(recipe_names()))
+
+
+def test_recipes_of_an_editable_checkout_are_those_of_the_checkout(tmp_path: Path):
+    with zipfile.ZipFile(_build("wheel:editable", tmp_path / "editable")) as archive:
+        archive.extractall(tmp_path / "site")
+    assert _recipes(tmp_path / "site") == (str(ROOT / "trainers"), len(recipe_names()))
 
 
 def test_ignore_patterns_are_anchored():

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from agentgym.agents import make_agent
+from agentgym.core.path_measures import measured_path, path_measures
+from agentgym.core.suite_spec import Measure, SuiteSpec
 from agentgym.envs.alfworld.oracle import first_plan
 from agentgym.envs.sokoban.oracle import solution
-from agentgym.path_measures import measured_path, path_measures
 from agentgym.registration import open_env, open_vector
-from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.suites import Measure, SuiteSpec
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 
 SHIPPED = ("agentgym/Sokoban-v0", "agentgym/VisualSokoban-v0", "agentgym/ALFWorld-v0", "agentgym/WebShop-v0")
 SPLITS = {"agentgym/ALFWorld-v0": "valid_seen"}

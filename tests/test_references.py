@@ -25,7 +25,7 @@ UPWARD = {
     ("agentgym.algos.istar", "agentgym.training.reward_model"): STAGES,
     ("agentgym.algos.ppo", "agentgym.training.stages"): STAGES,
     ("agentgym.algos.prime", "agentgym.training.reward_model"): STAGES,
-    ("agentgym.algos.spo3", "agentgym.training.branching"): STAGES,
+    ("agentgym.algos.spo3", "agentgym.training.branching.collector"): STAGES,
     ("agentgym.algos.steppo", "agentgym.training.stages"): STAGES,
     ("agentgym.registration", "agentgym.serving.env.client"): (
         "environments on a server are opened by id like any other, and their client is of the server's room"
@@ -40,7 +40,10 @@ def references():
     found = []
     for path in sorted((ROOT / "agentgym").rglob("*.py")):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        if not REFERENCE.search(text):
+            continue
+        for node in ast.walk(ast.parse(text)):
             value = node.value if isinstance(node, ast.Constant) else None
             if isinstance(value, str) and REFERENCE.fullmatch(value):
                 found.append((module, value))

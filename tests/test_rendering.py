@@ -8,11 +8,11 @@ import gymnasium
 import numpy as np
 import pytest
 
+from agentgym.core.types import Request
 from agentgym.env import AgentEnv
 from agentgym.errors import MissingPackageError
-from agentgym.extras import install_command, load_reference
+from agentgym.io.optional import install_command, load_reference
 from agentgym.registration import ARRAY_ENVIRONMENTS, ENVIRONMENTS
-from agentgym.types import Request
 from tests.corridor import CorridorEnv, CorridorVectorEnv
 
 PAGE = (Path(__file__).parents[1] / "docs" / "gymnasium.md").read_text(encoding="utf-8")
@@ -103,7 +103,7 @@ def test_vector_forms_render_a_frame_for_each_slot(name):
 
 
 def test_a_long_text_keeps_its_beginning_and_its_end():
-    from agentgym.lettering import FRAME_LINES, cut, text_frame
+    from agentgym.core.text_image import FRAME_LINES, cut, text_frame
 
     lines = [str(number) for number in range(100)]
     kept = cut(lines, FRAME_LINES)

@@ -16,10 +16,10 @@ from agentgym import UsageError
 from agentgym.cli import main
 from agentgym.data.recordfile import RecordWriter
 from agentgym.envs.webshop.data.textmemo import TextMemo
-from agentgym.files import Journal, make_folder, replace_file, sole_writer, trouble, writing
-from agentgym.places import cache_directory
-from agentgym.provenance import SALT_BYTES, SALT_FILE, host_digest
-from agentgym.retrieval.bm25 import build_bm25
+from agentgym.io.files import Journal, make_folder, replace_file, sole_writer, trouble, writing
+from agentgym.io.paths import cache_directory
+from agentgym.io.provenance import SALT_BYTES, SALT_FILE, host_digest
+from agentgym.retrieval.engines.bm25 import build_bm25
 
 DOCUMENTS = [(f"d{i}", " ".join(f"word{i * j % 997}" for j in range(200))) for i in range(2_000)]
 

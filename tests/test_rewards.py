@@ -7,11 +7,11 @@ import pytest
 from agentgym.algos.advantage import step_rewards, trajectory_sums
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.table import ALGORITHMS
+from agentgym.core.rewards import SCHEMES, check_scheme
+from agentgym.core.types import Completion, Request
 from agentgym.env import Outcome
 from agentgym.errors import UsageError
-from agentgym.rewards import SCHEMES, check_scheme
-from agentgym.rollout import RolloutWorker
-from agentgym.types import Completion, Request
+from agentgym.rollout.worker import RolloutWorker
 from tests.corridor import CorridorEnv
 
 SUITES = [

@@ -9,11 +9,11 @@ import pytest
 
 from agentgym.agents import make_agent
 from agentgym.agents.random import RandomPolicy
+from agentgym.core.types import Completion, Step
 from agentgym.errors import UsageError
 from agentgym.registration import ENVIRONMENTS
-from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.sharded import ShardedVectorEnv
-from agentgym.types import Completion, Step
+from agentgym.rollout.process_env import ShardedVectorEnv
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from tests.corridor import LENGTHS, CorridorVectorEnv, RightPolicy
 
 SPECS = [

@@ -17,7 +17,7 @@ import agentgym  # noqa: F401 (registers the environments)
 from agentgym import UsageError
 from agentgym.checking import check_agent_vector_env
 from agentgym.checking.evidence import first_difference
-from agentgym.sharded import ShardedVectorEnv, WorkerError
+from agentgym.rollout.process_env import ShardedVectorEnv, WorkerError
 
 IDS = ["agentgym/Sokoban-v0", "agentgym/VisualSokoban-v0", "agentgym/EZPoints-v0"]
 
@@ -26,8 +26,10 @@ IDS = ["agentgym/Sokoban-v0", "agentgym/VisualSokoban-v0", "agentgym/EZPoints-v0
 def quick_start(monkeypatch):
     """Fork workers from one process that has imported what they need; others here are spawned as usual."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["agentgym.sharded", "agentgym.envs.ezpoints.env"])
-    monkeypatch.setattr("agentgym.sharded.multiprocessing", SimpleNamespace(get_context=lambda _: context))
+    context.set_forkserver_preload(["agentgym.rollout.process_env", "agentgym.envs.ezpoints.env"])
+    monkeypatch.setattr(
+        "agentgym.rollout.process_env.multiprocessing", SimpleNamespace(get_context=lambda _: context)
+    )
 
 
 def assert_same(ours, theirs):
@@ -154,7 +156,7 @@ def test_a_reset_of_all_slots_replaces_a_worker_that_died_unnoticed(sharded):
 def test_an_interrupt_leaves_no_answer_behind(sharded, monkeypatch, resumed):
     """Ctrl-C while a worker is waited for: whether it answers later or never, nothing gets out of step."""
     if not resumed:
-        monkeypatch.setattr("agentgym.sharded.RECOVERY_SECONDS", 0.5)
+        monkeypatch.setattr("agentgym.rollout.process_env.RECOVERY_SECONDS", 0.5)
     process = sharded._workers[1]._process
     os.kill(process.pid, signal.SIGSTOP)
     signal.signal(signal.SIGALRM, signal.default_int_handler)
@@ -180,7 +182,7 @@ def test_a_worker_that_hangs_is_given_up():
 
 
 def test_a_message_too_long_for_a_hung_worker_is_given_up(monkeypatch):
-    monkeypatch.setattr("agentgym.sharded.RECOVERY_SECONDS", 0.5)
+    monkeypatch.setattr("agentgym.rollout.process_env.RECOVERY_SECONDS", 0.5)
     sharded = ShardedVectorEnv(IDS[2], 2, num_workers=1, worker_timeout=3)
     sharded.reset(seed=0)
     os.kill(sharded._workers[0]._process.pid, signal.SIGSTOP)

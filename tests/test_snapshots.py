@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym.checking.evidence import first_difference
-from agentgym.encoding import decode, encode, typed
+from agentgym.core.encoding import decode, encode, typed
+from agentgym.core.types import SNAPSHOT_MARK, NamedTask, Snapshot
 from agentgym.envs.webshop.engine.history import Past
 from agentgym.errors import UsageError
 from agentgym.registration import open_env, open_vector
-from agentgym.types import SNAPSHOT_MARK, NamedTask, Snapshot
 from tests.corridor import CorridorEnv, CorridorVectorEnv
 
 WAYS = {

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from agentgym import Task, UsageError
+from agentgym.core.hashing import content_id, sha256_json
+from agentgym.core.tasks import DEFAULT_SIZES, ListTaskSet, check_split, split_of
 from agentgym.errors import nearest
-from agentgym.hashing import content_id, sha256_json
-from agentgym.tasks import DEFAULT_SIZES, ListTaskSet, check_split, split_of
 
 
 def task(content, source=None):

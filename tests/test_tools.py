@@ -11,11 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import agentgym  # noqa: F401 (registers the environments)
-from agentgym.calls import read_calls
+from agentgym.core.calls import read_calls
+from agentgym.core.hashing import sha256_json
+from agentgym.core.tools import (
+    ACT,
+    Tool,
+    ToolCall,
+    ToolCallError,
+    ToolParameter,
+    action_of,
+    call_of,
+    tool_schemas,
+)
 from agentgym.errors import UsageError
-from agentgym.hashing import sha256_json
 from agentgym.registration import ENVIRONMENTS
-from agentgym.tools import ACT, Tool, ToolCall, ToolCallError, ToolParameter, action_of, call_of, tool_schemas
 
 GOLDEN = Path(__file__).with_name("tools.json")
 OPTIONS = [{}, {"actions": "full"}]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from agentgym import UsageError
+from agentgym.core.tasks import IdTable, save_id_tables
 from agentgym.envs.alfworld.builtin import idfile as alfworld_ids
 from agentgym.envs.alfworld.builtin import tasks as alfworld
 from agentgym.envs.webshop.builtin import idfile as webshop_ids
@@ -13,7 +14,6 @@ from agentgym.envs.webshop.builtin import tasks as webshop
 from agentgym.envs.webshop.builtin.catalogue import SIZE
 from agentgym.envs.webshop.builtin.goals import DIFFICULTIES
 from agentgym.registration import open_env
-from agentgym.tasks import IdTable, save_id_tables
 
 UNKNOWN = (
     "00000000000000000000000000000105",
@@ -69,25 +69,25 @@ def test_webshop_s_tables_are_current(difficulty):
 
 
 @pytest.mark.parametrize(
-    "tasks",
+    ("module", "split", "options"),
     [
-        alfworld.builtin_tasks("valid_seen", difficulty="hard"),
-        alfworld.builtin_tasks("valid_unseen", types=tuple(alfworld.FAMILIES)[:1]),
-        webshop.builtin_tasks("test", difficulty="medium"),
-        webshop.builtin_tasks(webshop.UNSEEN),
-        webshop.builtin_tasks("valid", size=2_000, count=40),
-        webshop.builtin_tasks("valid", count=webshop.SIZES["valid"] + 3),
+        (alfworld, "valid_seen", {"difficulty": "hard"}),
+        (alfworld, "valid_unseen", {"types": tuple(alfworld.FAMILIES)[:1]}),
+        (webshop, "test", {"difficulty": "medium"}),
+        (webshop, webshop.UNSEEN, {}),
+        (webshop, "valid", {"size": 2_000, "count": 40}),
+        (webshop, "valid", {"count": webshop.SIZES["valid"] + 3}),
     ],
     ids=["alfworld-hard", "alfworld-family", "webshop-medium", "webshop-unseen", "small-shop", "more"],
 )
-def test_every_task_is_found_by_both_its_names(tasks):
+def test_every_task_is_found_by_both_its_names(module, split, options):
+    tasks = module.builtin_tasks(split, **options)
     for index in (0, 1, len(tasks) // 2, len(tasks) - 1):
         task = tasks[index]
         assert tasks.find(task.id) == tasks.find(task.source_id) == task
         assert task.id[:-1] not in tasks
     other = "easy" if tasks.manifest["difficulty"] else None
     if other:  # a task of the split that is left out here
-        module = alfworld if tasks.manifest["suite"] == "alfworld" else webshop
         left_out = module.builtin_tasks(tasks.split, difficulty=other)[0]
         assert left_out.id not in tasks
         assert left_out.source_id not in tasks

@@ -10,7 +10,7 @@ from gymnasium import wrappers
 from gymnasium.spaces import Discrete
 
 import agentgym
-from agentgym.spaces import UnicodeText
+from agentgym.core.spaces import UnicodeText
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "gymnasium.md"
 SOKOBAN = "agentgym/Sokoban-v0"

@@ -1,4 +1,4 @@
-"""Agents that show how a task is done, to models that are trained and to models that are prompted."""
+"""Demonstrators: oracle and rule-based agents, as teachers of trained and of prompted models."""
 
 from __future__ import annotations
 

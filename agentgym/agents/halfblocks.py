@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _COLOURFUL = ("truecolor", "256")
 """What rich calls terminals with colours enough; to those with 256 it gives the nearest."""
 
-_LARGEST = 8
+_MAX_SIZE = 8
 """Most times a small picture is enlarged."""
 
 
@@ -24,15 +24,9 @@ def shows_pictures(console: Console) -> bool:
 
 
 def half_blocks(image: npt.NDArray[np.uint8], columns: int, rows: int) -> list[Text]:
-    """Draw a picture as lines of text.
+    """Draw a picture, uint8[height, width, 3], as lines of text of at most columns x rows characters.
 
-    Args:
-        image: uint8[height, width, 3].
-        columns: of characters, at most.
-        rows: of characters, at most; each holds two pixels.
-
-    Returns:
-        The lines; pixels are averaged in squares, or repeated, so that the picture fits.
+    Each character holds two pixels; pixels are averaged in squares, or repeated, so that the picture fits.
     """
     from rich.color import Color
     from rich.style import Style
@@ -55,7 +49,7 @@ def _fitted(image: npt.NDArray[np.uint8], width: int, height: int) -> npt.NDArra
     tall, wide = image.shape[:2]
     shrink = max(-(-tall // height), -(-wide // width))
     if shrink == 1:
-        times = max(1, min(height // tall, width // wide, _LARGEST))
+        times = max(1, min(height // tall, width // wide, _MAX_SIZE))
         return image.repeat(times, axis=0).repeat(times, axis=1)
     padded = np.pad(image, ((0, -tall % shrink), (0, -wide % shrink), (0, 0)), mode="edge").astype(np.float64)
     rows, columns = padded.shape[0] // shrink, padded.shape[1] // shrink

@@ -1,4 +1,4 @@
-"""An agent that asks the person at the terminal."""
+"""Human agent: actions typed at the terminal."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentgym.agents.screen import show_state, show_step
+from agentgym.core.suite_spec import ScreenHints
+from agentgym.core.types import Completion, Policy, Request
 from agentgym.env import MAX_ACTION_LENGTH, AgentEnv
 from agentgym.errors import UsageError, nearest
-from agentgym.suites import ScreenHints
-from agentgym.types import Completion, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 
 DIRECTIONS = {"w": "up", "a": "left", "s": "down", "d": "right"}
@@ -28,14 +28,13 @@ def make_human(envs: AgentVectorEnv) -> Policy:
 
 
 class HumanPolicy:
-    """Shows each request and reads an action, as `choose` understands it; asks again where it is none."""
+    """Shows each request and reads an action, parsed by `choose`; repeats the prompt on an error."""
 
     def __init__(self, read: Callable[[], str] = input, *, env: AgentEnv[Any] | None = None):
-        """Take the source of lines and the judge of what they say.
+        """Take the source of lines.
 
-        Args:
-            read: returns a line; raises EOFError at the end of input, which ends the episode.
-            env: says which actions are admissible; None to go by the list and its templates.
+        ``read`` raises EOFError at the end of input, which ends the episode. ``env`` decides which actions
+        are admissible; None goes by the list and its templates.
         """
         from rich.console import Console
 
@@ -74,7 +73,7 @@ class HumanPolicy:
                 return Completion(action, text=line)
 
     def _judge(self, request: Request) -> Callable[[str], bool] | None:
-        """Return what says whether the request's state accepts an action; None where nothing does."""
+        """Return the predicate of admissible actions of a request; None without one."""
         if self._env is None or request.snapshot is None:
             return None
         self._env.restore(request.snapshot())
@@ -117,14 +116,9 @@ def choose(
     In this order: an admissible action, its number from 1, a key, the beginning of exactly one admissible
     action. Nothing else is ever played.
 
-    Args:
-        line: what was typed.
-        actions: admissible ones, or templates with slots in angle brackets.
-        keys: see `keys_for`; None for those of the actions themselves.
-        accepts: `agentgym.env.AgentEnv.is_admissible` of the state; None to go by ``actions``.
-
-    Raises:
-        UsageError: it means no action, or more than one; the message says which it could be.
+    ``actions``: admissible ones, or templates with slots in angle brackets; ``keys``: see `keys_for`, None
+    for those of the actions themselves; ``accepts``: `AgentEnv.is_admissible` of the state, None to go by
+    ``actions``.
 
     Example:
         >>> moves = ("up", "down", "left", "right")
@@ -154,7 +148,7 @@ def choose(
 
 
 def _filled(templates: Sequence[str]) -> Callable[[str], bool]:
-    """Return what says whether a line is one of the templates, filled in."""
+    """Return the predicate of lines that fill in one of the templates."""
     patterns = [".+".join(map(re.escape, _SLOT.split(t))) for t in templates if _SLOT.search(t)]
     return lambda line: any(re.fullmatch(pattern, line) for pattern in patterns)
 

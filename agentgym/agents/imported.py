@@ -1,9 +1,9 @@
-"""The agent of imported runs: it plays nothing, and its options say where a run is from."""
+"""The agent of imported runs: it plays nothing; its options record where a run is from."""
 
 from __future__ import annotations
 
+from agentgym.core.types import Policy
 from agentgym.errors import UsageError
-from agentgym.types import Policy
 from agentgym.vector.core import AgentVectorEnv
 
 IMPORTED = "imported"

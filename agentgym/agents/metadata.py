@@ -1,4 +1,4 @@
-"""What can be known about an agent from its files."""
+"""Agent metadata: an agent's weights and settings, as its files record them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FILE_OPTIONS = ("path", "rerank")
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """How an agent's weights came about; empty for agents without any."""
+    """Provenance of an agent's weights; empty for agents without any."""
 
     algorithm: str = ""
     base_model: str = ""
@@ -28,7 +28,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentMetadata:
-    """What an agent's files say; defaults stand for what they do not say."""
+    """An agent's description by its files; defaults where they have none."""
 
     sampling: Mapping[str, Any]
     parser: str

@@ -1,8 +1,8 @@
-"""The ceiling of every table."""
+"""Oracle agent (upper bound)."""
 
 from __future__ import annotations
 
-from agentgym.types import Policy
+from agentgym.core.types import Policy
 from agentgym.vector.core import AgentVectorEnv
 
 

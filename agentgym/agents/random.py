@@ -1,4 +1,4 @@
-"""Two floors: uniform over what is admissible, and strings nobody expects."""
+"""Random baselines: admissible actions, random strings."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from agentgym.rng import TurnRng
-from agentgym.types import Completion, Observation, Policy, Request
+from agentgym.core.rng import TurnRng
+from agentgym.core.types import Completion, Observation, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 
-LONGEST = 4096
+MAX_LENGTH = 4096
 """Length of the longest string that `RandomStringPolicy` says, in characters."""
 
 _SLOT = re.compile(r"<[^<>]*>")
@@ -54,7 +54,7 @@ class RandomPolicy:
 
 
 class RandomStringPolicy:
-    """Strings nobody expects: empty, of any script, very long, or nearly admissible.
+    """Random strings: empty, of any script, very long, or nearly admissible.
 
     A floor for environments, which must reject each without an exception. Lone surrogates are left
     out, since no model's decoded output contains them.
@@ -90,7 +90,7 @@ def _any_string(request: Request, draws: TurnRng) -> str:
         return _near_miss(request.admissible_actions, draws)
     text = "".join(_character(draws) for _ in range(1 + draws.below(24)))
     if kind == 15:
-        return (text * LONGEST)[:LONGEST]
+        return (text * MAX_LENGTH)[:MAX_LENGTH]
     return text
 
 

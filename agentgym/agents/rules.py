@@ -1,13 +1,13 @@
-"""The rule-based baseline of each environment: it sees what every agent sees, and learns nothing."""
+"""Rule-based baselines, one for each environment, with an agent's view and without learning."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import cast
 
+from agentgym.core.types import Policy
 from agentgym.errors import UnsupportedEnvError, UsageError
-from agentgym.extras import load_reference
-from agentgym.types import Policy
+from agentgym.io.optional import load_reference
 from agentgym.vector.core import AgentVectorEnv
 
 RULES_VERSION = 2
@@ -16,15 +16,9 @@ had no rules."""
 
 
 def make_rules(envs: AgentVectorEnv, version: int = RULES_VERSION) -> Policy:
-    """Make the agent ``rules``, as the suite's `agentgym.suites.SuiteSpec.rules` says.
+    """Make the agent ``rules`` of the suite's `SuiteSpec.rules`; `UnsupportedEnvError` where it has none.
 
-    Args:
-        envs: the environment it will play.
-        version: must be `RULES_VERSION`; runs record it.
-
-    Raises:
-        UnsupportedEnvError: the suite has no rules.
-        UsageError: another version.
+    ``version`` must be `RULES_VERSION`; runs record it.
     """
     if version != RULES_VERSION:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""How an episode looks in a terminal: shared by the human agent and the commands that show play."""
+"""Terminal view of an episode, shared by the human agent and the commands that show play."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from agentgym.agents.halfblocks import half_blocks, shows_pictures
-from agentgym.suites import ScreenHints
-from agentgym.types import Observation, Step, Trajectory
-from agentgym.untrusted import printable as printable
+from agentgym.core.suite_spec import ScreenHints
+from agentgym.core.types import Observation, Step, Trajectory
+from agentgym.io.untrusted import printable as printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,16 +36,10 @@ def show_state(
     numbered: bool = False,
     hints: ScreenHints = NO_HINTS,
 ) -> None:
-    """Show what an agent sees before it acts, below what was there.
+    """Show an agent's view before it acts, below earlier output.
 
-    Args:
-        console: a terminal, where words are wrapped and pictures shown; or a file, where neither is.
-        title: of the ruled line above.
-        observation: a string, or a dict with ``text`` and ``image``.
-        admissible_actions: shown in order; nothing when empty.
-        state_hash: 32 hex digits.
-        numbered: put a number to type before each action.
-        hints: colours of the observation.
+    On a terminal words are wrapped and pictures shown; in a file neither. ``observation``: a string, or a
+    dict with ``text`` and ``image``; ``numbered`` puts a number to type before each action.
     """
     from rich.text import Text
 
@@ -63,12 +57,12 @@ def show_state(
 
 
 def show_step(console: Console, step: Step) -> None:
-    """Show what was done and what it earned."""
+    """Show an action and its reward."""
     console.print(said_of(step), soft_wrap=True)
 
 
 def said_of(step: Step) -> Text:
-    """Return the line that says what was done and what it earned."""
+    """Return the line of an action and its reward."""
     from rich.text import Text
 
     action = printable(step.action[:LONG])
@@ -80,7 +74,7 @@ def said_of(step: Step) -> Text:
 
 
 def end_of(trajectory: Trajectory) -> str:
-    """Return the line that says how an episode ended."""
+    """Return the line of an episode's end."""
     return (
         f"{trajectory.end_reason.replace('_', ' ')} after {len(trajectory.steps)} steps: "
         f"score {trajectory.score:g}, progress {trajectory.progress:g}, return {trajectory.episode_return:g}"
@@ -88,7 +82,7 @@ def end_of(trajectory: Trajectory) -> str:
 
 
 def labelled(actions: Sequence[str], *, numbered: bool) -> list[str]:
-    """Return actions as they are listed, with the number to type before each where asked for."""
+    """Return the list of actions; ``numbered`` puts a number to type before each."""
     return [
         f"{number} {printable(action)}" if numbered else printable(action)
         for number, action in enumerate(actions, start=1)

@@ -17,9 +17,9 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from agentgym.core.types import Completion, Policy, Request
 from agentgym.errors import UsageError
-from agentgym.types import Completion, Policy, Request
-from agentgym.untrusted import loads_json
+from agentgym.io.untrusted import loads_json
 from agentgym.vector.core import AgentVectorEnv
 
 ANY_TASK = ""
@@ -48,19 +48,13 @@ class ScriptedPolicy:
     def __init__(self, script: Script, *, source: str = "the script"):
         """Hold the script.
 
-        Args:
-            script: actions by task id; `ANY_TASK` for the rest.
-            source: what error messages call it.
+        ``script``: actions by task id, `ANY_TASK` for the rest; ``source``: its name in messages.
         """
         self._script = script
         self._source = source
 
     def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Return each episode's next action.
-
-        Raises:
-            UsageError: a task has no actions.
-        """
+        """Return each episode's next action."""
         return [self._next(request) for request in requests]
 
     def _next(self, request: Request) -> Completion:
@@ -76,11 +70,7 @@ class ScriptedPolicy:
 
 
 def load_script(path: Path) -> dict[str, list[str]]:
-    """Read a script.
-
-    Raises:
-        UsageError: the file cannot be read, or is not a script; the message names the line.
-    """
+    """Read a script; errors name the line."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The agents that suites and the command line know by name, and how those of other packages are found."""
+"""Registry of agents: names for suites and the command line, and entry points of other packages."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from agentgym.agents.rules import RULES_VERSION
+from agentgym.core.types import Policy
 from agentgym.errors import UsageError, nearest
-from agentgym.extras import load_plugin, load_reference, plugins
-from agentgym.types import Policy
+from agentgym.io.optional import load_plugin, load_reference, plugins
 from agentgym.vector.core import AgentVectorEnv
 
 ENTRY_POINTS = "agentgym.agents"
@@ -37,7 +37,8 @@ class AgentEntry:
     have their words."""
     check: str = ""
     """``module:function`` that takes the environment and the agent's options and returns what recomputes its
-    responses, an `agentgym.evaluation.model_check.ResponseChecker`; empty where the weights are not open."""
+    responses, an `agentgym.evaluation.verify.model_check.ResponseChecker`; empty where the weights are not
+    open."""
     version: int = 0
     """Recorded as the option ``version`` of its runs, so that those of another version are told apart; 0 for
     an agent that has none."""
@@ -46,7 +47,7 @@ class AgentEntry:
     lets it play again, and nothing else can pass for it."""
     sequential: bool = False
     """Whether it learns from earlier attempts at a task: rollout k is played when those before have ended,
-    which it is told (`agentgym.types.EpisodeListener`), and is won where one of the first k + 1 is."""
+    which it is told (`agentgym.core.types.EpisodeListener`), and is won where one of the first k + 1 is."""
 
 
 AGENTS: Mapping[str, AgentEntry] = {
@@ -115,12 +116,8 @@ AGENTS: Mapping[str, AgentEntry] = {
 def find_agent(kind: str) -> Callable[..., Policy]:
     """Return the function that makes an agent: ``function(envs, **options) -> Policy``. It imports the agent.
 
-    Args:
-        kind: a key of `AGENTS`, ``module:function``, or a name that an installed package declares as an
-            entry point of the group ``agentgym.agents``.
-
-    Raises:
-        UsageError: there is no such agent, or it is not callable.
+    ``kind``: a key of `AGENTS`, ``module:function``, or a name that an installed package declares as an entry
+    point of the group ``agentgym.agents``.
     """
     if kind in AGENTS:
         return cast(Callable[..., Policy], load_reference(AGENTS[kind].factory))
@@ -144,11 +141,7 @@ def find_agent(kind: str) -> Callable[..., Policy]:
 
 
 def check_agent(kind: str, options: Mapping[str, Any]) -> None:
-    """Check that an agent exists and takes these options.
-
-    Raises:
-        UsageError: unknown agent or option, or a missing option.
-    """
+    """Check that an agent exists and takes these options."""
     parameters = list(inspect.signature(find_agent(kind)).parameters.values())
     if not parameters or parameters[0].kind in _KEYWORDS:
         raise UsageError(f"agent {kind!r} takes no vector environment: make it the first parameter")

@@ -1,4 +1,4 @@
-"""An agent that plays what the tasks' own authors recorded."""
+"""Walkthrough agent: the actions that the tasks' own authors recorded."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from agentgym.agents.scripted import ScriptedPolicy
+from agentgym.core.tasks import Task, TaskSet
+from agentgym.core.types import Completion, Policy, Request
 from agentgym.errors import UnsupportedEnvError, UsageError
-from agentgym.tasks import Task, TaskSet
-from agentgym.types import Completion, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 
 
@@ -22,11 +22,7 @@ class Recorded(Protocol):
 
 
 def make_walkthrough(envs: AgentVectorEnv) -> Policy:
-    """Make the agent ``walkthrough``.
-
-    Raises:
-        UnsupportedEnvError: the environment has no recorded actions.
-    """
+    """Make the agent ``walkthrough``; `UnsupportedEnvError` where no actions are recorded."""
     if not isinstance(envs.prototype, Recorded):
         name = type(envs.prototype).__name__
         raise UnsupportedEnvError(f"{name} has no recorded walkthroughs; use the agent 'oracle'")
@@ -46,11 +42,7 @@ class WalkthroughPolicy:
         self._policy = ScriptedPolicy(self._script, source="the walkthrough")
 
     def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Return each episode's next action.
-
-        Raises:
-            UsageError: a task has no recorded actions.
-        """
+        """Return each episode's next action."""
         for request in requests:
             if request.task_id not in self._script:
                 self._script[request.task_id] = self._find(request.task_id)

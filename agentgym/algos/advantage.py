@@ -13,7 +13,7 @@ import numpy as np
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import PAPER, Compat, Singleton
 from agentgym.algos.options import UNIT_INTERVAL, check_choice
-from agentgym.arrays import Bools, Floats, Ints
+from agentgym.core.arrays import Bools, Floats, Ints
 
 Truncation: TypeAlias = Literal["bootstrap", "zero"]
 """What follows a truncated episode: the critic's value of the state reached, or (public code) 0."""

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from agentgym.algos.objective import Objective
 from agentgym.algos.options import options_of, record_options
 from agentgym.algos.tokens import Unit
-from agentgym.arrays import Floats
+from agentgym.core.arrays import Floats
 
 CreditLevel: TypeAlias = Literal["episode", "step", "token"]
 """What gets an advantage of its own; the tokens of one share it."""
@@ -78,6 +78,6 @@ class Algorithm:
 
     @property
     def defaults(self) -> Mapping[str, Any]:
-        """Options of advantage and stages, ``switches`` of a training run, and what they are set to."""
+        """Options of advantage and stages with their defaults: ``algorithm_options`` of a training run."""
         known = options_of(self.advantage) | record_options(self.stage_options)
         return MappingProxyType({name: option.default for name, option in known.items()})

@@ -8,8 +8,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from agentgym.arrays import Bools, Floats, Ints
-from agentgym.types import Group
+from agentgym.core.arrays import Bools, Floats, Ints
+from agentgym.core.types import Group
 
 _INTEGERS = ("group", "trajectory", "step", "state", "next_state")
 _FLOATS = ("reward", "outcome")
@@ -169,7 +169,7 @@ class StepBatch:
         """Build a batch from rollouts, in the order of groups, members and steps.
 
         Args:
-            groups: what `agentgym.rollout.RolloutWorker.collect` returns.
+            groups: what `agentgym.rollout.worker.RolloutWorker.collect` returns.
             **columns: further columns, such as ``values``.
         """
         members = [(g, trajectory) for g, group in enumerate(groups) for trajectory in group.trajectories]

@@ -10,7 +10,7 @@ responses near the length limit are penalised. There is no divergence penalty.
 The paper writes for one response per episode; here an episode pays the mean of what its responses would pay
 by Eq. 13, so ``factor`` at most however many steps it has, and a win is not ranked below a loss whose outcome
 is ``factor`` less. Each step's part of it is in that step's reward. In a training run the limit is that of
-responses (``prompting.max_tokens``) unless ``switches.max_tokens`` states another.
+responses (``prompting.max_tokens``) unless ``algorithm_options.max_tokens`` states another.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from agentgym.algos.filters import overlong_penalty
 from agentgym.algos.objective import Objective
 from agentgym.algos.options import NOT_NEGATIVE, Bounds
 from agentgym.algos.tokens import token_counts
-from agentgym.arrays import Floats
+from agentgym.core.arrays import Floats
 
 OBJECTIVE = Objective(clip_high=0.28)
 """Eq. 8: clip-higher, mean over tokens."""

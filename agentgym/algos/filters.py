@@ -10,8 +10,8 @@ import numpy as np
 
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.options import check_choice
-from agentgym.arrays import Bools, Floats, Ints
-from agentgym.types import Group
+from agentgym.core.arrays import Bools, Floats, Ints
+from agentgym.core.types import Group
 
 FilterOn: TypeAlias = Literal["return", "won", "accuracy"]
 """What must differ within a group: the episodes' returns (DAPO), or whether they succeeded (GraphGPO); or the

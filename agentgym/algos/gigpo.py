@@ -26,7 +26,7 @@ from agentgym.algos.compat import PAPER, Compat
 from agentgym.algos.matching import Match, match_states
 from agentgym.algos.objective import Objective
 from agentgym.algos.options import POSITIVE_UNIT, Discount
-from agentgym.arrays import Floats
+from agentgym.core.arrays import Floats
 
 OBJECTIVE = Objective(ratio="step_product", aggregation="step-mean", kl_coefficient=0.01)
 """Eq. 9: the ratio of the whole action. No bound of clipping is printed; 0.2 is PPO's."""

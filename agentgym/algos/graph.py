@@ -10,8 +10,8 @@ from agentgym.algos.advantage import joint, segment_ends
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.matching import Match, check_known, match_states
 from agentgym.algos.options import check_choice
-from agentgym.arrays import Bools, Floats, Ints
-from agentgym.stopwatch import stage
+from agentgym.core.arrays import Bools, Floats, Ints
+from agentgym.core.stopwatch import stage
 
 
 @stage("grouping")
@@ -20,6 +20,11 @@ def match_edges(batch: StepBatch, match: Match = "state", *, threshold: float = 
 
     Within a trajectory a step leads to where the next one starts. Its last state was not acted in, so it
     has neither text nor embedding here: it is the state it shares ``next_state`` with, or a new one.
+
+    Args:
+        batch: n steps, with ``next_state``.
+        match: as `match_states`.
+        threshold: as `match_states`.
 
     Returns:
         (n,) sources, as `match_states` numbers them up to renaming, and (n,) targets.

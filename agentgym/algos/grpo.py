@@ -22,7 +22,7 @@ from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import PAPER, Compat
 from agentgym.algos.objective import Objective
-from agentgym.arrays import Floats
+from agentgym.core.arrays import Floats
 
 OBJECTIVE = Objective(aggregation="seq-mean-token-mean", kl_coefficient=0.01)
 """Eq. 3: each response's mean, with k3; 0.01 is what published runs on agents' tasks use, the paper 0.04."""

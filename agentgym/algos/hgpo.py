@@ -26,7 +26,7 @@ from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import PAPER, Compat
 from agentgym.algos.matching import Match, match_states
 from agentgym.algos.options import NOT_NEGATIVE, POSITIVE_UNIT, Discount
-from agentgym.arrays import Floats, Ints
+from agentgym.core.arrays import Floats, Ints
 
 OBJECTIVE = gigpo.TOKEN_OBJECTIVE
 """That of the public code."""

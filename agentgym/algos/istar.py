@@ -30,7 +30,7 @@ from agentgym.algos.objective import Objective
 from agentgym.algos.options import Bounds, check_choice
 from agentgym.algos.outcome import OutcomeBase, outcome_advantage
 from agentgym.algos.tokens import Unit, check_tokens, token_counts, token_rows
-from agentgym.arrays import Floats
+from agentgym.core.arrays import Floats
 
 OBJECTIVE = Objective(ratio="step_product", aggregation="step-mean")
 """Eq. 6: the ratio of the whole action. No bound of clipping is printed; no divergence from a reference."""

@@ -1,4 +1,4 @@
-"""Losses of the policy and the value function, in torch.
+"""Policy and value losses with their clipping and KL terms, in torch.
 
 Log-probabilities come packed, one entry per response token, or padded to (n, L) with a mask; `TokenLayout`
 says which. Whatever is not a counted token is left out *before* anything is computed, so that it adds

@@ -17,8 +17,8 @@ import numpy as np
 from agentgym.algos.advantage import joint
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.options import POSITIVE_UNIT, check_choice
-from agentgym.arrays import Floats, Ints
-from agentgym.stopwatch import stage
+from agentgym.core.arrays import Floats, Ints
+from agentgym.core.stopwatch import stage
 
 Match: TypeAlias = Literal["state", "text", "similar", "embedding"]
 

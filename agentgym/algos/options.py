@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
-from agentgym.arrays import Floats
+from agentgym.core.arrays import Floats
 from agentgym.errors import UsageError, nearest
 
 _KINDS: Mapping[type, tuple[str, tuple[type, ...]]] = {
@@ -108,13 +108,15 @@ class Option:
         try:
             (kind, *_) = (kind for kind in kinds if kind is not type(None))
             if get_origin(kind) is Literal:
-                check_choice(f"switches.{self.name}", value, kind)
+                check_choice(f"algorithm_options.{self.name}", value, kind)
                 return
             title, allowed = _KINDS[kind]
             if type(value) not in allowed:
-                raise UsageError(f"switches.{self.name} is {title}, such as {self.default!r}; got {value!r}")
+                raise UsageError(
+                    f"algorithm_options.{self.name} is {title}, such as {self.default!r}; got {value!r}"
+                )
             if bounds is not None and isinstance(value, (int, float)):
-                bounds.check(f"switches.{self.name}", value)
+                bounds.check(f"algorithm_options.{self.name}", value)
         except ValueError as error:
             raise UsageError(str(error)) from error
 

@@ -11,7 +11,7 @@ from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import PAPER, Compat
 from agentgym.algos.options import check_choice
 from agentgym.algos.tokens import Unit, token_counts
-from agentgym.arrays import Floats, Ints
+from agentgym.core.arrays import Floats, Ints
 
 OutcomeBase: TypeAlias = Literal["grpo", "rloo", "reinforce_pp", "dapo"]
 """Whose advantage an outcome has."""

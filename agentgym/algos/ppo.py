@@ -23,7 +23,7 @@ from agentgym.algos.batch import StepBatch
 from agentgym.algos.objective import Objective
 from agentgym.algos.options import Discount
 from agentgym.algos.tokens import Chain, SequenceOf
-from agentgym.arrays import Bools, Floats
+from agentgym.core.arrays import Bools, Floats
 
 OBJECTIVE = Objective(kl_coefficient=0.01)
 """Eq. 7 with the paper's epsilon; the divergence is of published runs on agents' tasks."""

@@ -28,7 +28,7 @@ from agentgym.algos.filters import within_accuracy
 from agentgym.algos.objective import Objective
 from agentgym.algos.options import check_choice
 from agentgym.algos.tokens import SequenceOf, check_tokens, token_counts, token_mask, token_rows
-from agentgym.arrays import Bools, Floats, Ints
+from agentgym.core.arrays import Bools, Floats, Ints
 
 OBJECTIVE = Objective()
 """PPO's clipped tokens."""

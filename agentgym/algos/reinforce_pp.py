@@ -22,7 +22,7 @@ from agentgym.algos.compat import PAPER, Compat
 from agentgym.algos.objective import Objective
 from agentgym.algos.options import Discount
 from agentgym.algos.tokens import Chain, SequenceOf
-from agentgym.arrays import Bools, Floats
+from agentgym.core.arrays import Bools, Floats
 
 OBJECTIVE = Objective(kl_coefficient=0.01)
 """PPO's surrogate. The paper puts the divergence into the rewards of tokens: pass those as ``rewards``."""

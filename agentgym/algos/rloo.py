@@ -17,7 +17,7 @@ from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import PAPER, Compat
 from agentgym.algos.objective import Objective
-from agentgym.arrays import Floats
+from agentgym.core.arrays import Floats
 
 OBJECTIVE = Objective(kl_coefficient=0.01)
 """The paper's REINFORCE is this with one update per batch, where every ratio is 1."""

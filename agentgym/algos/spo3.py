@@ -10,9 +10,9 @@ without an update, K = 0 stops there. t is the state's depth in its trajectory, 
 the public code counts finished trajectories of the run, and never calls its own rollout. Eqs. 1-4 are as its
 README and core module give them.
 
-`agentgym.algos.state_score` computes S, K and R, with their options; `agentgym.training.branching` plays the
-rollouts. The samples of one expansion are compared with each other (`StepBatch.expansion`), and with nobody
-else.
+`agentgym.algos.state_score` computes S, K and R, with their options; `agentgym.training.branching.collector`
+plays the rollouts. The samples of one expansion are compared with each other (`StepBatch.expansion`), and
+with nobody else.
 
 With the published constants K is 0, 1 or 8 for every t >= 2: p is at least 0.1 where S is between 0 and 1,
 so S is at most 2^-5. Any alpha above 30 gives the same K there; `shares` warns of it.
@@ -29,7 +29,7 @@ from agentgym.algos.matching import Match, match_states
 from agentgym.algos.objective import Objective
 from agentgym.algos.options import POSITIVE_UNIT
 from agentgym.algos.state_score import Allotment, Visits, reward, rollouts, score, shares
-from agentgym.arrays import Floats
+from agentgym.core.arrays import Floats
 
 __all__ = [
     "ALGORITHM",
@@ -81,7 +81,7 @@ ALGORITHM = Algorithm(
     objective=OBJECTIVE,
     credit="step",
     states=True,
-    stages="agentgym.training.branching:STAGES",
+    stages="agentgym.training.branching.collector:STAGES",
     stage_options=Allotment(),
     snapshot=True,
     page="spo3",

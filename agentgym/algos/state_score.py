@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agentgym.algos.options import NOT_NEGATIVE, UNIT_INTERVAL, Bounds
-from agentgym.arrays import Floats, Ints
+from agentgym.core.arrays import Floats, Ints
 
 Schedule: TypeAlias = Literal["depth", "visits", "global"]
 """What lambda grows with."""

@@ -26,7 +26,7 @@ from agentgym.algos.compat import Compat
 from agentgym.algos.objective import Objective
 from agentgym.algos.options import Discount
 from agentgym.algos.tokens import token_counts, token_rows
-from agentgym.arrays import Floats
+from agentgym.core.arrays import Floats
 
 OBJECTIVE: Final = Objective(ratio="step_geomean", aggregation="trajectory-mean", kl_coefficient=0.001)
 """Eqs. 7 and 8. No clipping bound is printed; 0.2 is PPO's."""

@@ -14,7 +14,7 @@ from typing import Final
 
 from agentgym.algos.algorithm import Algorithm
 from agentgym.errors import UsageError, nearest
-from agentgym.extras import load_reference
+from agentgym.io.optional import load_reference
 
 ENTRY_POINTS = "agentgym.algorithms"
 """Group of the entry points by which other packages add algorithms."""

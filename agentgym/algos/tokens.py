@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.options import check_choice
-from agentgym.arrays import Bools, Floats, Ints
+from agentgym.core.arrays import Bools, Floats, Ints
 
 SequenceOf: TypeAlias = Literal["trajectory", "row"]
 """What a token's return runs over: the responses of the whole trajectory, chained, with each step's reward on

@@ -19,12 +19,12 @@ from inspect_ai.solver import solver
 from inspect_ai.tool import ToolDef, ToolError, ToolParam, ToolParams
 from inspect_ai.util import registry_info, store
 
+from agentgym.core.tools import Tool, ToolCallError
+from agentgym.core.types import Snapshot
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
 from agentgym.evaluation.imports.inspect import LISTED, STORE
 from agentgym.registration import ENVIRONMENTS, open_env
-from agentgym.tools import Tool, ToolCallError
-from agentgym.types import Snapshot
 
 SYSTEM = (
     "You act in an environment through tools. Call one tool at a time: each call is an action, and its "

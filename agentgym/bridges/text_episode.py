@@ -9,12 +9,12 @@ import numpy as np
 
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.table import find_algorithm
-from agentgym.arrays import Floats, Ints
+from agentgym.core.arrays import Floats, Ints
+from agentgym.core.spaces import UnicodeText
+from agentgym.core.types import Completion, Request, Step
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
 from agentgym.prompts.budget import PromptBuilder
-from agentgym.spaces import UnicodeText
-from agentgym.types import Completion, Request, Step
 
 _COLUMNS = ("reward", "valid", "terminated", "truncated", "cost", "progress", "won")
 _OF_REQUEST = ("task_id", "task_type", "admissible_actions", "state_hash")
@@ -46,7 +46,7 @@ class TextEpisode:
         self.records, self.over = [], False
 
     def prompt(self) -> tuple[int, ...]:
-        """Return the token ids of what is asked now; PromptTooLongError where they exceed the budget."""
+        """Return the token ids of the prompt; PromptTooLongError where they exceed the budget."""
         return self._builder.build(self._request()).ids
 
     def play(self, response: str) -> dict[str, Any]:
@@ -85,15 +85,11 @@ class TextEpisode:
 def step_batch(
     keys: Sequence[tuple[str, str]], records: Sequence[Mapping[str, Any]], **columns: Sequence[Any]
 ) -> tuple[StepBatch, Ints]:
-    """Return n steps in any order as a batch, and (n,) the row of the input that each row of it is.
+    """Return n steps in any order as a batch, and (n,) the input's row of each of its rows.
 
-    Args:
-        keys: of each step, its group and the episode within it.
-        records: as `TextEpisode` has them.
-        **columns: further columns of the batch, such as ``values``, in the order of the records.
-
-    Raises:
-        ValueError: a step of an episode is missing or there twice.
+    ``keys``: group of each step and episode within it; ``columns``: further columns of the batch, such as
+    ``values``, in the order of the records. `ValueError` where a step of an episode is missing or there
+    twice.
     """
     groups = {name: number for number, name in enumerate(dict.fromkeys(group for group, _ in keys))}
     episodes = {key: number for number, key in enumerate(dict.fromkeys(keys))}

@@ -19,13 +19,13 @@ from functools import cached_property, partial
 from threading import Lock
 from typing import Any
 
+from agentgym.core.types import Request
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
-from agentgym.extras import load
+from agentgym.io.optional import load
 from agentgym.prompts.rendering import render_opening, render_present
 from agentgym.prompts.template import Template, load_template
 from agentgym.registration import class_of, open_env
-from agentgym.types import Request
 
 
 class ToolEnvironment:

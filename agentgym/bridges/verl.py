@@ -35,7 +35,7 @@ FIELD = "agentgym"
 
 
 class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]
-    """Plays an episode; every step has a prompt of its own, as this package's policies are asked."""
+    """Plays an episode; every step has a prompt of its own, as for this package's policies."""
 
     def __init__(self, *args: Any, env_id: str, **settings: Any):
         """Open the environment, once a process, and choose the prompts.

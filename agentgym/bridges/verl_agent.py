@@ -21,7 +21,7 @@ import numpy as np
 
 from agentgym.envs.alfworld.data.trials import TYPES
 from agentgym.errors import UsageError
-from agentgym.extras import import_named
+from agentgym.io.optional import import_named
 from agentgym.registration import open_vector
 from agentgym.vector.batching import info_rows
 

@@ -13,8 +13,8 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
+from agentgym.core.types import Snapshot
 from agentgym.env import MAX_ACTION_LENGTH, AgentEnv
-from agentgym.types import Snapshot
 
 OVERLONG = "x" * (MAX_ACTION_LENGTH + 1)
 """An action that no game accepts, whatever it takes."""
@@ -38,11 +38,11 @@ Make: TypeAlias = Callable[..., AgentEnv[Any]]
 
 
 class ContractError(AssertionError):
-    """An environment breaks the contract; the message is one line that says which promise, and how."""
+    """A broken promise of the environment contract, named in one line."""
 
 
 class Transition(NamedTuple):
-    """What one step (or, with reward 0, one reset) returned."""
+    """The result of one step (or, with reward 0, of one reset)."""
 
     observation: Any
     reward: float
@@ -52,7 +52,7 @@ class Transition(NamedTuple):
 
 
 def require(kept: bool, broken: str) -> None:
-    """Raise `ContractError` with the text ``broken`` unless a promise is kept."""
+    """Raise `ContractError` with the text ``broken`` unless a promise holds."""
     if not kept:
         raise ContractError(broken)
 
@@ -157,11 +157,7 @@ def generator(seed: int) -> np.random.Generator:
 
 
 def first_difference(left: Any, right: Any, path: str = "") -> str | None:
-    """Compare two values exactly, types and dtypes included.
-
-    Returns:
-        None if they are equal, else one line that says where they differ first.
-    """
+    """Compare two values exactly, types and dtypes included; return the first difference, or None."""
     where = path or "value"
     if type(left) is not type(right):
         return f"{where} is a {type(left).__name__} here and a {type(right).__name__} there"
@@ -205,7 +201,7 @@ def require_equal(left: Any, right: Any, promise: str) -> None:
 
 
 def factory(subject: str | AgentEnv[Any] | Make) -> Make:
-    """Return what makes new environments like ``subject``: an id, an environment, a class or a function."""
+    """Return the constructor of environments like ``subject``: an id, an environment or a callable."""
     if isinstance(subject, str):
         return lambda **options: unwrap(gymnasium.make(subject, **options))
     if isinstance(subject, gymnasium.Env):

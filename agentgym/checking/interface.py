@@ -25,10 +25,10 @@ from agentgym.checking.evidence import (
     require,
     require_equal,
 )
+from agentgym.core.tasks import Task
+from agentgym.core.types import Request
 from agentgym.env import AgentEnv
 from agentgym.errors import MissingPackageError, UsageError
-from agentgym.tasks import Task
-from agentgym.types import Request
 
 TASK_ID = re.compile(r"[0-9a-f]{32}(-[0-9]+)?")
 TASKS = 200

@@ -107,7 +107,7 @@ def check_actions_of_other_types_change_nothing(make: MakeVector) -> None:
 def _check_refused(
     make: MakeVector, error: type[Exception], calls_of: Callable[[AgentVectorEnv], Calls]
 ) -> None:
-    """Make every call of one vector environment; another, asked nothing of the kind, must stay its equal."""
+    """Make every wrong call of one vector environment; its untouched twin must stay equal."""
     with closing(make(SLOTS)) as envs, closing(make(SLOTS)) as other:
         rng = generator(8)
         for each in (envs, other):

@@ -29,7 +29,7 @@ from agentgym.checking.evidence import (
     snapshots_of,
     untouched_global_generators,
 )
-from agentgym.types import Snapshot
+from agentgym.core.types import Snapshot
 
 STATE_HASH = re.compile(r"[0-9a-f]{32}")
 

@@ -1,4 +1,4 @@
-"""Checks of what reset and step return, which actions are accepted, and how an episode ends."""
+"""Checks of reset and step: returned values, accepted actions, and the end of episodes."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def check_info_values(make: Make) -> None:
 
 
 def check_returned_values_are_fresh(make: Make) -> None:
-    """What was returned is the caller's: later steps do not change it, and changing it changes nothing."""
+    """Returned values are the caller's: neither side's changes reach the other."""
     env, twin = make(), make()
     kept = [begin(env)]
     begin(twin)

@@ -26,9 +26,9 @@ from agentgym.checking.evidence import (
     untouched_global_generators,
 )
 from agentgym.checking.refusals import SLOTS, MakeVector
+from agentgym.core.types import Snapshot
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
-from agentgym.types import Snapshot
 from agentgym.vector.batching import info_rows, unbatch_observations
 from agentgym.vector.core import AgentVectorEnv
 
@@ -160,7 +160,7 @@ def check_returned_types(make: MakeVector) -> None:
 
 
 def check_returned_values_are_fresh(make: MakeVector) -> None:
-    """What was returned is the caller's: later steps do not change it."""
+    """Returned values are the caller's: later steps do not change them."""
     with closing(make(SLOTS, max_steps=SHORT)) as envs:
         rng = generator(6)
         kept: list[Any] = [envs.reset(seed=0)]

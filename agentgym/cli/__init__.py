@@ -16,22 +16,18 @@ from gymnasium.error import Error as GymnasiumError
 from agentgym import interrupts
 from agentgym.cli.commands import make_parser
 from agentgym.errors import UsageError
-from agentgym.files import trouble
+from agentgym.io.files import trouble
 
 USAGE_ERROR = 2
 """Exit code for bad input."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command.
+    """Run a command; return its exit code.
 
-    Args:
-        argv: its words; None for the program's own.
-
-    Returns:
-        The exit code: 0, also for no words at all, which print the help; 1 when a check did not pass;
-        2 for bad input, after one line on stderr (``--debug`` adds the traceback); 130 when interrupted,
-        after one line. Other exceptions are defects and propagate.
+    0, also for no words at all, which print the help; 1 when a check did not pass; 2 for bad input, after one
+    line on stderr (``--debug`` adds the traceback); 130 when interrupted, after one line. Other exceptions
+    are defects and propagate.
     """
     words = sys.argv[1:] if argv is None else list(argv)
 
@@ -44,12 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def answer(run: Callable[[Sequence[str]], int], words: Sequence[str], program: str = "agentgym") -> int:
-    """Do what a command line asks for, and turn what goes wrong into its exit code, as `main` does.
+    """Run a command line and turn its errors into exit codes, as `main` does.
 
-    Args:
-        run: takes the words and returns the exit code.
-        words: of the command line.
-        program: begins the line that says what was wrong.
+    ``program`` begins the line of an error.
     """
     try:
         interrupts.hand_over()

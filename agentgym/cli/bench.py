@@ -22,7 +22,7 @@ from agentgym.interrupts import Interrupt
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agentgym.evaluation.suite import Suite, SuiteAgent
+    from agentgym.evaluation.suites.suite import Suite, SuiteAgent
 
 ABOUT = "Run a benchmark suite; resumes an interrupted run."
 
@@ -108,8 +108,8 @@ def _add_outputs(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run, then verify and rank; 1 when a run does not verify."""
-    from agentgym.evaluation.bench import run_bench
-    from agentgym.evaluation.suite import load_suite, part_of
+    from agentgym.evaluation.play.bench import run_bench
+    from agentgym.evaluation.suites.suite import load_suite, part_of
 
     console, progress = open_console(), open_progress_console()
     if arguments.protocols:
@@ -153,7 +153,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _with_baselines(
     suite: Suite, further: Sequence[SuiteAgent], names: list[str] | None, *, wanted: bool
 ) -> tuple[list[str] | None, tuple[str, ...]]:
-    """Return who plays, with the suite's floor and oracle or without them, and which of these were added."""
+    """Return the agents, with the suite's baseline and oracle or without them, and the added ones."""
     scale = tuple(name for name in (suite.floor, suite.oracle) if name)
     if wanted and names is not None:
         return [*scale, *names], tuple(name for name in scale if name not in names)
@@ -174,8 +174,8 @@ def _rank(
 ) -> int:
     """Verify the runs of a suite, and print their table or write the leaderboard of all; the exit code."""
     from agentgym.cli.leaderboard import build, print_boards
-    from agentgym.evaluation.boards import make_boards
-    from agentgym.evaluation.submissions import examine_below
+    from agentgym.evaluation.board.boards import make_boards
+    from agentgym.evaluation.verify.submissions import examine_below
 
     suites, allow, sound, found = {played.name: suite}, played.references, True, []
     if arguments.verify:
@@ -191,9 +191,9 @@ def _rank(
 
 
 def _print_errors(folder: Path, console: Console) -> None:
-    """Say how many episodes of a run have no result, and how they get one; nothing where all have."""
-    from agentgym.evaluation.results import RETRIED, latest
-    from agentgym.evaluation.runfiles import read_episodes
+    """Print the number of episodes without a result, and the remedy; nothing where all have one."""
+    from agentgym.evaluation.log.results import RETRIED, latest
+    from agentgym.evaluation.log.runfiles import read_episodes
 
     ends = Counter(episode.end_reason for episode in latest(read_episodes(folder)))
     failed = {end: ends[end] for end in RETRIED if ends[end]}

@@ -12,7 +12,7 @@ from agentgym.cli.parser import Parser, parse_options
 from agentgym.errors import UsageError, nearest
 
 if TYPE_CHECKING:
-    from agentgym.evaluation.suite import SuiteAgent
+    from agentgym.evaluation.suites.suite import SuiteAgent
 
 SCAFFOLDS = ("prompting", "react", "reflexion")
 """Kinds of agents that ask a model behind an endpoint."""
@@ -90,13 +90,8 @@ def chosen_agents(
 ) -> tuple[list[SuiteAgent], list[str] | None]:
     """Return the agents that the flags add, and the names of those that play, None for all.
 
-    Args:
-        arguments: of the command.
-        asked: how a protocol asks a model; empty without one. Flags go before it, and so does a directory's
-            ``agent.json``, which says how the model was trained, but for the temperature.
-
-    Raises:
-        UsageError: flags do not go together, or a directory has no model.
+    ``asked``: a protocol's settings of a model; empty without one. Flags go before it, and so does a
+    directory's ``agent.json`` with the model's training settings, but for the temperature.
     """
     _check(arguments)
     options = parse_options(arguments.option, _OWN_FLAGS)
@@ -138,15 +133,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def check_scaffold(arguments: argparse.Namespace, known: list[str]) -> None:
-    """Refuse a scaffold without an endpoint, unless the suite has an agent of that name.
-
-    Args:
-        arguments: of the command.
-        known: names of the suite's agents.
-
-    Raises:
-        UsageError: names what is missing.
-    """
+    """Refuse a scaffold without an endpoint, unless the suite has an agent of that name."""
     for name in arguments.agent or ():
         if name in SCAFFOLDS and arguments.endpoint is None and name not in known:
             raise UsageError(
@@ -155,14 +142,14 @@ def check_scaffold(arguments: argparse.Namespace, known: list[str]) -> None:
 
 
 def _of_endpoint(kind: str, model: str, options: dict[str, Any]) -> SuiteAgent:
-    from agentgym.evaluation.suite import SuiteAgent
+    from agentgym.evaluation.suites.suite import SuiteAgent
 
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", model.rpartition("/")[2]).strip("-")
     return SuiteAgent(f"{kind}-{name}", kind, options={**options, "model": model})
 
 
 def _of_directory(text: str, options: dict[str, Any], asked: Mapping[str, Any]) -> SuiteAgent:
-    from agentgym.evaluation.suite import SuiteAgent
+    from agentgym.evaluation.suites.suite import SuiteAgent
     from agentgym.training.policy.saved import read_agent
 
     path, colon, name = text.rpartition(":")

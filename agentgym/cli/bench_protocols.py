@@ -29,15 +29,12 @@ def add_what_is_played(parser: Parser) -> None:
 
 
 def chosen_suite(arguments: argparse.Namespace) -> tuple[Path, Mapping[str, Any], tuple[str, ...]]:
-    """Return the file of the suite that is asked for, how models are asked, and what is never left out.
+    """Return the suite's file, a protocol's model settings, and the required environments.
 
     A protocol's suite is written to ``suites`` in the output directory.
-
-    Raises:
-        UsageError: there is neither a suite nor a protocol, or both, or no model to evaluate.
     """
-    from agentgym.evaluation.suite_text import write_suite
     from agentgym.evaluation.suites import suite_file
+    from agentgym.evaluation.suites.suite_text import write_suite
     from agentgym.recipes.protocols import load_protocol
 
     if (arguments.suite is None) == (arguments.protocol is None):
@@ -57,12 +54,12 @@ def print_protocols(console: Console) -> int:
     """Print a row for each protocol."""
     from rich.table import Table
 
-    from agentgym.recipes.protocols import NAMES, load_protocol
+    from agentgym.recipes.protocols import load_protocol, protocol_names
 
     table = Table()
     for head in ("Protocol", "Games", "Attempts", "Temperature", "Checkpoint", "Source"):
         table.add_column(head, overflow="fold")
-    for name in NAMES:
+    for name in protocol_names():
         protocol = load_protocol(name)
         games = ", ".join(f"{env.label} ({env.count:,})" for env in protocol.suite.env)
         heat, attempts = f"{protocol.model.temperature:g}", str(protocol.attempts)

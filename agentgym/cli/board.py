@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from agentgym.agents.halfblocks import half_blocks, shows_pictures
 from agentgym.agents.screen import coloured, labelled, printable, said_of, show_state, show_step, text_of
-from agentgym.suites import ScreenHints
-from agentgym.types import Observation, Step
+from agentgym.core.suite_spec import ScreenHints
+from agentgym.core.types import Observation, Step
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-_FEWEST_ROWS = 3
+_MIN_ROWS = 3
 """Rows that a long observation leaves to the actions."""
 
-_LONGEST_REMARK = 4
+_MAX_REMARK_LENGTH = 4
 """Lines of a remark from where on it stands in the frame's place."""
 
 _GAPS = 3
@@ -31,7 +31,7 @@ _BESIDE = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """What a person sees of a state."""
+    """A person's view of a state."""
 
     title: str
     """Of the log."""
@@ -113,13 +113,7 @@ class PlayScreen:
     """
 
     def __init__(self, console: Console, hints: ScreenHints, keys: str = ""):
-        """Prepare.
-
-        Args:
-            console: a terminal.
-            hints: goal, legend and colours.
-            keys: a line that says which keys there are.
-        """
+        """Prepare; ``keys`` is a line that lists the keys."""
         self._console = console
         self._hints = hints
         self._keys = keys
@@ -189,12 +183,12 @@ class PlayScreen:
         if frame is None:
             return []
         head, result, remark = self._head(frame), self._result(frame), self._remark_lines(width)
-        if len(remark) > _LONGEST_REMARK:
+        if len(remark) > _MAX_REMARK_LENGTH:
             return [*head, *remark[: rows - 1]]
         below = [*self._legend(width), *remark]
         actions = _action_lines(frame, width)
         room = rows - len(head) - len(result) - len(below)
-        body = self._body(frame, width, room - min(len(actions), _FEWEST_ROWS))
+        body = self._body(frame, width, room - min(len(actions), _MIN_ROWS))
         actions = _cut(actions, room - len(body), " of actions")
         gap = [Text()] if room - len(body) - len(actions) >= _GAPS else []
         return [*head, *gap, *body, *gap, *result, *actions, *gap, *below][:rows]
@@ -261,7 +255,7 @@ def _wrapped(text: Text, console: Console, width: int) -> list[Text]:
 
 
 def _cut(lines: Sequence[Text], rows: int, of_what: str = "") -> list[Text]:
-    """Return so many lines, the last of which says how many are missing."""
+    """Return so many lines, the last of which counts the missing ones."""
     from rich.text import Text
 
     if len(lines) <= rows:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from agentgym.cli.parser import Parser
 from agentgym.data.progress import progress_bar
 from agentgym.errors import UsageError, nearest
-from agentgym.places import cache_directory, data_directory
-from agentgym.retrieval.corpora import (
+from agentgym.io.paths import cache_directory, data_directory
+from agentgym.retrieval.corpus.corpora import (
     BUILT,
     BuiltCorpus,
     CorpusIndexing,
@@ -21,9 +21,9 @@ from agentgym.retrieval.corpora import (
     file_spec,
     read_spec,
 )
-from agentgym.retrieval.engines import check_engine, open_searcher
+from agentgym.retrieval.corpus.passages import PASSAGES, PassageFile
 from agentgym.retrieval.index import MANIFEST, Manifest
-from agentgym.retrieval.passages import PASSAGES, PassageFile
+from agentgym.retrieval.opening import check_engine, open_searcher
 
 if TYPE_CHECKING:
     from agentgym.retrieval.searcher import Searcher
@@ -55,15 +55,11 @@ class NamedCorpus:
 
     @property
     def built(self) -> BuiltCorpus | None:
-        """What the passages were built from, where that is recorded."""
+        """The record of the passages' build, if there is one."""
         return BuiltCorpus.read(self.folder) if (self.folder / BUILT).exists() else None
 
     def store(self) -> PassageFile:
-        """Open the passages.
-
-        Raises:
-            UsageError: they have not been built.
-        """
+        """Open the passages."""
         if not self.is_built:
             raise UsageError(f"no passages in {self.folder}: run `agentgym index build` first")
         return PassageFile(self.folder / PASSAGES)
@@ -78,11 +74,7 @@ class NamedCorpus:
             )
 
     def engine(self, asked: str | None) -> str:
-        """Return the engine that is meant: the one asked for, else the description's or the only one here.
-
-        Raises:
-            UsageError: an unknown engine, or several are here.
-        """
+        """Return the engine: the one given, else the description's or the only one here."""
         if asked is None and self.spec is not None:
             asked = self.spec.index.engine
         if asked is None:
@@ -151,15 +143,9 @@ def descriptions(folder: Path) -> Iterator[CorpusSpec]:
 
 
 def find_corpus(name: str, corpora: Path, folder: Path | None = None) -> NamedCorpus:
-    """Return the corpus that a name means.
+    """Return the corpus of a name, as commands take it.
 
-    Args:
-        name: as commands take it.
-        corpora: where descriptions are.
-        folder: where passages and indexes are; None for the default.
-
-    Raises:
-        UsageError: nothing has that name.
+    ``corpora``: folder of descriptions; ``folder``: of passages and indexes, None for the default.
     """
     path = Path(name)
     if (path / PASSAGES).exists():
@@ -181,12 +167,7 @@ def find_corpus(name: str, corpora: Path, folder: Path | None = None) -> NamedCo
 
 
 def build_passages(corpus: NamedCorpus) -> BuiltCorpus | None:
-    """Write a corpus's passages where they are not there; return what they were built from, if it is known.
-
-    Raises:
-        MissingDataError: a file is not on this machine.
-        UsageError: it cannot be read or written.
-    """
+    """Write a corpus's passages where they are missing; return their record, if there is one."""
     if corpus.spec is None:
         return corpus.built
     with progress_bar(f"reading the passages of {corpus.spec.name}") as progress:
@@ -196,11 +177,7 @@ def build_passages(corpus: NamedCorpus) -> BuiltCorpus | None:
 def searcher_of(
     corpus: NamedCorpus, engine: str, encoder: str | None, device: str, options: Mapping[str, Any]
 ) -> Searcher:
-    """Return search over a corpus whose passages are there; its index is built where it is not.
-
-    Raises:
-        UsageError: something is not installed, cannot be written, or belongs to another corpus.
-    """
+    """Return search over a corpus whose passages are there; its index is built where it is missing."""
     store = corpus.store()
     corpus.check(store)
     check_engine(engine)

@@ -11,11 +11,11 @@ from agentgym.agents.screen import printable
 from agentgym.cli import demos
 from agentgym.cli.parser import Commands, Parser, add_command, add_groups
 from agentgym.cli.terminal import open_console, open_progress_console
+from agentgym.core.suite_spec import DataSource
 from agentgym.data.directory import cache_directory, data_directory, find
 from agentgym.data.importing import find_damage, import_data, read_manifest
 from agentgym.errors import UsageError
 from agentgym.registration import class_of, data_source, data_sources, known_ids, open_env
-from agentgym.suites import DataSource
 
 ABOUT = "List, find, import and verify official data; write demonstrations."
 
@@ -130,7 +130,7 @@ def run_verify(arguments: argparse.Namespace) -> int:
 
 
 def _verify_tasks(env_id: str, progress: Callable[[int, int], None]) -> Iterator[str]:
-    """Yield what is wrong with the generated tasks of an environment."""
+    """Yield the defects of an environment's generated tasks."""
     splits = class_of(env_id).splits
     for done, split in enumerate(splits, start=1):
         try:
@@ -146,7 +146,7 @@ def _folder_of(source: DataSource) -> Path:
 
 @contextmanager
 def _progress(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar; yield what moves it, given how much is done and how much there is."""
+    """Show a bar; yield its update function of the done and the whole amount."""
     from rich.progress import Progress
 
     console = open_progress_console()

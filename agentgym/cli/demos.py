@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 
 from agentgym.agents.demonstrators import DEMONSTRATORS
+from agentgym.agents.demos import DemoConfig, write_demos
 from agentgym.cli.parser import Commands, Parser, add_command, add_env_options, env_options, seed
 from agentgym.cli.terminal import open_console
-from agentgym.demos import DemoConfig, write_demos
 
 
 def add_to(actions: Commands[Parser]) -> None:
@@ -62,7 +62,7 @@ def add_to(actions: Commands[Parser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the file and say what is in it."""
+    """Write the file and print its summary."""
     options = env_options(arguments)
     config = DemoConfig(
         env_id=arguments.env,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agentgym.cli.parser import Commands, Parser, add_command
 from agentgym.cli.terminal import open_console
-from agentgym.files import replace_file, writing
+from agentgym.io.files import replace_file, writing
 
 if TYPE_CHECKING:
     from agentgym.training.doctor import CheckResult

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from agentgym.endpoint.cache import CacheMode
-    from agentgym.evaluation.endpoint_runs import EndpointSettings
+    from agentgym.evaluation.log.endpoint_runs import EndpointSettings
 
 MODES = ("off", "read", "write", "replay-only")
 
@@ -48,17 +48,9 @@ def add_endpoint_settings(parser: Parser) -> None:
 
 
 def endpoint_settings(arguments: argparse.Namespace, *, probe: bool = True) -> EndpointSettings:
-    """Return what the flags say.
-
-    Args:
-        arguments: of the command.
-        probe: whether endpoints are first asked what they take.
-
-    Raises:
-        UsageError: flags do not go together.
-    """
+    """Return the flags' endpoint settings; ``probe`` queries the endpoints' capabilities first."""
     from agentgym.endpoint.budget import EndpointBudget
-    from agentgym.evaluation.endpoint_runs import EndpointSettings
+    from agentgym.evaluation.log.endpoint_runs import EndpointSettings
 
     mode: CacheMode = arguments.cache_mode or ("off" if arguments.cache is None else "write")
     if mode != "off" and arguments.cache is None:
@@ -74,9 +66,9 @@ def endpoint_settings(arguments: argparse.Namespace, *, probe: bool = True) -> E
 
 
 def print_calls(folder: Path, console: Console) -> None:
-    """Print what a run's calls took so far, as its ledger has them; nothing where it asked nobody."""
+    """Print the cost of a run's calls so far, by its ledger; nothing where it made none."""
     from agentgym.endpoint.ledger import read_ledger, total
-    from agentgym.evaluation.endpoint_runs import CALLS_FILE
+    from agentgym.evaluation.log.endpoint_runs import CALLS_FILE
 
     if not (folder / CALLS_FILE).exists():
         return

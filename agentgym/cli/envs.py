@@ -1,4 +1,4 @@
-"""``agentgym envs``: what can be played."""
+"""``agentgym envs``: the environments and their data."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _data_sets(env_id: str) -> Iterator[tuple[str, str, str]]:
-    """Yield each data set's name, its splits, and how to get it where it is missing."""
-    from agentgym.evaluation.datasets import data_sets
+    """Yield each data set's name, its splits, and the command that fetches a missing one."""
+    from agentgym.evaluation.suites.datasets import data_sets
 
     for found in data_sets(env_id):
         note = f" [missing: agentgym data import {found.missing} PATH]" if found.missing else ""

@@ -1,4 +1,4 @@
-"""``agentgym bench SUITE --estimate``: calls, tokens and price of endpoints, before any is asked."""
+"""``agentgym bench SUITE --estimate``: calls, tokens and price of endpoints, without any call."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from agentgym.endpoint.prices import PriceTable
-    from agentgym.evaluation.estimate import AskedTokens, EnvEstimate
-    from agentgym.evaluation.suite import Suite, SuiteAgent
+    from agentgym.evaluation.play.estimate import AskedTokens, EnvEstimate
+    from agentgym.evaluation.suites.suite import Suite, SuiteAgent
 
 _ASSUMED = """\
 Nobody was asked. Prompts are those that random play builds in {sample} tasks of each environment; a token is
@@ -31,21 +31,13 @@ def print_estimate(
     names: Sequence[str] | None,
     console: Console,
 ) -> int:
-    """Print what the command would ask; return the exit code.
+    """Print the cost estimate of a command; return the exit code.
 
-    Args:
-        arguments: of the command.
-        suite: to be played.
-        further: agents beside the suite's own.
-        names: of those that play; None for all.
-        console: where it is printed.
-
-    Raises:
-        UsageError: flags do not go together, or nothing would be asked.
+    ``further``: agents beside the suite's own; ``names``: of those that play, None for all.
     """
     from agentgym.endpoint.prices import PriceTable
-    from agentgym.evaluation.estimate import ANSWER_TOKENS, FIELD_TOKENS, SAMPLE, estimate_suite
-    from agentgym.evaluation.suite import with_agents
+    from agentgym.evaluation.play.estimate import ANSWER_TOKENS, FIELD_TOKENS, SAMPLE, estimate_suite
+    from agentgym.evaluation.suites.suite import with_agents
 
     if arguments.leaderboard is not None:
         raise UsageError("--estimate plays nothing: leave out --leaderboard")
@@ -68,7 +60,7 @@ def print_estimate(
 def _table(parts: Sequence[EnvEstimate], prices: PriceTable) -> Table:
     from rich.table import Table
 
-    from agentgym.evaluation.estimate import total
+    from agentgym.evaluation.play.estimate import total
 
     table = Table(title="likely / at most", title_justify="left")
     for name in ("Agent", "Environment", "Asked by", "Model"):

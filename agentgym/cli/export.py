@@ -37,8 +37,8 @@ def add_to(commands: Commands[Parser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Export."""
-    from agentgym.evaluation.archives import archived_run
-    from agentgym.evaluation.inspect_log import export_inspect
+    from agentgym.evaluation.log.inspect_log import export_inspect
+    from agentgym.evaluation.verify.archives import archived_run
 
     folder = archived_run(arguments.run_folder, allow=arguments.allow, console=open_progress_console())
     export_inspect(folder, arguments.out)

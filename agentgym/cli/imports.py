@@ -1,4 +1,4 @@
-"""``agentgym import LOG``: play somebody else's run here, and make it one of this package's."""
+"""``agentgym import LOG``: replay another project's run, and convert it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentgym.errors import UsageError
 
 if TYPE_CHECKING:
     from agentgym.evaluation.imports.importing import ImportedRun
-    from agentgym.evaluation.suite import Suite, SuiteEnv
+    from agentgym.evaluation.suites.suite import Suite, SuiteEnv
 
 ABOUT = "Play the actions of somebody else's run, compare what follows, and keep it as a run."
 MAX_SHOWN = 20
@@ -62,7 +62,7 @@ def add_to(commands: Commands[Parser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Import; 1 where the log says anything else than what comes out here."""
+    """Import; 1 where the log and its replay differ."""
     from agentgym.evaluation.imports.dialects import DIALECTS
     from agentgym.evaluation.imports.importing import LogSource, check_environment, import_log
 
@@ -78,9 +78,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _played(arguments: argparse.Namespace) -> tuple[SuiteEnv, Suite | None]:
-    """Return what was played, and the suite that the log becomes a run of, if one is named."""
-    from agentgym.evaluation.suite import SuiteEnv, load_suite, part_of
+    """Return the played environment, and the suite that the log becomes a run of, if one is named."""
     from agentgym.evaluation.suites import suite_file
+    from agentgym.evaluation.suites.suite import SuiteEnv, load_suite, part_of
     from agentgym.registration import class_of
 
     options = env_options(arguments)

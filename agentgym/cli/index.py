@@ -1,4 +1,4 @@
-"""``agentgym index``: corpora and what ranks their passages."""
+"""``agentgym index``: corpora and their search indexes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agentgym.cli.parser import Commands, Parser, add_command, add_groups, parse
 from agentgym.cli.terminal import open_console
 from agentgym.data.progress import progress_bar
 from agentgym.errors import UsageError
-from agentgym.places import cache_directory
+from agentgym.io.paths import cache_directory
 
 ABOUT = "Build, take over, inspect, query and verify search indexes."
 

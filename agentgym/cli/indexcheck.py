@@ -1,4 +1,4 @@
-"""What is wrong with an index, as its files say."""
+"""Index check: the defects of an index's files."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from agentgym.errors import UsageError
+from agentgym.retrieval.corpus.passages import PassageStore
 from agentgym.retrieval.encoders import TextEncoder
-from agentgym.retrieval.engines import open_index
+from agentgym.retrieval.engines.vectors import VECTORS, open_vectors
 from agentgym.retrieval.index import Index, Manifest
-from agentgym.retrieval.passages import PassageStore
+from agentgym.retrieval.opening import open_index
 from agentgym.retrieval.products import normalised, row_sums
-from agentgym.retrieval.vectors import VECTORS, open_vectors
 
 SAMPLE = 100
 """Passages that are looked at one by one."""
@@ -23,12 +23,9 @@ ALIKE = 0.99
 
 
 def index_problems(folder: Path, store: PassageStore, encoder: str | None) -> Iterator[str]:
-    """Yield what is wrong with an index, a line each.
+    """Yield the defects of an index, a line each.
 
-    Args:
-        folder: of the index.
-        store: the passages that it should rank.
-        encoder: of an index of vectors whose encoder is no preset.
+    ``encoder``: of an index of vectors whose encoder is no preset.
     """
     try:
         manifest = Manifest.read(folder)
@@ -55,7 +52,7 @@ def _wrong_ids(index: Index, store: PassageStore) -> Iterator[str]:
 
 
 def _strange(folder: Path, index: Index, store: PassageStore) -> Iterator[str]:
-    """Yield what is strange about a sample of passages."""
+    """Yield the oddities of a sample of passages."""
     numbers = np.unique(np.linspace(0, len(store) - 1, SAMPLE).astype(np.int64)).tolist()
     if (folder / VECTORS).exists():
         vectors, _ = open_vectors(folder, index.manifest)

@@ -1,4 +1,4 @@
-"""``agentgym judge RUN``: ask a run's judge again, and say how far its ratings lie apart."""
+"""``agentgym judge RUN``: repeat a run's ratings, and report the judge's spread."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def add_to(commands: Commands[Parser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge again, and print the spread of each environment."""
-    from agentgym.evaluation.rejudging import judge_again
     from agentgym.evaluation.suites import suite_file
+    from agentgym.evaluation.verify.rejudging import judge_again
 
     spread = judge_again(
         arguments.run_folder,

@@ -1,4 +1,4 @@
-"""Single keys of a terminal, and the end of what was typed ahead."""
+"""Single keys of a terminal, and the discarding of typed-ahead input."""
 
 from __future__ import annotations
 
@@ -45,8 +45,7 @@ class Keyboard:
     def read(self) -> str:
         """Return the next key: a character, or the name of an arrow or of one of the keys above.
 
-        Raises:
-            EOFError: at Ctrl-D, or where the terminal is gone.
+        `EOFError` at Ctrl-D, or where the terminal is gone.
         """
         while True:
             character = self._character()

@@ -14,8 +14,8 @@ from agentgym.cli.terminal import open_console, open_progress_console
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agentgym.evaluation.boards import Board
-    from agentgym.evaluation.submissions import Unranked
+    from agentgym.evaluation.board.boards import Board
+    from agentgym.evaluation.verify.submissions import Unranked
 
 ABOUT = "Build the leaderboard of a folder of runs, or pack runs."
 
@@ -74,8 +74,8 @@ def add_to(commands: Commands[Parser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Build."""
-    from agentgym.evaluation.suite import load_suite
     from agentgym.evaluation.suites import suite_file
+    from agentgym.evaluation.suites.suite import load_suite
 
     files = [suite_file(name) for name in arguments.suite]
     build(
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def run_pack(arguments: argparse.Namespace) -> int:
     """Pack."""
-    from agentgym.evaluation.packed import pack_run
+    from agentgym.evaluation.verify.packed import pack_run
 
     console = open_console()
     for folder in arguments.runs:
@@ -112,7 +112,7 @@ def build(
     strict: bool = False,
 ) -> None:
     """Write the leaderboard; print its main tables and why runs are not on them."""
-    from agentgym.evaluation.leaderboard import build_leaderboard
+    from agentgym.evaluation.board.leaderboard import build_leaderboard
 
     built = build_leaderboard(
         results, out, suites=suites, allow=allow, strict=strict, console=open_progress_console()
@@ -126,7 +126,7 @@ def print_boards(boards: Sequence[Board], unranked: Sequence[Unranked], console:
     from rich.table import Table
     from rich.text import Text
 
-    from agentgym.evaluation.tables import main_cells, notes, titles
+    from agentgym.evaluation.board.tables import main_cells, notes, titles
 
     for board, title in zip(boards, titles(boards), strict=True):
         head, lines = main_cells(board)

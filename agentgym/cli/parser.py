@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 from agentgym.errors import UsageError
-from agentgym.untrusted import loads_toml
+from agentgym.io.untrusted import loads_toml
 
 Run = Callable[[argparse.Namespace], int]
 """A command: takes its arguments, returns the exit code."""
@@ -27,6 +27,15 @@ class Parser(argparse.ArgumentParser):
 
     declare: Callable[[str], None] | None = None
     """Adds the command of a name that was asked for and is missing, or raises a UsageError."""
+    implied: tuple[str, tuple[str, ...]] = ("", ())
+    """A command, and the flags that imply it in a line that begins with a flag instead of a command."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Put the implied command in front, and parse as always."""
+        command, flags = self.implied
+        if args and args[0].startswith("-") and any(word.partition("=")[0] in flags for word in args):
+            args = [command, *args]
+        return super().parse_known_args(args, namespace)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if self.declare is not None and isinstance(action, Commands) and value not in action.choices:
@@ -41,17 +50,9 @@ class Parser(argparse.ArgumentParser):
 def add_command(
     commands: Commands[Parser], name: str, run: Run | None, *, about: str, example: str
 ) -> Parser:
-    """Add a command, or with ``run`` None a group of commands.
+    """Add a command, or with ``run`` None a group of commands; return its parser.
 
-    Args:
-        commands: where it belongs.
-        name: the word that calls it.
-        run: what it does.
-        about: one sentence for ``--help``.
-        example: a full command line.
-
-    Returns:
-        Its parser, for its arguments.
+    ``about``: one sentence for ``--help``; ``example``: a full command line.
     """
     parser = commands.add_parser(
         name,
@@ -68,12 +69,7 @@ def add_command(
 
 
 def add_groups(parser: Parser, declare: Callable[[str], None] | None = None) -> Commands[Parser]:
-    """Let a command have commands of its own.
-
-    Args:
-        parser: of the command.
-        declare: `Parser.declare`.
-    """
+    """Give a command commands of its own; ``declare`` is `Parser.declare`."""
     parser.declare = declare
     return parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
@@ -112,13 +108,8 @@ def parse_options(
 ) -> dict[str, Any]:
     """Read ``key=value`` pairs; values are TOML, where a single word needs no quotes.
 
-    Args:
-        pairs: for example ``["boxes=2", "reward=sparse", "size=[7, 7]"]``.
-        taken: keys that have a flag of their own, with its name.
-        dotted: whether keys may be names of settings within others, such as ``learner.epochs``.
-
-    Raises:
-        UsageError: a pair is malformed, or a key comes twice or has its own flag.
+    For example ``["boxes=2", "reward=sparse", "size=[7, 7]"]``. ``taken``: keys that have a flag of their
+    own, with its name; ``dotted``: whether keys may be names of nested settings, such as ``learner.epochs``.
     """
     options: dict[str, Any] = {}
     for pair in pairs:

@@ -10,7 +10,7 @@ from agentgym.errors import UsageError
 
 if TYPE_CHECKING:
     from agentgym.training.config import TrainConfig
-    from agentgym.training.memory import MemoryPlan
+    from agentgym.training.machine.memory import MemoryPlan
 
 GIB = 1 << 30
 GPU = "a GPU"
@@ -18,18 +18,12 @@ GPU = "a GPU"
 
 
 def show_plan(config: TrainConfig, *, devices: int, device_memory: float | None) -> int:
-    """Print what each rank would hold, and the settings that follow; return the exit code.
+    """Print each rank's memory, and the settings that follow; return the exit code.
 
-    Args:
-        config: of the run.
-        devices: ranks, one a device.
-        device_memory: GiB of a device (default: this machine's).
-
-    Raises:
-        UsageError: the model is a tiny one, or there is no such directory or device.
+    ``devices``: ranks, one a device; ``device_memory``: GiB of a device (default: this machine's).
     """
-    from agentgym.training.memory import plan_memory
-    from agentgym.training.resources import FULL, Machine, described
+    from agentgym.training.machine.memory import plan_memory
+    from agentgym.training.machine.resources import MAX_MEMORY_FRACTION, Machine, described
     from agentgym.training.run import settled
 
     if devices < 1 or (device_memory is not None and device_memory <= 0):
@@ -56,7 +50,7 @@ def show_plan(config: TrainConfig, *, devices: int, device_memory: float | None)
         f"{plan.start / GIB:8.2f} GiB a rank while the run is opened",
         f"{plan.peak / GIB:8.2f} GiB a rank at most, of {machine.memory / GIB:.1f}",
     ]
-    fits = plan.peak <= FULL * machine.memory
+    fits = plan.peak <= MAX_MEMORY_FRACTION * machine.memory
     if not fits:
         lines.append("This does not fit: use more devices, learner.lora_rank, or learner.offload=true")
     for line in lines:

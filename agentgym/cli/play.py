@@ -27,9 +27,9 @@ from agentgym.cli.parser import (
 from agentgym.cli.prompt import LineReader, PipedLines
 from agentgym.cli.session import Session, script_line
 from agentgym.cli.terminal import is_interactive, open_console
+from agentgym.core.types import Completion, Policy, Request, Snapshot, Step, Trajectory
 from agentgym.errors import UsageError
 from agentgym.registration import open_vector
-from agentgym.types import Completion, Policy, Request, Snapshot, Step, Trajectory
 from agentgym.vector.core import AgentVectorEnv
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _play(envs: AgentVectorEnv, arguments: argparse.Namespace) -> None:
 def _open_display(
     envs: AgentVectorEnv, console: Console, opened: ExitStack
 ) -> tuple[FrameDisplay, LineReader]:
-    """Return where a person sees and says something: a terminal's screen, or lines."""
+    """Return a person's display and input: a terminal's screen, or lines."""
     hints = envs.prototype.suite_spec.screen
     if not is_interactive():
         return FrameLog(console, hints), PipedLines()
@@ -133,7 +133,7 @@ def _open_display(
 
 def _watch(envs: AgentVectorEnv, arguments: argparse.Namespace, agent_options: dict[str, Any]) -> None:
     """Let an agent play one episode and show each step."""
-    from agentgym.rollout import EpisodeSpec, RolloutWorker
+    from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 
     console = open_console()
     agent = make_agent(arguments.agent, envs, **agent_options)
@@ -229,7 +229,7 @@ def _check_file(flag: str, path: Path, suffix: str) -> None:
 def _film(path: Path | None, envs: AgentVectorEnv, states: Sequence[Snapshot], steps: Sequence[Step]) -> None:
     if path is not None and states:
         from agentgym.cli.film import film
-        from agentgym.files import writing
+        from agentgym.io.files import writing
 
         picture = film(envs.prototype.spawn(), states, steps)
         with writing(path):
@@ -238,6 +238,6 @@ def _film(path: Path | None, envs: AgentVectorEnv, states: Sequence[Snapshot], s
 
 def _write(path: Path | None, records: Sequence[dict[str, Any]]) -> None:
     if path is not None and records:
-        from agentgym.files import replace_file
+        from agentgym.io.files import replace_file
 
         replace_file(path, "".join(json.dumps(record) + "\n" for record in records))

@@ -122,7 +122,7 @@ def _draw_curves(arguments: argparse.Namespace) -> int:
 
 def _write(path: Path, content: bytes, remarks: Iterable[str] = ()) -> None:
     from agentgym.errors import UsageError
-    from agentgym.files import trouble
+    from agentgym.io.files import trouble
 
     try:
         path.write_bytes(content)
@@ -134,7 +134,7 @@ def _write(path: Path, content: bytes, remarks: Iterable[str] = ()) -> None:
 
 
 def _remarks(groups: list[RunGroup]) -> Iterator[str]:
-    """Yield what a picture of groups does not say of their runs."""
+    """Yield remarks on runs that their groups' picture leaves out."""
     for group in groups:
         name = group.first.algorithm
         shortest, longest = (pick(group.runs, key=lambda run: len(run.iterations)) for pick in (min, max))

@@ -1,4 +1,4 @@
-"""What a person at a terminal says next: a key, or a line with editing, history and completion."""
+"""Input of a person at a terminal: a key, or a line with editing, history and completion."""
 
 from __future__ import annotations
 
@@ -16,17 +16,13 @@ PROMPT = "> "
 
 
 class LineReader(Protocol):
-    """Where a session's lines come from."""
+    """Source of a session's lines."""
 
     def read(self, keys: Mapping[str, str], actions: Sequence[str]) -> str:
-        """Return the next line.
+        """Return the next line; `EOFError` after the last.
 
-        Args:
-            keys: the lines of the keys that act at once, where the source has single keys.
-            actions: to complete a beginning with.
-
-        Raises:
-            EOFError: there are no more.
+        ``keys``: the lines of the keys that act at once, where the source has single keys; ``actions``
+        complete a beginning.
         """
         ...
 

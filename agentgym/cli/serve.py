@@ -131,12 +131,12 @@ def add_address(parser: Parser) -> None:
 def run_env(arguments: argparse.Namespace) -> int:
     """Serve an environment until Ctrl-C."""
     from agentgym.errors import UsageError
-    from agentgym.extras import load
-    from agentgym.records import parse
+    from agentgym.io.optional import load
+    from agentgym.io.records import parse
+    from agentgym.io.untrusted import read_file
     from agentgym.serving.env.app import EnvServer
     from agentgym.serving.env.service import EnvService
     from agentgym.serving.env.sessions import EnvLimits
-    from agentgym.untrusted import read_file
 
     load("websockets", "serve", "the environment server")
     limits = parse(EnvLimits, parse_options(arguments.limit), "--limit")
@@ -154,7 +154,7 @@ def run_env(arguments: argparse.Namespace) -> int:
 
 
 def _until_interrupted(server: AppServer | SiteServer, line: str) -> None:
-    """Say what is served, and serve it until Ctrl-C."""
+    """Print the address, and serve until Ctrl-C."""
     console = open_console()
     console.print(line, markup=False, soft_wrap=True)
     try:
@@ -165,8 +165,8 @@ def _until_interrupted(server: AppServer | SiteServer, line: str) -> None:
 
 def run_retrieval(arguments: argparse.Namespace) -> int:
     """Serve search until Ctrl-C."""
-    from agentgym.records import parse
-    from agentgym.retrieval.dialects import RetrievalLimits
+    from agentgym.io.records import parse
+    from agentgym.retrieval.corpus.dialects import RetrievalLimits
     from agentgym.serving.retrieval.app import RetrievalService
     from agentgym.serving.retrieval.server import RetrievalServer
 
@@ -191,7 +191,7 @@ def run_retrieval(arguments: argparse.Namespace) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    from agentgym.files import make_folder
+    from agentgym.io.files import make_folder
     from agentgym.serving.server import SiteServer
     from agentgym.serving.site import EnvSite, pages_of
 

@@ -9,8 +9,8 @@ from agentgym.agents.human import choose, has_numbers, keys_for
 from agentgym.agents.screen import text_of
 from agentgym.cli.board import Frame, FrameDisplay
 from agentgym.cli.prompt import LineReader
+from agentgym.core.types import Completion, Snapshot, Step
 from agentgym.errors import UsageError
-from agentgym.types import Completion, Snapshot, Step
 from agentgym.vector.core import AgentVectorEnv
 
 HELP = """\
@@ -32,15 +32,7 @@ class Session:
     def __init__(
         self, envs: AgentVectorEnv, display: FrameDisplay, lines: LineReader, *, env_id: str, seed: int
     ):
-        """Prepare to play.
-
-        Args:
-            envs: an environment of one slot.
-            display: where everything is shown.
-            lines: what the person says.
-            env_id: for titles and records.
-            seed: every episode is reset with it.
-        """
+        """Prepare to play an environment of one slot; every episode is reset with the seed."""
         self._envs = envs
         self._hints = envs.prototype.suite_spec.screen
         self._judge = envs.prototype.spawn()

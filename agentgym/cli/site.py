@@ -61,8 +61,8 @@ def _add_build(group: Commands[Parser], example: str) -> None:
 
 def run_build(arguments: argparse.Namespace) -> int:
     """Build."""
-    from agentgym.evaluation.suite import load_suite
     from agentgym.evaluation.suites import suite_file
+    from agentgym.evaluation.suites.suite import load_suite
     from agentgym.site.build import build_site
 
     paths = [suite_file(name) for name in arguments.suite]

@@ -68,9 +68,9 @@ def add_to(commands: Commands[Parser]) -> None:
 
 def run_pack(arguments: argparse.Namespace) -> int:
     """Pack."""
-    from agentgym.evaluation.archives import pack_submission
-    from agentgym.evaluation.runfiles import read_run
-    from agentgym.evaluation.submission_card import CARD_FIELDS, CardFields
+    from agentgym.evaluation.log.runfiles import read_run
+    from agentgym.evaluation.verify.archives import pack_submission
+    from agentgym.evaluation.verify.submission_card import CARD_FIELDS, CardFields
 
     said = CardFields.of(read_run(arguments.run_folder))
     given = {name: getattr(arguments, name) for name in CARD_FIELDS}
@@ -90,9 +90,9 @@ def run_pack(arguments: argparse.Namespace) -> int:
 
 def run_check(arguments: argparse.Namespace) -> int:
     """Check; 1 where anything is missing or does not replay."""
-    from agentgym.evaluation.archives import check_submission
-    from agentgym.evaluation.suite import load_suite
     from agentgym.evaluation.suites import suite_file
+    from agentgym.evaluation.suites.suite import load_suite
+    from agentgym.evaluation.verify.archives import check_submission
 
     files = [suite_file(name) for name in arguments.suite]
     suites = {load_suite(path).name: path for path in files}

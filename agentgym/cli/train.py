@@ -1,4 +1,4 @@
-"""``agentgym train ALGORITHM``: train a model; one command line for every algorithm."""
+"""``agentgym train ALGORITHM`` or ``--recipe NAME``: train a model; one command line for every algorithm."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from agentgym.cli.plan import show_plan
 from agentgym.cli.terminal import open_console
 from agentgym.cli.train_bc import add_bc
 from agentgym.errors import UsageError
-from agentgym.extras import only_trusted
+from agentgym.io.optional import only_trusted
 
 if TYPE_CHECKING:
+    from agentgym.recipes import Recipe
     from agentgym.training.config import TrainConfig
     from agentgym.training.run import RunResult
 
 ABOUT = "Train a model: by reinforcement learning, or from what an oracle does."
 
 PRESETS = ("tiny", "paper", "plain")
-"""Names of `agentgym.recipes.preset`."""
+"""What a run may begin with: settings for tiny models, the recipe of a paper, or nothing but defaults."""
 
 TRAINABLE = tuple(name for name, algorithm in ALGORITHMS.items() if algorithm.trainable)
 """Built-in algorithms that the trainer has everything for."""
@@ -45,6 +46,16 @@ def add_to(commands: Commands[Parser]) -> None:
     algorithms = add_groups(group, lambda name: _declare(algorithms, name, find_algorithm(name)))
     for name in TRAINABLE:
         _declare(algorithms, name, ALGORITHMS[name])
+    by_recipe = add_command(
+        algorithms,
+        "recipe",
+        run,
+        about="Train as a recipe says: agentgym train --recipe NAME; --config FILE and --resume FOLDER, too.",
+        example="agentgym train --recipe gigpo/gigpo-alfworld --model models/Qwen2.5-1.5B-Instruct",
+    )
+    by_recipe.set_defaults(algorithm=None)
+    _add_arguments(by_recipe)
+    group.implied = ("recipe", ("--recipe", "--config", "--resume"))
     add_bc(algorithms)
 
 
@@ -73,6 +84,11 @@ def _add_arguments(parser: Parser) -> None:
         help="settings to begin with (default: tiny for tiny models, else the paper's, else plain)",
     )
     parser.add_argument(
+        "--table",
+        metavar="PAPER",
+        help="the paper whose recipe --preset paper takes, such as steppo (default: the preferred one)",
+    )
+    parser.add_argument(
         "--variant",
         action="append",
         default=[],
@@ -90,7 +106,7 @@ def _add_arguments(parser: Parser) -> None:
         default=[],
         dest="settings",
         metavar="KEY=VALUE",
-        help="change a setting, for example rollout.group_size=4 or switches.gamma=0.9; repeat for several",
+        help="change a setting, for example rollout.group_size=4 or algorithm_options.gamma=0.9; repeatable",
     )
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="output directory (default: under runs/)")
     parser.add_argument(
@@ -101,6 +117,11 @@ def _add_arguments(parser: Parser) -> None:
     )
     _add_machine(parser)
     source = parser.add_mutually_exclusive_group()
+    source.add_argument(
+        "--recipe",
+        metavar="NAME",
+        help="a recipe's algorithm, environment and settings, such as gigpo/gigpo-alfworld, or a TOML file",
+    )
     source.add_argument(
         "--config",
         type=Path,
@@ -134,11 +155,12 @@ def _add_machine(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Train as the arguments say; say how it ended and where the model is.
 
-    Of modules that only a configuration's file names, none is imported that was not allowed.
+    Of modules that only the file of a configuration or a recipe names, none is imported that was not allowed.
     """
-    if arguments.resume is None and arguments.config is None:
+    own_file = arguments.recipe is not None and arguments.recipe.endswith(".toml")
+    if arguments.resume is None and arguments.config is None and not own_file:
         return _train(arguments)
-    named = (arguments.algorithm, arguments.env or "", *arguments.allow)
+    named = (arguments.algorithm or "", arguments.env or "", *arguments.allow)
     with only_trusted(reference for reference in named if ":" in reference):
         return _train(arguments)
 
@@ -173,7 +195,9 @@ def default_folder(config: TrainConfig) -> Path:
 
 def _refuse_settings(arguments: argparse.Namespace) -> None:
     given = [
-        name for name in ("env", "model", "preset", "seed", "out") if getattr(arguments, name) is not None
+        name
+        for name in ("env", "model", "preset", "table", "seed", "out")
+        if getattr(arguments, name) is not None
     ]
     given += ["plan"] if arguments.plan is not None else []
     if given or arguments.settings or arguments.variants:
@@ -183,7 +207,7 @@ def _refuse_settings(arguments: argparse.Namespace) -> None:
 
 def _refuse_algorithm(config: TrainConfig, arguments: argparse.Namespace, flag: str) -> None:
     """Refuse another algorithm's run: its objective and options are spelled out in its settings."""
-    if config.algorithm != arguments.algorithm:
+    if arguments.algorithm not in (None, config.algorithm):
         raise UsageError(
             f"{flag} names a run of {config.algorithm}, not of {arguments.algorithm}: train by "
             f"{config.algorithm}, or give the settings by --set"
@@ -191,34 +215,73 @@ def _refuse_algorithm(config: TrainConfig, arguments: argparse.Namespace, flag: 
 
 
 def _config(arguments: argparse.Namespace) -> TrainConfig:
-    from agentgym.recipes import has_paper, preset
-    from agentgym.recipes.variants import variant
-    from agentgym.training.config import override
-    from agentgym.training.policy.open import tiny_size
+    from agentgym.recipes import find_variant, recipe_config
+    from agentgym.training.config import PLAIN, TINY, override
     from agentgym.training.run import read_config
 
+    own = {"env_id": arguments.env, "model": arguments.model, "seed": arguments.seed}
+    given = {name: value for name, value in own.items() if value is not None}
+    recipe = _recipe(arguments)
+    algorithm = arguments.algorithm if recipe is None else recipe.algorithm
     changes: dict[str, Any] = {}
     for name in arguments.variants:
-        changes |= variant(arguments.algorithm, name).settings
+        changes |= find_variant(algorithm, name).settings
     changes |= parse_options(arguments.settings, _FLAGS, dotted=True)
     if arguments.iterations is not None:
         changes["iterations"] = arguments.iterations
-    own = {"env_id": arguments.env, "model": arguments.model, "seed": arguments.seed}
-    given = {name: value for name, value in own.items() if value is not None}
     if arguments.config is not None:
-        if arguments.preset is not None:
-            raise UsageError("--config has all settings already: leave out --preset")
         known = read_config(arguments.config)
         _refuse_algorithm(known, arguments, "--config")
         return override(known, {**given, **changes})
+    env_id = given.pop("env_id", None) or (recipe.env_id if recipe is not None else "")
+    if recipe is not None:
+        return override(recipe_config(recipe, env_id, **given), changes)
+    preset = PLAIN if _preset(arguments) == "plain" else TINY
+    return override(preset.config(algorithm, env_id, **given), changes)
+
+
+def _preset(arguments: argparse.Namespace) -> str:
+    """Return the preset's name: by default tiny for tiny models, else the paper's where there is one."""
+    from agentgym.recipes import algorithms_with_recipes
+    from agentgym.training.policy.open import tiny_size
+
+    if arguments.preset is not None or arguments.table is not None:
+        return arguments.preset or "paper"
+    if tiny_size(arguments.model or "tiny") is not None:
+        return "tiny"
+    return "paper" if arguments.algorithm in algorithms_with_recipes() else "plain"
+
+
+def _recipe(arguments: argparse.Namespace) -> Recipe | None:
+    """Return the recipe that a run begins with, by name or as the preset of a paper."""
+    from agentgym.recipes import find_recipe, recipes_of
+
+    taken = {name: getattr(arguments, name) for name in ("preset", "table")}
+    if arguments.config is not None:
+        _refuse(taken, "--config has all settings already")
+        return None
+    if arguments.recipe is not None:
+        _refuse({"env": arguments.env, **taken}, "--recipe has an environment and its settings already")
+        found = find_recipe(arguments.recipe)
+        if arguments.algorithm not in (None, found.algorithm):
+            raise UsageError(
+                f"{found.name} trains by {found.algorithm}: agentgym train --recipe {found.name}"
+            )
+        return found
+    if arguments.algorithm is None:
+        raise UsageError("name a recipe: agentgym train --recipe NAME; `agentgym recipes list` has the names")
     if arguments.env is None:
         raise UsageError("say what is played: --env ID; `agentgym envs` lists the ids")
-    name = arguments.preset
-    if name is None:
-        tiny = tiny_size(given.get("model", "tiny")) is not None
-        name = "tiny" if tiny else "paper" if has_paper(arguments.algorithm) else "plain"
-    config = preset(name, arguments.algorithm).config(arguments.algorithm, given.pop("env_id"), **given)
-    return override(config, changes)
+    if _preset(arguments) != "paper":
+        _refuse({"table": arguments.table}, "--table is the paper of --preset paper")
+        return None
+    return recipes_of(arguments.algorithm).choose(arguments.env, arguments.table or "")
+
+
+def _refuse(flags: dict[str, Any], reason: str) -> None:
+    for name, value in flags.items():
+        if value is not None:
+            raise UsageError(f"{reason}: leave out --{name}")
 
 
 def _report(outcome: RunResult) -> None:

@@ -1,4 +1,4 @@
-"""``agentgym train bc``: teach a model what an environment's oracle or rule does."""
+"""``agentgym train bc``: behaviour cloning from an environment's oracle or rules."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from agentgym.cli.terminal import open_console, open_progress_console
 from agentgym.errors import UsageError
 
 if TYPE_CHECKING:
-    from agentgym.training.cloning import Cloned
-    from agentgym.training.fitting import CloningConfig, EpochMetrics
+    from agentgym.training.cloning.clone import Cloned
+    from agentgym.training.cloning.supervised import CloningConfig, EpochMetrics
 
 ABOUT = "Teach a model what an environment's oracle or rule does (behaviour cloning), before an algorithm."
 
@@ -70,9 +70,9 @@ def add_bc(commands: Commands[Parser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Clone."""
-    from agentgym.training.cloning import clone
+    from agentgym.training.cloning.clone import clone
     from agentgym.training.learner.distributed import Ranks
-    from agentgym.training.resources import Machine
+    from agentgym.training.machine.resources import Machine
 
     config = _config(arguments)
     folder = arguments.out or _default_folder(config)
@@ -85,8 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _config(arguments: argparse.Namespace) -> CloningConfig:
-    from agentgym.records import parse
-    from agentgym.training.fitting import CloningConfig
+    from agentgym.io.records import parse
+    from agentgym.training.cloning.supervised import CloningConfig
     from agentgym.training.policy.open import default_prompting, tiny_size
 
     table: dict[str, Any] = {"env_id": arguments.env, "model": arguments.model, "seed": arguments.seed}

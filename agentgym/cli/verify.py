@@ -14,8 +14,8 @@ from agentgym.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agentgym.evaluation.model_check import ModelSample
-    from agentgym.evaluation.verdicts import Verdict
+    from agentgym.evaluation.verify.model_check import ModelSample
+    from agentgym.evaluation.verify.verdicts import Verdict
 
 ABOUT = "Verify runs by playing every recorded action again."
 PROBLEMS_SHOWN = 20
@@ -59,10 +59,10 @@ def add_to(commands: Commands[Parser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Verify each run; 1 when one does not verify."""
-    from agentgym.evaluation.archives import archived_run
-    from agentgym.evaluation.suite import load_suite
     from agentgym.evaluation.suites import suite_file, suite_file_of_run
-    from agentgym.evaluation.verify import verify_run
+    from agentgym.evaluation.suites.suite import load_suite
+    from agentgym.evaluation.verify.archives import archived_run
+    from agentgym.evaluation.verify.verification import verify_run
 
     chosen = None if arguments.suite is None else suite_file(arguments.suite)
     suites = {} if chosen is None else {load_suite(chosen).name: chosen}
@@ -86,8 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _model_sample(arguments: argparse.Namespace) -> ModelSample | None:
-    """Return what ``--model`` and the flags that go with it say."""
-    from agentgym.evaluation.model_check import ModelSample
+    """Return the model sample of ``--model`` and its flags."""
+    from agentgym.evaluation.verify.model_check import ModelSample
 
     chosen = {"sample": arguments.sample, "seed": arguments.sample_seed}
     given = {name: value for name, value in chosen.items() if value is not None}
@@ -100,7 +100,7 @@ def _model_sample(arguments: argparse.Namespace) -> ModelSample | None:
 
 def folder_suite(folder: Path) -> str:
     """Return the name of the suite that a run says it is of."""
-    from agentgym.evaluation.runfiles import read_run
+    from agentgym.evaluation.log.runfiles import read_run
 
     return read_run(folder).suite.name
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from agentgym.agents.screen import printable, show_state, show_step
 from agentgym.cli.parser import Commands, Parser, add_allow, add_command, seconds
 from agentgym.cli.terminal import is_interactive, open_console
+from agentgym.core.suite_spec import ScreenHints
 from agentgym.errors import UsageError
-from agentgym.suites import ScreenHints
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agentgym.evaluation.frames import EpisodeFrame
-    from agentgym.evaluation.results import EpisodeRecord
-    from agentgym.evaluation.transcripts import TranscriptRecord
+    from agentgym.evaluation.log.frames import EpisodeFrame
+    from agentgym.evaluation.log.results import EvalSample
+    from agentgym.evaluation.log.transcripts import TranscriptRecord
 
 ABOUT = "Replay a saved episode in the terminal, step by step, with what the model was sent and said."
 
@@ -55,19 +55,19 @@ def add_to(commands: Commands[Parser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay; 1 when the replay differs from the record."""
-    from agentgym.extras import only_trusted
+    from agentgym.io.optional import only_trusted
 
     with only_trusted(arguments.allow):
         return _view(arguments)
 
 
 def _view(arguments: argparse.Namespace) -> int:
-    from agentgym.evaluation.answerbook import ANSWERS_FILE, ReplayedAnswers, read_answers
-    from agentgym.evaluation.archives import archived_run
-    from agentgym.evaluation.frames import frames
-    from agentgym.evaluation.plan import open_single
-    from agentgym.evaluation.runfiles import load_episode
-    from agentgym.evaluation.transcripts import TRANSCRIPTS_FILE, find_transcript
+    from agentgym.evaluation.log.frames import frames
+    from agentgym.evaluation.log.recorded_answers import ANSWERS_FILE, ReplayedAnswers, read_answers
+    from agentgym.evaluation.log.runfiles import load_episode
+    from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE, find_transcript
+    from agentgym.evaluation.suites.plan import open_single
+    from agentgym.evaluation.verify.archives import archived_run
 
     if arguments.export is not None:
         return _export(arguments)
@@ -123,7 +123,7 @@ def _export(arguments: argparse.Namespace) -> int:
     return 0 if differs is None else 1
 
 
-def _show_outcome(console: Console, episode: EpisodeRecord) -> None:
+def _show_outcome(console: Console, episode: EvalSample) -> None:
     outcome = episode.end_reason.replace("_", " ")
     console.print(
         f"{outcome} after {episode.length} steps: score {episode.score:g}, return {episode.episode_return:g}",
@@ -141,7 +141,7 @@ def _show(console: Console, title: str, frame: EpisodeFrame, hints: ScreenHints)
 
 
 def _show_exchange(console: Console, transcript: TranscriptRecord, number: int) -> None:
-    """Show what the model was sent at a step, what it said, and what was read from that."""
+    """Show a step's messages to and from the model, and the parsed action."""
     from rich.text import Text
 
     if number >= len(transcript.steps):

@@ -18,13 +18,13 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 ARCHIVES = (".tar.xz", ".tar.gz", ".tar", ".zip")
 
-LARGEST = 4 << 20
+MAX_SIZE = 4 << 20
 """Bytes a file may hold: six times the largest of the published data."""
 
-LARGEST_TOTAL = 4 << 30
+MAX_TOTAL = 4 << 30
 """Bytes all files of an archive may hold, those that are skipped included: four times the published data."""
 
-LARGEST_HEADER = 1 << 16
+MAX_HEADER_SIZE = 1 << 16
 """Bytes of a name or of other facts before a file in a tar archive."""
 
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, OSError, RuntimeError)
@@ -62,15 +62,7 @@ def find_members(root: Path, names: Collection[str]) -> list[Path]:
 
 
 def read_members(file: Path, names: Collection[str]) -> Iterator[Member]:
-    """Read a file, or the files called one of ``names`` in an archive, one after another.
-
-    Args:
-        file: a file or an archive.
-        names: last parts of the paths wanted from an archive.
-
-    Raises:
-        UsageError: the archive is damaged, or a file is too large; names it.
-    """
+    """Read a file, or an archive's files with one of ``names`` as the last part of their paths."""
     if not is_archive(file):
         _check_size(file.stat().st_size, str(file))
         data = file.read_bytes()
@@ -119,7 +111,7 @@ class _BoundedInfo(tarfile.TarInfo):
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         """As `tarfile.TarInfo.frombuf`, within limits."""
         info = super().frombuf(buf, encoding, errors)
-        if info.type in _HEADERS and info.size > LARGEST_HEADER:
+        if info.type in _HEADERS and info.size > MAX_HEADER_SIZE:
             raise tarfile.ReadError(f"a header of {info.size:,} bytes")
         if info.type == tarfile.GNUTYPE_SPARSE:
             raise tarfile.ReadError("a file with holes")
@@ -139,10 +131,10 @@ _HEADERS = (
 
 
 def _check_total(total: int, archive: Path) -> None:
-    if total > LARGEST_TOTAL:
-        raise UsageError(f"{archive} unpacks to more than {LARGEST_TOTAL:,} bytes: get it anew")
+    if total > MAX_TOTAL:
+        raise UsageError(f"{archive} unpacks to more than {MAX_TOTAL:,} bytes: get it anew")
 
 
 def _check_size(size: int, source: str) -> None:
-    if size > LARGEST:
+    if size > MAX_SIZE:
         raise UsageError(f"{source} has {size:,} bytes, more than any game: remove it")

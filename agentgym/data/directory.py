@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
 
+from agentgym.core.suite_spec import DataSource
 from agentgym.errors import MissingDataError, UsageError
-from agentgym.places import CACHE_VARIABLE, DATA_VARIABLE, cache_directory, data_directory
-from agentgym.suites import DataSource
+from agentgym.io.paths import CACHE_VARIABLE, DATA_VARIABLE, cache_directory, data_directory
 
 __all__ = ["CACHE_VARIABLE", "DATA_VARIABLE", "cache_directory", "data_directory", "find"]
 
 
 def find(name: str, source: DataSource | None = None) -> Path:
-    """Return the path of official data.
+    """Return the path of official data; `MissingDataError` says what to run.
 
-    Args:
-        name: a file or folder relative to the data directory, with ``/`` between its parts, for
-            example ``"sokoban/medium/valid"``.
-        source: that it belongs to; names what to run where it is missing.
-
-    Raises:
-        UsageError: ``name`` leads out of the data directory.
-        MissingDataError: nothing is there; the message says what to run.
+    ``name``: relative to the data directory, with ``/`` between its parts, such as
+    ``"sokoban/medium/valid"``.
     """
     parts = PurePosixPath(name).parts
     if not parts or ".." in parts or PurePosixPath(name).is_absolute():

@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
+from agentgym.core.suite_spec import DataSource
 from agentgym.data.archives import Progress
 from agentgym.data.directory import DATA_VARIABLE, data_directory, find
 from agentgym.errors import UsageError
-from agentgym.extras import load_reference
-from agentgym.files import trouble
-from agentgym.suites import DataSource
-from agentgym.untrusted import read_json
+from agentgym.io.files import trouble
+from agentgym.io.optional import load_reference
+from agentgym.io.untrusted import read_json
 
 MANIFEST = "manifest.json"
 """Written beside imported files: what they are and their sha256."""
@@ -38,7 +38,7 @@ class Converter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Importer:
-    """How a copy of one source is read."""
+    """Reader of copies of one source."""
 
     find_files: Callable[[Path], Iterable[Path]]
     """Yields the files that belong to the source under a folder."""
@@ -62,7 +62,7 @@ class FileEntry:
 
 
 def importer_of(source: DataSource) -> Importer:
-    """Return what reads copies of a source."""
+    """Return the reader of a source's copies."""
     importer: Importer = load_reference(source.importer)
     return importer
 
@@ -78,21 +78,11 @@ def is_present(source: DataSource, part: str) -> bool:
 
 
 def import_data(source: DataSource, origin: Path, *, progress: Progress) -> dict[str, FileEntry]:
-    """Bring a source's files into the data directory, checked, with a manifest.
+    """Bring a source's files into the data directory, checked; return the manifest's entries by path.
 
-    The files appear at once when all are there, in place of what an earlier import put there.
-
-    Args:
-        source: what it is.
-        origin: folder with a copy of the upstream data, or an archive of a source that has some.
-        progress: called with how much is done and how much there is: files, or bytes of archives.
-
-    Returns:
-        The manifest's entries, by path relative to the source's folder.
-
-    Raises:
-        UsageError: nothing of the source in ``origin``, a file is not what it should be, the
-            folder holds data that no import put there, or it cannot be written.
+    The files appear at once when all are there, in place of an earlier import's. ``origin``: folder with a
+    copy of the upstream data, or an archive of it; ``progress`` is called with the done and the whole, of
+    files or of bytes of archives.
     """
     importer = importer_of(source)
     files = list(importer.find_files(origin))
@@ -123,12 +113,7 @@ def import_data(source: DataSource, origin: Path, *, progress: Progress) -> dict
 
 
 def read_manifest(source: DataSource) -> dict[str, FileEntry] | None:
-    """Return the manifest's entries of a source that is on this machine; None if it was not imported.
-
-    Raises:
-        MissingDataError: the source is not on this machine.
-        UsageError: the manifest is damaged.
-    """
+    """Return the manifest's entries of a source; None if its files were put there by hand."""
     path = find(source.folder, source) / MANIFEST
     if not path.exists():
         return None
@@ -144,13 +129,10 @@ def read_manifest(source: DataSource) -> dict[str, FileEntry] | None:
 
 
 def find_damage(source: DataSource, *, progress: Progress) -> Iterator[str]:
-    """Yield what is wrong with a source on this machine.
+    """Yield the defects of a source on this machine.
 
-    Imported files are compared with their manifest; others, which nothing vouches for, are only
-    checked for their format.
-
-    Raises:
-        MissingDataError: the source is not on this machine.
+    Imported files are compared with their manifest; others, which have none, are only checked for their
+    format.
     """
     folder = find(source.folder, source)
     entries = read_manifest(source)

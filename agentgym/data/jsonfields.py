@@ -1,4 +1,4 @@
-"""JSON objects read field by field: what is missing or of another type is an error that names the place."""
+"""JSON objects read field by field; errors name the place of a missing or mistyped one."""
 
 from __future__ import annotations
 
@@ -70,5 +70,5 @@ class Fields:
 
 
 def shown(value: object) -> str:
-    """Return how an error message shows a JSON value."""
+    """Return a JSON value's form in error messages."""
     return f"{json.dumps(value)[:60]}"

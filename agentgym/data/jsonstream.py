@@ -23,7 +23,7 @@ from agentgym.errors import UsageError
 CHUNK = 1 << 20
 """Characters read at a time."""
 
-LONGEST_RECORD = 16 * CHUNK
+MAX_RECORD_LENGTH = 16 * CHUNK
 """Characters after which a value that does not end counts as broken."""
 
 _BLANK = re.compile(r"\s*")
@@ -39,14 +39,7 @@ def unwatched(read: int) -> None:
 
 
 def read_records(path: Path, watch: Watch = unwatched) -> Iterator[tuple[str, Any]]:
-    """Read the objects of a JSON array, or of JSON lines, one at a time.
-
-    Yields:
-        Where the object begins, as ``FILE:LINE``, and the object.
-
-    Raises:
-        UsageError: the file cannot be read, or is not whole JSON; names file and line.
-    """
+    """Read the objects of a JSON array, or of JSON lines, one at a time, each with its ``FILE:LINE``."""
     with _scanner(path, watch) as scanner:
         if scanner.peek() == "[":
             yield from _array(scanner)
@@ -55,14 +48,7 @@ def read_records(path: Path, watch: Watch = unwatched) -> Iterator[tuple[str, An
 
 
 def read_entries(path: Path, watch: Watch = unwatched) -> Iterator[tuple[str, str, Any]]:
-    """Read the entries of one JSON object, one at a time.
-
-    Yields:
-        Where the entry begins, as ``FILE:LINE``, its key, and its value: an object or a list.
-
-    Raises:
-        UsageError: the file cannot be read, or is not one whole object; names file and line.
-    """
+    """Read the entries of one JSON object, one at a time: ``FILE:LINE``, key, and an object or a list."""
     with _scanner(path, watch) as scanner:
         scanner.take("{")
         while scanner.peek() != "}":
@@ -85,7 +71,7 @@ def _array(scanner: _Scanner) -> Iterator[tuple[str, Any]]:
 
 @contextmanager
 def _scanner(path: Path, watch: Watch) -> Iterator[_Scanner]:
-    """Open a file; say what is wrong with it."""
+    """Open a file; errors name the defect."""
     try:
         with _OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8") as file:
             scanner = _Scanner(file, path, watch)
@@ -112,7 +98,7 @@ class _Scanner:
 
     @property
     def where(self) -> str:
-        """What error messages call this place."""
+        """The place's name in messages."""
         return f"{self._path}:{self._line}"
 
     def peek(self) -> str:
@@ -136,7 +122,7 @@ class _Scanner:
             try:
                 value, end = self._decode(self._text, self._at)
             except json.JSONDecodeError as error:
-                if len(self._text) - self._at > LONGEST_RECORD or not self._more():
+                if len(self._text) - self._at > MAX_RECORD_LENGTH or not self._more():
                     self._fail(f"not whole JSON ({error.msg})")
             except (ValueError, RecursionError):  # of a number's length; of nesting
                 self._fail("JSON that is nested too deep, or has too long a number")

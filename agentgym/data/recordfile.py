@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agentgym.errors import UsageError
-from agentgym.files import make_folder, trouble, writing
+from agentgym.io.files import make_folder, trouble, writing
 
 _MARK = b"agentgym records 1\n"
 _PLACE = struct.Struct("<QQ16s")
@@ -45,11 +45,7 @@ class RecordWriter:
     """
 
     def __init__(self, path: Path):
-        """Begin a file that will be at ``path``.
-
-        Raises:
-            UsageError: it cannot be written; `add` and `finish` say so as well.
-        """
+        """Begin a file that will be at ``path``."""
         self._path = path
         self._draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         make_folder(path.parent)
@@ -79,12 +75,7 @@ class RecordWriter:
         return start
 
     def finish(self, columns: Mapping[str, npt.NDArray[Any]], about: Mapping[str, Any]) -> None:
-        """Append the columns and put the file in its place.
-
-        Args:
-            columns: one-dimensional arrays.
-            about: plain values of JSON.
-        """
+        """Append the one-dimensional columns and JSON values, and put the file in its place."""
         table: dict[str, Any] = {"about": dict(about), "columns": {}}
         for name, column in columns.items():
             self.add(bytes(-self._end % _ALIGNED))
@@ -102,11 +93,7 @@ class RecordFile:
     """A finished file of records. Safe to read from many threads and after a fork."""
 
     def __init__(self, path: Path):
-        """Map the file.
-
-        Raises:
-            UsageError: it is missing, or no whole file of records.
-        """
+        """Map the file."""
         self.path = path
         try:
             with path.open("rb") as file:
@@ -123,7 +110,7 @@ class RecordFile:
         }
 
     def read(self, start: int, size: int) -> bytes:
-        """Return a record, given where it begins and how long it is."""
+        """Return a record at an offset, of a length."""
         return self._map[start : start + size]
 
     def _read_table(self) -> dict[str, Any]:

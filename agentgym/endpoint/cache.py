@@ -19,9 +19,9 @@ from typing import Any, Literal, TypeAlias
 from agentgym.endpoint.chat import ChatReply
 from agentgym.endpoint.errors import ContentFilteredError, ContextOverflowError, RequestFailedError
 from agentgym.errors import UsageError
-from agentgym.files import writing
-from agentgym.records import parse
-from agentgym.untrusted import loads_json
+from agentgym.io.files import writing
+from agentgym.io.records import parse
+from agentgym.io.untrusted import loads_json
 
 CacheMode: TypeAlias = Literal["off", "read", "write", "replay-only"]
 """``off``: no cache. ``read``: answers from it; others are asked for and not kept. ``write``: answers from

@@ -1,4 +1,4 @@
-"""Calls to one endpoint on the event loop: the cache before it, equal calls made once, a row for each."""
+"""Calls to one endpoint on the event loop: cache lookup, equal requests made once, a ledger row for each."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from agentgym.endpoint.cache import refusal_of, reply_of, value_of
 from agentgym.endpoint.chat import ChatReply, ChatRequest
 from agentgym.endpoint.errors import CacheMissError, EndpointError, RequestFailedError
 from agentgym.endpoint.ledger import LedgerRow
-from agentgym.endpoint.replies import EndpointAnswer, TokenUsage
-from agentgym.endpoint.sending import ChatSender, Effort, Sleep
+from agentgym.endpoint.replies import TokenUsage, usage_of
+from agentgym.endpoint.sending import ChatSender, RequestTiming, Sleep
 from agentgym.endpoint.session import EndpointSession
 from agentgym.endpoint.spec import EndpointSpec
 from agentgym.endpoint.transport import RefusedRequestError
@@ -103,13 +103,11 @@ class EndpointCaller:
         if self._sender is not None:
             await self._sender.close()
 
-    async def ask(
-        self, request: ChatRequest, session: EndpointSession, **fields: Any
-    ) -> tuple[EndpointAnswer, ChatReply]:
-        """Return the endpoint's answer, and the reply that it is; where there is none, the ledger has a row.
+    async def ask(self, request: ChatRequest, session: EndpointSession, **fields: Any) -> ChatReply:
+        """Return the endpoint's reply; where there is none, the ledger has a row of the error.
 
         Args:
-            request: what is asked.
+            request: the chat.
             session: that the call belongs to.
             fields: of the body, beside those of the request, such as ``n``.
 
@@ -120,30 +118,16 @@ class EndpointCaller:
         """
         if self._sender is None:
             raise EndpointError(f"nothing is sent to {self.spec.identity}: the session only replays")
-        effort = Effort()
+        timing = RequestTiming()
         try:
-            answer = await self._sender.send(request, session, effort, fields)
+            reply = await self._sender.send(request, session, timing, fields)
         except (UsageError, RefusedRequestError, asyncio.CancelledError) as error:
-            if effort.started is not None:
-                failed = ChatReply("", (), "", seconds=effort.seconds, retries=effort.retries)
+            if timing.started is not None:
+                failed = ChatReply("", finish_reason="", seconds=timing.seconds, retries=timing.retries)
                 self.note(session, request, failed, type(error).__name__)
             raise
-        usage = answer.usage or TokenUsage()
-        return answer, ChatReply(
-            text=answer.text,
-            tool_calls=answer.tool_calls,
-            finish_reason=answer.finish_reason,
-            prompt_tokens=usage.prompt,
-            completion_tokens=usage.completion,
-            cached_tokens=usage.cached,
-            reasoning_tokens=usage.reasoning,
-            seconds=effort.seconds,
-            retries=effort.retries,
-            cost=session.cost(self.spec, usage),
-            token_ids=answer.token_ids,
-            logprobs=answer.logprobs,
-            reasoning=answer.reasoning,
-        )
+        cost = session.cost(self.spec, usage_of(reply))
+        return replace(reply, seconds=timing.seconds, retries=timing.retries, cost=cost)
 
     def note(self, session: EndpointSession, request: ChatRequest, reply: ChatReply, error: str = "") -> None:
         """Write a row of the session's ledger.
@@ -189,22 +173,15 @@ class EndpointCaller:
                 "record it with the cache mode 'write' first"
             )
         else:
-            reply = await self._asked(request, key, session)
-        self.note(session, request, reply)
-        return reply
-
-    async def _asked(self, request: ChatRequest, key: str, session: EndpointSession) -> ChatReply:
-        """Return the endpoint's reply, and keep what it comes to where the session writes."""
-        writes = session.mode == "write"
-        try:
-            _, reply = await self.ask(request, session)
-        except RequestFailedError as error:
-            refused = refusal_of(error)
-            if writes and refused is not None:
-                await session.keep(key, refused)
-            raise
-        if writes:
+            try:
+                reply = await self.ask(request, session)
+            except RequestFailedError as error:
+                refused = refusal_of(error)
+                if refused is not None:
+                    await session.keep(key, refused)
+                raise
             await session.keep(key, value_of(reply, _now()[:10]))
+        self.note(session, request, reply)
         return reply
 
     def _finish(self, place: tuple[int, str], call: _Call, task: asyncio.Task[ChatReply]) -> None:

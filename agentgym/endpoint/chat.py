@@ -1,9 +1,9 @@
-"""Records of a chat with a model: what is asked, and what is answered. Plain data, in any library's stead."""
+"""Chat requests and replies: library-independent records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 from agentgym.errors import UsageError
@@ -11,7 +11,7 @@ from agentgym.errors import UsageError
 ChatRole: TypeAlias = Literal["system", "user", "assistant", "tool"]
 """Who speaks. ``tool`` gives the result of a call."""
 
-LARGEST_IMAGE = 20 << 20
+MAX_IMAGE_SIZE = 20 << 20
 """Bytes of an image at most."""
 
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -43,8 +43,8 @@ class ImagePart:
         Raises:
             UsageError: these are not the bytes of a PNG file, or too many.
         """
-        if not self.png.startswith(_PNG) or len(self.png) > LARGEST_IMAGE:
-            raise UsageError(f"an image of a message is a PNG file of at most {LARGEST_IMAGE:,} bytes")
+        if not self.png.startswith(_PNG) or len(self.png) > MAX_IMAGE_SIZE:
+            raise UsageError(f"an image of a message is a PNG file of at most {MAX_IMAGE_SIZE:,} bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,3 +163,11 @@ class ChatReply:
     """Natural logarithms of the probabilities of the answer's tokens, on the same terms."""
     reasoning: str = ""
     """What the model wrote before its answer, where the endpoint tells that apart."""
+    usage_stated: bool = field(default=True, compare=False)
+    """Whether the endpoint counted tokens; known of a live reply only, as are the three below."""
+    choices: int = field(default=1, compare=False)
+    """How many the endpoint gave; the first one is the reply."""
+    served_model: str = field(default="", compare=False)
+    """The model that the endpoint says it is."""
+    fingerprint: str = field(default="", compare=False)
+    """What the endpoint names its software and settings by."""

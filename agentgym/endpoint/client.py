@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
+from agentgym.core.hashing import canonical_json
 from agentgym.endpoint.caller import EndpointCaller
 from agentgym.endpoint.chat import ChatReply, ChatRequest
 from agentgym.endpoint.errors import EndpointError
@@ -27,7 +28,6 @@ from agentgym.endpoint.sending import Sleep
 from agentgym.endpoint.session import NO_SESSION, EndpointSession, current_session
 from agentgym.endpoint.spec import EndpointSpec
 from agentgym.endpoint.wire import cache_key
-from agentgym.hashing import canonical_json
 
 
 class Endpoint:

@@ -10,12 +10,12 @@ from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
 from agentgym.errors import UsageError
-from agentgym.untrusted import loads_json
+from agentgym.io.untrusted import loads_json
 
 BUSY = frozenset((408, 409, 425, 429, *range(500, 600)))
 """Answers after which another attempt may fare better."""
 
-_LONGEST_LINE = 300
+_MAX_LINE_LENGTH = 300
 
 _OVERFLOW = re.compile(
     r"context[ _](?:length|window|size|limit)"
@@ -139,7 +139,7 @@ def retry_after(headers: Mapping[str, str], now: float) -> float:
 def one_line(text: str) -> str:
     """Return a text of a server as one line that a terminal can show."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text[:4_096]).split())
-    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
+    return line if len(line) <= _MAX_LINE_LENGTH else f"{line[:_MAX_LINE_LENGTH]}..."
 
 
 def _place(problem: Mapping[str, Any]) -> str:

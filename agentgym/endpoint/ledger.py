@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentgym.errors import UsageError
-from agentgym.files import writing
-from agentgym.records import parse
-from agentgym.untrusted import loads_json
+from agentgym.io.files import writing
+from agentgym.io.records import parse
+from agentgym.io.untrusted import loads_json
 
-LARGEST_LEDGER = 4 << 30
+MAX_LEDGER_SIZE = 4 << 30
 """Bytes that are read at most."""
 
 
@@ -142,11 +142,11 @@ def read_ledger(path: Path) -> list[LedgerRow]:
     """
     try:
         with path.open("rb") as file:
-            raw = file.read(LARGEST_LEDGER + 1)
+            raw = file.read(MAX_LEDGER_SIZE + 1)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}; name a ledger") from error
-    if len(raw) > LARGEST_LEDGER:
-        raise UsageError(f"{path} is larger than the {LARGEST_LEDGER:,} bytes that a ledger has at most")
+    if len(raw) > MAX_LEDGER_SIZE:
+        raise UsageError(f"{path} is larger than the {MAX_LEDGER_SIZE:,} bytes that a ledger has at most")
     lines = raw.split(b"\n")[:-1]
     return [
         _row(loads_json(line, f"{path}:{number}"), f"{path}:{number}") for number, line in enumerate(lines, 1)

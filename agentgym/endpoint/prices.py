@@ -10,12 +10,12 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Self
 
+from agentgym.core.hashing import canonical_json
 from agentgym.endpoint.replies import TokenUsage
 from agentgym.endpoint.spec import checked_url
 from agentgym.errors import UsageError
-from agentgym.hashing import canonical_json
-from agentgym.records import parse
-from agentgym.untrusted import read_toml_table
+from agentgym.io.records import parse
+from agentgym.io.untrusted import read_toml_table
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from agentgym.endpoint.chat import ChatMessage, ChatRequest, ChatSampling
+from agentgym.core.hashing import sha256_json
+from agentgym.endpoint.chat import ChatMessage, ChatReply, ChatRequest, ChatSampling
 from agentgym.endpoint.errors import CacheMissError
-from agentgym.endpoint.replies import EndpointAnswer
 from agentgym.endpoint.transport import RefusedRequestError
 from agentgym.endpoint.wire import DROPPABLE
-from agentgym.hashing import sha256_json
-from agentgym.records import parse
+from agentgym.io.records import parse
 
 if TYPE_CHECKING:
     from agentgym.endpoint.caller import EndpointCaller
@@ -84,7 +83,7 @@ class EndpointProbe:
 class _Seen(NamedTuple):
     """What came of asking with a parameter."""
 
-    answer: EndpointAnswer | None
+    answer: ChatReply | None
     refusal: str = ""
 
     def support(self, heeded: bool | None) -> ParameterSupport:
@@ -150,23 +149,23 @@ class _Prober:
         return EndpointProbe(
             url=self._caller.spec.url,
             model=self._caller.spec.model,
-            answers_as=first.model,
+            answers_as=first.served_model,
             fingerprint=first.fingerprint,
             temperature=temperature,
             **limits,
             **rest,
-            usage=first.usage is not None,
+            usage=first.usage_stated,
             repeatable=(first.text, first.tool_calls) == (again.text, again.tool_calls),
             refused={**left_out, **self._refused},
         )
 
     async def _ask(
         self, text: str, *, temperature: float = 0.0, tokens: int | None = _SHORT, **fields: Any
-    ) -> EndpointAnswer:
+    ) -> ChatReply:
         request = ChatRequest((ChatMessage("user", text),), ChatSampling(temperature, tokens), label=LABEL)
-        answer, reply = await self._caller.ask(request, self._session, **fields)
+        reply = await self._caller.ask(request, self._session, **fields)
         self._caller.note(self._session, request, reply)
-        return answer
+        return reply
 
     async def _try(self, name: str, text: str, **fields: Any) -> _Seen:
         try:
@@ -184,7 +183,7 @@ class _Prober:
         return seen.support(
             answer is not None
             and answer.finish_reason == "length"
-            and (answer.usage is None or answer.usage.completion <= _SHORT)
+            and (not answer.usage_stated or answer.completion_tokens <= _SHORT)
         )
 
     async def _seed(self) -> ParameterSupport:

@@ -1,4 +1,4 @@
-"""What an endpoint answered, read strictly: anything but a chat completion is a `MalformedAnswerError`."""
+"""Replies of an endpoint, parsed strictly: anything but a chat completion is a `MalformedAnswerError`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from agentgym.endpoint.chat import ChatToolCall, whole_text
+from agentgym.endpoint.chat import ChatReply, ChatToolCall, whole_text
 from agentgym.errors import UsageError
-from agentgym.untrusted import loads_json
+from agentgym.io.untrusted import loads_json
 
-MOST_CALLS = 128
+MAX_CALLS = 128
 """Tool calls of an answer at most."""
 
-MOST_CHOICES = 128
+MAX_CHOICES = 128
 """Choices of an answer at most."""
 
-MOST_TOKENS = 10_000_000
+MAX_TOKENS = 10_000_000
 """That a usage may count."""
 
 
@@ -33,26 +33,14 @@ class TokenUsage(NamedTuple):
     reasoning: int = 0
 
 
-class EndpointAnswer(NamedTuple):
-    """An answer of an endpoint: the first choice, and what was counted."""
-
-    text: str
-    tool_calls: tuple[ChatToolCall, ...]
-    finish_reason: str
-    usage: TokenUsage | None
-    """None where the endpoint does not say."""
-    token_ids: tuple[int, ...] = ()
-    logprobs: tuple[float, ...] = ()
-    reasoning: str = ""
-    choices: int = 1
-    """How many there were."""
-    model: str = ""
-    """The model that the endpoint says it is."""
-    fingerprint: str = ""
-    """What the endpoint names its software and settings by."""
+def usage_of(reply: ChatReply) -> TokenUsage:
+    """Return the tokens that a reply states."""
+    return TokenUsage(
+        reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens, reply.reasoning_tokens
+    )
 
 
-def read_answer_body(body: bytes) -> EndpointAnswer:
+def read_answer_body(body: bytes) -> ChatReply:
     """Read the body of an answer that came whole.
 
     Raises:
@@ -62,15 +50,15 @@ def read_answer_body(body: bytes) -> EndpointAnswer:
     choices = part(table, "choices", list, [])
     if not choices:
         raise MalformedAnswerError("it has no choices")
-    if len(choices) > MOST_CHOICES:
-        raise MalformedAnswerError(f"it has more than {MOST_CHOICES} choices")
+    if len(choices) > MAX_CHOICES:
+        raise MalformedAnswerError(f"it has more than {MAX_CHOICES} choices")
     choice = table_of(choices[0], "a choice")
     return read_choice(choice, table_of(choice.get("message"), "its message"), table, len(choices))
 
 
 def read_choice(
     choice: Mapping[str, Any], message: Mapping[str, Any], table: Mapping[str, Any], choices: int
-) -> EndpointAnswer:
+) -> ChatReply:
     """Read a choice.
 
     Args:
@@ -85,16 +73,21 @@ def read_choice(
     finish = choice.get("finish_reason")
     if not isinstance(finish, str) or not 0 < len(finish) <= 64:
         raise MalformedAnswerError("its choice has no finish_reason")
-    return EndpointAnswer(
+    usage = read_usage(table.get("usage"))
+    return ChatReply(
         text=whole_text(_content(message)),
         tool_calls=_tool_calls(message),
         finish_reason=whole_text(finish),
-        usage=read_usage(table.get("usage")),
+        prompt_tokens=usage.prompt if usage else 0,
+        completion_tokens=usage.completion if usage else 0,
+        cached_tokens=usage.cached if usage else 0,
+        reasoning_tokens=usage.reasoning if usage else 0,
+        usage_stated=usage is not None,
         token_ids=_token_ids(choice),
         logprobs=_logprobs(choice),
         reasoning=whole_text(reasoning_of(message)),
         choices=choices,
-        model=whole_text(optional_text(table, "model")),
+        served_model=whole_text(optional_text(table, "model")),
         fingerprint=whole_text(optional_text(table, "system_fingerprint")),
     )
 
@@ -171,8 +164,8 @@ def _content(message: Mapping[str, Any]) -> str:
 
 def _tool_calls(message: Mapping[str, Any]) -> tuple[ChatToolCall, ...]:
     calls = part(message, "tool_calls", list, [])
-    if len(calls) > MOST_CALLS:
-        raise MalformedAnswerError(f"it has more than {MOST_CALLS} tool calls")
+    if len(calls) > MAX_CALLS:
+        raise MalformedAnswerError(f"it has more than {MAX_CALLS} tool calls")
     return tuple(_tool_call(table_of(call, "a tool call"), number) for number, call in enumerate(calls))
 
 
@@ -189,7 +182,7 @@ def _tool_call(call: Mapping[str, Any], number: int) -> ChatToolCall:
 
 def _count(table: Mapping[str, Any], key: str) -> int:
     value = part(table, key, int, 0)
-    if not 0 <= value <= MOST_TOKENS or isinstance(value, bool):
+    if not 0 <= value <= MAX_TOKENS or isinstance(value, bool):
         raise MalformedAnswerError(f"its {key} is no count")
     return int(value)
 

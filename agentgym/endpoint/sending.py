@@ -1,4 +1,4 @@
-"""Requests sent to one endpoint: limits, budgets, further attempts, and what its refusals mean."""
+"""Requests to one endpoint: rate limits, budgets, retry, and errors by what was refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from agentgym.endpoint.budget import Spending
-from agentgym.endpoint.chat import ChatRequest
+from agentgym.endpoint.chat import ChatReply, ChatRequest
 from agentgym.endpoint.errors import (
     BudgetSpentError,
     ContentFilteredError,
@@ -19,12 +19,12 @@ from agentgym.endpoint.errors import (
     UnansweredRequestError,
 )
 from agentgym.endpoint.faults import BUSY, EndpointRefusal
-from agentgym.endpoint.replies import EndpointAnswer, MalformedAnswerError, TokenUsage
+from agentgym.endpoint.replies import MalformedAnswerError, TokenUsage, usage_of
 from agentgym.endpoint.session import EndpointSession
 from agentgym.endpoint.spec import EndpointSpec
 from agentgym.endpoint.transport import ChatTransport, LostConnectionError, RefusedRequestError
 from agentgym.endpoint.wire import BYTES_A_TOKEN, DROPPABLE, answer_limit, body_of, estimated_prompt_tokens
-from agentgym.extras import load
+from agentgym.io.optional import load
 
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 """Waits for so many seconds."""
@@ -33,10 +33,11 @@ _WRONG_ADDRESS = frozenset((*range(300, 400), 404, 405, 410))
 _NEED = "asking an endpoint"
 
 
-class _AgainError(Exception):
-    """An attempt that another one may mend."""
+class RetryableError(Exception):
+    """A failed attempt that is worth another one."""
 
     def __init__(self, line: str, pause: float = 0.0, *, slow: bool = False):
+        """Keep the reason, and the pause in seconds that the endpoint wants."""
         super().__init__(line)
         self.pause = pause
         self.slow = slow
@@ -44,8 +45,8 @@ class _AgainError(Exception):
 
 
 @dataclass(slots=True)
-class Effort:
-    """What a request has taken so far."""
+class RequestTiming:
+    """Attempts and seconds of a request."""
 
     attempts: int = 0
     started: float | None = None
@@ -85,7 +86,6 @@ class ChatSender:
         """
         self.spec = spec
         self._left_out = left_out
-        self._tenacity = load("tenacity", "endpoint", _NEED)
         limiter = load("aiolimiter", "endpoint", _NEED).AsyncLimiter
         self._requests = spec.requests_per_minute and limiter(spec.requests_per_minute, 60)
         self._tokens = spec.tokens_per_minute and limiter(spec.tokens_per_minute, 60)
@@ -101,14 +101,14 @@ class ChatSender:
         await self._transport.close()
 
     async def send(
-        self, request: ChatRequest, session: EndpointSession, effort: Effort, fields: Mapping[str, Any]
-    ) -> EndpointAnswer:
-        """Return the endpoint's answer, after as many attempts as it takes.
+        self, request: ChatRequest, session: EndpointSession, timing: RequestTiming, fields: Mapping[str, Any]
+    ) -> ChatReply:
+        """Return the endpoint's reply, after as many attempts as it takes.
 
         Args:
-            request: what is asked.
+            request: the chat.
             session: whose budgets count.
-            effort: counts the attempts.
+            timing: counts the attempts.
             fields: of the body, beside those of the request, such as ``n``.
 
         Raises:
@@ -116,51 +116,30 @@ class ChatSender:
             EndpointError: there will be none to any request.
             RefusedRequestError: the endpoint refuses a request with such fields.
         """
-        try:
-            answer = await self._attempts(request, session, effort, fields)
-        except _AgainError as error:
-            line, asked = str(error), error.pause
-        else:
-            if answer.finish_reason == "content_filter":
-                raise ContentFilteredError(f"{self._who(request)} kept its answer back: content_filter")
-            return answer
-        if asked > self.spec.longest_pause:
-            line += f"; it asks for a pause of {asked:g} s: wait, or raise longest_pause"
-        tried = "1 attempt" if effort.attempts == 1 else f"{effort.attempts} attempts"
+        while True:
+            try:
+                reply = await self._attempt(request, session, timing, fields)
+            except RetryableError as error:
+                failed = error
+            else:
+                if reply.finish_reason == "content_filter":
+                    raise ContentFilteredError(f"{self._who(request)} kept its answer back: content_filter")
+                return reply
+            if timing.attempts >= self.spec.attempts or not self._worth_another(failed):
+                break
+            session.check_open()
+            await self._sleep(self._pause(failed, timing.attempts))
+        line = str(failed)
+        if failed.pause > self.spec.longest_pause:
+            line += f"; it asks for a pause of {failed.pause:g} s: wait, or raise longest_pause"
+        tried = "1 attempt" if timing.attempts == 1 else f"{timing.attempts} attempts"
         raise UnansweredRequestError(f"{self._who(request)} gave no answer in {tried}: {line}")
 
-    async def _attempts(
-        self, request: ChatRequest, session: EndpointSession, effort: Effort, fields: Mapping[str, Any]
-    ) -> EndpointAnswer:
-        """Send a request until an attempt brings an answer; raise the last one's error."""
-        try:
-            return await self._attempt(request, session, effort, fields)
-        except _AgainError as error:
-            first = error
-        if self.spec.attempts == 1 or not self._worth_another(first):
-            raise first
-
-        async def rest(seconds: float) -> None:
-            session.check_open()
-            await self._sleep(seconds)
-
-        await rest(self._pause(first, 1))
-        # from here on only: its machinery takes longer than an attempt's own, and most need just one
-        retrying = self._tenacity.AsyncRetrying(
-            stop=self._tenacity.stop_after_attempt(self.spec.attempts - 1),
-            retry=self._tenacity.retry_if_exception(self._worth_another),
-            wait=lambda state: self._pause(state.outcome.exception(), state.attempt_number + 1),
-            sleep=rest,
-            reraise=True,
-        )
-        answer: EndpointAnswer = await retrying(self._attempt, request, session, effort, fields)
-        return answer
-
     async def _attempt(
-        self, request: ChatRequest, session: EndpointSession, effort: Effort, fields: Mapping[str, Any]
-    ) -> EndpointAnswer:
+        self, request: ChatRequest, session: EndpointSession, timing: RequestTiming, fields: Mapping[str, Any]
+    ) -> ChatReply:
         """Send a request once, and once more for each parameter that the endpoint refuses."""
-        effort.attempts += 1
+        timing.attempts += 1
         while True:
             if self._key_refused:
                 raise KeyRefusedError(self._key_refused)
@@ -168,7 +147,7 @@ class ChatSender:
             fault, slow = "", False
             try:
                 async with self._slots:
-                    return await self._exchange(request, session, effort, body)
+                    return await self._exchange(request, session, timing, body)
             except RefusedRequestError as error:
                 refusal = error.refusal
             except LostConnectionError as error:
@@ -176,15 +155,15 @@ class ChatSender:
             except MalformedAnswerError as error:
                 fault = f"what it says is no answer: {error}"
             if fault:
-                raise _AgainError(fault, slow=slow)
+                raise RetryableError(fault, slow=slow)
             name = refusal.refused([name for name in DROPPABLE if name in body and name not in fields])
             if refusal.overflow or name is None:
                 raise self._failure(request, refusal, fields)
             self._left_out.setdefault(name, refusal.line)
 
     async def _exchange(
-        self, request: ChatRequest, session: EndpointSession, effort: Effort, body: dict[str, Any]
-    ) -> EndpointAnswer:
+        self, request: ChatRequest, session: EndpointSession, timing: RequestTiming, body: dict[str, Any]
+    ) -> ChatReply:
         """Send a body as soon as limits and budgets let it, and count what it took."""
         estimated, limit = estimated_prompt_tokens(request), answer_limit(request)
         if self._requests:
@@ -199,13 +178,13 @@ class ChatSender:
         spent = Spending()
         try:
             with session.sending():
-                effort.send()
+                timing.send()
                 # without an answer nobody knows what the endpoint counts: the prompt, as estimated
                 spent = session.spending(self.spec, TokenUsage(estimated))
-                answer = await self._transport.post(body)
-            guess = TokenUsage(estimated, len(answer.text) // BYTES_A_TOKEN)
-            spent = session.spending(self.spec, answer.usage or guess)
-            return answer
+                reply = await self._transport.post(body)
+            guess = TokenUsage(estimated, len(reply.text) // BYTES_A_TOKEN)
+            spent = session.spending(self.spec, usage_of(reply) if reply.usage_stated else guess)
+            return reply
         except RefusedRequestError:
             spent = Spending(1)
             raise
@@ -233,7 +212,7 @@ class ChatSender:
             if refusal.pause <= self.spec.longest_pause:  # nobody else need find out
                 resume = asyncio.get_running_loop().time() + refusal.pause
                 self._resume = max(self._resume, resume)
-            return _AgainError(f"it is busy{said}", refusal.pause)
+            return RetryableError(f"it is busy{said}", refusal.pause)
         if fields and status in (400, 404, 422):
             return RefusedRequestError(refusal)
         if status in _WRONG_ADDRESS:
@@ -244,13 +223,13 @@ class ChatSender:
             return EndpointError(f"{self.spec.identity} takes no tools: ask for answers as text{said}")
         return UnansweredRequestError(f"{who} refuses the request{said}")
 
-    def _worth_another(self, error: BaseException) -> bool:
-        return isinstance(error, _AgainError) and not error.slow and error.pause <= self.spec.longest_pause
+    def _worth_another(self, error: RetryableError) -> bool:
+        return not error.slow and error.pause <= self.spec.longest_pause
 
-    def _pause(self, error: BaseException | None, attempts: int) -> float:
+    def _pause(self, error: RetryableError, attempts: int) -> float:
         """Return the seconds before the next attempt: doubled each time, and by chance, to come apart."""
         spec = self.spec
-        if isinstance(error, _AgainError) and error.pause:
+        if error.pause:
             return error.pause + self._jitter.uniform(0, spec.first_pause)
         doubled: float = spec.first_pause * 2.0 ** min(attempts - 1, 40)
         return min(doubled, spec.longest_pause) * self._jitter.uniform(0.5, 1.0)

@@ -21,7 +21,7 @@ from agentgym.endpoint.prices import PriceTable
 from agentgym.endpoint.replies import TokenUsage
 from agentgym.endpoint.spec import EndpointSpec
 from agentgym.errors import UsageError
-from agentgym.files import make_folder
+from agentgym.io.files import make_folder
 
 
 class EndpointSession:

@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from agentgym.core.hashing import canonical_json
 from agentgym.errors import UsageError
-from agentgym.hashing import canonical_json
-from agentgym.records import parse
-from agentgym.untrusted import check_json
+from agentgym.io.records import parse
+from agentgym.io.untrusted import check_json
 
 # the form that redaction takes for the name of a secret, so that transcripts are rid of the key too
 _KEY_NAME = re.compile(r"[A-Z][A-Z0-9_]{0,99}", re.ASCII)

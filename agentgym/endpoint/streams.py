@@ -1,14 +1,14 @@
-"""Answers that come piece by piece as server-sent events, put together to what would have come whole."""
+"""Streamed replies: server-sent events, put together to what would have come whole."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from agentgym.endpoint.chat import ChatReply
 from agentgym.endpoint.replies import (
-    MOST_CALLS,
-    MOST_CHOICES,
-    EndpointAnswer,
+    MAX_CALLS,
+    MAX_CHOICES,
     MalformedAnswerError,
     optional_text,
     part,
@@ -18,13 +18,13 @@ from agentgym.endpoint.replies import (
     table_of,
 )
 
-LONGEST_LINE = 4 << 20
+MAX_LINE_LENGTH = 4 << 20
 """Bytes of an event at most."""
 
 _DONE = b"[DONE]"
 
 
-async def read_stream(pieces: AsyncIterator[bytes]) -> EndpointAnswer:
+async def read_stream(pieces: AsyncIterator[bytes]) -> ChatReply:
     """Read a stream to its end.
 
     Args:
@@ -47,8 +47,8 @@ async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     data: list[bytes] = []
     async for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")
-        if len(rest) > LONGEST_LINE:
-            raise MalformedAnswerError(f"an event has more than {LONGEST_LINE:,} bytes")
+        if len(rest) > MAX_LINE_LENGTH:
+            raise MalformedAnswerError(f"an event has more than {MAX_LINE_LENGTH:,} bytes")
         for line in lines:
             line = line.rstrip(b"\r")
             if line.startswith(b"data:"):
@@ -91,8 +91,8 @@ class _Gathered:
             return
         choice = table_of(choices[0], "a choice")
         number = part(choice, "index", int, 0)
-        if not 0 <= number < MOST_CHOICES:
-            raise MalformedAnswerError(f"it has more than {MOST_CHOICES} choices")
+        if not 0 <= number < MAX_CHOICES:
+            raise MalformedAnswerError(f"it has more than {MAX_CHOICES} choices")
         self._choices = max(self._choices, number + 1)
         if number:  # only the first choice is read
             return
@@ -106,7 +106,7 @@ class _Gathered:
         self._token_ids += part(choice, "token_ids", list, [])
         self._finish = choice.get("finish_reason") or self._finish
 
-    def answer(self) -> EndpointAnswer:
+    def answer(self) -> ChatReply:
         """Return what all events say together.
 
         Raises:
@@ -132,8 +132,8 @@ class _Gathered:
 
     def _add_call(self, piece: Mapping[str, Any]) -> None:
         index = part(piece, "index", int, len(self._calls))
-        if not 0 <= index < MOST_CALLS:
-            raise MalformedAnswerError(f"it has more than {MOST_CALLS} tool calls")
+        if not 0 <= index < MAX_CALLS:
+            raise MalformedAnswerError(f"it has more than {MAX_CALLS} tool calls")
         call = self._calls.setdefault(index, {"id": "", "function": {"name": "", "arguments": ""}})
         call["id"] = call["id"] or optional_text(piece, "id")
         function = part(piece, "function", dict, {})

@@ -12,30 +12,30 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Literal
 
-from agentgym.endpoint.chat import ChatToolCall
+from agentgym.core.hashing import canonical_json
+from agentgym.endpoint.chat import ChatReply, ChatToolCall
 from agentgym.endpoint.errors import EndpointError
 from agentgym.endpoint.faults import EndpointRefusal, one_line, read_refusal
-from agentgym.endpoint.redaction import SHORTEST, KeyRedactor
-from agentgym.endpoint.replies import EndpointAnswer, MalformedAnswerError, read_answer_body
+from agentgym.endpoint.redaction import MIN_LENGTH, KeyRedactor
+from agentgym.endpoint.replies import MalformedAnswerError, read_answer_body
 from agentgym.endpoint.spec import EndpointSpec
 from agentgym.endpoint.streams import read_stream
-from agentgym.extras import load
-from agentgym.hashing import canonical_json
+from agentgym.io.optional import load
 
-LARGEST_ANSWER = 32 << 20
+MAX_ANSWER_SIZE = 32 << 20
 """Bytes of an answer at most."""
 
 _PATH = "/chat/completions"
 _CONNECT_SECONDS = 30.0
-_LONGEST_NAME = 200
+_MAX_NAME_LENGTH = 200
 _LOGGERS = ("httpcore", "httpx", "openai")
 _STAGE: ContextVar[Literal["", "asked", "answered"]] = ContextVar("stage of an exchange", default="")
 
-LANE = 16
+SHARD_CONNECTIONS = 16
 """Connections of one client of the SDK at most."""
 
 
@@ -91,9 +91,9 @@ class ChatTransport:
         self._http = import_module(base.__module__.partition(".")[0])
         self._trust = self._http.create_ssl_context() if transport is None else True
         self._options = {} if self._key else {"headers": {"Authorization": self._openai.Omit()}}
-        self._lanes: list[_Lane] = []
+        self._shards: list[_ClientShard] = []
 
-    async def post(self, body: Mapping[str, Any]) -> EndpointAnswer:
+    async def post(self, body: Mapping[str, Any]) -> ChatReply:
         """Send a body and read the answer.
 
         Raises:
@@ -103,11 +103,14 @@ class ChatTransport:
         """
         lost, slow = "", False
         _STAGE.set("asked")  # in the task of this call alone
-        lane = next((lane for lane in self._lanes if lane.busy < LANE), None) or self._new_lane()
-        lane.busy += 1
+        shard = (
+            next((shard for shard in self._shards if shard.busy < SHARD_CONNECTIONS), None)
+            or self._new_shard()
+        )
+        shard.busy += 1
         try:
             async with asyncio.timeout(self._spec.timeout):
-                response = await lane.client.post(
+                response = await shard.client.post(
                     _PATH,
                     cast_to=self._http.Response,
                     body=body,
@@ -128,7 +131,7 @@ class ChatTransport:
         except (self._http.HTTPError, self._http.StreamError) as error:
             lost = self._reason(error)
         finally:
-            lane.busy -= 1
+            shard.busy -= 1
         # outside of the handlers: the SDK's errors hold the request, and with it the key
         if lost:
             raise LostConnectionError(lost + ", though it began" * slow, slow=slow)
@@ -136,15 +139,17 @@ class ChatTransport:
 
     async def close(self) -> None:
         """Close the connections."""
-        for lane in self._lanes:
-            await lane.client.close()
+        for shard in self._shards:
+            await shard.client.close()
 
-    def _new_lane(self) -> _Lane:
+    def _new_shard(self) -> _ClientShard:
         client = self._openai.DefaultAsyncHttpxClient(
             transport=self._transport,
             verify=self._trust,
             timeout=self._http.Timeout(self._spec.timeout, connect=min(self._spec.timeout, _CONNECT_SECONDS)),
-            limits=self._http.Limits(max_connections=LANE, max_keepalive_connections=LANE),
+            limits=self._http.Limits(
+                max_connections=SHARD_CONNECTIONS, max_keepalive_connections=SHARD_CONNECTIONS
+            ),
             follow_redirects=False,  # what is asked goes to the address that was named, and nowhere else
             event_hooks={"response": [_limiter(self._http)]},
         )
@@ -163,10 +168,10 @@ class ChatTransport:
             },
         )
         _silence_libraries()
-        self._lanes.append(_Lane(sdk))
-        return self._lanes[-1]
+        self._shards.append(_ClientShard(sdk))
+        return self._shards[-1]
 
-    async def _read(self, response: Any) -> EndpointAnswer:
+    async def _read(self, response: Any) -> ChatReply:
         try:
             if "text/event-stream" in response.headers.get("content-type", ""):
                 return self._redacted(await read_stream(response.aiter_bytes()))
@@ -175,10 +180,11 @@ class ChatTransport:
             line = self._redact(str(error))
         raise MalformedAnswerError(line)
 
-    def _redacted(self, answer: EndpointAnswer) -> EndpointAnswer:
+    def _redacted(self, answer: ChatReply) -> ChatReply:
         """Return an answer without the key; only then may a text of it be cut."""
         redact, size = self._redact, self._redact.of_answers
-        return answer._replace(
+        return replace(
+            answer,
             text=redact(answer.text, size),
             reasoning=redact(answer.reasoning, size),
             tool_calls=tuple(
@@ -186,8 +192,8 @@ class ChatTransport:
                 for call in answer.tool_calls
             ),
             finish_reason=redact(answer.finish_reason),
-            model=redact(answer.model)[:_LONGEST_NAME],
-            fingerprint=redact(answer.fingerprint)[:_LONGEST_NAME],
+            served_model=redact(answer.served_model)[:_MAX_NAME_LENGTH],
+            fingerprint=redact(answer.fingerprint)[:_MAX_NAME_LENGTH],
         )
 
     def _refusal(self, error: Any) -> EndpointRefusal:
@@ -201,7 +207,7 @@ class ChatTransport:
 
 
 @dataclass(slots=True)
-class _Lane:
+class _ClientShard:
     """A client of the SDK with a few connections of its own.
 
     For each request its pool looks at each of its connections, which for a thousand would take longer than
@@ -235,7 +241,7 @@ def _read_key(spec: EndpointSpec) -> str:
         )
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise EndpointError(f"the environment variable {spec.key_env} holds what no key is: set it again")
-    if len(key) >= SHORTEST and key in canonical_json(spec.to_json()):
+    if len(key) >= MIN_LENGTH and key in canonical_json(spec.to_json()):
         raise EndpointError(
             f"the key in {spec.key_env} stands in the endpoint's url, model or extra: take it out"
         )
@@ -243,7 +249,7 @@ def _read_key(spec: EndpointSpec) -> str:
 
 
 def _limiter(http: Any) -> Callable[[Any], Any]:
-    """Return a hook that ends answers of more than `LARGEST_ANSWER` bytes, and packed ones."""
+    """Return a hook that ends answers of more than `MAX_ANSWER_SIZE` bytes, and packed ones."""
 
     class LimitedStream(http.AsyncByteStream):  # type: ignore[misc]  # of the library that the SDK uses
         def __init__(self, stream: Any):
@@ -253,8 +259,8 @@ def _limiter(http: Any) -> Callable[[Any], Any]:
             size = 0
             async for piece in self._stream:
                 size += len(piece)
-                if size > LARGEST_ANSWER:
-                    raise http.ReadError(f"an answer of more than {LARGEST_ANSWER:,} bytes")
+                if size > MAX_ANSWER_SIZE:
+                    raise http.ReadError(f"an answer of more than {MAX_ANSWER_SIZE:,} bytes")
                 yield piece
 
         async def aclose(self) -> None:

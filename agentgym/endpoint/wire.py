@@ -8,9 +8,9 @@ import math
 from collections.abc import Collection
 from typing import Any
 
+from agentgym.core.hashing import sha256_json
 from agentgym.endpoint.chat import ChatMessage, ChatRequest
 from agentgym.endpoint.spec import EndpointSpec
-from agentgym.hashing import sha256_json
 
 DROPPABLE = (
     "temperature",

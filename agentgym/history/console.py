@@ -79,12 +79,9 @@ class ConsoleLog:
     """A legend and a line per iteration on a console; on a terminal above a bar with the time left."""
 
     def __init__(self, iterations: int, *, start: int = 0, console: Console | None = None):
-        """Show the bar.
+        """Show the bar of a run; iterations are the whole run's, ``start`` of them behind.
 
-        Args:
-            iterations: how many the run will have had at its end.
-            start: how many are behind.
-            console: None for standard error.
+        Console None is standard error.
         """
         from rich.console import Console
 
@@ -134,12 +131,7 @@ class ConsoleLog:
 
 
 def print_resources(rows: Sequence[tuple[str, str]], console: Console | None = None) -> None:
-    """Print what a run uses, a line each.
-
-    Args:
-        rows: names and what is said of them.
-        console: None for standard error.
-    """
+    """Print names and values of a run's resources, a line each; on standard error by default."""
     from rich.console import Console
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""Learning curves as numbers: runs grouped, a mean over the seeds of a group, and a band around it."""
+"""Learning curves as numbers: runs grouped, the mean of a group, and a band around it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from agentgym.arrays import Floats
+from agentgym.core.arrays import Floats
 from agentgym.errors import UsageError, nearest
-from agentgym.evaluation.statistics import CONFIDENCE, t_quantile
+from agentgym.evaluation.board.statistics import CONFIDENCE, t_quantile
 from agentgym.history.metrics import Evaluated, IterationMetrics, StageSeconds
 from agentgym.history.run import RunHistory
 
@@ -44,7 +44,7 @@ class RunGroup:
 
     @property
     def first(self) -> RunHistory:
-        """What has the algorithm, environment and model of all."""
+        """A run with the algorithm, environment and model of all."""
         return self.runs[0]
 
     @property
@@ -81,12 +81,8 @@ class Curve:
 def group_runs(runs: Sequence[RunHistory], *, each: bool = False) -> list[RunGroup]:
     """Group runs by algorithm, environment and model, in order of their first runs.
 
-    Args:
-        runs: in any order.
-        each: make every run a group of its own.
-
-    Raises:
-        UsageError: two runs of a group have the same seed, so that they are no independent samples.
+    ``each`` makes every run a group of its own. Two runs of a group with one seed are a `UsageError`: they
+    are no independent samples.
     """
     groups: dict[tuple[str, ...], list[RunHistory]] = {}
     for run in runs:
@@ -115,11 +111,7 @@ def metric_names() -> list[str]:
 
 
 def full_name(metric: str) -> str:
-    """Return the flat name of a metric, as in `IterationMetrics.scalars`, given it or a short one.
-
-    Raises:
-        UsageError: there is no such metric.
-    """
+    """Return the flat name of a metric, as in `IterationMetrics.scalars`, given it or a short one."""
     known = [*SHORT_NAMES, *metric_names()]
     if metric not in known:
         raise UsageError(
@@ -136,15 +128,8 @@ def has_metric(run: RunHistory, metric: str) -> bool:
 def make_curve(group: RunGroup, metric: str, x: X, smooth: int = 1) -> Curve:
     """Compute a curve.
 
-    Args:
-        group: whose.
-        metric: its flat name.
-        x: what it is drawn over.
-        smooth: over how many iterations, up to each, a run's values are averaged first; evaluations are
-            drawn as they are.
-
-    Raises:
-        UsageError: a run lacks the metric, or no iteration has it in every run.
+    A run's values are averaged over the last ``smooth`` iterations first; evaluations are drawn as they are.
+    Every run needs the metric.
     """
     for run in group.runs:
         if not has_metric(run, metric):

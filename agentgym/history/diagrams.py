@@ -52,7 +52,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagram:
-    """What a diagnostic says of a run."""
+    """Diagram of one diagnostic of a run."""
 
     name: str
     title: str
@@ -66,18 +66,7 @@ class Diagram:
 
 
 def draw_diagram(diagram: Diagram, suffix: str) -> bytes:
-    """Draw a diagram.
-
-    Args:
-        diagram: at least one panel.
-        suffix: ``.png`` or ``.svg``.
-
-    Returns:
-        The file's content.
-
-    Raises:
-        UsageError: matplotlib is missing, or the suffix is another.
-    """
+    """Draw a diagram of at least one panel as ``.png`` or ``.svg``; return the file's content."""
     check_format(suffix)
     count = len(diagram.panels)
     columns = 2 if count == 4 else min(count, _COLUMNS)

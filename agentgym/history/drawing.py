@@ -49,24 +49,11 @@ def draw_curves(
     smooth: int = 1,
     title: str | None = None,
 ) -> bytes:
-    """Draw a panel for each metric, with a line for each group.
+    """Draw a panel for each metric, with a line for each group; return the file's content.
 
-    Panels of success and score in training also mark those of evaluations, where runs have them and no
-    other panel shows them.
-
-    Args:
-        groups: at least one.
-        metrics: their flat names, at least one.
-        suffix: one of `FORMATS`.
-        x: what all panels are drawn over.
-        smooth: see `agentgym.history.curves.make_curve`.
-        title: None for what the groups have in common.
-
-    Returns:
-        The file's content.
-
-    Raises:
-        UsageError: matplotlib is missing, the suffix is another, or a run lacks a metric.
+    Panels of success and score in training also mark those of evaluations, where runs have them and no other
+    panel shows them. ``metrics``: flat names; ``suffix``: one of `FORMATS`; ``title`` None names what the
+    groups have in common.
     """
     check_format(suffix)
     labels, shared = _labels(groups)
@@ -109,8 +96,7 @@ def _draw_panel(
 ) -> dict[str, Any]:
     """Draw one metric of all groups, with dots where ``evaluation``, a second one, has values.
 
-    Returns:
-        What the legend has to show, by its text.
+    Returns the legend's entries by their text.
     """
     legend: dict[str, Any] = {}
     for number, (group, label) in enumerate(zip(groups, labels, strict=True)):
@@ -242,7 +228,7 @@ def _draw_head(figure: Figure, title: str, remark: str, legend: dict[str, Any]) 
 
 
 def _labels(groups: Sequence[RunGroup]) -> tuple[list[str], str]:
-    """Return what tells each group from the others, and what all have in common."""
+    """Return the labels that distinguish groups, and their common part."""
     columns = [
         [_algorithm(group.first.algorithm) for group in groups],
         _shortened([group.first.env_id for group in groups]),

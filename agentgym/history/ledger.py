@@ -1,4 +1,4 @@
-"""Ledger of a training run: what it has cost so far, ``ledger.json`` in its folder; needs no torch."""
+"""Ledger of a training run: its cost so far, ``ledger.json`` in its folder; needs no torch."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agentgym.errors import UsageError
-from agentgym.files import replace_file
-from agentgym.records import parse
+from agentgym.io.files import replace_file
+from agentgym.io.records import parse
 
 LEDGER_FILE = "ledger.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingLedger:
-    """What a run has cost, all of its sessions together: the first, and one each time it was resumed.
+    """Cost of a run, over all of its sessions: the first, and one for each resumption.
 
     Iterations that a resumed run played again, since they came after its last checkpoint, count again.
     """
@@ -47,11 +47,7 @@ class TrainingLedger:
 
 
 def read_ledger(folder: Path) -> TrainingLedger | None:
-    """Read a run's ledger; None where there is none yet.
-
-    Raises:
-        UsageError: it is damaged.
-    """
+    """Read a run's ledger; None where there is none yet."""
     path = folder / LEDGER_FILE
     if not path.exists():
         return None

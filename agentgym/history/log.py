@@ -14,11 +14,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 from agentgym.errors import UsageError, nearest
-from agentgym.extras import load
-from agentgym.files import Journal, replace_file
 from agentgym.history.console import ConsoleLog
 from agentgym.history.metrics import IterationMetrics
 from agentgym.history.run import CONFIG_FILE, METRICS_FILE, read_lines
+from agentgym.io.files import Journal, replace_file
+from agentgym.io.optional import load
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,26 +61,14 @@ class JsonlLog:
     """
 
     def __init__(self, folder: Path, *, start: int = 0):
-        """Open the file, and cut off what comes after an iteration.
-
-        Args:
-            folder: of the run; exists.
-            start: iterations that are behind.
-
-        Raises:
-            UsageError: the file is damaged or lacks iterations up to ``start``, or cannot be written.
-        """
+        """Open the file, and cut off the lines after the first ``start`` iterations."""
         path = folder / METRICS_FILE
         if path.exists() or start > 0:
             _cut(path, start)
         self._journal = Journal(path)
 
     def write(self, metrics: IterationMetrics) -> None:
-        """Append a line.
-
-        Raises:
-            UsageError: it did not fit on the disk.
-        """
+        """Append a line."""
         self._journal.append(json.dumps(metrics.to_json()))
         self._journal.sync()
 
@@ -93,11 +81,7 @@ class TensorBoardLog:
     """Events under ``tensorboard`` in the run's folder, for ``tensorboard --logdir``."""
 
     def __init__(self, folder: Path, *, start: int = 0):
-        """Open a new file of events; TensorBoard hides what older files say after ``start``.
-
-        Raises:
-            UsageError: TensorBoard is not installed.
-        """
+        """Open a new file of events; TensorBoard hides those of older files after ``start``."""
         load("tensorboard", "log", "the log 'tensorboard'")
         from torch.utils.tensorboard import SummaryWriter
 
@@ -123,11 +107,7 @@ class WandbLog:
     """
 
     def __init__(self, folder: Path, *, start: int = 0):
-        """Begin the run, or resume it where ``start`` is not 0.
-
-        Raises:
-            UsageError: wandb is not installed.
-        """
+        """Begin the run, or resume it where ``start`` is not 0."""
         wandb = load("wandb", "log", "the log 'wandb'")
         id_file, config_file = folder / "wandb_id.txt", folder / CONFIG_FILE
         if start == 0 or not id_file.exists():
@@ -172,11 +152,7 @@ LOGS: Final[Mapping[str, Callable[[_Place], Log]]] = MappingProxyType(
 
 
 def check_logs(names: Sequence[str]) -> None:
-    """Refuse what is no log's name.
-
-    Raises:
-        UsageError: names the nearest one.
-    """
+    """Refuse unknown names of logs."""
     for name in names:
         if name not in LOGS:
             raise UsageError(f"unknown log {name!r}{nearest(name, LOGS)}; choose from {', '.join(LOGS)}")
@@ -185,17 +161,9 @@ def check_logs(names: Sequence[str]) -> None:
 def make_logs(
     names: Sequence[str], folder: Path, *, iterations: int, start: int = 0, console: Console | None = None
 ) -> Logs:
-    """Open logs by name.
+    """Open logs, keys of `LOGS`, in the run's folder.
 
-    Args:
-        names: keys of `LOGS`.
-        folder: of the run; exists.
-        iterations: how many the run will have had at its end.
-        start: how many are behind, of a run that goes on.
-        console: for the log ``console``; None for standard error.
-
-    Raises:
-        UsageError: there is no log of a name, its package is missing, or it cannot be written.
+    ``iterations`` counts the whole run, ``start`` those behind; console None is standard error.
     """
     check_logs(names)
     place = _Place(folder, iterations, start, console)

@@ -1,4 +1,4 @@
-"""Metrics of an iteration, as a record: a line of ``metrics.jsonl``, and what curves are drawn from."""
+"""Metrics of an iteration, as a record: a line of ``metrics.jsonl``, and the source of curves."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class StageSeconds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluated:
-    """How the policy does on the fixed tasks of an evaluation."""
+    """Result of the policy on the fixed tasks of an evaluation."""
 
     episodes: int
     success: float

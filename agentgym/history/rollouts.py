@@ -1,4 +1,4 @@
-"""Kept rollouts: what single iterations of a training run played, and what the algorithm made of each step.
+"""Recorded rollouts of single iterations of a training run, with the algorithm's values for each step.
 
 A run with ``keep_rollouts=10`` writes the episodes of every tenth iteration: ``rollouts/000010.jsonl`` and so
 on, a line per episode, each file whole or not at all.
@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from agentgym.core.hashing import canonical_json
+from agentgym.core.types import EndReason
 from agentgym.errors import UsageError
-from agentgym.files import make_folder, replace_file
-from agentgym.hashing import canonical_json
-from agentgym.records import parse
-from agentgym.types import EndReason
-from agentgym.untrusted import LARGEST_LINES, loads_json, read_file
+from agentgym.io.files import make_folder, replace_file
+from agentgym.io.records import parse
+from agentgym.io.untrusted import MAX_LINES_SIZE, loads_json, read_file
 
 FOLDER = "rollouts"
 
@@ -86,23 +86,19 @@ class KeptEpisode:
 
 
 def rollouts_file(folder: Path, iteration: int) -> Path:
-    """Return where the rollouts of an iteration are kept in a run's folder."""
+    """Return the path of an iteration's rollouts in a run's folder."""
     return folder / FOLDER / f"{iteration:06d}.jsonl"
 
 
 def write_rollouts(folder: Path, iteration: int, episodes: Iterable[KeptEpisode]) -> None:
-    """Write the rollouts of an iteration, all at once.
-
-    Raises:
-        UsageError: they cannot be written.
-    """
+    """Write the rollouts of an iteration, all at once."""
     path = rollouts_file(folder, iteration)
     make_folder(path.parent)
     replace_file(path, "".join(f"{episode.line}\n" for episode in episodes))
 
 
 def kept_iterations(folder: Path) -> list[int]:
-    """Return the iterations whose rollouts a run has kept, ascending."""
+    """Return the iterations of a run with recorded rollouts, ascending."""
     return sorted(int(path.stem) for path in (folder / FOLDER).glob("*.jsonl") if path.stem.isdecimal())
 
 
@@ -121,7 +117,7 @@ def read_rollouts(folder: Path, iteration: int) -> list[KeptEpisode]:
     """
     path = rollouts_file(folder, iteration)
     known = ", ".join(map(str, kept_iterations(folder))) or "none; train with --set keep_rollouts=10"
-    data = read_file(path, largest=LARGEST_LINES, remedy=f"iterations kept: {known}")
+    data = read_file(path, largest=MAX_LINES_SIZE, remedy=f"iterations kept: {known}")
     *lines, rest = data.split(b"\n")
     if rest:
         raise UsageError(f"{path}, line {len(lines) + 1}: the line is cut off")

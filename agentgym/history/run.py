@@ -1,4 +1,4 @@
-"""Reading the folder of a training run: what it was asked, and what it logged of each iteration."""
+"""Reading the folder of a training run: configuration, and the metrics of each iteration."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from agentgym.errors import UsageError
 from agentgym.history.metrics import IterationMetrics
-from agentgym.records import parse
-from agentgym.untrusted import LARGEST_LINES, read_file
+from agentgym.io.records import parse
+from agentgym.io.untrusted import MAX_LINES_SIZE, read_file
 
 CONFIG_FILE = "config.json"
 MADE_WITH = "made_with"
@@ -37,11 +37,7 @@ class RunHistory:
 
 
 def read_history(folder: Path) -> RunHistory:
-    """Read a run's folder.
-
-    Raises:
-        UsageError: it is not that of a run, a file is damaged, or no iteration has ended yet.
-    """
+    """Read a run's folder."""
     iterations = read_metrics(folder)
     if not iterations:
         raise UsageError(f"{folder / METRICS_FILE} is empty: no iteration of this run has ended yet")
@@ -50,21 +46,12 @@ def read_history(folder: Path) -> RunHistory:
 
 
 def read_metrics(folder: Path) -> list[IterationMetrics]:
-    """Read what a run logged, in order; what follows the last newline is still being written.
-
-    Raises:
-        UsageError: the folder has no metrics, or a line is malformed or out of order; the message names
-            file and line.
-    """
+    """Read a run's log, in order; text after the last newline is still being written."""
     return [metrics for metrics, _ in read_lines(folder / METRICS_FILE)]
 
 
 def read_lines(path: Path) -> Iterator[tuple[IterationMetrics, int]]:
-    """Yield each complete line of a file of metrics, with the number of bytes up to its end.
-
-    Raises:
-        UsageError: as `read_metrics`.
-    """
+    """Yield each complete line of a file of metrics, with the number of bytes up to its end."""
     end = 0
     for number, line in enumerate(_read(path).splitlines(keepends=True), start=1):
         if not line.endswith(b"\n"):
@@ -80,7 +67,7 @@ def read_lines(path: Path) -> Iterator[tuple[IterationMetrics, int]]:
 
 
 def _read(path: Path) -> bytes:
-    return read_file(path, largest=LARGEST_LINES, remedy="name the folder of a training run")
+    return read_file(path, largest=MAX_LINES_SIZE, remedy="name the folder of a training run")
 
 
 def _parse_line(line: bytes, where: str) -> IterationMetrics:

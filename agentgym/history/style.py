@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from agentgym.errors import UsageError
-from agentgym.extras import load
+from agentgym.io.optional import load
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,11 +55,7 @@ _SETTINGS = {
 
 
 def check_format(suffix: str) -> None:
-    """Refuse what no picture can be written as.
-
-    Raises:
-        UsageError: the suffix is none of `FORMATS`.
-    """
+    """Refuse suffixes other than `FORMATS`."""
     if suffix not in FORMATS:
         raise UsageError(
             f"cannot draw {suffix or 'a file without a suffix'}: name one in {' or '.join(FORMATS)}"
@@ -68,11 +64,7 @@ def check_format(suffix: str) -> None:
 
 @contextmanager
 def drawing_style() -> Iterator[None]:
-    """Draw in this style within a block, whatever matplotlib is set to elsewhere.
-
-    Raises:
-        UsageError: matplotlib is missing.
-    """
+    """Draw in this style within a block, whatever matplotlib is set to elsewhere."""
     style = load("matplotlib.style", "plot", "drawing curves")
     with style.context(["default", _SETTINGS]):
         yield
@@ -80,11 +72,7 @@ def drawing_style() -> Iterator[None]:
 
 @contextmanager
 def open_figure(size: tuple[float, float]) -> Iterator[Figure]:
-    """Open a figure of some inches in this style, whose parts do not overlap.
-
-    Raises:
-        UsageError: matplotlib is missing.
-    """
+    """Open a figure of some inches in this style, whose parts do not overlap."""
     with drawing_style():
         from matplotlib.figure import Figure
 

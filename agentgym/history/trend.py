@@ -1,4 +1,4 @@
-"""Success over a run: how far it has come, and whether it has collapsed since."""
+"""Trend of a run's success: level, collapse, and advice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOTABLE = 0.2
 
 @dataclass(slots=True)
 class Trend:
-    """What the iterations of a run have come to.
+    """Trend of a run's iterations.
 
     Example:
         >>> trend = Trend()
@@ -52,7 +52,7 @@ class Trend:
 
     @property
     def collapse(self) -> str:
-        """What has collapsed since when, and what to change; "" where nothing has."""
+        """The collapsed metric, its iteration, and advice; "" without a collapse."""
         if not self.fallen_at:
             return ""
         return (
@@ -63,7 +63,7 @@ class Trend:
 
     @property
     def why_alike(self) -> str:
-        """Why the episodes of every group may earn the same, and what to change."""
+        """Possible causes of equal returns within every group, and advice."""
         if self.fallen_at:
             return self.collapse
         if self.most == 0:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from agentgym.core.types import Message, Request
 from agentgym.errors import UsageError
 from agentgym.prompts.contexts import CHATS, CONTEXTS, Context, ConversationTokenizer
 from agentgym.prompts.fitting import FittedPrompt, PromptTokenizer, PromptTooLongError, fit
 from agentgym.prompts.parsers import Answer, settle_answer
 from agentgym.prompts.rendering import PromptTemplate
-from agentgym.types import Message, Request
 
 __all__ = ["FittedPrompt", "PromptBuilder", "PromptTokenizer", "PromptTooLongError", "fit"]
 

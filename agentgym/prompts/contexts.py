@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
+from agentgym.core.types import Completion, Message, Request
 from agentgym.prompts.fields import PromptFields
 from agentgym.prompts.fitting import (
     FittedPrompt,
@@ -28,7 +29,6 @@ from agentgym.prompts.fitting import (
 )
 from agentgym.prompts.rendering import Prompt, PromptTemplate, render_opening, render_present, render_whole
 from agentgym.prompts.summary import render_summary, summary_lines
-from agentgym.types import Completion, Message, Request
 
 Context: TypeAlias = Literal["rebuilt", "append", "window", "summarised"]
 """What of the past a prompt holds, and in which form."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from agentgym.types import Observation, Request, Step
+from agentgym.core.types import Observation, Request, Step
 
 
 class Exchange(NamedTuple):

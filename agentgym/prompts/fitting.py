@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from agentgym.core.types import Message
 from agentgym.errors import UsageError
 from agentgym.prompts.fields import PromptFields
 from agentgym.prompts.rendering import Prompt, PromptTemplate, render
-from agentgym.types import Message
 
 
 class PromptTokenizer(Protocol):

@@ -10,8 +10,8 @@ Six formats, each a writer and a reader that undoes it:
 * ``search-r1``: ``<think>...</think>``, then one ``<search>...</search>`` or ``<answer>...</answer>``;
 * ``plain``: nothing but the action.
 
-Calls are checked against the environment's tools (`agentgym.tools`), each of which says which action a call
-of it is. Where a tool ``answer`` takes a text, ``<answer>...</answer>`` is a call of it. The formats
+Calls are checked against the environment's tools (`agentgym.core.tools`), each of which says which action a
+call of it is. Where a tool ``answer`` takes a text, ``<answer>...</answer>`` is a call of it. The formats
 ``analysis-calls`` and ``json-call`` also work without tools: a call of ``act`` with the argument ``action``
 is then that action, and a call of any other name with one string the action ``name[string]``.
 
@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from agentgym.core.tools import ACT
 from agentgym.env import MAX_ACTION_LENGTH
 from agentgym.errors import UsageError, nearest
 from agentgym.prompts.formats.answer import Answer, AnswerFormat
@@ -45,7 +46,6 @@ from agentgym.prompts.formats.tags import (
     write_search_r1,
     write_think_action,
 )
-from agentgym.tools import ACT
 
 __all__ = ["FORMATS", "Answer", "AnswerFormat", "format_of", "settle", "settle_answer"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from agentgym.types import Observation, Request
+from agentgym.core.types import Observation, Request
 
 PictureUse: TypeAlias = Literal["none", "beside", "alone"]
 """Whether the picture of an observation is shown to the model: not, beside its text, or in its place."""

@@ -12,13 +12,13 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from agentgym.hashing import sha256_json
+from agentgym.core.hashing import sha256_json
+from agentgym.core.types import Observation, Step
 from agentgym.prompts.fields import text_of
 from agentgym.prompts.sections import Section, check_text
 from agentgym.prompts.wording import check_complete, parse_table
-from agentgym.types import Observation, Step
 
-LONGEST_OUTCOME = 80
+MAX_OUTCOME = 80
 """Characters of an observation's first line that a summary tells at most."""
 
 _SLOTS = {
@@ -50,7 +50,7 @@ def summary_words() -> SummaryWords:
     check_complete(table, ("id", "version", *_SLOTS), where)
     for key, section in _SLOTS.items():
         check_text(table[key], section, f"{where}: {key}")
-    pin = sha256_json({**table, "longest_outcome": LONGEST_OUTCOME})
+    pin = sha256_json({**table, "longest_outcome": MAX_OUTCOME})
     return SummaryWords(**{key: table[key] for key in _SLOTS}, sha256=pin)
 
 
@@ -72,7 +72,7 @@ def summary_lines(steps: Sequence[Step], after: Observation) -> list[SummaryLine
         after: the observation that the last of them led to.
 
     Example:
-        >>> from agentgym.types import Completion
+        >>> from agentgym.core.types import Completion
         >>> def step(seen, action, valid=True):
         ...     return Step(seen, "0", (), Completion(action), 0.0, "0", valid, False, False)
         >>> jump = step("A hall.", "jump", False)
@@ -112,4 +112,4 @@ def render_summary(lines: Sequence[SummaryLine]) -> str:
 
 def _first_line(observation: Observation) -> str:
     line = next(iter(text_of(observation).strip().splitlines()), "")
-    return line if len(line) <= LONGEST_OUTCOME else f"{line[:LONGEST_OUTCOME]}..."
+    return line if len(line) <= MAX_OUTCOME else f"{line[:MAX_OUTCOME]}..."

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from string import Formatter
 from typing import Self
 
+from agentgym.core.hashing import sha256_json
+from agentgym.core.tools import ACT, Tool, listed_schemas
 from agentgym.errors import UsageError
-from agentgym.extras import load_reference
-from agentgym.hashing import sha256_json
+from agentgym.io.optional import load_reference
 from agentgym.prompts.fields import FieldsOf, PromptFields
 from agentgym.prompts.parsers import AnswerFormat, format_of
 from agentgym.prompts.sections import ANSWER, TOOLS, check_text
@@ -25,7 +26,6 @@ from agentgym.prompts.wording import (
     read_built_in,
     read_wording,
 )
-from agentgym.tools import ACT, Tool, listed_schemas
 
 ASSEMBLY = 1
 """Version of how `agentgym.prompts.rendering.render` puts sections together; hashed with the words."""

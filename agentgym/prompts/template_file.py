@@ -12,14 +12,14 @@ from pathlib import Path
 from string import Formatter
 from typing import Any, Self
 
+from agentgym.core.hashing import sha256_json
+from agentgym.core.tools import ACT, Tool, listed_schemas
 from agentgym.errors import UsageError
-from agentgym.hashing import sha256_json
 from agentgym.prompts.fields import FieldsOf, PromptFields
 from agentgym.prompts.formats.tags import tag_format
 from agentgym.prompts.parsers import AnswerFormat, format_of
 from agentgym.prompts.sections import Section, check_text
 from agentgym.prompts.wording import check_complete, check_keys, parse_table, read_built_in, read_file
-from agentgym.tools import ACT, Tool, listed_schemas
 
 _SEEN = "task_description step_count current_step admissible_actions location held moved tools"
 _PAST = "action_history history_length summary"

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.errors import UsageError, nearest
+from agentgym.io.untrusted import loads_toml
 from agentgym.prompts.sections import SECTIONS, check_text
-from agentgym.untrusted import loads_toml
 
 _KEYS = {
     "id": str,

@@ -1,4 +1,4 @@
-"""A recipe beside its papers: every line with its source, as rows, as JSON and as a Markdown table."""
+"""A recipe beside its paper, and two recipes beside each other: rows, JSON and a Markdown table."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym.hashing import canonical_json
+from agentgym.core.hashing import canonical_json
 from agentgym.recipes.environments import short_name
-from agentgym.recipes.lines import Line, Recipe, in_order
+from agentgym.recipes.reader import SECTIONS, AlgorithmRecipes, Recipe, RecipeSetting
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedLine:
-    """A line, and the environments whose runs have it."""
+class ComparedSetting:
+    """A setting, and the environments whose runs have it."""
 
-    setting: str
+    name: str
     envs: tuple[str, ...]
-    line: Line
+    setting: RecipeSetting
 
     @property
     def preset(self) -> str:
-        """The preset's value as text."""
-        return value_text(self.line.value)
+        """The recipe's value as text."""
+        return value_text(self.setting.value)
 
     @property
     def paper(self) -> str:
         """The paper's own value as text."""
-        return self.line.paper or self.preset
+        return self.setting.paper or self.preset
 
 
 def value_text(value: Any) -> str:
@@ -46,67 +46,73 @@ def value_text(value: Any) -> str:
     return canonical_json(value) if isinstance(value, bool) else f"{value:g}"
 
 
-def compared(recipe: Recipe, env_id: str | None = None) -> list[ComparedLine]:
-    """Return a recipe's lines in order.
-
-    Args:
-        recipe: any.
-        env_id: whose lines; None for those of every environment, where equal ones are one row.
-    """
-    if env_id is not None:
-        return [ComparedLine(name, (env_id,), line) for name, line in recipe.lines(env_id).items()]
-    names: dict[str, Line] = {}
-    for lines in recipe.by_env.values():
-        names |= lines
-    return [row for name in in_order(names) for row in _rows(recipe, name)]
+def compared(recipe: Recipe) -> list[ComparedSetting]:
+    """Return a recipe's settings in order."""
+    return [ComparedSetting(name, (recipe.env_id,), setting) for name, setting in recipe.settings.items()]
 
 
-def _rows(recipe: Recipe, name: str) -> Iterator[ComparedLine]:
-    """Yield a row for each line that the environments have of one setting, told apart by what they say."""
-    found: dict[str, tuple[Line, list[str]]] = {}
-    for env_id, lines in recipe.by_env.items():
-        if name in lines:
-            line = lines[name]
-            key = canonical_json([line.value, line.source, line.paper, line.why])
-            found.setdefault(key, (line, []))[1].append(env_id)
-    for line, envs in found.values():
-        yield ComparedLine(name, tuple(envs), line)
+def compared_everywhere(recipes: AlgorithmRecipes) -> list[ComparedSetting]:
+    """Return the settings of an algorithm on every environment; equal ones are one row."""
+    names = dict.fromkeys(name for each in recipes.by_env.values() for name in each.settings)
+    in_order = sorted(names, key=lambda name: SECTIONS.index(name.partition(".")[0]))
+    return [row for name in in_order for row in _rows(recipes, name)]
 
 
-def as_json(recipe: Recipe, env_id: str) -> dict[str, Any]:
-    """Return a recipe's lines for an environment as JSON."""
+def _rows(recipes: AlgorithmRecipes, name: str) -> Iterator[ComparedSetting]:
+    """Yield a row for each value, source or departure that the environments have of one setting."""
+    found: dict[str, tuple[RecipeSetting, list[str]]] = {}
+    for env_id, recipe in recipes.by_env.items():
+        if name in recipe.settings:
+            setting = recipe.settings[name]
+            key = canonical_json([setting.value, setting.source, setting.paper, setting.why])
+            found.setdefault(key, (setting, []))[1].append(env_id)
+    for setting, envs in found.values():
+        yield ComparedSetting(name, tuple(envs), setting)
+
+
+def differences(one: Recipe, other: Recipe) -> list[tuple[str, RecipeSetting | None, RecipeSetting | None]]:
+    """Return the settings whose values differ between two recipes, in order; None where one has no value."""
+    names = {**one.settings, **other.settings}
+    in_order = sorted(names, key=lambda name: SECTIONS.index(name.partition(".")[0]))
+    pairs = [(name, one.settings.get(name), other.settings.get(name)) for name in in_order]
+    return [(name, a, b) for name, a, b in pairs if a is None or b is None or a.value != b.value]
+
+
+def as_json(recipes: AlgorithmRecipes, recipe: Recipe, env_id: str) -> dict[str, Any]:
+    """Return a recipe's settings for an environment as JSON."""
     return {
-        "algorithm": recipe.algorithm,
-        "algorithm_paper": recipe.paper,
-        "tables": recipe.tables,
+        "algorithm": recipes.algorithm,
+        "algorithm_paper": recipes.paper,
+        "tables": recipes.tables,
+        "recipe": recipe.name,
         "env": env_id,
-        "trained_by_a_paper": env_id in recipe.by_env,
+        "trained_by_a_paper": recipe.env_id == env_id,
         "lines": [
             {
-                "setting": row.setting,
-                "preset": row.line.value,
-                "paper": row.line.paper or row.line.value,
-                "source": row.line.source,
-                "departs": row.line.departs,
-                "why": row.line.why,
+                "setting": row.name,
+                "preset": row.setting.value,
+                "paper": row.setting.paper or row.setting.value,
+                "source": row.setting.source,
+                "departs": row.setting.departs,
+                "why": row.setting.why,
             }
-            for row in compared(recipe, env_id)
+            for row in compared(recipe)
         ],
     }
 
 
-def markdown(recipe: Recipe) -> str:
-    """Return a recipe as a table for its page; in bold where the preset departs from the paper."""
-    everywhere = tuple(recipe.by_env)
+def markdown(recipes: AlgorithmRecipes) -> str:
+    """Return an algorithm's recipes as a table for its page; in bold where one departs from the paper."""
+    everywhere = tuple(recipes.by_env)
     lines = [
-        f"`agentgym train {recipe.algorithm} --preset paper` on {', '.join(map(short_name, everywhere))}; "
-        f"the runs of: {recipe.tables}.",
+        f"`agentgym train {recipes.algorithm} --preset paper` on {', '.join(map(short_name, everywhere))}; "
+        f"the runs of: {recipes.tables}.",
         "",
         "| setting | environments | preset | paper | source |",
         "|---|---|---|---|---|",
     ]
-    for row in compared(recipe):
+    for row in compared_everywhere(recipes):
         where = "all" if row.envs == everywhere else ", ".join(map(short_name, row.envs))
-        paper = f"**{row.paper}**: {row.line.why}" if row.line.departs else "the same"
-        lines.append(f"| `{row.setting}` | {where} | `{row.preset}` | {paper} | {row.line.source} |")
+        paper = f"**{row.paper}**: {row.setting.why}" if row.setting.departs else "the same"
+        lines.append(f"| `{row.name}` | {where} | `{row.preset}` | {paper} | {row.setting.source} |")
     return "\n".join(lines) + "\n"

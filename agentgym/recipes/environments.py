@@ -1,19 +1,9 @@
-"""Environments that papers train on, by the short names that the command line takes."""
+"""Environments by the short names that the command line takes."""
 
 from __future__ import annotations
 
 from agentgym.errors import UsageError, nearest
 from agentgym.registration import ENVIRONMENTS
-
-ALFWORLD = "agentgym/ALFWorld-v0"
-WEBSHOP = "agentgym/WebShop-v0"
-SOKOBAN = "agentgym/Sokoban-v0"
-VISUAL_SOKOBAN = "agentgym/VisualSokoban-v0"
-EZPOINTS = "agentgym/EZPoints-v0"
-HOTPOTQA = "agentgym/HotpotQA-v0"
-SEARCHQA = "agentgym/SearchQA-v0"
-PAPERSEARCH = "agentgym/PaperSearch-v0"
-SOTOPIA = "agentgym/Sotopia-v0"
 
 
 def short_name(env_id: str) -> str:
@@ -28,9 +18,6 @@ def short_name(env_id: str) -> str:
 
 def full_name(name: str) -> str:
     """Return the id that a short name or an id stands for, whatever its letters' case.
-
-    Raises:
-        UsageError: there is no such environment.
 
     Example:
         >>> full_name("webshop")

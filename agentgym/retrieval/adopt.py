@@ -15,14 +15,21 @@ from typing import Any, Final
 import numpy as np
 
 from agentgym.errors import UsageError
-from agentgym.files import make_folder, writing
+from agentgym.io.files import make_folder, writing
+from agentgym.retrieval.corpus.passages import PASSAGES, PassageFile, PassageStore, adopt_passages
 from agentgym.retrieval.encoders import TextEncoder, open_encoder
-from agentgym.retrieval.faiss import ENGINE, PUBLISHED, STRUCTURE, file_sha256, open_faiss, read_structure
+from agentgym.retrieval.engines.faiss import (
+    ENGINE,
+    PUBLISHED,
+    STRUCTURE,
+    file_sha256,
+    open_faiss,
+    read_structure,
+)
+from agentgym.retrieval.engines.vectors import IDS
 from agentgym.retrieval.index import MANIFEST, Index, Manifest, new_folder
-from agentgym.retrieval.passages import PASSAGES, PassageFile, PassageStore, adopt_passages
 from agentgym.retrieval.products import Singles, normalised, row_sums
 from agentgym.retrieval.searcher import Searcher
-from agentgym.retrieval.vectors import IDS
 
 SAMPLE: Final = 100
 """Documents that are encoded again."""
@@ -30,7 +37,7 @@ SAMPLE: Final = 100
 ALIKE: Final = 0.99
 """Cosine of a stored vector and the same document's new one at least: half precision is off by 0.001."""
 
-_FEWEST_ALIKE = 0.95  # of the sample: published files cut long documents elsewhere
+_MIN_ALIKE = 0.95  # of the sample: published files cut long documents elsewhere
 
 
 def adopt_index(
@@ -42,20 +49,11 @@ def adopt_index(
     encoder: TextEncoder | str | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Searcher:
-    """Return search with an index that somebody else built.
+    """Return a searcher over an index that another tool built: faiss's file or Lucene's folder.
 
-    Args:
-        source: a file of faiss's, or a folder of Lucene's; it stays where it is.
-        folder: of the corpus; where each passage stands is written there, and for faiss a manifest.
-        corpus: names what the passages are.
-        published: JSON lines of the documents, for faiss in the order of its vectors; they stay there.
-        encoder: what made the vectors, as `agentgym.retrieval.encoders.open_encoder` takes it.
-        progress: called with how many documents are read.
-
-    Raises:
-        UsageError: no encoder is named for vectors, or another one than made them; the files do not belong
-            together or cannot be read.
-        MissingDataError: the encoder, or Lucene's jar, is not on this machine.
+    Source and documents stay where they are; ``folder`` gets the passages' positions and, for faiss, a
+    manifest. ``published``: JSON lines of the documents, for faiss in the order of its vectors; ``encoder``
+    is what made the vectors, as `open_encoder` takes it.
     """
     make_folder(folder)
     if source.is_dir():
@@ -110,11 +108,7 @@ def _check_structure(source: Path, structure: Any, store: PassageStore, encoder:
 
 
 def _check_vectors(source: Path, structure: Any, store: PassageStore, encoder: TextEncoder) -> float:
-    """Encode some documents again; return the largest length of their stored vectors.
-
-    Raises:
-        UsageError: the stored vectors are others.
-    """
+    """Refuse an encoder whose vectors of some documents differ; return the largest stored length."""
     if not len(store):
         return 0.0
     numbers = np.unique(np.linspace(0, len(store) - 1, SAMPLE).astype(np.int64))
@@ -127,7 +121,7 @@ def _check_vectors(source: Path, structure: Any, store: PassageStore, encoder: T
     texts = [store[number].contents for number in numbers.tolist()]
     quoted = [f'"{title}"\n{text}' for title, _, text in (each.partition("\n") for each in texts)]
     alike = max(_alike(stored, encoder.encode_passages(form)) for form in (texts, quoted))
-    if alike < _FEWEST_ALIKE:
+    if alike < _MIN_ALIKE:
         raise UsageError(
             f"{alike:.0%} of the {len(numbers)} vectors looked at in {source} are those that "
             f"{encoder.text_parameters['encoder']} makes: name the encoder and the documents that made them"
@@ -146,7 +140,7 @@ def _adopt_lucene(
     source: Path, folder: Path, corpus: str, published: Path, progress: Callable[[int], None]
 ) -> Searcher:
     """Put a manifest beside Lucene's files, and number the passages as Lucene numbers its documents."""
-    lucene = import_module("agentgym.retrieval.lucene")
+    lucene = import_module("agentgym.retrieval.engines.lucene")
     adopted = (source / MANIFEST).exists()
     index: Index = lucene.open_lucene(source) if adopted else lucene.adopt_lucene(source, corpus=corpus)
     order = index.ids(np.arange(len(index), dtype=np.int32))

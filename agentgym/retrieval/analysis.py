@@ -48,11 +48,7 @@ class Analyser(dict[str, str]):
     """
 
     def __init__(self) -> None:
-        """Load the stemmer.
-
-        Raises:
-            UsageError: PyStemmer is not installed.
-        """
+        """Load the stemmer."""
         stemmer = Stemmer("porter")
         self._stem: Callable[[str], str] = stemmer.stemWord
 

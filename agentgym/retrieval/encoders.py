@@ -26,9 +26,9 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 import numpy as np
 
 from agentgym.errors import MissingDataError, UsageError, nearest
-from agentgym.extras import load
+from agentgym.io.optional import load
+from agentgym.io.untrusted import read_json
 from agentgym.retrieval.products import Singles, normalised
-from agentgym.untrusted import read_json
 
 Precision: TypeAlias = Literal["float32", "bfloat16", "float16"]
 """In which a model computes; its vectors are float32 in any case."""
@@ -43,7 +43,7 @@ CHARACTERS_PER_TOKEN: Final = 64
 """A text is cut at this many characters per token of the longest input, before its tokens are counted."""
 
 _GPU = re.compile("cuda(?::([0-9]{1,4}))?")
-_LARGEST_CONFIG = 1 << 20  # bytes
+_MAX_CONFIG_SIZE = 1 << 20  # bytes
 _ENCODING = Lock()  # the number of torch's threads belongs to the process
 
 
@@ -87,7 +87,7 @@ class TextEncoder(Protocol):
 
     @property
     def text_parameters(self) -> Mapping[str, str]:
-        """What its vectors depend on, for an index's manifest."""
+        """Parameters that its vectors depend on, for an index's manifest."""
         ...
 
     @property
@@ -108,13 +108,7 @@ class Encoder:
     """A sentence-transformers model, opened by `open_encoder`."""
 
     def __init__(self, model: Any, facts: Mapping[str, str], max_length: int):
-        """Hold a model.
-
-        Args:
-            model: a ``SentenceTransformer`` in evaluation mode.
-            facts: the `text_parameters`.
-            max_length: tokens of a text at most.
-        """
+        """Hold a ``SentenceTransformer`` in evaluation mode; texts are cut at ``max_length`` tokens."""
         self._model = model
         self._torch = load("torch", "retrieval", "an encoder")
         self._max_length = max_length
@@ -201,13 +195,9 @@ def check_device(device: object) -> None:
 
 
 def find_device(device: str = "auto") -> str:
-    """Return the device of torch that is meant; it is no part of what a vector is known by.
+    """Return the torch device of a name; it is no part of a vector's identity.
 
-    Args:
-        device: ``cpu``; ``cuda``, this process's GPU; ``cuda:1``; or ``auto``, a GPU where torch finds one.
-
-    Raises:
-        UsageError: no such device is here, or torch, which finds GPUs, is not installed.
+    ``cpu``; ``cuda``, this process's GPU; ``cuda:1``; or ``auto``, a GPU where torch finds one.
     """
     check_device(device)
     named = _GPU.fullmatch(device)
@@ -223,17 +213,10 @@ def find_device(device: str = "auto") -> str:
 def open_encoder(name: str, *, dtype: Precision = "float32", device: str = "auto") -> Encoder:
     """Return an encoder from files on this machine; a process opens each once.
 
-    Args:
-        name: a preset, looked for in its package or in the cache of the Hugging Face Hub; ``PRESET@FOLDER``
-            for its files in a folder; or the folder of a sentence-transformers model, which says itself how
-            texts are written.
-        dtype: in which it computes.
-        device: where, as `find_device` takes it.
-
-    Raises:
-        UsageError: sentence-transformers is not installed; no such device or preset; a folder without such
-            a model, with other weights than the preset's, or with code of its own.
-        MissingDataError: the preset's files are not on this machine.
+    ``name`` is a preset, looked for in its package or in the cache of the Hugging Face Hub; ``PRESET@FOLDER``
+    for its files in a folder; or the folder of a sentence-transformers model, which defines how texts are
+    written. ``device`` as `find_device` takes it. A folder with other weights than the preset's, or with code
+    of its own, is a `UsageError`.
     """
     if dtype not in get_args(Precision):
         raise UsageError(f"dtype {dtype!r:.40} is none of {', '.join(get_args(Precision))}")
@@ -288,11 +271,7 @@ def _opened(name: str, dtype: Precision, device: str) -> Encoder:
 
 
 def weights_sha256(folder: Path) -> str:
-    """Return the sha256 of a model's weights: of the file, or of the list of files where there are several.
-
-    Raises:
-        UsageError: there are none.
-    """
+    """Return the sha256 of a model's weights: of the file, or of the list of several files."""
     for pattern in ("*.safetensors", "pytorch_model*.bin"):
         found = [*folder.glob(pattern), *folder.glob(f"[0-9]*_*/{pattern}")]
         if found:
@@ -348,7 +327,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _one_thread_each(torch: Any) -> Iterator[int]:
-    """Let torch compute each product in one thread, whose sums do not depend on how many there are."""
+    """Let torch compute each product in one thread, so that sums do not depend on the thread count."""
     threads: int = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -371,7 +350,7 @@ def _check_modules(folder: Path) -> None:
 
 
 def _modules(path: Path) -> list[dict[str, Any]]:
-    modules = read_json(path, largest=_LARGEST_CONFIG)
+    modules = read_json(path, largest=_MAX_CONFIG_SIZE)
     if not (isinstance(modules, list) and all(isinstance(module, dict) for module in modules)):
         raise UsageError(f"{path} is no list of modules: get the model again")
     return modules
@@ -381,7 +360,7 @@ def _pooling(folder: Path) -> str:
     for module in _modules(folder / "modules.json"):
         if str(module.get("type")).endswith(".Pooling"):
             path = folder / str(module.get("path")) / "config.json"
-            config = read_json(path, largest=_LARGEST_CONFIG)
+            config = read_json(path, largest=_MAX_CONFIG_SIZE)
             if isinstance(config, dict):
                 names = [key for key, value in config.items() if value is True and key in _POOLINGS]
                 named = config.get("pooling_mode")

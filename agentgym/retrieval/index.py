@@ -1,4 +1,4 @@
-"""The interface of an index: search over numbered documents, and a manifest of what it was made of."""
+"""Index interface: search over numbered documents, and the manifest of its inputs."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from agentgym.answers import Standing
+from agentgym.core.hashing import canonical
+from agentgym.core.queries import Reproducibility
 from agentgym.errors import UsageError
-from agentgym.files import make_folder, trouble, writing
-from agentgym.hashing import canonical
-from agentgym.records import parse
-from agentgym.untrusted import read_json
+from agentgym.io.files import make_folder, trouble, writing
+from agentgym.io.records import parse
+from agentgym.io.untrusted import read_json
 
 MANIFEST = "manifest.json"
 
 SCHEMA = 2
 """Version of the manifest's format."""
 
-LARGEST_MANIFEST = 1 << 20
+MAX_MANIFEST_SIZE = 1 << 20
 """Bytes of a manifest at most."""
 
 NOT_RANKED: Final = ("encoder", "revision", "vectors_sha256", "longest")
@@ -42,12 +42,16 @@ _FINGERPRINTED: Final = {"lucene-english-porter/2": "lucene-english-porter/1"}
 """Analysers that a fingerprint has by the name of an earlier version, whose defect is mended: what was ranked
 right keeps its fingerprint, and an answer that was not is found where it is recomputed."""
 
-_STANDINGS: Final[tuple[Standing, ...]] = ("exact", "recomputable", "attested")
-_STANDING_OF: Final[Mapping[str, Standing]] = {"bm25": "exact", "hybrid": "exact", "remote": "attested"}
+_STANDINGS: Final[tuple[Reproducibility, ...]] = ("exact", "recomputable", "attested")
+_STANDING_OF: Final[Mapping[str, Reproducibility]] = {
+    "bm25": "exact",
+    "hybrid": "exact",
+    "remote": "attested",
+}
 
 
 class Hits(NamedTuple):
-    """What a search found, best first; documents of one score stand in the order of their ids."""
+    """Result of a search, best first; documents of one score stand in the order of their ids."""
 
     documents: npt.NDArray[np.int32]
     """Numbers of the documents: their places in the corpus."""
@@ -59,7 +63,7 @@ class Index(Protocol):
 
     @property
     def manifest(self) -> Manifest:
-        """What the index was made of."""
+        """The record of the index's inputs."""
         ...
 
     def __len__(self) -> int:
@@ -81,7 +85,7 @@ class Index(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What an index was made of, and how."""
+    """Inputs and parameters of an index."""
 
     engine: str
     """With the version of its format, as ``bm25/1``."""
@@ -91,8 +95,8 @@ class Manifest:
     corpus: str
     """What the documents were taken from, as the caller names it."""
     corpus_sha256: str
-    """Of all ids and texts, in order, as `agentgym.retrieval.passages.PassageStore` has it; empty where it is
-    not known, as of a server's corpus."""
+    """Of all ids and texts, in order, as `agentgym.retrieval.corpus.passages.PassageStore` has it; empty
+    where it is not known, as of a server's corpus."""
     count: int
     """Documents."""
     libraries: Mapping[str, str]
@@ -111,8 +115,8 @@ class Manifest:
         return hashlib.blake2b(value, digest_size=8).hexdigest()
 
     @property
-    def standing(self) -> Standing:
-        """How far ranks can be recomputed elsewhere: by the engine, of a hybrid by the weakest of its two."""
+    def standing(self) -> Reproducibility:
+        """Reproducibility of ranks elsewhere: the engine's, of a hybrid the weaker of its two."""
         engines = [self.engine, *self.text_parameters.get("engines", "").split()]
         return max((_standing(engine) for engine in engines), key=_STANDINGS.index)
 
@@ -122,16 +126,12 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Read the manifest of an index.
-
-        Raises:
-            UsageError: there is none, or it is damaged or of another version.
-        """
+        """Read the manifest of an index."""
         path = folder / MANIFEST
         if not path.is_file():
             raise UsageError(f"no index in {folder} (it has no {MANIFEST}): build it first")
         try:
-            table = read_json(path, largest=LARGEST_MANIFEST)
+            table = read_json(path, largest=MAX_MANIFEST_SIZE)
             schema = table.pop("schema") if isinstance(table, dict) and "schema" in table else None
             if schema == SCHEMA:
                 manifest = parse(cls, table, MANIFEST)
@@ -144,11 +144,7 @@ class Manifest:
         return manifest
 
     def require(self, folder: Path, **expected: object) -> None:
-        """Refuse an index that was made of anything else.
-
-        Raises:
-            UsageError: a field is not as expected; the message names it.
-        """
+        """Refuse an index that was made of anything else; the message names the field."""
         for name, value in expected.items():
             if (found := getattr(self, name)) != value:
                 raise UsageError(
@@ -187,11 +183,7 @@ class CorpusDigest:
         return self._sha256.hexdigest()
 
     def id_column(self) -> npt.NDArray[np.bytes_]:
-        """Return the ids in UTF-8, as an array.
-
-        Raises:
-            UsageError: one id names two documents.
-        """
+        """Return the ids in UTF-8, as an array; two equal ids are a `UsageError`."""
         column = np.array([id.encode() for id in self.ids] or [b""], np.bytes_)[: len(self.ids)]
         ordered = np.sort(column)
         twice = np.flatnonzero(ordered[1:] == ordered[:-1])
@@ -200,7 +192,7 @@ class CorpusDigest:
         return column
 
 
-def _standing(engine: str) -> Standing:
+def _standing(engine: str) -> Reproducibility:
     return _STANDING_OF.get(engine.partition("/")[0], "recomputable")
 
 
@@ -211,11 +203,7 @@ def versions(*packages: str) -> dict[str, str]:
 
 @contextmanager
 def spool_beside(folder: Path) -> Iterator[Path]:
-    """Yield a folder for what building ``folder`` needs for a while; it vanishes afterwards.
-
-    Raises:
-        UsageError: it cannot be made.
-    """
+    """Yield a temporary folder beside ``folder``, for its building; it vanishes afterwards."""
     make_folder(folder.parent)
     with writing(folder):
         spool = tempfile.TemporaryDirectory(dir=folder.parent, ignore_cleanup_errors=True)
@@ -225,11 +213,7 @@ def spool_beside(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """Yield a folder that takes the name ``folder`` when all went well, and vanishes otherwise.
-
-    Raises:
-        UsageError: it cannot be written.
-    """
+    """Yield a folder that takes the name ``folder`` when all went well, and vanishes otherwise."""
     draft = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     try:
         draft.mkdir(parents=True)

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from agentgym.arrays import Floats, Ints
+from agentgym.core.arrays import Floats, Ints
 from agentgym.errors import UsageError
 from agentgym.retrieval.index import Hits
 
@@ -44,12 +44,9 @@ def normalised(vectors: Singles) -> Singles:
 
 
 def score(rows: Callable[[Ints], Any], numbers: Ints, query: Singles) -> Singles:
-    """Return the inner products of a query with some of the vectors.
+    """Return the inner products of a query, [d], with the vectors of ``numbers``, [n].
 
-    Args:
-        rows: returns the [n, d] vectors of documents, given their numbers, in float32 or less.
-        numbers: [n] of those to score.
-        query: [d].
+    ``rows`` returns the [n, d] vectors of documents, given their numbers, in float32 or less.
     """
     scores = np.empty(len(numbers), np.float32)
     wide = query.astype(np.float64)
@@ -62,11 +59,7 @@ def score(rows: Callable[[Ints], Any], numbers: Ints, query: Singles) -> Singles
 def best_first(scores: Singles, numbers: Ints, ids: npt.NDArray[np.bytes_], k: int) -> Hits:
     """Return the best ``k`` of scored documents; equal scores stand in the order of their ids.
 
-    Args:
-        scores: [n] of the documents.
-        numbers: [n] of the documents.
-        ids: [D] of all documents.
-        k: at most so many.
+    ``scores`` and ``numbers`` are [n], of the scored documents; ``ids`` is [D], of all.
     """
     order = np.lexsort((ids[numbers], -scores))[:k]
     return Hits(numbers[order].astype(np.int32), scores[order])
@@ -77,16 +70,8 @@ def nearest_documents(
 ) -> list[Hits]:
     """Return the ``k`` documents of the largest inner products with each query.
 
-    Args:
-        vectors: [D, d] of the documents.
-        ids: [D] of the documents, which break ties.
-        queries: [n, d].
-        k: how many, at most D are found.
-        longest: largest length of a document's vector.
-        where: names the vectors in messages.
-
-    Raises:
-        UsageError: a vector is not finite.
+    ``vectors``: [D, d]; ``ids``: [D], which break ties; ``queries``: [n, d]; ``longest``: largest length of a
+    document's vector.
     """
     k = min(k, len(vectors))
     if k == 0:
@@ -137,7 +122,7 @@ def _largest(scores: Singles, k: int) -> Singles:
 
 
 def _margins(queries: Singles, longest: float) -> Singles:
-    """Return how far below the last of the best a score in float32 may lie and still belong to them.
+    """Return the margin of a score in float32 below the last of the best that may still belong to them.
 
     A sum of d products is off by at most ``d u / (1 - d u)`` times the product of both lengths (Higham 2002,
     section 3.1), with u = 2**-24; two such scores are compared, and rounded to float32.

@@ -1,4 +1,4 @@
-"""Search for passages: an index, the passages it ranks, and a cache of queries, shared by all episodes."""
+"""Retriever: an index, the passages it ranks, and a cache of queries, shared by all episodes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from agentgym.answers import AnswerKind, UnansweredError
+from agentgym.core.queries import AnswerKind, UnansweredError
+from agentgym.core.types import Passage
 from agentgym.errors import UsageError
-from agentgym.retrieval.bm25 import build_bm25
+from agentgym.retrieval.corpus.passages import PassageList, PassageStore, documents
+from agentgym.retrieval.engines.bm25 import build_bm25
 from agentgym.retrieval.index import Hits, Index
-from agentgym.retrieval.passages import PassageList, PassageStore, documents
-from agentgym.types import Passage
 
 CACHE_BYTES: Final = 64 << 20
 """Bytes of queries and their hits that are kept, about."""
@@ -24,7 +24,7 @@ CACHE_BYTES: Final = 64 << 20
 TOLERANCE: Final = 1e-4
 """How far the scores of one encoder lie apart on two machines at most: products of vectors of length 1."""
 
-_LARGEST_SCORE = 1e30
+_MAX_SCORE = 1e30
 _PASSAGES_KEPT = 1 << 14
 _ENTRY_BYTES = 512  # of the objects around the query's text and the hits
 _HIT_BYTES = 8
@@ -97,12 +97,7 @@ class SearchAnswerer:
     """Answers asks of kind ``search``: ``(query, k)`` with ``[[number, score], ...]``, best first."""
 
     def __init__(self, searcher: Searcher, name: str = "search"):
-        """Answer from a searcher.
-
-        Args:
-            searcher: finds the passages.
-            name: by which games ask for it.
-        """
+        """Answer from a searcher, under the name that games ask for."""
         self.searcher = searcher
         engine = searcher.index.manifest.engine.partition("/")[0]
         self.kind = AnswerKind(
@@ -114,8 +109,7 @@ class SearchAnswerer:
     def answer(self, questions: Sequence[Any]) -> list[list[list[float]]]:
         """Return the hits of each question. Questions of one ``k`` are one call of the index.
 
-        Raises:
-            UnansweredError: the index cannot answer, for example because a server is away.
+        `UnansweredError` where the index cannot answer, for example because a server is away.
         """
         found: dict[tuple[str, int], Hits] = {}
         try:
@@ -152,7 +146,7 @@ class SearchAnswerer:
 
 
 def _tolerance(searcher: Searcher) -> float:
-    """Return how far scores may differ from those of another machine.
+    """Return the tolerance between scores of different machines.
 
     A fusion of ranks turns the last bits of a vector into steps of a rank: two of the largest may pass.
     """
@@ -171,18 +165,14 @@ def write_hits(hits: Hits) -> list[list[float]]:
 
 
 def read_hits(answer: Any, store: PassageStore) -> Hits:
-    """Return the hits of an answer, which anybody may have written.
-
-    Raises:
-        UsageError: it is no list of distinct numbers of passages with finite scores.
-    """
+    """Validate an untrusted answer as hits: distinct numbers of passages with finite scores."""
     try:
         numbers = [number for number, _ in answer]
         said = [score for _, score in answer]
         whole = all(type(number) is int and 0 <= number < len(store) for number in numbers)
         if not whole or len(set(numbers)) != len(numbers):
             raise ValueError(f"numbers of passages are distinct and below {len(store)}")
-        if not all(type(score) in (int, float) and abs(score) < _LARGEST_SCORE for score in said):
+        if not all(type(score) in (int, float) and abs(score) < _MAX_SCORE for score in said):
             raise ValueError("scores are finite numbers")
     except (TypeError, ValueError) as error:
         raise UsageError(f"{answer!r:.60} is no answer of a search: {error}") from error
@@ -204,7 +194,7 @@ def search_in_memory(passages: Iterable[Passage], *, corpus: str) -> Searcher:
 
 
 class _QueryCache:
-    """Hits of the queries asked last, within a number of bytes."""
+    """Hits of the latest queries, within a number of bytes."""
 
     def __init__(self, room: int):
         self._limit = self._room = room
@@ -224,7 +214,7 @@ class _QueryCache:
         return found
 
     def add(self, computed: dict[str, Hits], k: int) -> None:
-        """Keep hits; the least recently used give way. What takes more than all the room is not kept."""
+        """Cache hits; the least recently used are evicted. Entries larger than the cache are not held."""
         with self._lock:
             for query, hits in computed.items():
                 if (size := _size(query, hits)) <= self._limit and (query, k) not in self._entries:

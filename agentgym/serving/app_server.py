@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from agentgym.errors import UsageError
-from agentgym.extras import load
+from agentgym.io.optional import load
 from agentgym.serving.hosts import HostGuard
 
 BACKLOG = 2_048
@@ -38,19 +38,11 @@ class AppServer:
         patience: float = PATIENCE,
         **settings: Any,
     ):
-        """Listen.
+        """Listen; port 0 is any that is free.
 
-        Args:
-            host: name or address of this machine.
-            port: 0 for any that is free.
-            make_app: returns the application, which asks the guard whom it may answer.
-            allowed_hosts: names that requests may have for the server, besides ``host`` and this machine's.
-            patience: seconds in which a connection has to begin a request.
-            **settings: of uvicorn.
-
-        Raises:
-            UsageError: the address cannot be had, or an allowed host is no name.
-            MissingPackageError: FastAPI or uvicorn is not installed.
+        ``make_app`` gets the guard of host names. ``allowed_hosts``: names that requests may have for the
+        server, besides ``host`` and this machine's. ``patience``: seconds in which a connection has to begin
+        a request. ``settings`` are uvicorn's.
         """
         uvicorn = load("uvicorn", "serve", self.purpose)
         config = uvicorn.Config(
@@ -80,7 +72,7 @@ class AppServer:
 
     @property
     def url(self) -> str:
-        """Where the server is, without the path."""
+        """Address of the server, without the path."""
         name, port = self._socket.getsockname()[:2]
         return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
 
@@ -108,7 +100,7 @@ class AppServer:
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:
-    """Leave a line of what uvicorn says of a text that is none: it is the client's mistake."""
+    """Shorten uvicorn's report of an undecodable text to a line: it is the client's mistake."""
     if record.msg == "Invalid UTF-8 sequence received from client.":
         record.exc_info = None
     return True

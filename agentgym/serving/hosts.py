@@ -1,4 +1,4 @@
-"""Which names a site answers to, and which pages may send it forms.
+"""Host guard: the names that a site answers to, and the origins that may send it forms.
 
 A page of another site can have its own name resolve to this machine (DNS rebinding), and can send forms
 here. So a request has to name a host that is known, and a form has to come from a page of that host.
@@ -20,12 +20,12 @@ LOOPBACK_NAME = "localhost"
 _HOST = re.compile(r"[A-Za-z0-9._:\[\]-]+")
 """Characters of a name or an address, with a port."""
 
-MOST_SHOWN = 100
+MAX_SHOWN = 100
 """Characters of a name in a message."""
 
 
 class Refusal(NamedTuple):
-    """Why a request gets no answer."""
+    """Reason for refusing a request."""
 
     status: int
     line: str
@@ -43,13 +43,8 @@ class HostGuard:
     def __init__(self, host: str, *, also: Iterable[str] = ()):
         """Take the names of the site.
 
-        Args:
-            host: name or address it listens on; where that is every address of the machine, any address will
-                do, for an address cannot be made to lead elsewhere.
-            also: names it is known by otherwise, such as a proxy's.
-
-        Raises:
-            UsageError: one of them is no name.
+        ``host``: name or address it listens on; where that is every address of the machine, any address will
+        do, for an address cannot be made to lead elsewhere. ``also``: other names, such as a proxy's.
         """
         self._also = frozenset(_checked(name) for name in also)
         self._names = self._also | {_plain(host), LOOPBACK_NAME}
@@ -64,10 +59,8 @@ class HostGuard:
     def refusal(self, method: str, headers: Message, *, named: bool) -> Refusal | None:
         """Return why a request is refused; None where it is not.
 
-        Args:
-            method: what ``GET`` and ``HEAD`` do is not checked for where it comes from: they change nothing.
-            headers: of the request.
-            named: whether it has to name its host, as it has since HTTP/1.1.
+        The origin of ``GET`` and ``HEAD`` is not checked: they change nothing. ``named``: whether the request
+        has to name its host, as since HTTP/1.1.
         """
         hosts = headers.get_all("Host", [])
         if len(hosts) > 1 or (named and not hosts):
@@ -75,7 +68,7 @@ class HostGuard:
         host = hosts[0].strip() if hosts else ""
         name = _name_of(host)
         if hosts and (name is None or not self.knows(name)):
-            shown = ascii(host[:MOST_SHOWN])
+            shown = ascii(host[:MAX_SHOWN])
             return Refusal(421, f"this site is not known as {shown}: start it with --allow-host NAME")
         if method in ("GET", "HEAD") or self._is_own(headers, host):
             return None
@@ -112,7 +105,7 @@ def _plain(name: str) -> str:
 
 
 def _name_of(host: str) -> str | None:
-    """Return what a Host header names, without the port; None where that cannot be read."""
+    """Return the name in a Host header, without the port; None where that cannot be read."""
     if not _HOST.fullmatch(host):
         return None
     try:

@@ -1,4 +1,4 @@
-"""What applications check of every request, and how they refuse one."""
+"""Checks of every request to an application, and their refusals."""
 
 from __future__ import annotations
 
@@ -30,10 +30,7 @@ async def read_body(request: Request, most: int) -> bytes | None:
 def refusal(connection: Any, guard: HostGuard, doing: str) -> Refusal | None:
     """Return why a request for another name, or from another site's page, is refused; None otherwise.
 
-    Args:
-        connection: a request or a WebSocket.
-        guard: knows the server's names.
-        doing: what pages of other sites may not do here.
+    ``doing``: what pages of other sites may not do here.
     """
     headers = Message()
     for name in ("host", "origin", "sec-fetch-site"):

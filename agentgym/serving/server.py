@@ -16,19 +16,19 @@ from urllib.parse import parse_qs
 from agentgym.errors import UsageError
 from agentgym.serving.hosts import HostGuard
 
-MOST_BYTES = 16_384
+MAX_BYTES = 16_384
 """Of a form."""
 
-MOST_READ = 16 * MOST_BYTES
+MAX_READ = 16 * MAX_BYTES
 """Of a form that is refused."""
 
-MOST_FIELDS = 20
+MAX_FIELDS = 20
 """Of a form or a query."""
 
-MOST_CHARACTERS = 1_024
+MAX_CHARACTERS = 1_024
 """Of a field: what a step does with a text must not keep others waiting."""
 
-MOST_DIGITS = 20
+MAX_DIGITS = 20
 """Of a number in a request: Python refuses to read very long ones."""
 
 IDLE_SECONDS = 60.0
@@ -47,7 +47,7 @@ _ALWAYS = {
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """What a browser asks for."""
+    """A browser's request."""
 
     method: str
     """``GET`` or ``POST``; ``HEAD`` is asked as ``GET``."""
@@ -60,7 +60,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """What it gets."""
+    """The response to it."""
 
     status: int
     body: bytes = b""
@@ -72,7 +72,7 @@ Answer = Callable[[HttpRequest], HttpResponse]
 
 
 def redirect(path: str, headers: Mapping[str, str] | None = None) -> HttpResponse:
-    """Return a response that sends the browser to a path, to be asked for with ``GET``."""
+    """Return a response that sends the browser to a path, by ``GET``."""
     return HttpResponse(303, headers={"Location": path, **(headers or {})})
 
 
@@ -80,16 +80,10 @@ class SiteServer(ThreadingHTTPServer):
     """Answers each connection in a thread of its own."""
 
     def __init__(self, host: str, port: int, answer: Answer, *, allowed_hosts: Iterable[str] = ()):
-        """Listen; ``serve_forever`` answers.
+        """Listen; ``serve_forever`` answers, in many threads.
 
-        Args:
-            host: name or address of this machine.
-            port: 0 for any that is free.
-            answer: is called from many threads.
-            allowed_hosts: names that requests may have for the site, besides ``host`` and this machine's own.
-
-        Raises:
-            UsageError: the address cannot be had, or an allowed host is no name.
+        Port 0 is any that is free; ``allowed_hosts``: names that requests may have for the site, besides
+        ``host`` and this machine's own.
         """
         self.answer = answer
         self.guard = HostGuard(host, also=allowed_hosts)
@@ -116,7 +110,7 @@ class SiteServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where the site is."""
+        """Address of the site."""
         host = f"[{self.server_name}]" if ":" in self.server_name else self.server_name
         return f"http://{host}:{self.server_port}/"
 
@@ -145,11 +139,11 @@ class _Handler(BaseHTTPRequestHandler):
         if not (length.isascii() and length.isdigit()):
             self._refuse(411, "a form says its length, in bytes")
             return
-        size = int(length[:MOST_DIGITS])
+        size = int(length[:MAX_DIGITS])
         # also what is refused is read, as far as it is short: who is still sending hears no answer
-        body = self.rfile.read(min(size, MOST_READ))
-        if size > MOST_BYTES:
-            self._refuse(413, f"a form has at most {MOST_BYTES:,} bytes: shorten it")
+        body = self.rfile.read(min(size, MAX_READ))
+        if size > MAX_BYTES:
+            self._refuse(413, f"a form has at most {MAX_BYTES:,} bytes: shorten it")
         elif self._is_welcome():
             self._answer(body.decode("utf-8", errors="replace"))
 
@@ -170,7 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._refuse(code, message or HTTPStatus(code).phrase)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: the site tells of episodes."""
+        """Log nothing: the site reports episodes."""
 
     def _is_welcome(self) -> bool:
         """Check where the request is for and from; say so if it is refused."""
@@ -182,14 +176,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, text: str) -> None:
         try:
-            found = parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+            found = parse_qs(text, keep_blank_values=True, max_num_fields=MAX_FIELDS)
             cookies = {name: one.value for name, one in SimpleCookie(self.headers.get("Cookie", "")).items()}
         except (ValueError, CookieError):
-            self._refuse(400, f"cannot read the form or the cookie: a form has at most {MOST_FIELDS} fields")
+            self._refuse(400, f"cannot read the form or the cookie: a form has at most {MAX_FIELDS} fields")
             return
         fields = {name: values[-1] for name, values in found.items()}
-        if any(len(part) > MOST_CHARACTERS for field in fields.items() for part in field):
-            self._refuse(400, f"a field has at most {MOST_CHARACTERS:,} characters: shorten it")
+        if any(len(part) > MAX_CHARACTERS for field in fields.items() for part in field):
+            self._refuse(400, f"a field has at most {MAX_CHARACTERS:,} characters: shorten it")
             return
         method = "GET" if self.command == "HEAD" else self.command
         path = self.path.partition("?")[0]

@@ -1,4 +1,4 @@
-"""One person at an environment: episode after episode, each step of it kept."""
+"""Play session: one person's episodes in an environment, with every step recorded."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
+from agentgym.core.types import Completion, EndReason, Step, Trajectory
 from agentgym.env import AgentEnv
-from agentgym.evaluation.answerbook import answer_pins
-from agentgym.evaluation.recordings import Recording
-from agentgym.evaluation.suite import SuiteEnv
-from agentgym.types import Completion, EndReason, Step, Trajectory
+from agentgym.evaluation.log.recorded_answers import answer_pins
+from agentgym.evaluation.log.recordings import Recording
+from agentgym.evaluation.suites.suite import SuiteEnv
 
 EnvT = TypeVar("EnvT", bound=AgentEnv[Any])
 
@@ -32,10 +32,8 @@ class PlaySession(Generic[EnvT]):
     def __init__(self, *, seed: int, recording: Recording | None, ended: Callable[[Trajectory, bool], None]):
         """Prepare; `start` begins the first episode.
 
-        Args:
-            seed: of episodes that are not recorded.
-            recording: where each task's first episode goes; None for nowhere.
-            ended: is told of each episode that ends, and whether it was recorded.
+        ``recording``: of each task's first episode, None for none; ``seed``: of the others; ``ended`` is
+        called with each episode that ends, and whether it was recorded.
         """
         self._seed = seed
         self._recording = recording
@@ -47,11 +45,7 @@ class PlaySession(Generic[EnvT]):
         """Whether the episode now is in the recording."""
 
     def start(self, shared: SharedEnv[EnvT], task: str) -> None:
-        """Begin an episode; the one before is dropped if it has not ended.
-
-        Raises:
-            UsageError: the split has no such task.
-        """
+        """Begin an episode; the one before is dropped if it has not ended."""
         env = shared.prototype.spawn()
         task_id = env.tasks.find(task).id
         first = self._recording is not None and not self._recording.holds(shared.env, task_id)
@@ -79,11 +73,7 @@ class PlaySession(Generic[EnvT]):
         return self._recording is not None and not self._to_record
 
     def act(self, action: str) -> None:
-        """Play an action.
-
-        Raises:
-            UsageError: the episode's end cannot be written.
-        """
+        """Play an action."""
         began = perf_counter()
         seen, before = self.observation, self.info
         self.observation, reward, terminated, truncated, self.info = self.env.step(action)
@@ -110,7 +100,7 @@ class PlaySession(Generic[EnvT]):
         trajectory = self._trajectory(self.shared.env.id)
         if self._recording is not None and self._to_record:
             manifest = self.shared.prototype.tasks.manifest_sha256
-            self._recording.add(trajectory, self.shared.env, manifest, answer_pins(self.env.answerers))
+            self._recording.add(trajectory, self.shared.env, manifest, answer_pins(self.env.query_backends))
             self.recorded = True
         self._ended(trajectory, self.recorded)
 

@@ -1,8 +1,8 @@
 """An environment as a web site: every click of a visitor is a step.
 
-`EnvSite` answers requests with the pages of a suite, `agentgym.suites.SitePages`; `agentgym.serving.server`
-brings them over HTTP. It works without scripts: clicks are forms, and after each the browser is sent to the
-page that is open then.
+`EnvSite` answers requests with the pages of a suite, `agentgym.core.suite_spec.SitePages`;
+`agentgym.serving.server` brings them over HTTP. It works without scripts: clicks are forms, and after each
+the browser is sent to the page that is open then.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from typing import Any
 
 import numpy as np
 
+from agentgym.core.suite_spec import PLACE, PageFrame, SitePages
+from agentgym.core.types import Trajectory
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError, nearest
-from agentgym.evaluation.plan import open_single
-from agentgym.evaluation.recordings import Recording
-from agentgym.evaluation.suite import SuiteAgent, SuiteEnv
-from agentgym.extras import load_reference
+from agentgym.evaluation.log.recordings import Recording
+from agentgym.evaluation.suites.plan import open_single
+from agentgym.evaluation.suites.suite import SuiteAgent, SuiteEnv
+from agentgym.io.optional import load_reference
 from agentgym.registration import known_ids, suite_spec
 from agentgym.serving.server import HttpRequest, HttpResponse, redirect
 from agentgym.serving.session import PlaySession, SharedEnv
-from agentgym.suites import PLACE, PageFrame, SitePages
-from agentgym.types import Trajectory
 
 COOKIE = "visit"
 
-MOST_VISITORS = 1_000
+MAX_VISITORS = 1_000
 """Visits that are kept; the one that has been idle for longest makes room, of those without a step if any."""
 
 PERSON = SuiteAgent("human", "human")
@@ -48,7 +48,7 @@ _TRIES = 100
 
 @dataclass(slots=True)
 class _Visitor:
-    """Who comes back with the same cookie."""
+    """A visitor, by cookie."""
 
     number: int
     session: PlaySession[AgentEnv[Any]]
@@ -70,11 +70,7 @@ class _Visitor:
 
 
 def pages_of(suite: str) -> SitePages:
-    """Return the pages of a suite.
-
-    Raises:
-        UsageError: no suite of this name has any.
-    """
+    """Return the pages of a suite that has some."""
     specs = {spec.name: spec for spec in map(suite_spec, known_ids()) if spec.site is not None}
     if suite not in specs:
         known = ", ".join(sorted(specs))
@@ -98,17 +94,9 @@ class EnvSite:
     ):
         """Open the environment.
 
-        Args:
-            pages: of its suite.
-            split: whose tasks visitors get, unless they choose another.
-            options: of the environment, besides the split.
-            seed: draws tasks, and later chance.
-            record: folder of recordings; None for none.
-            say: is told, in a line, of each episode that ends.
-
-        Raises:
-            UsageError: unknown split or option, or something that is not installed.
-            MissingDataError: the data set is not on this machine.
+        Visitors get tasks of the split unless they choose another; ``seed`` draws tasks, and later chance;
+        ``record``: folder of recordings, None for none; ``say`` is called with a line for each episode that
+        ends.
         """
         self._options, self._seed, self._record, self._say = dict(options), seed, record, say
         self._split, self._pages = split, pages
@@ -187,7 +175,7 @@ class EnvSite:
         return redirect("/")
 
     def _at_place(self, request: HttpRequest) -> _Visitor | None:
-        """Return who sends a form of the page that is open; None, with a notice to them, if it is stale."""
+        """Return the visitor whose form is of the open page; None, with a notice to them, if it is stale."""
         visitor = self._visitor(request)
         if visitor is not None and request.fields.get(PLACE) != visitor.place:
             visitor.notice = STALE
@@ -219,7 +207,7 @@ class EnvSite:
         self._begin(visitor, fields)
         self._count = number
         token = secrets.token_urlsafe(16)
-        if len(self._visitors) >= MOST_VISITORS:
+        if len(self._visitors) >= MAX_VISITORS:
             without_step = (name for name, one in self._visitors.items() if not one.acted)
             del self._visitors[next(without_step, next(iter(self._visitors)))]
         self._visitors[token] = visitor

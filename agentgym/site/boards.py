@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym.evaluation.boards import Board, Comparison, Row
-from agentgym.evaluation.endpoint_tables import endpoint_cells
-from agentgym.evaluation.results import RunEnv
-from agentgym.evaluation.scoring import EnvResult
-from agentgym.evaluation.statistics import Estimate
-from agentgym.evaluation.tables import (
+from agentgym.evaluation.board.boards import Board, Comparison, Row
+from agentgym.evaluation.board.endpoint_tables import endpoint_cells
+from agentgym.evaluation.board.scoring import EnvResult
+from agentgym.evaluation.board.statistics import Estimate
+from agentgym.evaluation.board.tables import (
     aggregate_cell,
     environment_cells,
     has_iqm,
@@ -25,6 +24,7 @@ from agentgym.evaluation.tables import (
     type_cells,
     unit,
 )
+from agentgym.evaluation.log.results import RunEnv
 from agentgym.site.rendering import cut
 from agentgym.site.scatter import spending_panels
 
@@ -52,13 +52,9 @@ class TableCell:
 
 
 def board_page(board: Board, title: str, number: int, pages: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the template shows of a board.
+    """Return a board's data for the template.
 
-    Args:
-        board: the board.
-        title: what it is called.
-        number: of its page.
-        pages: the page of each run that has one, by request id and by result id.
+    ``pages``: the page of each run that has one, by request id and by result id.
     """
     rows = [board_row(row, board, pages) for row in board.rows]
     return {
@@ -89,7 +85,7 @@ def board_page(board: Board, title: str, number: int, pages: Mapping[str, str]) 
 
 
 def board_row(row: Row, board: Board, pages: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the main table shows of a row."""
+    """Return a row's data in the main table."""
     model = row.agent.model
     return {
         "name": row.name,
@@ -156,7 +152,7 @@ def _pair_cell(pair: Comparison, difference: float) -> dict[str, str]:
 
 
 def _results(board: Board) -> dict[str, Any]:
-    """Return what each row did in each environment, with the reasons of ends as bars."""
+    """Return each row's results in each environment, with the reasons of ends as bars."""
     head, lines = result_cells(board, _name)
     found = [
         (row.role, ends_bar(row.envs[env.env.label]))

@@ -10,23 +10,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.errors import MissingDataError, UsageError
-from agentgym.evaluation.boards import Board, make_boards
-from agentgym.evaluation.exports import as_csv, as_json, latex
-from agentgym.evaluation.layout import one_line
-from agentgym.evaluation.leaderboard import PUBLISHED, read_published
-from agentgym.evaluation.published import Published
-from agentgym.evaluation.submissions import Unranked, examine_below
-from agentgym.evaluation.tables import PUBLISHED_ABOUT, titles
-from agentgym.files import make_folder, writing
+from agentgym.evaluation.board.boards import Board, make_boards
+from agentgym.evaluation.board.exports import as_csv, as_json, latex
+from agentgym.evaluation.board.leaderboard import PUBLISHED, read_published
+from agentgym.evaluation.board.published import Published
+from agentgym.evaluation.board.tables import PUBLISHED_ABOUT, titles
+from agentgym.evaluation.log.markdown import one_line
+from agentgym.evaluation.verify.submissions import Unranked, examine_below
+from agentgym.io.files import make_folder, writing
 from agentgym.site.boards import board_page, board_rows, filters
 from agentgym.site.environments import environment_pages
-from agentgym.site.films import RunFilms, write_index
 from agentgym.site.folder import STATIC, new_folder
 from agentgym.site.rendering import data_script, render, without_secrets
 from agentgym.site.runs import RunPage, run_page, run_pages
 from agentgym.site.scatter import spending_panels
 from agentgym.site.training import find_histories, training_pages
-from agentgym.site.training_films import keeps_rollouts, write_training
+from agentgym.site.training_viewer_data import keeps_rollouts, write_training
+from agentgym.site.viewer_data import RunFilms, write_index
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BuiltSite:
-    """What a site was made of."""
+    """Inputs of a site."""
 
     boards: tuple[Board, ...]
     unranked: tuple[Unranked, ...]
@@ -55,18 +55,9 @@ def build_site(
 ) -> BuiltSite:
     """Verify all runs, play their episodes again, and write the pages.
 
-    Args:
-        results: a folder with runs anywhere below it, packed or not.
-        out: folder of the site, which is replaced as a whole at the end.
-        runs: a folder with training runs anywhere below it; None for none.
-        reports: a folder with ``published.toml`` and reports of benchmarks, as the checkout's
-            ``benchmarks``; None for the nearest one above ``results`` that has such a file.
-        suites: suite files by the suite's name, as `examine_below` takes them.
-        allow: references ``module:name`` in runs and suites that may be imported.
-        console: where progress is shown; None for nowhere.
-
-    Raises:
-        UsageError: there is no run, or ``out`` holds something else than a site or cannot be written.
+    ``results`` and ``runs``: folders with evaluation runs, packed or not, and training runs, anywhere below
+    them. ``out`` is replaced as a whole at the end. ``reports``: a folder with ``published.toml`` and reports
+    of benchmarks; None for the nearest above ``results``. Other arguments as `examine_below`.
     """
     examined = list(examine_below(results, suites=suites, allow=allow, console=console))
     boards, apart = make_boards(each.found for each in examined)
@@ -146,10 +137,9 @@ def _downloads(board: Board) -> dict[str, str]:
 
 
 def _write_training(folder: Path, runs: Path | None) -> tuple[dict[str, dict[str, str]], list[RunFilms]]:
-    """Write the pages of training runs, and play what they kept of their rollouts.
+    """Write the pages of training runs, and play their recorded rollouts.
 
-    Returns:
-        What other pages show of a run, by the name of its folder; and the films.
+    Returns other pages' data of a run, by the name of its folder; and the films.
     """
     histories, refused = ([], []) if runs is None else find_histories(runs)
     pages = training_pages(histories)

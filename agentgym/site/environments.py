@@ -1,4 +1,4 @@
-"""Environment pages: the task, data sets, floor and oracle, and what reports say of speed and parity."""
+"""Environment pages: the task, data sets, baselines and oracle, and reports on speed and parity."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentgym.core.suite_spec import Measure
 from agentgym.errors import UsageError
-from agentgym.evaluation.boards import Board
-from agentgym.evaluation.datasets import EnvDataSet, data_sets
-from agentgym.evaluation.tables import environment_cells
+from agentgym.evaluation.board.boards import Board
+from agentgym.evaluation.board.tables import environment_cells
+from agentgym.evaluation.suites.datasets import EnvDataSet, data_sets
+from agentgym.io.untrusted import read_json
 from agentgym.registration import ENVIRONMENTS, class_of
 from agentgym.site.rendering import slug
 from agentgym.site.runs import RunPage
-from agentgym.suites import Measure
-from agentgym.untrusted import read_json
 
 REPORTS: Mapping[str, tuple[str, ...]] = {
     "sokoban": ("parity/sokoban", "speed/results"),
@@ -51,7 +51,7 @@ class ReportTable:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentPage:
-    """What the template shows of an environment."""
+    """The template's data of an environment."""
 
     id: str
     about: tuple[str, ...]
@@ -84,10 +84,7 @@ def environment_pages(
 ) -> list[EnvironmentPage]:
     """Return the pages of all environments of this package.
 
-    Args:
-        boards: where floors and oracles are.
-        runs: where a solved episode may be.
-        reports: the folder of benchmarks; None for none.
+    ``boards`` give floors and oracles, ``runs`` a solved episode.
     """
     return [_page(env_id, boards, runs, reports) for env_id in ENVIRONMENTS]
 
@@ -118,7 +115,7 @@ def _page(
 
 
 def documented(text: str) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    r"""Return what a class says of itself: paragraphs, and its terms with what they say.
+    r"""Return a class's documentation: paragraphs, and its terms with their definitions.
 
     Example:
         >>> documented("Win.\n\n**Task**: a game\n  of chance.\n**Reward**: 1.")

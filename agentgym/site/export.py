@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.agents.screen import printable
+from agentgym.core.text_image import check_packages
 from agentgym.errors import UsageError
-from agentgym.evaluation.archives import archived_run
-from agentgym.evaluation.frames import frames
-from agentgym.evaluation.results import EpisodeRecord
-from agentgym.evaluation.runfiles import find_episode, read_episodes, read_run
-from agentgym.extras import load, only_trusted
-from agentgym.files import replace_file
-from agentgym.lettering import check_packages
-from agentgym.site.films import KEY_DIGITS, Theatre
+from agentgym.evaluation.log.frames import frames
+from agentgym.evaluation.log.results import EvalSample
+from agentgym.evaluation.log.runfiles import find_episode, read_episodes, read_run
+from agentgym.evaluation.verify.archives import archived_run
+from agentgym.io.files import replace_file
+from agentgym.io.optional import load, only_trusted
 from agentgym.site.pictures import EpisodePictures, suffixes
 from agentgym.site.rendering import data_script, render
+from agentgym.site.viewer_data import KEY_DIGITS, Theatre
 
 ENDINGS = (".html", ".gif", ".png")
 
@@ -33,21 +33,11 @@ _LAST = "view.js"
 def export_episode(
     folder: Path, name: str, out: Path, *, step: int | None = None, allow: Collection[str] = ()
 ) -> int | None:
-    """Write an episode to a file of the kind that its ending says.
+    """Write an episode as ``.html``, ``.gif`` or ``.png``; return the step at which the replay departs.
 
-    Args:
-        folder: of the run, a packed one, or an archive.
-        name: of the episode, as `find_episode` takes it.
-        out: ``.html``, a page that holds its own scripts and data; ``.gif``, a film; ``.png``, one step or,
-            without one, a sheet of some.
-        step: the only one of a ``.png``; the first to be shown by a page.
-        allow: references ``module:name`` in the run that may be imported.
-
-    Returns:
-        The step at which the replay departs from the record; None where it does not.
-
-    Raises:
-        UsageError: another ending, no such episode or step, or something that is not installed.
+    None where it does not depart. A page holds its own scripts and data; a picture is one step or, without
+    ``step``, a sheet of some. ``folder``: of the run, a packed one, or an archive; ``name`` as `find_episode`
+    takes it; ``allow`` as `verify_run`.
     """
     if out.suffix.lower() not in ENDINGS:
         raise UsageError(f"--export writes {suffixes(ENDINGS)}, got {out.name!r:.80}")
@@ -73,7 +63,7 @@ def export_episode(
         return differs
 
 
-def _page(folder: Path, theatre: Theatre, episode: EpisodeRecord, number: int) -> tuple[str, int | None]:
+def _page(folder: Path, theatre: Theatre, episode: EvalSample, number: int) -> tuple[str, int | None]:
     """Return a page whose policy allows its own scripts and styles by their sha256, and nothing else."""
     markup = load("markupsafe", "site", "--export").Markup
     run = read_run(folder)
@@ -107,7 +97,7 @@ def _hashes(texts: list[str]) -> str:
     )
 
 
-def _drawn(theatre: Theatre, episode: EpisodeRecord, title: str) -> tuple[EpisodePictures, int | None]:
+def _drawn(theatre: Theatre, episode: EvalSample, title: str) -> tuple[EpisodePictures, int | None]:
     """Return the pictures of an episode, up to where its replay departs from the record."""
     game, env = theatre.game(episode.env)
     drawn = EpisodePictures(game, printable(title), episode.length)

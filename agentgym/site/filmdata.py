@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
-from agentgym.elements import SPOKEN, Element, picture
-from agentgym.evaluation.frames import EpisodeFrame
-from agentgym.evaluation.transcripts import TranscriptRecord
+from agentgym.core.elements import SPOKEN, Element, picture
+from agentgym.core.types import Observation
+from agentgym.evaluation.log.frames import EpisodeFrame
+from agentgym.evaluation.log.transcripts import TranscriptRecord
 from agentgym.history.rollouts import KeptStep
-from agentgym.types import Observation
 
 LONG: Final = 120
 """Characters; longer texts of several lines are stored line by line, since lines come again."""
@@ -26,11 +26,7 @@ class FilmTables:
     """
 
     def __init__(self, redact: Redact):
-        """Begin with empty tables.
-
-        Args:
-            redact: applied to every text before it is stored.
-        """
+        """Begin with empty tables; ``redact`` is applied to every text before it is stored."""
         self._redact = redact
         self._texts: list[str | list[int]] = []
         self._nodes: list[list[Any]] = []
@@ -89,14 +85,10 @@ def _added(table: list[Any], entry: Any) -> int:
 def state_table(
     tables: FilmTables, frame: EpisodeFrame, covered: int, drawn: int | None, beside: Sequence[str]
 ) -> dict[str, Any]:
-    """Return a state as JSON.
+    """Return a state as JSON; its texts go into the tables.
 
-    Args:
-        tables: take its texts.
-        frame: the state.
-        covered: number of the text that the state hash covers.
-        drawn: number of the suite's drawing of it, if there is one.
-        beside: pieces of the observation that the state hash does not cover.
+    ``covered``: number of the text that the state hash covers; ``drawn``: of the suite's drawing of it;
+    ``beside``: pieces of the observation that the state hash does not cover.
     """
     text, image = _seen(frame.observation)
     table: dict[str, Any] = {
@@ -122,12 +114,12 @@ def _seen(observation: Observation) -> tuple[str, Element | None]:
 
 
 def step_table(tables: FilmTables, action: str, reward: float, *, valid: bool) -> dict[str, Any]:
-    """Return what was done in a state, and what came of it, as JSON."""
+    """Return an action and its result as JSON."""
     return {"action": tables.text(action), "reward": reward, "valid": valid}
 
 
 def said_table(tables: FilmTables, transcript: TranscriptRecord, number: int) -> dict[str, Any]:
-    """Return what the model was sent at a step, what it said, and what was read from that, as JSON."""
+    """Return a step's messages to and from the model, and the parsed action, as JSON."""
     step = transcript.steps[number]
     table: dict[str, Any] = {
         "response": tables.text(step.response),
@@ -144,7 +136,7 @@ def said_table(tables: FilmTables, transcript: TranscriptRecord, number: int) ->
 
 
 def credit_table(tables: FilmTables, step: KeptStep) -> dict[str, Any]:
-    """Return what a training run made of a step, as JSON."""
+    """Return the training run's values for a step, as JSON."""
     table: dict[str, Any] = {
         "response": tables.text(step.response),
         "tokens": [None, len(step.response_ids)],

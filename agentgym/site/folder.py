@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agentgym.errors import UsageError
-from agentgym.files import make_folder, sole_writer, writing
+from agentgym.io.files import make_folder, sole_writer, writing
 
 STATIC = "static"
 """Folder of scripts and styles."""
@@ -25,16 +25,10 @@ _AT_FDCWD = -100
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
-    """Give an empty folder for a site; at the end of the block it takes the place of the old one.
+    """Yield an empty folder for a site; at the end of the block it takes the place of the old one.
 
-    Whatever interrupts the block leaves the old site as it was, and what it had begun is removed, at the
-    latest by the next build.
-
-    Args:
-        out: where the site is, or will be.
-
-    Raises:
-        UsageError: there is something else, another process builds it, or it cannot be written.
+    An interruption of the block leaves the old site as it was, and the draft is removed, at the latest by the
+    next build. Anything but a site at ``out`` is refused.
     """
     out = Path(os.path.abspath(out))
     if out.is_dir() and any(out.iterdir()) and not (out / MARKER).is_file():

@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from agentgym.agents.screen import printable
-from agentgym.elements import pixels_of
-from agentgym.env import AgentEnv
-from agentgym.evaluation.frames import EpisodeFrame
-from agentgym.extras import load_reference
-from agentgym.lettering import (
+from agentgym.core.elements import pixels_of
+from agentgym.core.suite_spec import SuiteDrawing
+from agentgym.core.text_image import (
     BAD,
     FAINT,
     GOOD,
@@ -27,8 +25,10 @@ from agentgym.lettering import (
     pillow,
     wrapped,
 )
-from agentgym.suites import SuiteDrawing
-from agentgym.types import Observation, Step
+from agentgym.core.types import Observation, Step
+from agentgym.env import AgentEnv
+from agentgym.evaluation.log.frames import EpisodeFrame
+from agentgym.io.optional import load_reference
 
 FRAME_MILLISECONDS: Final = 700
 END_MILLISECONDS: Final = 2500
@@ -52,12 +52,9 @@ class EpisodePictures:
     """The states of an episode as pictures, added one by one while it is played again."""
 
     def __init__(self, game: AgentEnv[Any], title: str, length: int):
-        """Begin.
+        """Begin; ``game`` plays the episode, and is in the state that is added.
 
-        Args:
-            game: plays the episode, and is in the state that is added.
-            title: stands above every picture.
-            length: steps of the whole episode.
+        ``title`` stands above every picture; ``length``: steps of the whole episode.
         """
         self._game, self._title, self._length = game, title, length
         named = game.suite_spec.drawing
@@ -68,16 +65,11 @@ class EpisodePictures:
 
     @property
     def count(self) -> int:
-        """How many states there are."""
+        """Number of states."""
         return len(self._parts)
 
     def add(self, frame: EpisodeFrame, action: str | None) -> None:
-        """Add a state.
-
-        Args:
-            frame: the state, and the step that led there.
-            action: played in it; None at the end.
-        """
+        """Add a state; ``action`` is played in it, None at the end."""
         if frame.step is not None:
             self._steps.append(frame.step)
             self._total += frame.step.reward
@@ -99,7 +91,7 @@ class EpisodePictures:
         return found
 
     def _seen(self, observation: Observation) -> Any:
-        """Return what a suite draws as pixels, enlarged; or else the text."""
+        """Return a suite's drawing as pixels, enlarged; or else the text."""
         pixels = None
         if self._drawing is not None:
             pixels = pixels_of(self._drawing.draw(self._game, self._steps))
@@ -116,7 +108,7 @@ class EpisodePictures:
         return page(cut(lines, _LINES))
 
     def _told(self, frame: EpisodeFrame, action: str | None) -> list[Any]:
-        """Return what came of the last step, and what is done now."""
+        """Return the last step's result, and the current action."""
         paid = "" if frame.step is None else f"reward {frame.step.reward:g}, return {self._total:g}"
         refused = frame.step is not None and not frame.step.valid
         lines = [_line(f"{paid}{', the action was rejected' if refused else ''}", BAD if refused else FAINT)]
@@ -159,7 +151,7 @@ def _line(text: str, ink: str) -> Any:
 
 
 def _framed(seen: Any, tall: int) -> Any:
-    """Return what is seen between two lines; narrow pictures in the middle."""
+    """Return a view between two lines of text; narrow pictures in the middle."""
     height = tall + 2 * MARGIN
     whole = blank(WIDTH, height)
     pen = pillow("ImageDraw").Draw(whole)

@@ -7,9 +7,9 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from agentgym.evaluation.redaction import Redactor
-from agentgym.extras import load
-from agentgym.hashing import sha256_json
+from agentgym.core.hashing import sha256_json
+from agentgym.evaluation.log.redaction import Redactor
+from agentgym.io.optional import load
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -20,14 +20,14 @@ POLICY = (
 )
 """Content security policy of every page: its own files, no inline script or style, no connections."""
 
-LONGEST = 400
+MAX_LENGTH = 400
 """Characters of a text in a table; what is longer is cut, and says so."""
 
 _UNSEEN = re.compile(r"[^\S\n\t ]|[\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
 
 def shown(value: object) -> object:
-    r"""Return a text without secrets, and with what nobody can see, or what turns others around, as escapes.
+    r"""Return a text without secrets, with invisible and direction-changing characters as escapes.
 
     Line breaks and tabs stay. What is no text, or markup already, is left as it is.
 
@@ -65,18 +65,15 @@ def _visible(character: str) -> bool:
     return character.isprintable() and not _UNSEEN.match(character)
 
 
-def cut(text: str, most: int = LONGEST) -> str:
+def cut(text: str, most: int = MAX_LENGTH) -> str:
     """Return the beginning of a long text, and how much of it is left out."""
     return text if len(text) <= most else f"{text[:most]}… ({len(text) - most:,} more characters)"
 
 
 def render(template: str, here: str, **values: Any) -> str:
-    """Return a page.
+    """Return a page from a file in ``templates``; texts among the values are escaped.
 
-    Args:
-        template: name of the file in ``templates``.
-        here: the section of the navigation that it belongs to; empty for none.
-        **values: what the template names; texts among them are escaped.
+    ``here``: the page's section of the navigation; empty for none.
     """
     return _templates().get_template(template).render(here=here, policy=POLICY, **values)
 
@@ -84,9 +81,7 @@ def render(template: str, here: str, **values: Any) -> str:
 def data_script(key: str, value: Any) -> str:
     r"""Return a script that hands a value to the page: pages opened from a disk cannot fetch data.
 
-    Args:
-        key: what the page asks for it by.
-        value: plain data.
+    ``key``: the page's name for it; ``value``: plain data.
 
     Example:
         >>> print(data_script("board/1", "</script>"), end="")
@@ -97,7 +92,7 @@ def data_script(key: str, value: Any) -> str:
 
 
 def slug(*names: str) -> str:
-    """Return a name for a file: what can be kept of some names, and digits that tell them apart.
+    """Return a file name: the usable characters of some names, and digits that make it unique.
 
     Example:
         >>> slug("GiGPO", "agentgym/Sokoban-v0")

@@ -1,4 +1,4 @@
-"""The page of a run: what was asked, where it was played, what verification found, and its episodes."""
+"""Run pages: request, provenance, verification, and episodes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentgym.agents.metadata import FILE_OPTIONS
+from agentgym.core.hashing import canonical_json
 from agentgym.errors import UsageError
-from agentgym.evaluation.boards import Board
-from agentgym.evaluation.results import EPISODES_FILE, RUN_FILE, RunEndpoint, RunRecord
-from agentgym.evaluation.runfiles import read_bytes
-from agentgym.evaluation.submissions import FAILED, Examined, Submission
-from agentgym.evaluation.transcripts import TRANSCRIPTS_FILE, read_transcripts
-from agentgym.hashing import canonical_json
-from agentgym.provenance import Provenance
-from agentgym.site.films import KEY_DIGITS, EpisodeSummary, RunFilms, write_run
+from agentgym.evaluation.board.boards import Board
+from agentgym.evaluation.log.results import EPISODES_FILE, RUN_FILE, EvalLog, RunEndpoint
+from agentgym.evaluation.log.runfiles import read_bytes
+from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE, read_transcripts
+from agentgym.evaluation.verify.submissions import FAILED, Examined, Submission
+from agentgym.io.provenance import Provenance
+from agentgym.site.viewer_data import KEY_DIGITS, EpisodeSummary, RunFilms, write_run
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,7 +41,7 @@ class RunPage:
 
     file: str
     examined: Examined
-    run: RunRecord
+    run: EvalLog
     films: RunFilms | None
     """None where its episodes cannot be played here."""
     unplayed: str
@@ -77,15 +77,7 @@ def run_pages(
     """Play the episodes of all runs that can be read, for their pages.
 
     Runs of one request share its id: of those that are good the first by result id has it in its page's name,
-    others the digits of their files.
-
-    Args:
-        out: folder of the site.
-        examined: the runs.
-        results: the folder that they were found in.
-        suites: suite files that were named, by the suite's name.
-        allow: references ``module:name`` in the runs that may be imported.
-        console: where progress is shown; None for nowhere.
+    others the digits of their files. ``suites`` and ``allow`` as `examine_below`.
     """
     # good ones first: a copy that was changed never takes the name of the run it was made of
     readable = sorted(
@@ -107,7 +99,7 @@ def run_pages(
     return pages
 
 
-def _key(run: RunRecord, folder: Path, taken: Collection[str]) -> str:
+def _key(run: EvalLog, folder: Path, taken: Collection[str]) -> str:
     key = run.request_id[:KEY_DIGITS]
     if re.fullmatch(r"[0-9a-f]{12}", key) and key not in taken:
         return key
@@ -136,14 +128,7 @@ def _films(
 def verify_command(
     each: Examined, results: Path, suites: Mapping[str, Path], allow: Collection[str] = ()
 ) -> str:
-    """Return the command that executes a run again, from the folder that holds the results.
-
-    Args:
-        each: the run.
-        results: the folder that it was found in.
-        suites: suite files that were named, by the suite's name.
-        allow: references that may be imported.
-    """
+    """Return the command that executes a run again, from the folder that holds the results."""
     place = Path(results.resolve().name) / each.path.relative_to(results)
     words = ["agentgym", "verify", str(place)]
     if each.run is not None and each.run.suite.name in suites:
@@ -156,12 +141,9 @@ def verify_command(
 def run_page(
     page: RunPage, boards: Sequence[Board], training: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Any]:
-    """Return what the template shows of a run.
+    """Return a run's data for the template.
 
-    Args:
-        page: the run.
-        boards: all boards, one of which may have it in a row.
-        training: what is shown of training runs, by the name of their folder.
+    ``training``: data of training runs, by the name of their folder.
     """
     run, each = page.run, page.examined
     place = next(
@@ -203,7 +185,7 @@ def _listed(episodes: Sequence[EpisodeSummary]) -> list[EpisodeSummary]:
     return sorted(episodes, key=lambda e: (e.differs_at is None, e.number))[:LISTED]
 
 
-def _asked(run: RunRecord) -> Facts:
+def _asked(run: EvalLog) -> Facts:
     agent, model = run.agent, run.agent.model
     options = {key: value for key, value in agent.options.items() if key not in FILE_OPTIONS}
     facts = [

@@ -1,4 +1,4 @@
-"""Score against what was spent: points, and which of them nobody does better for less."""
+"""Score against cost: points, and the Pareto front."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
-from agentgym.evaluation.boards import Board, Row
-from agentgym.evaluation.statistics import Estimate
-from agentgym.evaluation.tables import unit
+from agentgym.evaluation.board.boards import Board, Row
+from agentgym.evaluation.board.statistics import Estimate
+from agentgym.evaluation.board.tables import unit
 
 LOGARITHMIC_FROM = 20.0
 """Ratio of most to least spent from where on the axis is logarithmic."""
@@ -41,12 +41,12 @@ class SpendingPanel:
 
     @property
     def about(self) -> str:
-        """What it shows."""
+        """Its caption."""
         return f"{self.y_label} over {self.x_label}"
 
     @property
     def as_json(self) -> dict[str, Any]:
-        """What the page's script draws."""
+        """Its data for the page's script."""
         spent = [point.x for point in self.points]
         wide = min(spent) > 0.0 and max(spent) > LOGARITHMIC_FROM * min(spent)
         return {**asdict(self), "about": self.about, "log": wide}

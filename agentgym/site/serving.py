@@ -1,4 +1,4 @@
-"""Serving a site that was built: its files and nothing else, never kept by a browser."""
+"""Static server of a built site, without caching in the browser."""
 
 from __future__ import annotations
 
@@ -33,11 +33,7 @@ class FolderSite:
     """Answers requests for the files of a site."""
 
     def __init__(self, folder: Path):
-        """Take the folder.
-
-        Raises:
-            UsageError: it is no site.
-        """
+        """Take the folder of a site."""
         if not (folder / MARKER).is_file():
             raise UsageError(
                 f"{folder} is no site: build one with `agentgym site build RESULTS --out {folder}`"

@@ -67,16 +67,12 @@ class TrainingPage:
 
     @property
     def link(self) -> dict[str, str]:
-        """What another page needs to show its charts."""
+        """Data for other pages that show its charts."""
         return {"file": self.file, "key": f"training/{self.slug}", "src": f"data/training-{self.slug}.js"}
 
 
 def find_histories(folder: Path) -> tuple[list[RunHistory], list[tuple[str, str]]]:
-    """Read the training runs anywhere below a folder.
-
-    Returns:
-        The runs by their paths; and path and reason of those that cannot be read.
-    """
+    """Read the training runs anywhere below a folder, by path; and path and reason of unreadable ones."""
     found, refused = [], []
     for path in sorted(folder.rglob(METRICS_FILE)):
         try:
@@ -188,10 +184,9 @@ def _group_sizes(iterations: Iterable[IterationMetrics]) -> Panel | None:
 
 
 def one_state_visits(diagram: Diagram) -> list[dict[str, str]]:
-    """Return what the diagnostic ``one-state`` says of the first visit, and of the last up to the tenth.
+    """Return the diagnostic ``one-state`` of the first visit, and of the last up to the tenth.
 
-    Args:
-        diagram: of that diagnostic, whose panels share their x: the number of the visit.
+    The diagram's panels share their x: the number of the visit.
     """
     visits = [float(x) for x in diagram.panels[0].x]
     tenth = max((place for place, visit in enumerate(visits) if visit <= TENTH), default=0)

@@ -6,7 +6,7 @@ Everything below this package needs the extra ``train``; importing it without sa
 from importlib.util import find_spec
 
 from agentgym.errors import MissingPackageError
-from agentgym.extras import install_command
+from agentgym.io.optional import install_command
 
 for _package in ("torch", "transformers", "tokenizers", "safetensors", "peft"):
     if find_spec(_package) is None:

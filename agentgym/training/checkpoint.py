@@ -19,9 +19,9 @@ from uuid import uuid4
 import torch
 
 from agentgym.errors import UsageError
-from agentgym.files import trouble, writing
+from agentgym.io.files import trouble, writing
+from agentgym.io.untrusted import check_regular
 from agentgym.training.learner.distributed import Ranks
-from agentgym.untrusted import check_regular
 
 FOLDER = "checkpoints"
 MODEL = "model"
@@ -42,25 +42,12 @@ def save_checkpoint(
     ranks: Ranks | None = None,
     save_shards: Callable[[Path], None] = lambda _: None,
 ) -> Path:
-    """Write a checkpoint, then remove the oldest ones.
+    """Write a checkpoint, then remove the oldest ones; return its folder.
 
     Every rank calls it, since all have a part of the model; the first writes all but the others' shards.
-
-    Args:
-        run: the run's folder.
-        name: of the checkpoint; those of iterations are numbers of six digits.
-        state: what `load_checkpoint` returns.
-        save_policy: writes the model directory.
-        keep: how many numbered checkpoints stay; None leaves them alone, and does not make this one the
-            one to resume from.
-        ranks: that save together; by default this process alone.
-        save_shards: writes this rank's part of weights and optimisers into a folder.
-
-    Returns:
-        The checkpoint's folder.
-
-    Raises:
-        UsageError: it cannot be written, or the ranks' shards are not in one folder.
+    ``name``: six digits for those of iterations; ``state`` is returned by `load_checkpoint`; ``keep``: how
+    many numbered checkpoints stay; None removes none, and does not make this one the one to resume from.
+    ``save_policy`` writes the model directory, ``save_shards`` this rank's part of weights and optimisers.
     """
     ranks = ranks or Ranks()
     folder = run / FOLDER
@@ -88,7 +75,7 @@ def save_checkpoint(
 
 
 def _check_shards(folder: Path, ranks: Ranks) -> None:
-    """Refuse shards that the first rank, which goes on to publish the checkpoint, does not see."""
+    """Refuse shards that the first rank, which publishes the checkpoint, cannot see."""
     written = ranks.gather([sorted(path.name for path in folder.glob("*.safetensors"))])
     found = [[(folder / name).is_file() for name in names] for names in written]
     apart = [rank for rank, seen in enumerate(ranks.from_first(found)) if not all(seen)]
@@ -98,11 +85,7 @@ def _check_shards(folder: Path, ranks: Ranks) -> None:
 
 
 def check_shared(run: Path, ranks: Ranks) -> None:
-    """Refuse a run's folder that is not one and the same for all ranks, which all have to call.
-
-    Raises:
-        UsageError: on every rank.
-    """
+    """Refuse a run's folder that is not the same for all ranks, which all have to call."""
     if ranks.size == 1:
         return
     mark = run / ranks.from_first(f".{uuid4().hex}.shared")
@@ -149,11 +132,7 @@ def has_checkpoint(run: Path) -> bool:
 
 
 def last_checkpoint(run: Path) -> Path:
-    """Return the folder of the checkpoint that a run resumes from.
-
-    Raises:
-        UsageError: the run has none, or the link leads elsewhere.
-    """
+    """Return the folder of the checkpoint that a run resumes from."""
     link = run / FOLDER / _LAST
     if not has_checkpoint(run):
         raise UsageError(f"{run} has no checkpoint to resume from: name the folder of a run that wrote one")
@@ -167,11 +146,7 @@ def last_checkpoint(run: Path) -> Path:
 
 
 def load_checkpoint(checkpoint: Path) -> dict[str, Any]:
-    """Return the state of a checkpoint; nothing in it is executed.
-
-    Raises:
-        UsageError: it is missing or damaged.
-    """
+    """Return the state of a checkpoint; nothing in it is executed."""
     path = checkpoint / _STATE
     try:
         check_regular(path, path.stat())
@@ -187,11 +162,7 @@ def load_checkpoint(checkpoint: Path) -> dict[str, Any]:
 
 @contextmanager
 def taking_over(checkpoint: Path) -> Iterator[None]:
-    """Take over the state of a checkpoint, which another version may have kept in another form.
-
-    Raises:
-        UsageError: it did.
-    """
+    """Turn errors about a checkpoint of another version's form into a `UsageError`."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:

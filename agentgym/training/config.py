@@ -1,4 +1,4 @@
-"""Settings of a training run: what its folder records, what it is repeated from, and presets of them."""
+"""Settings of a training run, as its folder records them, and presets."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from agentgym.algos.filters import ACCURACY, FilterOn
 from agentgym.algos.objective import Objective
 from agentgym.algos.options import bind_options, check_options, options_of
 from agentgym.algos.table import find_algorithm, trainable
-from agentgym.arrays import Floats
+from agentgym.core.arrays import Floats
 from agentgym.errors import UsageError, nearest
-from agentgym.records import parse
+from agentgym.io.records import parse
+from agentgym.prompts.settings import Prompting, with_words_of
 from agentgym.registration import suite_spec
 from agentgym.training.learner.config import LearnerConfig, RewardModelConfig
 from agentgym.training.policy.open import default_prompting
-from agentgym.training.policy.prompting import Prompting, with_words_of
 
 Decay: TypeAlias = Literal["constant", "linear", "cosine"]
 """How learning rates fall over a run: not at all, or to 0 along a line or half a cosine."""
@@ -36,7 +36,7 @@ def _at_least(name: str, value: int, least: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutConfig:
-    """How an iteration's episodes are played."""
+    """Rollout settings of an iteration."""
 
     tasks: int = 16
     """Groups that an iteration trains on, one task each."""
@@ -83,7 +83,7 @@ class RolloutConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationConfig:
-    """How the policy is evaluated while it learns: always on the same tasks with the same seeds."""
+    """Evaluation of the policy during training: always on the same tasks with the same seeds."""
 
     every: int = 10
     """Iterations between evaluations, besides those before the first and after the last one; 0 for none."""
@@ -107,7 +107,8 @@ class TrainConfig:
     """Everything that decides a run.
 
     Example:
-        >>> config = TrainConfig(algorithm="gigpo", env_id="agentgym/Sokoban-v0", switches={"gamma": 0.9})
+        >>> options = {"gamma": 0.9}
+        >>> config = TrainConfig(algorithm="gigpo", env_id="agentgym/Sokoban-v0", algorithm_options=options)
         >>> override(config, {"learner.learning_rate": 1e-3}).learner.learning_rate
         0.001
         >>> config_from_json(config_to_json(config)) == config
@@ -131,14 +132,14 @@ class TrainConfig:
     seed: int = 0
     """Decides random weights, the order of tasks, episodes, sampling and mini-batches."""
     iterations: int = 100
-    switches: Mapping[str, Any] = field(default_factory=dict)
+    algorithm_options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the algorithm's advantage and of its stages, those of `agentgym.algos.compat.Compat` among
     them, by name; the defaults are the paper's."""
     objective: Objective | None = None
     """None for the algorithm's own."""
     encoder: str = ""
-    """What embeds observations for ``switches.match = "embedding"``: ``policy`` (its own hidden state), or as
-    `agentgym.retrieval.encoders.open_encoder` takes it."""
+    """What embeds observations for ``algorithm_options.match = "embedding"``: ``policy`` (its own hidden
+    state), or as `agentgym.retrieval.encoders.open_encoder` takes it."""
     rollout: RolloutConfig = RolloutConfig()
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     reward_model: RewardModelConfig | None = None
@@ -165,13 +166,13 @@ class TrainConfig:
             UsageError: names the setting, or the algorithm that cannot be trained.
         """
         spec = trainable(self.algorithm)
-        check_options(spec.advantage, self.switches, self.algorithm, further=spec.stage_options)
+        check_options(spec.advantage, self.algorithm_options, self.algorithm, further=spec.stage_options)
         if self.reward_model is not None and not spec.reward_model:
             raise UsageError(f"{self.algorithm} trains no reward model: leave out reward_model")
-        if (self.switches.get("match") == "embedding") != bool(self.encoder):
+        if (self.algorithm_options.get("match") == "embedding") != bool(self.encoder):
             raise UsageError(
-                "states are matched by embeddings where both switches.match is 'embedding' and encoder says "
-                "what embeds observations: 'policy', an encoder such as 'minilm', or a folder"
+                "states are matched by embeddings where both algorithm_options.match is 'embedding' and "
+                "encoder says what embeds observations: 'policy', an encoder such as 'minilm', or a folder"
             )
         if "split" in self.env_options:
             raise UsageError("env_options has a split, which would not be played: set split instead")
@@ -198,7 +199,7 @@ class TrainConfig:
     def advantage(self) -> Callable[..., Floats]:
         """The algorithm's advantage with the run's options."""
         own = options_of(self.spec.advantage)
-        stated = {name: value for name, value in self.switches.items() if name in own}
+        stated = {name: value for name, value in self.algorithm_options.items() if name in own}
         followed = {name: self._setting(path) for name, path in self.spec.follows.items()}
         return bind_options(self.spec.advantage, {**followed, **stated})
 
@@ -228,7 +229,9 @@ class TrainConfig:
         if record is None:
             return None
         names = {entry.name for entry in fields(record)}
-        return replace(record, **{name: value for name, value in self.switches.items() if name in names})
+        return replace(
+            record, **{name: value for name, value in self.algorithm_options.items() if name in names}
+        )
 
     @property
     def loss(self) -> Objective:
@@ -236,22 +239,17 @@ class TrainConfig:
         return self.spec.objective if self.objective is None else self.objective
 
     def rate(self, iteration: int) -> float:
-        """Return what learning rates are multiplied by in an iteration, counted from 1."""
+        """Return the factor of learning rates in an iteration, counted from 1."""
         done = (iteration - 1) / self.iterations
         falling = {"constant": 1.0, "linear": 1.0 - done, "cosine": (1.0 + math.cos(math.pi * done)) / 2}
         return min(1.0, iteration / (self.warmup + 1)) * falling[self.decay]
 
 
 def override(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
-    """Return a configuration with some settings changed.
+    """Return a copy of a configuration with some settings changed.
 
-    Args:
-        config: left as it is.
-        changes: by dotted name, such as ``rollout.group_size`` or ``switches.gamma``. Values are as TOML
-            gives them.
-
-    Raises:
-        UsageError: no such setting, or not a value of its type.
+    ``changes``: by dotted name, such as ``rollout.group_size`` or ``algorithm_options.gamma``, with values as
+    TOML gives them.
     """
     table = config_to_json(config)
     for name, value in changes.items():
@@ -264,7 +262,7 @@ def override(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
             if not isinstance(inner[key], dict):
                 raise UsageError(f"setting {name!r}: {key} has no parts; set {'.'.join(path[: depth + 1])}")
             inner = inner[key]
-        if path not in (["switches"], ["env_options"], ["prompting", "template_options"]):
+        if path not in (["algorithm_options"], ["env_options"], ["prompting", "template_options"]):
             _known(last, inner, name)
         inner[last] = value
     if table["prompting"] is not None:
@@ -301,19 +299,14 @@ def _plain(value: Any) -> Any:
 
 
 def config_from_json(table: Mapping[str, Any], where: str = "the configuration") -> TrainConfig:
-    """Read what `config_to_json` returned.
-
-    Raises:
-        UsageError: something in it is unknown, missing or of another type.
-    """
+    """Read what `config_to_json` returned."""
     return parse(TrainConfig, dict(table), where)
 
 
 def resumed(config: TrainConfig, iterations: int | None) -> TrainConfig:
     """Return the configuration of a resumed run, with another number of iterations where one is given.
 
-    Raises:
-        UsageError: the learning rates of the iterations behind would have been others.
+    `UsageError` where the learning rates of past iterations would have been others.
     """
     if iterations is None or iterations == config.iterations:
         return config
@@ -333,38 +326,25 @@ Settings: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """Settings that go together, for any environment or for one: a paper's recipe, or what suits tiny models.
+    """Settings that go together: a paper's recipe, or what suits tiny models.
 
     Example:
-        >>> preset = Preset({"iterations": 150}, {"agentgym/EZPoints-v0": {"iterations": 50}})
-        >>> preset.config("grpo", "agentgym/EZPoints-v0").iterations
+        >>> Preset({"iterations": 50}).config("grpo", "agentgym/EZPoints-v0").iterations
         50
     """
 
     settings: Settings = field(default_factory=dict)
-    by_env: Mapping[str, Settings] = field(default_factory=dict)
     by_algorithm: Mapping[str, Settings] = field(default_factory=dict)
-    """What an algorithm needs on every environment; stronger than the others."""
-    apart: bool = False
-    """Whether an environment's own settings are all that it has, so that the general ones are for others."""
+    """What an algorithm needs on every environment; overrides the others."""
     tiny: bool = False
-    """Whether the suite's own settings for tiny models are added, `agentgym.suites.SuiteSpec.tiny`."""
+    """Whether the suite's own settings for tiny models are added,
+    `agentgym.core.suite_spec.SuiteSpec.tiny`."""
 
     def config(self, algorithm: str, env_id: str, **changes: Any) -> TrainConfig:
-        """Return the configuration of a run.
-
-        Args:
-            algorithm: its name.
-            env_id: what is played.
-            **changes: fields of the configuration, such as ``model`` and ``seed``.
-
-        Raises:
-            UsageError: as `TrainConfig` and `override`.
-        """
+        """Return the configuration of a run; ``changes`` are fields of it, such as ``model`` and ``seed``."""
         plain = TrainConfig(algorithm=algorithm, env_id=env_id, **changes)
-        own = {**self.by_env.get(env_id, {}), **(suite_spec(env_id).tiny if self.tiny else {})}
-        general = {} if self.apart and env_id in self.by_env else self.settings
-        settings = {**general, **own, **self.by_algorithm.get(algorithm, {})}
+        own = suite_spec(env_id).tiny if self.tiny else {}
+        settings = {**self.settings, **own, **self.by_algorithm.get(algorithm, {})}
         if not plain.spec.reward_model:
             settings = {key: value for key, value in settings.items() if not key.startswith("reward_model.")}
         return override(plain, settings)
@@ -396,10 +376,10 @@ TINY = Preset(
             "patience": 200,
             "learner.entropy_coefficient": 0.1,
             "rollout.group_size": 4,
-            "switches.largest": 4,
-            "switches.repeats": 8,
-            "switches.alpha": 1.0,
-            "switches.xi": 50,
+            "algorithm_options.largest": 4,
+            "algorithm_options.repeats": 8,
+            "algorithm_options.alpha": 1.0,
+            "algorithm_options.xi": 50,
         },
     },
     tiny=True,

@@ -1,7 +1,7 @@
 """Doctor: a machine's training checked path by path, as a report that can be sent in.
 
-Every learner path takes two iterations of a small task with what `agentgym.training.resources` chooses here.
-A check that fails is reported, and the others go on.
+Every learner path takes two iterations of a small task with what `agentgym.training.machine.resources`
+chooses here. A check that fails is reported, and the others go on.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import numpy as np
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.table import find_algorithm
 from agentgym.algos.tokens import Batch
-from agentgym.provenance import here_and_now
+from agentgym.io.provenance import here_and_now
 from agentgym.training.config import TrainConfig, override
 from agentgym.training.engines.sync_check import HALF_TOLERANCE, TOLERANCE
 from agentgym.training.learner.learner import Learner
 from agentgym.training.learner.packing import sampled_log_probs, step_rows
 from agentgym.training.loop import Trainer
-from agentgym.training.memory import ModelSize, plan_memory
-from agentgym.training.resources import Machine, described
+from agentgym.training.machine.memory import ModelSize, plan_memory
+from agentgym.training.machine.resources import Machine, described
 from agentgym.training.run import settled
 from agentgym.training.setup import TrainingSetup
 
@@ -46,7 +46,7 @@ GRADIENT_TOLERANCE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What one check found."""
+    """Result of one check."""
 
     name: str
     ok: bool
@@ -57,7 +57,7 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class DoctorReport:
-    """What a machine's training does, to be read by others."""
+    """Report on a machine's training."""
 
     model: str
     device: str
@@ -83,17 +83,9 @@ def examine(
     group_size: int = 8,
     told: Callable[[CheckResult], None] = lambda _: None,
 ) -> DoctorReport:
-    """Run every check.
+    """Run every check; ``told`` is called with each result.
 
-    Args:
-        model: ``tiny:SIZE`` or a model directory.
-        device: "cpu" or "cuda".
-        tasks: of an iteration.
-        group_size: episodes of each.
-        told: is given each result as it is had.
-
-    Raises:
-        UsageError: there is no such device or model.
+    ``model``: ``tiny:SIZE`` or a model directory; ``tasks`` and ``group_size`` are an iteration's.
     """
     machine = Machine.here(device)
     config = _config("grpo", model, device, tasks, group_size)
@@ -134,18 +126,18 @@ def _config(algorithm: str, model: str, device: str, tasks: int, group_size: int
 
 def _iterate(config: TrainConfig, machine: Machine, size: ModelSize | None) -> tuple[bool, dict[str, float]]:
     """Take two iterations; the second samples with weights that were handed over."""
-    world = TrainingSetup.open(config)
+    setup = TrainingSetup.open(config)
     trainer = None
     try:
         with tempfile.TemporaryDirectory() as folder:
-            trainer = Trainer(config, world, Path(folder))
+            trainer = Trainer(config, setup, Path(folder))
             trainer.iterate()
             metrics = trainer.iterate()
-        size = size or ModelSize.of(world.language_model.model)
+        size = size or ModelSize.of(setup.language_model.model)
     finally:
         if trainer is not None:
             trainer.close()
-        world.close()
+        setup.close()
     plan = plan_memory(size, config, device_memory=machine.memory)
     numbers = {
         name: value
@@ -176,22 +168,22 @@ _TOLD = (
 
 def _compare_types(config: TrainConfig) -> tuple[bool, dict[str, float]]:
     """Compare log-probabilities and the gradient's length of one batch in both types."""
-    world = TrainingSetup.open(override(config, {"learner.dtype": "float32", "rollout.engine": "hf"}))
+    setup = TrainingSetup.open(override(config, {"learner.dtype": "float32", "rollout.engine": "hf"}))
     try:
-        listed = world.worker.envs.tasks
+        listed = setup.worker.envs.tasks
         tasks = [listed[number].id for number in range(min(2, len(listed)))]
-        groups = world.worker.collect(tasks, group_size=2, seed=0)
+        groups = setup.worker.collect(tasks, group_size=2, seed=0)
     finally:
-        world.close()
-    rows, steps = step_rows(groups, world.speller), StepBatch.from_groups(groups)
+        setup.close()
+    rows, steps = step_rows(groups, setup.speller), StepBatch.from_groups(groups)
     advantages = np.cos(np.arange(len(steps), dtype=np.float64))
     batch = Batch.of(steps, advantages, credit="step", old_log_probs=sampled_log_probs(groups))
     objective = replace(config.loss, kl_coefficient=0.0)
     found = {}
     for dtype in ("float32", "bfloat16"):
-        own = replace(world.learner.config, dtype=dtype, max_grad_norm=None, old_log_probs="recompute")
+        own = replace(setup.learner.config, dtype=dtype, max_grad_norm=None, old_log_probs="recompute")
         own = replace(own, minibatches=1, minibatch_steps=None, epochs=1)
-        learner = Learner(copy.deepcopy(world.language_model.model), objective, own, ranks=world.ranks)
+        learner = Learner(copy.deepcopy(setup.language_model.model), objective, own, ranks=setup.ranks)
         log_probs = learner.log_probs(rows)
         found[dtype] = log_probs, learner.update(rows, batch, seed=0).grad_norm
     (exact, length), (rounded, low) = found["float32"], found["bfloat16"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agentgym.history.metrics import Evaluated
-from agentgym.rollout import EpisodeSpec, RolloutWorker
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from agentgym.training.learner.distributed import Ranks
 
 
@@ -21,14 +21,7 @@ class Evaluation:
 
     @classmethod
     def of(cls, worker: RolloutWorker, *, tasks: int, seed: int, ranks: Ranks | None = None) -> Evaluation:
-        """Plan one episode for each of the first tasks of the worker's split.
-
-        Args:
-            worker: its policy is evaluated.
-            tasks: how many; all where the split has fewer.
-            seed: of the episodes.
-            ranks: that play together, each its part.
-        """
+        """Plan one episode for each of the first tasks of the worker's split; all where it has fewer."""
         chosen = worker.envs.tasks[:tasks]
         seeds = np.random.SeedSequence(seed).generate_state(len(chosen), np.uint64).tolist()
         pairs = zip(chosen, seeds, strict=True)

@@ -1,4 +1,4 @@
-"""Rollouts of an iteration as they are kept: steps with advantages, values and process rewards."""
+"""Recorded rollouts of an iteration: steps with advantages, values and process rewards."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from itertools import accumulate
 
 import numpy as np
 
-from agentgym.arrays import Floats, Ints
+from agentgym.core.arrays import Floats, Ints
+from agentgym.core.types import Trajectory
 from agentgym.history.rollouts import KeptEpisode, KeptStep
-from agentgym.training.collected import Collected
+from agentgym.training.rollout_batch import Collected
 from agentgym.training.stages import RolloutBatch, Scores
-from agentgym.types import Trajectory
 
 
 def kept_episodes(
@@ -19,12 +19,7 @@ def kept_episodes(
 ) -> list[KeptEpisode]:
     """Return the records of an iteration's episodes.
 
-    Args:
-        collected: what was played.
-        rollouts: the same steps, in the order of the groups.
-        scores: of these.
-        iteration: of the run, from 1.
-        version: of the weights that were updated.
+    ``iteration`` counts from 1; ``version``: of the weights that were updated.
     """
     columns = _Columns(rollouts, scores)
     notes = iter(collected.notes or ())
@@ -38,7 +33,7 @@ def kept_episodes(
 
 
 class _Columns:
-    """What was computed for each step, whether of steps or of their tokens."""
+    """Computed values of each step, of steps or of their tokens."""
 
     def __init__(self, rollouts: RolloutBatch, scores: Scores):
         counts = np.array([len(row.response_ids) for row in rollouts.rows], dtype=np.int64)

@@ -19,11 +19,11 @@ from agentgym.algos.batch import StepBatch
 from agentgym.algos.filters import SAME, varied
 from agentgym.algos.matching import step_group_sizes
 from agentgym.algos.tokens import Batch
-from agentgym.arrays import Bools
+from agentgym.core.arrays import Bools
+from agentgym.core.stopwatch import Stopwatch, measured, stage
 from agentgym.history.metrics import Evaluated, IterationMetrics, StageSeconds
 from agentgym.history.rollouts import drop_rollouts, write_rollouts
 from agentgym.history.trend import Trend
-from agentgym.stopwatch import Stopwatch, measured, stage
 from agentgym.training.checkpoint import (
     SHARDS,
     last_checkpoint,
@@ -31,16 +31,16 @@ from agentgym.training.checkpoint import (
     save_checkpoint,
     taking_over,
 )
-from agentgym.training.collected import Collected, Diagnostics
 from agentgym.training.config import TrainConfig
-from agentgym.training.encoders import with_embeddings
+from agentgym.training.iteration_stats import STAGES, peak_memory, response_lengths, utilisation
 from agentgym.training.kept_rollouts import kept_episodes
 from agentgym.training.learner.learner import DivergenceError, UpdateMetrics
 from agentgym.training.learner.packing import sampled_log_probs, stale_tokens, step_rows
-from agentgym.training.measured import STAGES, peak_memory, response_lengths, utilisation
+from agentgym.training.machine.resources import Machine
 from agentgym.training.models.reward_model_file import REWARD_MODEL
+from agentgym.training.policy.encoders import with_embeddings
 from agentgym.training.policy.saved import SavedAgent, Training, write_agent
-from agentgym.training.resources import Machine
+from agentgym.training.rollout_batch import Collected, Diagnostics
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.spending import RunSpending
 from agentgym.training.stages import RolloutBatch, Scorer, Scores, stages_of
@@ -88,7 +88,7 @@ class _Totals:
 
 @dataclass(frozen=True, slots=True)
 class _Played:
-    """What an iteration's rollouts gave and took."""
+    """Result and cost of an iteration's rollouts."""
 
     collected: Collected
     """To be trained on and reported; the rest counts what was played."""
@@ -121,7 +121,7 @@ class Trainer:
     def __init__(
         self,
         config: TrainConfig,
-        world: TrainingSetup,
+        setup: TrainingSetup,
         folder: Path,
         *,
         scorer: Scorer | None = None,
@@ -130,7 +130,7 @@ class Trainer:
 
         Args:
             config: what is to be done.
-            world: opened from the same configuration.
+            setup: opened from the same configuration.
             folder: exists; checkpoints and kept rollouts go there.
             scorer: of rollouts (default: the algorithm's).
 
@@ -138,12 +138,12 @@ class Trainer:
             UsageError: the trainer lacks what the algorithm needs.
         """
         self.config = config
-        self.world = world
+        self.setup = setup
         self.folder = folder
         stages = stages_of(config.algorithm)
-        self.collector = stages.collector(config, world)
-        self.scorer = scorer or stages.scorer(config, world)
-        self.minimiser = stages.minimiser(config, world)
+        self.collector = stages.collector(config, setup)
+        self.scorer = scorer or stages.scorer(config, setup)
+        self.minimiser = stages.minimiser(config, setup)
         self._totals = _Totals()
         self._metered = self._reading()
         """What was counted up to the last look: a thread may play on between two of them."""
@@ -151,7 +151,7 @@ class Trainer:
         """The last one written, or resumed from."""
         self._lost = 0
         """Groups not trained on, up to the last iteration."""
-        self._peak_flops = Machine.here(world.ranks.device.type).peak_flops
+        self._peak_flops = Machine.here(setup.ranks.device.type).peak_flops
         self.trend = Trend()
         """Of the share of episodes that are won."""
 
@@ -180,17 +180,17 @@ class Trainer:
             return self._iterate(_Clock(), watch)
 
     def _iterate(self, clock: _Clock, watch: Stopwatch) -> IterationMetrics:
-        world, totals = self.world, self._totals
+        setup, totals = self.setup, self._totals
         before = self._evaluate() if totals.iteration == 0 else None
         clock.lap("evaluate")
         played = self._collect()
         clock.lap("env")
-        version = world.engine.version
+        version = setup.engine.version
         rate = self.config.rate(totals.iteration + 1)
         update, scores = _NO_UPDATE, None
         rollouts = self._rollouts(played.collected)
         if played.collected.groups:
-            world.rest_engine()
+            setup.rest_engine()
             with stage("advantage"):
                 scores = self._score(rollouts)
             batch = self.minimiser.prepare(rollouts, scores)
@@ -198,7 +198,7 @@ class Trainer:
             with stage("actor"):
                 update = self._minimise(rollouts, batch, rate)
             clock.lap("update")
-            world.engine.sync(world.learner.weights(), version + 1)
+            setup.engine.sync(setup.learner.weights(), version + 1)
             clock.lap("sync")
         self._count(played, rollouts.steps)
         if scores is not None:
@@ -210,10 +210,10 @@ class Trainer:
             **_describe(played, rollouts.steps, version, {} if scores is None else scores.diagnostics),
             **_describe_update(update),
             **response_lengths(
-                played.collected.groups, world.language_model.stop_ids if world.speller is None else None
+                played.collected.groups, setup.language_model.stop_ids if setup.speller is None else None
             ),
             iteration=totals.iteration,
-            version=world.engine.version,
+            version=setup.engine.version,
             episodes=totals.episodes,
             env_steps=totals.env_steps,
             learning_rate=self.config.learner.learning_rate * rate,
@@ -227,10 +227,10 @@ class Trainer:
 
     def _run(self, log: Log | None, stop: Callable[[], bool]) -> End:
         config, totals = self.config, self._totals
-        if self.world.ranks.is_first:
+        if self.setup.ranks.is_first:
             drop_rollouts(self.folder, after=totals.iteration)
         spending = RunSpending(
-            self.folder, self.world.ranks, episodes=totals.episodes, env_steps=totals.env_steps
+            self.folder, self.setup.ranks, episodes=totals.episodes, env_steps=totals.env_steps
         )
         end: End = "finished"
         while end == "finished" and totals.iteration < config.iterations and not totals.over:
@@ -239,7 +239,7 @@ class Trainer:
             self.trend.add(metrics.iteration, metrics.success)
             if totals.idle >= config.patience:
                 end = "solved" if metrics.success == 1.0 else "no signal"
-            elif self.world.ranks.from_first(stop()):
+            elif self.setup.ranks.from_first(stop()):
                 end = "interrupted"
             last = end != "finished" or totals.iteration == config.iterations or totals.over
             if log is not None:
@@ -252,18 +252,18 @@ class Trainer:
     # ---- one stage each -----------------------------------------------------------------------
 
     def _collect(self) -> _Played:
-        meter = self.world.meter
+        meter = self.setup.meter
         began = meter.seconds
-        collected = self.collector.collect(self.world.engine.version)
+        collected = self.collector.collect(self.setup.engine.version)
         waited = meter.seconds - began
         before, self._metered = self._metered, self._reading()
         own = {name: number - before[name] for name, number in self._metered.items()}
         model_seconds = own.pop("seconds")
-        total = {name: int(number) for name, number in self.world.ranks.sum(own).items()}
+        total = {name: int(number) for name, number in self.setup.ranks.sum(own).items()}
         return _Played(collected, **total, model_seconds=model_seconds, waited_seconds=waited)
 
     def _reading(self) -> dict[str, float]:
-        meter = self.world.meter
+        meter = self.setup.meter
         return {
             "episodes": self.collector.episodes,
             "steps": meter.steps,
@@ -275,10 +275,10 @@ class Trainer:
     def _rollouts(self, collected: Collected) -> RolloutBatch:
         groups = collected.groups
         steps = StepBatch.from_groups(groups).with_columns(**collected.columns)
-        steps = with_embeddings(steps, self.world.encoder)
-        world = self.world
-        rows = step_rows(groups, world.speller, world.language_model.pictures)
-        stale = stale_tokens(groups, world.engine.version)
+        steps = with_embeddings(steps, self.setup.encoder)
+        setup = self.setup
+        rows = step_rows(groups, setup.speller, setup.language_model.pictures)
+        stale = stale_tokens(groups, setup.engine.version)
         return RolloutBatch(steps, rows, sampled_log_probs(groups), stale, self._totals.iteration + 1)
 
     def _score(self, rollouts: RolloutBatch) -> Scores:
@@ -286,16 +286,16 @@ class Trainer:
             return self.scorer.score(rollouts)
 
     def _use_of_devices(self, tokens: int, clock: _Clock) -> dict[str, Any]:
-        """Return what an update of so many tokens made of the devices."""
-        world, low = self.world, self.world.learner.config.dtype == "bfloat16"
+        """Return the device metrics of an update of so many tokens."""
+        setup, low = self.setup, self.setup.learner.config.dtype == "bfloat16"
         mfu = utilisation(
-            world.learner.parameters,
+            setup.learner.parameters,
             tokens,
             clock.lapped("update"),
             peak_flops=self._peak_flops if low else None,
-            ranks=world.ranks.size,
+            ranks=setup.ranks.size,
         )
-        return {"mfu": mfu, "peak_memory": peak_memory(world.ranks)}
+        return {"mfu": mfu, "peak_memory": peak_memory(setup.ranks)}
 
     def _minimise(self, rollouts: RolloutBatch, batch: Batch, rate: float) -> UpdateMetrics:
         stream = np.random.SeedSequence([self.config.seed, _UPDATE, self._totals.iteration + 1])
@@ -305,7 +305,7 @@ class Trainer:
 
     @contextmanager
     def _saved_if_diverged(self) -> Iterator[None]:
-        """Save the weights before a step that is not taken, and say where."""
+        """Save the weights before a step that is not taken, and add the path to the error."""
         iteration = self._totals.iteration + 1
         try:
             yield
@@ -327,13 +327,15 @@ class Trainer:
     def _keep(self, collected: Collected, rollouts: RolloutBatch, scores: Scores, version: int) -> None:
         """Write an iteration's rollouts, where its turn has come."""
         every, iteration = self.config.keep_rollouts, self._totals.iteration
-        if every and iteration % every == 0 and self.world.ranks.is_first:
+        if every and iteration % every == 0 and self.setup.ranks.is_first:
             kept = kept_episodes(collected, rollouts, scores, iteration=iteration, version=version)
             write_rollouts(self.folder, iteration, kept)
 
     def _signal(self, steps: StepBatch) -> bool:
         """Return whether outcomes differ where the algorithm compares them: in groups, or over the batch."""
-        alone = self.config.rollout.group_size == 1 and self.config.switches.get("singleton") == "raw"
+        alone = (
+            self.config.rollout.group_size == 1 and self.config.algorithm_options.get("singleton") == "raw"
+        )
         if self.config.spec.baseline == "group" and not alone:
             return bool(varied(steps).any())
         return len(steps) > 0 and float(np.ptp(steps.outcome)) > SAME
@@ -344,7 +346,7 @@ class Trainer:
         return every > 0 and (last or iteration % every == 0)
 
     def _evaluate(self) -> Evaluated | None:
-        return None if self.world.evaluation is None else self.world.evaluation.run()
+        return None if self.setup.evaluation is None else self.setup.evaluation.run()
 
     @property
     def iteration(self) -> int:
@@ -361,7 +363,7 @@ class Trainer:
             keep: as `save_checkpoint`; by default the configuration's.
         """
         state = {
-            "version": self.world.engine.version,
+            "version": self.setup.engine.version,
             "totals": asdict(self._totals),
             "lost": self._lost,
             "trend": asdict(self.trend),
@@ -375,8 +377,8 @@ class Trainer:
             state,
             self._save_policy,
             keep=self.config.keep if keep == -1 else keep,
-            ranks=self.world.ranks,
-            save_shards=self.world.learner.save_state,
+            ranks=self.setup.ranks,
+            save_shards=self.setup.learner.save_state,
         )
         return self.checkpoint
 
@@ -386,15 +388,12 @@ class Trainer:
         Raises:
             UsageError: there is none, it is damaged, or it is of another algorithm, model or version.
         """
-        world = self.world
-        first = world.ranks.is_first
-        self.checkpoint = world.ranks.from_first(last_checkpoint(self.folder) if first else self.folder)
-        state = world.ranks.from_first(load_checkpoint(self.checkpoint) if first else {})
-        if "learner" in state:  # of an older version, where one file holds all
-            world.learner.load_state_dict(state["learner"])
-        else:
-            world.learner.load_state(self.checkpoint / SHARDS)
-        world.engine.sync(world.learner.weights(), state["version"])
+        setup = self.setup
+        first = setup.ranks.is_first
+        self.checkpoint = setup.ranks.from_first(last_checkpoint(self.folder) if first else self.folder)
+        state = setup.ranks.from_first(load_checkpoint(self.checkpoint) if first else {})
+        setup.learner.load_state(self.checkpoint / SHARDS)
+        setup.engine.sync(setup.learner.weights(), state["version"])
         with taking_over(self.checkpoint):
             self._totals = _Totals(**state["totals"])
             self.collector.load_state_dict(state["pool"])
@@ -406,12 +405,12 @@ class Trainer:
         return self._totals.iteration
 
     def _save_policy(self, folder: Path) -> None:
-        config, totals, world = self.config, self._totals, self.world
-        made = world.language_model
-        if world.reward_model is not None:
-            world.reward_model.save(folder.parent / REWARD_MODEL, made.tokenizer)
-        world.learner.save_model(folder, made.tokenizer, made.pictures)
-        if world.ranks.is_first:
+        config, totals, setup = self.config, self._totals, self.setup
+        made = setup.language_model
+        if setup.reward_model is not None:
+            setup.reward_model.save(folder.parent / REWARD_MODEL, made.tokenizer)
+        setup.learner.save_model(folder, made.tokenizer, made.pictures)
+        if setup.ranks.is_first:
             training = Training(
                 env_id=config.env_id,
                 algorithm=config.algorithm,
@@ -422,7 +421,7 @@ class Trainer:
                 episodes=totals.episodes,
                 tokens=totals.tokens,
             )
-            write_agent(folder, SavedAgent(world.prompting, training))
+            write_agent(folder, SavedAgent(setup.prompting, training))
 
 
 class _Clock:
@@ -443,12 +442,7 @@ class _Clock:
         return self._laps.get(stage, 0.0)
 
     def seconds(self, *, model: float, stages: Mapping[str, float]) -> StageSeconds:
-        """Return the stages.
-
-        Args:
-            model: the part of ``env`` that the policy took.
-            stages: measured within, by name.
-        """
+        """Return the stages' seconds; ``model`` is the policy's part of ``env``."""
         model = min(model, self._laps["env"])  # a thread's call may have begun before the stage did
         laps = {**self._laps, "env": self._laps["env"] - model}
         parts = dict.fromkeys(STAGES - laps.keys() - {"model", "total"}, 0.0)
@@ -457,7 +451,7 @@ class _Clock:
 
 
 def _describe(played: _Played, steps: StepBatch, version: int, diagnostics: Diagnostics) -> dict[str, Any]:
-    """Return what is logged of an iteration's episodes."""
+    """Return the metrics of an iteration's episodes."""
     ends, groups = played.collected.episode_ends, played.collected.groups
     members = [member for group in groups for member in group.trajectories]
     ages = [version - step.completion.version for member in members for step in member.steps]
@@ -483,7 +477,7 @@ def _mean(values: Sequence[float] | Bools) -> float:
 
 
 def _describe_update(update: UpdateMetrics) -> dict[str, Any]:
-    """Return what is logged of an update."""
+    """Return the metrics of an update."""
     table = asdict(update)
     table["learner_tokens"] = table.pop("tokens")
     return table

@@ -1,4 +1,4 @@
-"""The rollout pool: which episodes are played, and when their groups are trained on.
+"""Rollout pool, the replay buffer: the order of episodes, and the age of their groups at training.
 
 With ``max_staleness`` 0 a round of groups is played to its end before it is trained on. With more, the pool
 plays on: episodes still running continue with the new weights. Groups are trained on in the order in which
@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from agentgym.algos.filters import dynamic_sampling, varies
-from agentgym.arrays import Ints
+from agentgym.core.arrays import Ints
+from agentgym.core.tasks import TaskSet
+from agentgym.core.types import Group, Trajectory
 from agentgym.errors import UsageError
-from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.tasks import TaskSet
-from agentgym.training.collected import Collected
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from agentgym.training.config import RolloutConfig
 from agentgym.training.learner.distributed import Ranks
-from agentgym.types import Group, Trajectory
+from agentgym.training.rollout_batch import Collected
 
 _SHUFFLE, _EPISODE = 0, 1
 """What a seed's streams are for."""
@@ -46,12 +46,7 @@ class TaskOrder:
     """
 
     def __init__(self, tasks: TaskSet, seed: int):
-        """Fix the order.
-
-        Args:
-            tasks: what is played.
-            seed: of the order and of the episodes' environments.
-        """
+        """Fix the order of tasks; ``seed`` is of the order and of the episodes' environments."""
         self.tasks = tasks
         self.seed = seed
         self._epoch = lru_cache(maxsize=2)(self._shuffled)
@@ -61,12 +56,7 @@ class TaskOrder:
         return draws.permutation(len(self.tasks))
 
     def episodes(self, position: int, group_size: int) -> list[EpisodeSpec]:
-        """Return the episodes of a group, which share task and environment seed.
-
-        Args:
-            position: of the group, from 0.
-            group_size: how many.
-        """
+        """Return the episodes of a group, which share task and environment seed; positions count from 0."""
         epoch, place = divmod(position, len(self.tasks))
         task = self.tasks[int(self._epoch(epoch)[place])].id
         stream = np.random.SeedSequence([self.seed, _EPISODE, position])
@@ -76,7 +66,7 @@ class TaskOrder:
 
 @dataclass(slots=True)
 class PoolCounts:
-    """What became of the groups begun: ``begun = trained + dropped + left_out + pending``."""
+    """Counts of the groups begun: ``begun = trained + dropped + left_out + pending``."""
 
     begun: int = 0
     episodes: int = 0
@@ -112,14 +102,7 @@ class GroupQueue:
     """
 
     def __init__(self, order: TaskOrder, config: RolloutConfig, ranks: Ranks, counts: PoolCounts):
-        """Begin with nothing, for update -1.
-
-        Args:
-            order: of the tasks.
-            config: how many groups, and how old they may be.
-            ranks: that divide them; each has a queue of its part.
-            counts: are kept up to date.
-        """
+        """Begin with nothing, for update -1; each rank has a queue of its part, and updates ``counts``."""
         self.update = -1
         self.size = config.tasks // ranks.size
         self.next = ranks.rank
@@ -206,16 +189,10 @@ class RolloutPool:
     def __init__(
         self, worker: RolloutWorker, order: TaskOrder, config: RolloutConfig, ranks: Ranks | None = None
     ):
-        """Bind who plays, and what.
+        """Bind worker and task order; the worker's policy stamps completions with the weights' version.
 
-        Args:
-            worker: its policy stamps completions with the version of the weights.
-            order: of the tasks.
-            config: how many, and how old they may be.
-            ranks: that play together, each its part; all get all groups. By default this process alone.
-
-        Raises:
-            UsageError: groups of a continuous stream cannot be divided among the ranks.
+        ``ranks`` play together, each its part; all get all groups. By default this process alone. Groups of a
+        continuous stream cannot be divided among ranks.
         """
         self.ranks = ranks or Ranks()
         if config.max_staleness > 0 and config.tasks % self.ranks.size:
@@ -240,11 +217,7 @@ class RolloutPool:
     def collect(self, version: int) -> Collected:
         """Return the groups of one update.
 
-        Args:
-            version: of the weights that are about to be updated, which the policy has already.
-
-        Raises:
-            UsageError: what the policy or the environment raises.
+        ``version``: of the weights that are about to be updated, which the policy has already.
         """
         config = self.config
         if config.max_staleness == 0:
@@ -272,7 +245,7 @@ class RolloutPool:
         return Collected(self.ranks.gather(own))
 
     def leave_out(self, groups: int) -> None:
-        """Count groups of all ranks that were handed out as left out: nobody trains on them."""
+        """Count groups of all ranks that were collected but are not trained on."""
         whole_round = self.config.max_staleness == 0  # otherwise each rank counts its part
         if whole_round or self.ranks.is_first:
             with self._changed:
@@ -285,7 +258,7 @@ class RolloutPool:
         return self.counts.episodes
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what became of the groups begun, and the position of the oldest pending one.
+        """Return the counts of the groups begun, and the position of the oldest pending one.
 
         Episodes are not part of it: a resumed run begins the pending groups anew. So does this one, to go on
         as that one does, unless a thread plays: then runs are not repeatable.
@@ -306,7 +279,7 @@ class RolloutPool:
         self.counts.dropped += self.counts.pending
 
     def over_ranks(self) -> tuple[int, int]:
-        """Return how many groups of all ranks were not trained on, and are pending; all ranks have to ask."""
+        """Return the numbers of untrained and of pending groups of all ranks, which all have to call."""
         own = {"lost": self.counts.dropped + self.counts.left_out, "pending": self.counts.pending}
         if self.config.max_staleness > 0:  # otherwise every rank counts the whole round
             own = {name: int(number) for name, number in self.ranks.sum(own).items()}

@@ -25,17 +25,17 @@ from torch import Tensor
 from agentgym.algos import istar
 from agentgym.algos.process import outcome_loss, preference_loss
 from agentgym.algos.tokens import Unit
-from agentgym.arrays import Floats
+from agentgym.core.arrays import Floats
+from agentgym.core.types import Group
 from agentgym.errors import UsageError
-from agentgym.training.collected import Collected
 from agentgym.training.config import TrainConfig
 from agentgym.training.learner.config import RewardModelConfig
 from agentgym.training.learner.learner import Learner
 from agentgym.training.learner.reward_model import Answers, RewardModel
 from agentgym.training.pool import RolloutPool
+from agentgym.training.rollout_batch import Collected
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.stages import RolloutBatch, Scorer, Scores, Stages, Stateless, open_pool
-from agentgym.types import Group
 
 _FIT = 3
 """What a seed's stream is for, beside those of `agentgym.training.loop`."""
@@ -61,8 +61,7 @@ class RewardModelScorer(ABC):
     def score(self, rollouts: RolloutBatch) -> Scores:
         """Score a rollout batch, and fit the reward model before or after that.
 
-        Raises:
-            DivergenceError: the reward model's loss is not a number.
+        `DivergenceError` where its loss is not a number.
         """
         answers = self.answers(rollouts)
         now = self.model.log_probs(rollouts.rows)
@@ -157,8 +156,8 @@ class PreferenceScorer(RewardModelScorer):
 
     @property
     def unit(self) -> Unit:
-        """What gets an advantage of its own."""
-        return "token" if self.config.switches.get("credit") == "token" else "step"
+        """Unit of the advantages."""
+        return "token" if self.config.algorithm_options.get("credit") == "token" else "step"
 
 
 class OutcomeModelScorer(RewardModelScorer):
@@ -167,7 +166,7 @@ class OutcomeModelScorer(RewardModelScorer):
     def answers(self, rollouts: RolloutBatch) -> Answers:
         """Return episodes, or steps where each answers for itself, compared with the reference."""
         steps = rollouts.steps
-        rows = self.config.switches.get("sequence") == "row"
+        rows = self.config.algorithm_options.get("sequence") == "row"
         earned = steps.won if self.settings.outcome == "won" else steps.outcome
         return Answers(
             rollouts.rows,
@@ -212,11 +211,7 @@ class AccuracyFilter:
         return self.pool.episodes
 
     def collect(self, version: int) -> Collected:
-        """Return the groups within the range; all episodes are reported.
-
-        Raises:
-            UsageError: an outcome is graded.
-        """
+        """Return the groups within the range; all episodes are reported. Outcomes are not graded."""
         played = self.pool.collect(version)
         kept = [group for group in played.groups if self._within(group)]
         self.pool.leave_out(len(played.groups) - len(kept))
@@ -233,7 +228,7 @@ class AccuracyFilter:
         return low <= sum(outcomes) / len(outcomes) <= high
 
     def over_ranks(self) -> tuple[int, int]:
-        """Return how many groups of all ranks were not trained on, and are pending; all ranks have to ask."""
+        """Return the numbers of untrained and of pending groups of all ranks, which all have to call."""
         return self.pool.over_ranks()
 
     def close(self) -> None:
@@ -250,14 +245,9 @@ class AccuracyFilter:
 
 
 def binary_outcome(earned: float, config: TrainConfig) -> float:
-    """Return 0 or 1 for what an episode earned.
+    """Return an episode's outcome, 0 or 1, from its return or success; graded ones are refused.
 
-    Args:
-        earned: its return, or whether it was won.
-        config: of the run; under ``reward="sparse10"`` a success pays 10.
-
-    Raises:
-        UsageError: the outcome is graded.
+    Under ``reward="sparse10"`` a success pays 10.
     """
     sparse = config.env_options.get("reward") == "sparse10" and earned == SPARSE
     if not sparse and earned not in (0.0, 1.0):
@@ -280,45 +270,42 @@ class GroundTruthScorer(Stateless):
         steps = rollouts.steps
         process = steps.reward if self.source == "reward" else steps.progress
         if process is None:
-            raise UsageError(f"rollouts have no {self.source}: choose switches.process model or reward")
+            raise UsageError(
+                f"rollouts have no {self.source}: choose algorithm_options.process model or reward"
+            )
         return Scores(self.advantage(steps, process), "step", process_rewards=process)
 
 
 def old_log_probs(policy: Learner, rollouts: RolloutBatch) -> Floats:
-    """Return (T,) of the old policy: as sampled, or recomputed where the engine's numbers are others.
+    """Return (T,) log-probabilities of the old policy: as sampled, or recomputed for another engine.
 
-    Args:
-        policy: as it is before the update.
-        rollouts: sampled by it, or by what it was a few updates ago.
+    ``policy``: as it is before the update; the rollouts may be a few updates older.
     """
     return policy.log_probs(rollouts.rows) if policy.config.recomputes else rollouts.log_probs
 
 
 def open_istar(config: TrainConfig, setup: TrainingSetup) -> Scorer:
-    """Return what scores and fits iStar's reward model, or what takes its place.
-
-    Raises:
-        UsageError: tokens are to be credited by rewards of steps.
-    """
+    """Return the scorer that fits iStar's reward model, or its substitute without one."""
     if setup.reward_model is not None:
         order = config.stage_options.prm_reward == "after"
         return PreferenceScorer(config.advantage, setup.learner, setup.reward_model, config, order)
     source = config.stage_options.process
-    if config.switches.get("credit") == "token":
-        raise UsageError(f"switches.process {source} rewards steps: set switches.credit to step or merged")
+    if config.algorithm_options.get("credit") == "token":
+        raise UsageError(
+            f"algorithm_options.process {source} rewards steps: set algorithm_options.credit to step or "
+            "merged"
+        )
     return GroundTruthScorer(config.advantage, source)
 
 
 def open_prime(config: TrainConfig, setup: TrainingSetup) -> Scorer:
-    """Return what scores and fits PRIME's reward model, which is updated before it scores.
-
-    Raises:
-        UsageError: a scale is set twice.
-    """
+    """Return the scorer that fits PRIME's reward model, which is updated before it scores."""
     assert setup.reward_model is not None
     beta = setup.reward_model.settings.beta
-    if config.switches.get("beta", beta) != beta:
-        raise UsageError(f"the reward model's scale is reward_model.beta, {beta:g}: leave out switches.beta")
+    if config.algorithm_options.get("beta", beta) != beta:
+        raise UsageError(
+            f"the reward model's scale is reward_model.beta, {beta:g}: leave out algorithm_options.beta"
+        )
     return OutcomeModelScorer(config.advantage, setup.learner, setup.reward_model, config, True)
 
 

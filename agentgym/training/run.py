@@ -14,26 +14,26 @@ from typing import Any
 import torch
 
 from agentgym.errors import UsageError
-from agentgym.files import make_folder, replace_file, sole_writer
 from agentgym.history.console import print_resources
 from agentgym.history.log import Log, check_logs, make_logs
 from agentgym.history.run import CONFIG_FILE, MADE_WITH, METRICS_FILE
 from agentgym.history.trend import Trend
-from agentgym.provenance import here_and_now
+from agentgym.io.files import make_folder, replace_file, sole_writer
+from agentgym.io.provenance import here_and_now
+from agentgym.io.untrusted import loads_json, read_file
 from agentgym.training.checkpoint import FOLDER, check_shared, has_checkpoint, last_checkpoint
 from agentgym.training.config import TrainConfig, config_from_json, config_to_json, resumed
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.loop import End, Trainer
-from agentgym.training.memory import ModelSize
+from agentgym.training.machine.memory import ModelSize
+from agentgym.training.machine.resources import Machine, check_feasible, described, resolve
 from agentgym.training.policy.open import default_prompting, tiny_size
-from agentgym.training.resources import Machine, check_feasible, described, resolve
 from agentgym.training.setup import TrainingSetup
-from agentgym.untrusted import loads_json, read_file
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended, alike on every rank."""
+    """Result of a run, alike on every rank."""
 
     end: End
     iterations: int
@@ -49,7 +49,7 @@ def start(config: TrainConfig, folder: Path, *, logs: Sequence[str], force: bool
     """Train in a new folder.
 
     Args:
-        config: what is to be done; what it leaves open is chosen by `agentgym.training.resources.resolve`.
+        config: what is to be done; `agentgym.training.machine.resources.resolve` chooses what it leaves open.
         folder: made where it is missing; must not hold a run.
         logs: names of `agentgym.history.log.make_logs`.
         force: whether to train even what the machine is far too slow for.
@@ -67,17 +67,9 @@ def start(config: TrainConfig, folder: Path, *, logs: Sequence[str], force: bool
 
 
 def settled(config: TrainConfig, machine: Machine) -> tuple[TrainConfig, ModelSize | None]:
-    """Spell out what a configuration leaves to the model, the algorithm and the machine.
+    """Complete a configuration from model, algorithm and machine; return it with the model's sizes.
 
-    Args:
-        config: of a run.
-        machine: that it is for.
-
-    Returns:
-        The configuration, and the sizes of its model; None for a tiny one.
-
-    Raises:
-        UsageError: the model's directory is missing or damaged.
+    None in their place for a tiny model.
     """
     prompting = config.prompting or default_prompting(config.model, config.env_id)
     learner = replace(config.learner, temperature=prompting.temperature)
@@ -107,14 +99,7 @@ def resume(folder: Path, *, logs: Sequence[str], iterations: int | None = None) 
 
 
 def read_config(path: Path) -> TrainConfig:
-    """Read the configuration of a run, or any file of the same form.
-
-    Args:
-        path: the file, or the folder of a run.
-
-    Raises:
-        UsageError: it is missing, damaged, or of another version.
-    """
+    """Read the configuration of a run's folder, or of a file of the same form."""
     path = path / CONFIG_FILE if path.is_dir() else path
     table = loads_json(read_file(path, remedy="name a training run's folder"), str(path))
     if not isinstance(table, dict):
@@ -125,18 +110,18 @@ def read_config(path: Path) -> TrainConfig:
 def _train(config: TrainConfig, folder: Path, logs: Sequence[str], *, resume: bool) -> RunResult:
     torch.set_num_threads(config.threads)
     check_logs(logs)
-    config = resolve(config, Machine.here(config.device))  # of a run by an older version, some may be open
-    with Ranks.join(config.device) as ranks, closing(TrainingSetup.open(config, ranks)) as world:
+    config = resolve(config, Machine.here(config.device))  # a config.json written by hand leaves some open
+    with Ranks.join(config.device) as ranks, closing(TrainingSetup.open(config, ranks)) as setup:
         if ranks.is_first:
             make_folder(folder)
         check_shared(folder, ranks)
         resume = ranks.from_first(resume and has_checkpoint(folder))
         if not ranks.is_first:
-            return _run(_trainer(config, world, folder, resume=resume), None)
+            return _run(_trainer(config, setup, folder, resume=resume), None)
         with sole_writer(folder):
-            trainer = _trainer(config, world, folder, resume=resume)
+            trainer = _trainer(config, setup, folder, resume=resume)
             if not resume:
-                replace_file(folder / CONFIG_FILE, _dump(config, world))
+                replace_file(folder / CONFIG_FILE, _dump(config, setup))
             if "console" in logs and not resume:
                 print_resources(described(config, Machine.here(config.device)))
             done = int(last_checkpoint(folder).name) if resume else 0
@@ -150,9 +135,9 @@ def _has_begun(folder: Path) -> bool:
     return (folder / FOLDER).exists() or (metrics.exists() and metrics.stat().st_size > 0)
 
 
-def _trainer(config: TrainConfig, world: TrainingSetup, folder: Path, *, resume: bool) -> Trainer:
+def _trainer(config: TrainConfig, setup: TrainingSetup, folder: Path, *, resume: bool) -> Trainer:
     """Return a trainer; a resumed one is restored before any log begins, so that a refusal is one line."""
-    trainer = Trainer(config, world, folder)
+    trainer = Trainer(config, setup, folder)
     if resume:
         trainer.restore()
     return trainer
@@ -161,7 +146,7 @@ def _trainer(config: TrainConfig, world: TrainingSetup, folder: Path, *, resume:
 def _run(trainer: Trainer, log: Log | None) -> RunResult:
     with _interruptible() as stop:
         end = trainer.run(log, stop)
-    return RunResult(end, trainer.iteration, trainer.trend, trainer.checkpoint, trainer.world.ranks.is_first)
+    return RunResult(end, trainer.iteration, trainer.trend, trainer.checkpoint, trainer.setup.ranks.is_first)
 
 
 @contextmanager
@@ -182,15 +167,15 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _dump(config: TrainConfig, world: TrainingSetup) -> str:
-    template = world.prompting.template
+def _dump(config: TrainConfig, setup: TrainingSetup) -> str:
+    template = setup.prompting.template
     made_with: dict[str, Any] = {
         "provenance": asdict(here_and_now()),
         "template": {"id": template.id, "version": template.version, "sha256": template.sha256},
-        "tasks_sha256": world.worker.envs.tasks.manifest_sha256,
+        "tasks_sha256": setup.worker.envs.tasks.manifest_sha256,
         "evaluation_tasks_sha256": None
-        if world.evaluation is None
-        else world.evaluation.worker.envs.tasks.manifest_sha256,
-        "parameters": world.language_model.model.num_parameters(),
+        if setup.evaluation is None
+        else setup.evaluation.worker.envs.tasks.manifest_sha256,
+        "parameters": setup.language_model.model.num_parameters(),
     }
     return json.dumps({**config_to_json(config), MADE_WITH: made_with}, indent=2, ensure_ascii=False) + "\n"

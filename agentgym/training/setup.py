@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from agentgym.core.types import Completion, Policy, Request
 from agentgym.errors import UsageError
+from agentgym.prompts.settings import Prompting
 from agentgym.registration import open_vector
-from agentgym.rollout import RolloutWorker
+from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.config import TrainConfig
-from agentgym.training.encoders import ObservationEncoder, open_observation_encoder
 from agentgym.training.engines.choices import ActionSpeller
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.types import Engine, Generation, GenerationRequest
@@ -26,18 +27,18 @@ from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import Learner
 from agentgym.training.learner.reward_model import RewardModel
+from agentgym.training.machine.resources import Machine, resolve
 from agentgym.training.models.models import LanguageModel, copied
 from agentgym.training.models.reward_model_file import check_tokenizer
+from agentgym.training.policy.encoders import ObservationEncoder, open_observation_encoder
 from agentgym.training.policy.open import default_prompting, open_model
-from agentgym.training.policy.prompting import Prompting
-from agentgym.training.resources import Machine, resolve
-from agentgym.types import Completion, Policy, Request
+from agentgym.training.policy.prompted import make_policy, make_speller
 from agentgym.vector.core import AgentVectorEnv
 
 
 @dataclass(slots=True)
 class Meter:
-    """A policy that passes on what it is asked, and measures."""
+    """A policy that passes on requests, and measures."""
 
     policy: Policy
     seconds: float = 0.0
@@ -61,7 +62,7 @@ class LockedEngine:
     """An engine that several threads use: weights change between two calls, never within one."""
 
     def __init__(self, engine: Engine):
-        """Bind the engine, which nobody else may call from now on."""
+        """Bind the engine, for exclusive use from now on."""
         self._engine = engine
         self._lock = Lock()
 
@@ -107,16 +108,7 @@ class TrainingSetup:
 
     @classmethod
     def open(cls, config: TrainConfig, ranks: Ranks | None = None) -> TrainingSetup:
-        """Open what a configuration names.
-
-        Args:
-            config: of the run.
-            ranks: that train together; by default this process alone.
-
-        Raises:
-            UsageError: something does not exist, or does not fit.
-            MissingDataError: the environment's data is not on this machine.
-        """
+        """Open a configuration's model, environment and parts; by default for this process alone."""
         config = resolve(config, Machine.here(config.device if ranks is None else ranks.device.type))
         ranks = ranks or Ranks(device=torch.device(config.device))
         envs = _open_envs(config, config.split, config.rollout.num_envs)
@@ -132,14 +124,14 @@ class TrainingSetup:
         engine = _engine(config, language_model, ranks)
         reward_model = _reward_model(config, language_model, prompting, envs, ranks)
         learner = _learner(config, language_model, prompting, ranks)
-        speller = prompting.speller(language_model)
-        meter = Meter(prompting.policy(language_model, engine, envs, speller=speller))
+        speller = make_speller(prompting, language_model)
+        meter = Meter(make_policy(prompting, language_model, engine, envs, speller=speller))
         evaluation = None
         if config.evaluation.every:
             plan = config.evaluation
             others = _open_envs(config, plan.split, min(plan.tasks, config.rollout.num_envs))
             cooler = replace(prompting, temperature=plan.temperature)
-            policy = cooler.policy(language_model, engine, others, speller=speller)
+            policy = make_policy(cooler, language_model, engine, others, speller=speller)
             player = RolloutWorker(others, policy, env_id=config.env_id)
             evaluation = Evaluation.of(player, tasks=plan.tasks, seed=plan.seed, ranks=ranks)
         worker = RolloutWorker(envs, meter, env_id=config.env_id)
@@ -171,7 +163,7 @@ class TrainingSetup:
 
 
 def _engine(config: TrainConfig, language_model: LanguageModel, ranks: Ranks) -> Engine:
-    """Return what samples: from the learner's own weights where nothing stands in the way."""
+    """Return the engine: on the learner's own weights where nothing stands in the way."""
     learner, rollout = config.learner, config.rollout
     overlaps = rollout.max_staleness > 0 and rollout.overlap
     engine: Engine
@@ -190,9 +182,6 @@ def _vllm(config: TrainConfig, language_model: LanguageModel, ranks: Ranks) -> E
     """Load the model a second time, with vLLM.
 
     Every rank has an engine of its own, which samples its share.
-
-    Raises:
-        UsageError: vLLM is not installed.
     """
     rollout = config.rollout
     options: dict[str, Any] = {"gpu_memory_utilization": rollout.vllm_memory}  # of main memory on a CPU
@@ -241,9 +230,7 @@ def _reward_model(
 ) -> RewardModel | None:
     """Open the reward model of a run that trains one: of the policy's base, or one of its own.
 
-    Raises:
-        UsageError: its tokenizer or its context is not the policy's, or prompts have pictures that it cannot
-            read.
+    Tokenizer and context must be the policy's, and it must read the prompts' pictures.
     """
     if not config.trains_reward_model:
         return None
@@ -265,16 +252,7 @@ def _reward_model(
 
 
 def check_fits(reward_model: LanguageModel, policy: LanguageModel, name: str) -> None:
-    """Refuse a reward model that does not read what the policy writes.
-
-    Args:
-        reward_model: reads.
-        policy: writes.
-        name: of the reward model.
-
-    Raises:
-        UsageError: its tokenizer is another one, or its context is shorter.
-    """
+    """Refuse a reward model with another tokenizer or a shorter context than the policy."""
     check_tokenizer(reward_model, policy, name)
     sizes = (each.model.config.get_text_config() for each in (reward_model, policy))
     own, needed = (size.max_position_embeddings for size in sizes)

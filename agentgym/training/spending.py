@@ -17,17 +17,7 @@ class RunSpending:
     """Adds up what a session costs; the first rank writes it down."""
 
     def __init__(self, folder: Path, ranks: Ranks, *, episodes: int, env_steps: int):
-        """Begin a session.
-
-        Args:
-            folder: of the run; a ledger that is there already goes on.
-            ranks: that train together.
-            episodes: of the run up to now.
-            env_steps: of the run up to now.
-
-        Raises:
-            UsageError: the ledger is damaged.
-        """
+        """Begin a session, after so many episodes and steps of the run; an existing ledger goes on."""
         self._folder = folder
         self._ranks = ranks
         begun = ranks.from_first(read_ledger(folder) if ranks.is_first else None)

@@ -20,14 +20,14 @@ from agentgym.algos.batch import StepBatch
 from agentgym.algos.objective import STEP_RATIOS
 from agentgym.algos.table import trainable
 from agentgym.algos.tokens import Batch, Unit
-from agentgym.arrays import Bools, Floats
+from agentgym.core.arrays import Bools, Floats
 from agentgym.errors import UsageError
-from agentgym.extras import load_reference
-from agentgym.training.collected import Collected, Diagnostics
+from agentgym.io.optional import load_reference
 from agentgym.training.config import TrainConfig
 from agentgym.training.learner.learner import Learner, UpdateMetrics
 from agentgym.training.learner.packing import StepRow
 from agentgym.training.pool import RolloutPool, TaskOrder
+from agentgym.training.rollout_batch import Collected, Diagnostics
 from agentgym.training.setup import TrainingSetup
 
 
@@ -85,7 +85,7 @@ class Collector(Stateful, Protocol):
         ...
 
     def collect(self, version: int) -> Collected:
-        """Return what one update is trained on, alike on every rank.
+        """Return the rollouts of one update, alike on every rank.
 
         Args:
             version: of the weights that are about to be updated.
@@ -93,7 +93,7 @@ class Collector(Stateful, Protocol):
         ...
 
     def over_ranks(self) -> tuple[int, int]:
-        """Return how many groups of all ranks were not trained on, and are pending; all ranks have to ask."""
+        """Return the numbers of untrained and of pending groups of all ranks, which all have to call."""
         ...
 
     def close(self) -> None:
@@ -102,7 +102,7 @@ class Collector(Stateful, Protocol):
 
 
 class Scorer(Stateful, Protocol):
-    """Says what was good in a rollout batch."""
+    """Scores a rollout batch."""
 
     def score(self, rollouts: RolloutBatch) -> Scores:
         """Return the advantage of every step or token."""
@@ -178,7 +178,7 @@ class CriticScorer(Stateless):
     @classmethod
     def open(cls, config: TrainConfig, setup: TrainingSetup) -> Self:
         """Take the algorithm's advantage, with the run's options, and the learner's critic."""
-        whiten = {**config.spec.defaults, **config.switches}["whiten"]
+        whiten = {**config.spec.defaults, **config.algorithm_options}["whiten"]
         return cls(config.advantage, bool(whiten), setup.learner)
 
 
@@ -264,7 +264,7 @@ Opener: TypeAlias = Callable[[TrainConfig, TrainingSetup], StageT]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
-    """How an algorithm's stages are opened.
+    """Constructors of an algorithm's stages.
 
     Example:
         >>> stages_of("gigpo") is OUTCOME, stages_of("steppo").scorer == StepCriticScorer.open
@@ -287,14 +287,7 @@ TOKEN_CRITIC = Stages(scorer=TokenCriticScorer.open)
 
 
 def stages_of(name: str) -> Stages:
-    """Return the stages of an algorithm.
-
-    Args:
-        name: as `agentgym.algos.table.find_algorithm` takes it.
-
-    Raises:
-        UsageError: there is no such algorithm, or it names no stages.
-    """
+    """Return the stages of an algorithm, as `find_algorithm` takes its name."""
     reference = trainable(name).stages
     found = None if reference is None else load_reference(reference, trusted=True)
     if not isinstance(found, Stages):

@@ -1,4 +1,4 @@
-"""Checks of what vector environments are given, made before any slot changes."""
+"""Checks of vector environments' arguments, made before any slot changes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,13 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from agentgym.core.options import check_rollout, check_seed, is_whole
 from agentgym.errors import UsageError
-from agentgym.options import check_rollout, check_seed, is_whole
 from agentgym.vector.batching import Starts
 
 
 def as_slots(slots: Iterable[int], num_envs: int) -> list[int]:
-    """Return slot numbers as a list.
-
-    Raises:
-        UsageError: they are not different whole numbers from 0 to ``num_envs - 1``, or there are none.
-    """
+    """Return slot numbers as a list: different whole numbers from 0 to ``num_envs - 1``, at least one."""
     chosen = as_sequence(slots, "slots")
     if not chosen:
         raise UsageError("no slot is named: give at least one")
@@ -34,11 +30,7 @@ def as_slots(slots: Iterable[int], num_envs: int) -> list[int]:
 
 
 def per_slot(values: Any, n: int, name: str) -> list[Any]:
-    """Return a list of one value per slot, None for each where ``values`` is None.
-
-    Raises:
-        UsageError: ``values`` is no sequence of that length.
-    """
+    """Return a list of one value per slot, None for each where ``values`` is None."""
     if values is None:
         return [None] * n
     row = as_sequence(values, name)
@@ -48,12 +40,7 @@ def per_slot(values: Any, n: int, name: str) -> list[Any]:
 
 
 def as_actions(actions: Any, n: int) -> list[str]:
-    """Return one action per slot as a list.
-
-    Raises:
-        UsageError: ``actions`` is no sequence of that length.
-        TypeError: an action is not a string.
-    """
+    """Return one action per slot as a list; `TypeError` where one is not a string."""
     row = as_sequence(actions, "actions")
     if len(row) != n:
         raise UsageError(f"expected a sequence of {n} actions, one per slot, got {len(row)} actions")
@@ -66,11 +53,7 @@ def as_actions(actions: Any, n: int) -> list[str]:
 
 
 def as_sequence(values: Any, name: str) -> list[Any]:
-    """Return an ordered collection as a list.
-
-    Raises:
-        UsageError: it has no order, or is one string.
-    """
+    """Return an ordered collection as a list; single strings are refused."""
     if type(values) in (list, tuple):
         return list(values)
     ordered = isinstance(values, Sequence) or (isinstance(values, np.ndarray) and values.ndim == 1)
@@ -80,11 +63,7 @@ def as_sequence(values: Any, name: str) -> list[Any]:
 
 
 def as_seeds(seed: Any, slots: Sequence[int], num_envs: int) -> list[int | None]:
-    """Return the seeds of ``slots``: those of a list of N, or ``seed`` + i for slot i.
-
-    Raises:
-        UsageError: a seed of one of the slots is no whole number of at least 0.
-    """
+    """Return the seeds of ``slots``: those of a list of N, or ``seed`` + i for slot i."""
     if isinstance(seed, Iterable):
         given = per_slot(seed, num_envs, "seed")
         return checked_seeds(given[slot] for slot in slots)
@@ -93,11 +72,7 @@ def as_seeds(seed: Any, slots: Sequence[int], num_envs: int) -> list[int | None]
 
 
 def checked_seeds(seeds: Iterable[Any]) -> list[int | None]:
-    """Return seeds as plain ints.
-
-    Raises:
-        UsageError: one is neither None nor a whole number of at least 0.
-    """
+    """Return seeds as plain ints, or None."""
     return [None if seed is None else check_seed(seed) for seed in seeds]
 
 
@@ -109,11 +84,7 @@ def checked_count(num_envs: Any) -> int:
 
 
 def checked_mask(mask: Any, num_envs: int) -> list[int]:
-    """Return the slots that a mask selects; all for None.
-
-    Raises:
-        UsageError: it is no array bool[N], or selects nothing.
-    """
+    """Return the slots that a mask, bool[N], selects; all for None, none is refused."""
     if mask is None:
         return list(range(num_envs))
     if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (num_envs,):

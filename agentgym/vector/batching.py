@@ -11,8 +11,8 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space as batch_array_space
 
-from agentgym.arrays import Bools, Floats
-from agentgym.spaces import UnicodeText
+from agentgym.core.arrays import Bools, Floats
+from agentgym.core.spaces import UnicodeText
 
 Infos: TypeAlias = dict[str, npt.NDArray[Any]]
 """For each info key an array of leading dimension n."""

@@ -2,7 +2,7 @@
 
 `AgentVectorEnv` owns what all forms share: autoreset modes, masks, partial steps and resets, groups.
 A form implements six hooks over a list of slots. `agentgym.vector.serial` keeps the slots as
-environments of one process, native forms as arrays, `agentgym.sharded` in worker processes.
+environments of one process, native forms as arrays, `agentgym.rollout.process_env` in worker processes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from agentgym.answers import AnswerSource
-from agentgym.arrays import Bools, Floats
+from agentgym.core.arrays import Bools, Floats
+from agentgym.core.options import check_options, check_reset_options, options_of
+from agentgym.core.queries import AnswerSource
+from agentgym.core.snapshots import call
+from agentgym.core.tasks import TaskSet
+from agentgym.core.types import Policy, Snapshot
 from agentgym.env import AgentEnv
-from agentgym.options import check_options, check_reset_options, options_of
-from agentgym.snapshots import call
-from agentgym.tasks import TaskSet
-from agentgym.types import Policy, Snapshot
 from agentgym.vector.arguments import (
     as_actions,
     as_seeds,
@@ -63,7 +63,7 @@ SPACES = ("single_action_space", "single_observation_space", "action_space", "ob
 
 
 class _HeldSlots(NamedTuple):
-    """What a copy of a vector environment takes over, beside what its constructor's arguments give."""
+    """State of a copied vector environment, beside its constructor's arguments."""
 
     prototype: tuple[str, Any]
     """State of the prototype, as `AgentEnv.__reduce__` gives it."""
@@ -191,7 +191,7 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
                 self.tasks.find(key)
 
     def _checkpoint(self, slots: Sequence[int], seeds: Sequence[int | None]) -> Any:
-        """Return what `_roll_back` needs to undo a reset of slots with seeds."""
+        """Return the state that `_roll_back` needs to undo a reset of slots with seeds."""
         return {slot: self._snapshot_slot(slot) for slot in slots if self._begun[slot]}
 
     def _roll_back(self, checkpoint: Any) -> None:
@@ -379,11 +379,7 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
         return call, (type(self), *self._arguments), self._held()
 
     def __setstate__(self, held: _HeldSlots) -> None:
-        """Go on from a pickle.
-
-        Raises:
-            UsageError: the data found here are not those it was pickled with.
-        """
+        """Restore from a pickle; the data must be those it was pickled with."""
         self.prototype.__setstate__(held.prototype)
         for slot, snapshot in held.snapshots.items():
             self._restore_slot(slot, snapshot)
@@ -404,7 +400,7 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
         return twin
 
     def _held(self) -> _HeldSlots:
-        """Return what the constructor's arguments do not give, as values of its own."""
+        """Return the state beside the constructor's arguments, as values of its own."""
         return _HeldSlots(
             self.prototype.__reduce__()[2],
             {i: self._snapshot_slot(i) for i in np.flatnonzero(self._begun).tolist()},

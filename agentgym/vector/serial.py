@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from agentgym.answers import UnansweredError
-from agentgym.types import Snapshot
-from agentgym.vector.answering import Answered, SlotAnswers, Wake
+from agentgym.core.queries import UnansweredError
+from agentgym.core.types import Snapshot
 from agentgym.vector.batching import Moves, Starts, batch_observations, info_columns
 from agentgym.vector.core import AgentVectorEnv
+from agentgym.vector.queries import Answered, SlotAnswers, Wake
 
 
 class SerialVectorEnv(AgentVectorEnv):
@@ -44,7 +44,7 @@ class SerialVectorEnv(AgentVectorEnv):
         self.envs = [self.prototype.spawn() for _ in range(self.num_envs)]
         self._seen: list[Any] = [None] * self.num_envs
         self._answers = SlotAnswers(self.envs, self.prototype)
-        self._asks = bool(self.prototype.answerers)
+        self._queries = bool(self.prototype.query_backends)
 
     def _reset_slots(
         self, slots: Sequence[int], tasks: Sequence[str | None], seeds: Sequence[int | None]
@@ -54,7 +54,7 @@ class SerialVectorEnv(AgentVectorEnv):
             self.envs[i]._pick(None if task is None else found[task], seed, self._rollouts[i])
             for i, task, seed in zip(slots, tasks, seeds, strict=True)
         ]
-        if self._asks:
+        if self._queries:
             rollouts = [self._rollouts[i] for i in slots]
             self._answers.begin_resets(slots, picked, rollouts)
             for _, reason in self._answers.settle(slots):
@@ -83,7 +83,7 @@ class SerialVectorEnv(AgentVectorEnv):
         terminations = np.empty(n, dtype=np.bool_)
         truncations = np.empty(n, dtype=np.bool_)
         rows = []
-        asks = self._asks
+        asks = self._queries
         if asks:
             self.gather_answers(slots, actions)
             for i, action in zip(slots, actions, strict=True):
@@ -95,7 +95,7 @@ class SerialVectorEnv(AgentVectorEnv):
         return Moves(self._observe_slots(slots), rewards, terminations, truncations, info_columns(rows))
 
     def gather_answers(self, slots: Sequence[int], actions: Sequence[str]) -> None:
-        """Answer what actions ask in all slots, questions of one kind in one call, before any slot moves.
+        """Answer the actions' queries in all slots, those of one kind in one call, before any slot moves.
 
         Answers are kept for the call that plays the same actions.
 
@@ -107,11 +107,11 @@ class SerialVectorEnv(AgentVectorEnv):
             raise UnansweredError.at(failed)
 
     def begin_resets(self, slots: Sequence[int], tasks: Sequence[str], rollouts: Sequence[int]) -> None:
-        """Ask what resetting slots to tasks needs."""
+        """Send the queries of resetting ``slots`` to ``tasks``, by id, for attempts number ``rollouts``."""
         self._answers.begin_resets(slots, [self.tasks.find(task) for task in tasks], rollouts)
 
     def begin_steps(self, slots: Sequence[int], actions: Sequence[str]) -> None:
-        """Ask what playing actions needs."""
+        """Send the queries of playing actions."""
         self._answers.begin_steps(slots, actions)
 
     def collect_answers(self) -> Answered:

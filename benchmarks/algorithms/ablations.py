@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from agentgym.algos import ppo, steppo
-from agentgym.arrays import Floats
+from agentgym.core.arrays import Floats
 from agentgym.training.config import TrainConfig
 from agentgym.training.learner.learner import Learner
 from agentgym.training.setup import TrainingSetup
@@ -27,7 +27,7 @@ class SharedTokenScorer(Stateless):
     @classmethod
     def open(cls, config: TrainConfig, setup: TrainingSetup) -> Self:
         """Take the algorithm's advantage, with the run's options, and the learner's critic."""
-        gamma = {**config.spec.defaults, **config.switches}["gamma"]
+        gamma = {**config.spec.defaults, **config.algorithm_options}["gamma"]
         return cls(config.advantage, float(gamma), setup.learner)
 
     def score(self, rollouts: RolloutBatch) -> Scores:

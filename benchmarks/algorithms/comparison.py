@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agentgym.arrays import Floats
-from agentgym.evaluation.statistics import holm, sign_flip_p
+from agentgym.core.arrays import Floats
+from agentgym.evaluation.board.statistics import holm, sign_flip_p
 
 EMA = 0.95
 WINDOW = 5

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from agentgym.arrays import Floats
-from agentgym.evaluation.statistics import percentile_interval, t_interval
-from agentgym.files import replace_file
+from agentgym.core.arrays import Floats
+from agentgym.evaluation.board.statistics import percentile_interval, t_interval
+from agentgym.io.files import replace_file
 from benchmarks.algorithms.plan import ENVIRONMENTS, MAIN_SEEDS
 from benchmarks.algorithms.runs import finished, keys_of
 from benchmarks.algorithms.studies import STUDIES

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from agentgym.algos.table import ALGORITHMS
-from agentgym.arrays import Floats
-from agentgym.files import make_folder, replace_file
+from agentgym.core.arrays import Floats
 from agentgym.history.style import FAINT, PALETTE, open_figure, picture_of
+from agentgym.io.files import make_folder, replace_file
 from benchmarks.algorithms.comparison import ema, on_grid
 from benchmarks.algorithms.plan import BASELINE, ENVIRONMENTS
 from benchmarks.algorithms.runs import SweepRun

@@ -9,9 +9,9 @@ from typing import Any
 
 from agentgym.algos.filters import ACCURACY
 from agentgym.algos.table import ALGORITHMS
-from agentgym.hashing import content_id
+from agentgym.core.hashing import content_id
+from agentgym.training.cloning.supervised import CloningConfig
 from agentgym.training.config import TINY, TrainConfig, override
-from agentgym.training.fitting import CloningConfig
 from agentgym.training.policy.open import default_prompting
 
 _ALIKE = replace(TINY, by_algorithm={})
@@ -50,6 +50,9 @@ SETTINGS: Mapping[str, Any] = {
 }
 """Alike for all, on top of the preset ``tiny``; nothing is tuned for one algorithm."""
 
+_WIDE: Mapping[str, Any] = {"rollout.tasks": 16, "rollout.num_envs": 128}
+"""Where four tasks an iteration are too few to learn from."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
@@ -74,6 +77,14 @@ class Environment:
     """Tasks of the validation split that are played before and after."""
     attempts: int
     """Episodes of each."""
+    validation: str = "valid"
+    """That split's name."""
+    teacher: str = "oracle"
+    """Whose episodes are cloned: one of `agentgym.training.demonstrations.TEACHERS`."""
+    prompting: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of `Prompting` that differ from those of a tiny model."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Of training, alike for all arms, over `SETTINGS`."""
 
     @property
     def folder(self) -> Path:
@@ -83,8 +94,10 @@ class Environment:
     @property
     def warm_start(self) -> Path:
         """The model directory that every run begins with."""
-        cloning = content_id((self.id, dict(self.options), self.demonstrations, self.epochs, MODEL))
-        return self.folder / f"warm-start-{cloning[:8]}"
+        cloning: tuple[Any, ...] = (self.id, dict(self.options), self.demonstrations, self.epochs, MODEL)
+        if self.prompting or self.teacher != "oracle":
+            cloning = (*cloning, self.teacher, dict(self.prompting))
+        return self.folder / f"warm-start-{content_id(cloning)[:8]}"
 
     @property
     def cloning(self) -> CloningConfig:
@@ -98,7 +111,8 @@ class Environment:
             token_budget=4096,
             model=MODEL,
             held_out=0,
-            prompting=default_prompting(MODEL, self.id).replaced({"history": 0}),
+            teacher=self.teacher,
+            prompting=default_prompting(MODEL, self.id).replaced({"history": 0, **self.prompting}),
         )
 
 
@@ -115,7 +129,7 @@ class Arm:
         """Return the settings that differ from those of the preset ``tiny``."""
         options = {f"env_options.{name}": value for name, value in environment.options.items()}
         rate = {"learner.learning_rate": environment.learning_rate}
-        return {**SETTINGS, **rate, **options, **self.settings}
+        return {**SETTINGS, **environment.settings, **rate, **options, **self.settings}
 
     def config(self, environment: Environment, seed: int) -> TrainConfig:
         """Return the settings of a run.
@@ -126,6 +140,17 @@ class Arm:
         model = str(environment.warm_start)
         plain = _ALIKE.config(self.algorithm, environment.id, model=model, seed=seed)
         return override(plain, {"rollout.accuracy": list(ACCURACY), **self.changes(environment)})
+
+
+_CHOSEN = (
+    "Learning rate, mini-batches and batch size are alike for all and were chosen with GRPO, GiGPO, "
+    "GraphGPO and PPO, on EZPoints and Errands; nothing is tuned for one algorithm, with two exceptions "
+    "after a look at a run or two each: the reward models of iStar and PRIME learn at 1e-4 "
+    "(`istar-rate`), and 3SPO has settings of its own, which were looked for on these environments: "
+    "eight trees of a task one after the other, alpha 1, xi 50, at most 4 samples of a state, a rate of "
+    "3e-4 (`spo3-ablations` has the published constants, with which it falls to 0 %). Those choices were "
+    "made on seeds 0 to 2."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +167,8 @@ class Study:
     seeds: tuple[int, ...] = SEEDS
     baseline: str = ""
     """Label of the arm that others are compared with."""
+    chosen: str = _CHOSEN
+    """How settings were chosen, for the page."""
 
 
 ENVIRONMENTS: Mapping[str, Environment] = {
@@ -189,8 +216,59 @@ ENVIRONMENTS: Mapping[str, Environment] = {
             held_out=30,
             attempts=16,
         ),
+        Environment(
+            name="alfworld",
+            title="ALFWorld",
+            about="the built-in games of one kind of task, 20 steps each",
+            id="agentgym/ALFWorld-v0",
+            options={"max_steps": 20, "task_types": ["pick"]},
+            prompting={"wording": "alfworld-memory-task", "budget": 1024},
+            validation="valid_seen",
+            teacher="rules",
+            demonstrations=600,
+            epochs=3,
+            learning_rate=5e-4,
+            budget=20_000,
+            threshold=0.4,
+            held_out=64,
+            attempts=4,
+            settings=_WIDE,
+        ),
+        Environment(
+            name="webshop",
+            title="WebShop",
+            about="the built-in shop's easy goals, 10 steps each; one query can be chosen, the instruction",
+            id="benchmarks.algorithms.games:agentgym-bench/ListedWebShop-v0",
+            options={"max_steps": 10, "difficulty": "easy"},
+            teacher="rules",
+            demonstrations=300,
+            epochs=2,
+            learning_rate=1e-3,
+            budget=10_000,
+            threshold=0.4,
+            held_out=64,
+            attempts=4,
+            settings=_WIDE,
+        ),
+        Environment(
+            name="papersearch",
+            title="PaperSearch",
+            about="the built-in papers, 12 steps each; searches to choose from",
+            id="agentgym/PaperSearch-v0",
+            options={"actions": "candidates", "max_steps": 12},
+            demonstrations=100,
+            epochs=2,
+            learning_rate=1e-3,
+            budget=2_000,
+            threshold=0.4,
+            held_out=32,
+            attempts=4,
+        ),
     )
 }
+
+GAMES = ("ezpoints", "errands", "noisy")
+"""The environments of the main table."""
 
 OWN_SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "dapo": {"rollout.attempts": 10, "rollout.filter_on": "return"},
@@ -199,10 +277,10 @@ OWN_SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "spo3": {
         "learner.learning_rate": 3e-4,
         "rollout.group_size": 4,
-        "switches.largest": 4,
-        "switches.repeats": 8,
-        "switches.alpha": 1.0,
-        "switches.xi": 50,
+        "algorithm_options.largest": 4,
+        "algorithm_options.repeats": 8,
+        "algorithm_options.alpha": 1.0,
+        "algorithm_options.xi": 50,
     },
     # reward models at the preset's 3e-3, which is for random weights, soon reward only what is noise
     "istar": {"reward_model.learning_rate": 1e-4},
@@ -224,7 +302,7 @@ MAIN = Study(
     title="All algorithms",
     source="the comparison tables of the five papers",
     arms=main_arms(),
-    environments=tuple(ENVIRONMENTS),
+    environments=GAMES,
     seeds=MAIN_SEEDS,
     baseline=ALGORITHMS[BASELINE].title,
 )

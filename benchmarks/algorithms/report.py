@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.arrays import Floats
-from agentgym.evaluation.statistics import Estimate, t_interval
-from agentgym.files import replace_file
-from agentgym.records import parse
-from agentgym.untrusted import read_json
+from agentgym.core.arrays import Floats
+from agentgym.evaluation.board.statistics import Estimate, t_interval
+from agentgym.io.files import replace_file
+from agentgym.io.records import parse
+from agentgym.io.untrusted import read_json
 from benchmarks.algorithms.claims import CLAIMS, Claim
 from benchmarks.algorithms.comparison import adjusted, first_above, paired_p
 from benchmarks.algorithms.curves import draw
@@ -24,7 +24,7 @@ from benchmarks.algorithms.runs import BEFORE, RunKey, StartingPoint, SweepRun, 
 from benchmarks.speed.report import machine
 
 RNG_SEED = 0
-_LEAST_SEEDS = 2
+_MIN_SEEDS = 2
 """Of both algorithms, for a verdict on their order."""
 
 
@@ -134,15 +134,9 @@ def _coverage(study: Study, record: Mapping[str, Any], done: Sequence[tuple[str,
     tasks, size = SETTINGS["rollout.tasks"], SETTINGS["rollout.group_size"]
     yield (
         f"Every run begins with the same weights, a model `{MODEL}` that cloned a few episodes of the "
-        "environment's oracle, and ends with the first iteration that has spent the budget of environment "
-        f"steps. An iteration is {tasks} tasks, {size} episodes each unless an arm sets another number (also "
-        "for the algorithms that need no groups). Learning rate, mini-batches and batch size are alike for "
-        "all and were chosen with GRPO, GiGPO, GraphGPO and PPO, on EZPoints and Errands; nothing is tuned "
-        "for one algorithm, with two exceptions after a look at a run or two each: the reward models of "
-        "iStar and PRIME learn at 1e-4 (`istar-rate`), and 3SPO has settings of its own, which were looked "
-        "for on these environments: eight trees of a task one after the other, alpha 1, xi 50, at most 4 "
-        "samples of a state, a rate of 3e-4 (`spo3-ablations` has the published constants, with which it "
-        "falls to 0 %). Those choices were made on seeds 0 to 2. "
+        "environment's oracle or rules, and ends with the first iteration that has spent the budget of "
+        f"environment steps. An iteration is {tasks} tasks, {size} episodes each unless an arm sets another "
+        f"number (also for the algorithms that need no groups). {study.chosen} "
         "Advantages and objectives are the papers' (`agentgym.algos`), without KL to a "
         "reference; DAPO samples dynamically, and the episodes that it leaves out count as steps. Success in "
         "training (thresholds, curves) is that of the groups kept for DAPO and of the ends of trees "
@@ -169,9 +163,10 @@ def _section(
     yield ""
     yield (
         f"{environment.about[0].upper()}{environment.about[1:]}. The warm start, cloned from "
-        f"{environment.demonstrations} episodes, wins {won:.1%} of {environment.held_out} held-out tasks x "
-        f"{environment.attempts} attempts in {before.steps_per_episode:.1f} steps on average. Budget "
-        f"{lines[0].runs[0].budget:,} steps, learning rate {environment.learning_rate:g}."
+        f"{environment.demonstrations} episodes{_of_rules(environment)}, wins {won:.1%} of "
+        f"{environment.held_out} held-out tasks x {environment.attempts} attempts in "
+        f"{before.steps_per_episode:.1f} steps on average. Budget {lines[0].runs[0].budget:,} steps, "
+        f"learning rate {environment.learning_rate:g}."
     )
     yield ""
     head = f"| | runs | mean | seeds | against {study.baseline} | p | seeds above | "
@@ -187,6 +182,10 @@ def _section(
     if picture:
         yield f"![Success in training by environment steps, exponential moving average .95]({picture})"
         yield ""
+
+
+def _of_rules(environment: Environment) -> str:
+    return " of its rules" if environment.teacher == "rules" else ""
 
 
 def _row(line: Line, difference: Floats | None, p: float | None, environment: Environment) -> str:
@@ -246,7 +245,7 @@ def _verdict(claim: Claim, lines: Sequence[Line]) -> tuple[str, str]:
     if claim.better not in found or claim.worse not in found:
         return "", "not run"
     difference = found[claim.better].versus(found[claim.worse])
-    if len(difference) < _LEAST_SEEDS:
+    if len(difference) < _MIN_SEEDS:
         return "", "too few seeds"
     estimate = t_interval(difference, (-1.0, 1.0))
     verdict = "appears" if estimate.low > 0 else "reversed" if estimate.high < 0 else "open"

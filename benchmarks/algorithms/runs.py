@@ -19,18 +19,19 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 
-from agentgym.files import make_folder, replace_file, sole_writer
-from agentgym.hashing import content_id
-from agentgym.records import parse
+from agentgym.core.hashing import content_id
+from agentgym.io.files import make_folder, replace_file, sole_writer
+from agentgym.io.records import parse
+from agentgym.io.untrusted import read_json
 from agentgym.registration import open_vector
-from agentgym.rollout import RolloutWorker
-from agentgym.training.cloning import SUMMARY_FILE, clone
+from agentgym.rollout.worker import RolloutWorker
+from agentgym.training.cloning.clone import SUMMARY_FILE, clone
 from agentgym.training.config import TrainConfig
 from agentgym.training.learner.learner import DivergenceError
 from agentgym.training.loop import Trainer
+from agentgym.training.policy.prompted import make_policy
 from agentgym.training.policy.saved import weights_sha256
 from agentgym.training.setup import TrainingSetup
-from agentgym.untrusted import read_json
 from benchmarks.algorithms.plan import BASELINE, ENVIRONMENTS, EVALUATION_SEED, Arm, Environment, Study
 
 RunEnd: TypeAlias = Literal["budget", "diverged"]
@@ -218,8 +219,8 @@ def _evaluate(environment: Environment, config: TrainConfig, setup: TrainingSetu
     """Play the held-out tasks as the policy samples in training; return wins and mean steps."""
     options = dict(environment.options)
     slots = min(64, environment.held_out * environment.attempts)
-    with closing(open_vector(environment.id, slots, split="valid", options=options)) as envs:
-        policy = setup.prompting.policy(setup.language_model, setup.engine, envs, speller=setup.speller)
+    with closing(open_vector(environment.id, slots, split=environment.validation, options=options)) as envs:
+        policy = make_policy(setup.prompting, setup.language_model, setup.engine, envs, speller=setup.speller)
         worker = RolloutWorker(envs, policy, env_id=config.env_id)
         tasks = [task.id for task in envs.tasks[: environment.held_out]]
         groups = worker.collect(tasks, group_size=environment.attempts, seed=EVALUATION_SEED)

@@ -33,11 +33,11 @@ from agentgym.evaluation.imports.comparison import Agreement, compare_episode
 from agentgym.evaluation.imports.dialects import DIALECTS
 from agentgym.evaluation.imports.importing import ImportedRun, LogSource, import_log
 from agentgym.evaluation.imports.logs import parse_episode
-from agentgym.evaluation.plan import open_single
-from agentgym.evaluation.suite import SuiteEnv
-from agentgym.evaluation.verify import verify_run
+from agentgym.evaluation.suites.plan import open_single
+from agentgym.evaluation.suites.suite import SuiteEnv
+from agentgym.evaluation.verify.verification import verify_run
 from agentgym.registration import open_vector
-from agentgym.rollout import EpisodeSpec, RolloutWorker
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from agentgym.vector.core import AgentVectorEnv
 from benchmarks.bridges.logs import Episode, as_jsonl, as_react
 from benchmarks.memoised import hurried

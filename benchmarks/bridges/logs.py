@@ -7,12 +7,12 @@ from typing import Any
 import gymnasium
 
 from agentgym.agents import make_agent
+from agentgym.core.tasks import ListTaskSet
+from agentgym.core.tools import call_of
 from agentgym.envs.alfworld.env import ALFWorldEnv
 from agentgym.evaluation.imports.inspect import LISTED, STORE
 from agentgym.registration import open_env, open_vector
-from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.tasks import ListTaskSet
-from agentgym.tools import call_of
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 
 Episode = dict[str, Any]
 """In the form of the dialect ``jsonl``."""

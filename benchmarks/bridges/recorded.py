@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from agentgym.agents import make_agent
+from agentgym.core.types import Completion, Policy, Request, Trajectory
 from agentgym.registration import ENVIRONMENTS, open_vector
-from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.types import Completion, Policy, Request, Trajectory
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 
 AGENTS = ("random", "rules")
 SLOTS = 16

@@ -186,7 +186,7 @@ class Fuzzer:
         for _ in range(self._random.randrange(4)):
             held[self._random.randrange(len(held))] = self._random.randrange(256)
         if self._random.random() < 0.5:
-            from agentgym.types import SNAPSHOT_MARK, _digest
+            from agentgym.core.types import SNAPSHOT_MARK, _digest
 
             body = bytes(held[len(SNAPSHOT_MARK) : -len(_digest(b""))])
             held = bytearray(SNAPSHOT_MARK + body + _digest(body))

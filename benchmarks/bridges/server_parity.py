@@ -22,20 +22,20 @@ from typing import Any
 import numpy as np
 
 from agentgym import remote
-from agentgym.elements import png
+from agentgym.core.elements import png
+from agentgym.core.types import Request
 from agentgym.env import AgentEnv
 from agentgym.registration import ENVIRONMENTS, open_env
 from agentgym.serving.env.app import EnvServer
 from agentgym.serving.env.service import EnvService
 from agentgym.serving.env.sessions import EnvLimits
-from agentgym.types import Request
 from benchmarks.speed.report import machine
 
 RESULTS = Path(__file__).with_suffix(".json")
 PEER = Path(__file__).with_name("openenv_peer.py")
 NOT_BUILT_IN = {"agentgym/SearchQA-v0"}
 """Suites that need data of their own."""
-MOST_STEPS = 60
+MAX_STEPS = 60
 """Actions recorded of an episode."""
 
 Row = list[Any]
@@ -70,7 +70,7 @@ def record(env: AgentEnv[Any], seed: int) -> Recorded:
     seen, info = env.reset(seed=seed)
     actions: list[str] = []
     rows, ended = [_row(seen, None, False, info)], False
-    while not ended and len(actions) < MOST_STEPS:
+    while not ended and len(actions) < MAX_STEPS:
         if seed % 2 == 0:
             action = player.act([_request(env, seen, info)])[0].action
         elif rng.random() < 0.1:

@@ -33,7 +33,7 @@ ROUND = 1.0
 KINDS = 4
 """Clients of each kind in a round."""
 WARM = 0.1
-"""Share of the time before memory counts: arenas and caches fill."""
+"""Share of the time before memory counts: by_key and caches fill."""
 
 
 @dataclass(frozen=True, slots=True)

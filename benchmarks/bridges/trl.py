@@ -16,9 +16,9 @@ from typing import Any
 from transformers.utils.chat_template_utils import get_json_schema
 
 from agentgym.bridges.trl import EnvironmentFactory
+from agentgym.core.tools import Tool, call_of
+from agentgym.core.types import Trajectory
 from agentgym.registration import ENVIRONMENTS, make
-from agentgym.tools import Tool, call_of
-from agentgym.types import Trajectory
 from benchmarks.bridges.recorded import Comparison, Reached, compare, record, write_report
 
 EPISODES = 200

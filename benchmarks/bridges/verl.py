@@ -37,11 +37,11 @@ from agentgym.algos.batch import StepBatch
 from agentgym.algos.table import ALGORITHMS
 from agentgym.bridges.trl import EnvironmentFactory
 from agentgym.bridges.verl import FIELD
+from agentgym.core.types import Completion, Group, Request, Trajectory
 from agentgym.registration import ENVIRONMENTS, open_vector
-from agentgym.rollout import EpisodeSpec, RolloutWorker
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from agentgym.training.models.models import save_model
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
-from agentgym.types import Completion, Group, Request, Trajectory
 from benchmarks.bridges.recorded import Reached, compare, record, write_report
 
 EPISODES = int(__import__("os").environ.get("EP", "200"))

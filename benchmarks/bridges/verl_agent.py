@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from agentgym.bridges.verl_agent import make_envs
+from agentgym.core.tasks import ListTaskSet
 from agentgym.errors import UsageError
-from agentgym.tasks import ListTaskSet
 from benchmarks.bridges.verl_agent_cost import measure
 from benchmarks.bridges.verl_agent_inputs import Workspace
 from benchmarks.bridges.verl_agent_peer import configuration

@@ -11,7 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
 
-from agentgym.files import replace_file
+from agentgym.io.files import replace_file
 from benchmarks.fuzz.actions import run_actions, shares
 from benchmarks.fuzz.parts import SHARDS, kill, merged, mutate
 from benchmarks.fuzz.report import failures, page

@@ -21,10 +21,10 @@ from dataclasses import asdict, dataclass, field
 from time import perf_counter, process_time
 from typing import Any
 
+from agentgym.core.types import Snapshot
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
 from agentgym.registration import ENVIRONMENTS, make, make_vec
-from agentgym.types import Snapshot
 from agentgym.vector.core import AgentVectorEnv
 from benchmarks.fuzz.hostile import Hostile, HostileActions
 
@@ -50,7 +50,7 @@ SHARES: Mapping[str, float] = {
 VECTOR = 0.2
 """Share of an environment's actions that are sent to a vector one."""
 
-MOST_KEPT = 20
+MAX_KEPT = 20
 """Violations that are told; all are counted."""
 
 
@@ -83,7 +83,7 @@ class Tally:
     def violated(self, what: str, sent: Hostile) -> None:
         """Count a violation."""
         self.wrong += 1
-        if len(self.violations) < MOST_KEPT:
+        if len(self.violations) < MAX_KEPT:
             size = len(sent.action) if isinstance(sent.action, str) else 0
             text = f"{self.env_id}: {what}: {sent.shape}, {size} characters: {sent.action!r:.120}"
             self.violations.append(text)

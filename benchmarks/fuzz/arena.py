@@ -11,28 +11,28 @@ from typing import Any
 from agentgym.agents.metadata import Model
 from agentgym.agents.random import make_random
 from agentgym.agents.scripted import make_scripted
+from agentgym.core.types import Completion, Message, Policy, Request
 from agentgym.endpoint.ledger import LedgerRow
 from agentgym.errors import UnsupportedEnvError
-from agentgym.evaluation.archives import pack_submission
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.boards import Board, make_boards
-from agentgym.evaluation.endpoint_runs import CALLS_FILE
-from agentgym.evaluation.exports import as_csv, as_json, latex
-from agentgym.evaluation.judge_spread import (
+from agentgym.evaluation.board.boards import Board, make_boards
+from agentgym.evaluation.board.exports import as_csv, as_json, latex
+from agentgym.evaluation.board.published import Published
+from agentgym.evaluation.board.tables import markdown
+from agentgym.evaluation.log.endpoint_runs import CALLS_FILE
+from agentgym.evaluation.log.judge_spread import (
     SPREAD_SCHEMA,
     JudgedAgain,
     JudgeSpread,
     read_spread,
     write_spread,
 )
-from agentgym.evaluation.packed import pack_run
-from agentgym.evaluation.published import Published
-from agentgym.evaluation.results import RUN_FILE, EpisodeRecord
-from agentgym.evaluation.runfiles import read_episodes, read_run
-from agentgym.evaluation.submissions import Submission, Unranked, verify_below
-from agentgym.evaluation.suite import AgentCard, SuiteAgent
-from agentgym.evaluation.tables import markdown
-from agentgym.types import Completion, Message, Policy, Request
+from agentgym.evaluation.log.results import RUN_FILE, EvalSample
+from agentgym.evaluation.log.runfiles import read_episodes, read_run
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.suites.suite import AgentCard, SuiteAgent
+from agentgym.evaluation.verify.archives import pack_submission
+from agentgym.evaluation.verify.packed import pack_run
+from agentgym.evaluation.verify.submissions import Submission, Unranked, verify_below
 from agentgym.vector.core import AgentVectorEnv
 from benchmarks.fuzz.asking import REFERENCE
 from benchmarks.fuzz.changes import sample
@@ -226,7 +226,7 @@ def _play_asker(suite_file: Path, results: Path) -> None:
     (folder / CALLS_FILE).write_text(f"{json.dumps(sample(LedgerRow))}\n")
 
 
-def _play_model(suite_file: Path, results: Path, solved: Sequence[EpisodeRecord], script: Path) -> None:
+def _play_model(suite_file: Path, results: Path, solved: Sequence[EvalSample], script: Path) -> None:
     """Play with two scripts: what the first leaves open the second plays again, but for one task."""
     actions = {episode.task_id: list(episode.actions) for episode in solved}
     first, second, third, *_ = actions
@@ -270,7 +270,7 @@ def ranking(found: Sequence[Submission | Unranked], *, without: Sequence[str] = 
 
     Args:
         found: verified runs.
-        without: fields of `agentgym.evaluation.scoring.EnvResult` that the submitter states.
+        without: fields of `agentgym.evaluation.board.scoring.EnvResult` that the submitter states.
     """
     boards, unranked = make_boards(found)
     return repr([[_ranking(board, without) for board in boards], len(unranked)])

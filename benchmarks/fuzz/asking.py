@@ -7,9 +7,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import gymnasium
 
-from agentgym.answers import AnswerKind, Ask
+from agentgym.core.queries import AnswerKind, Query, UnansweredError
+from agentgym.core.tasks import ListTaskSet, Task
 from agentgym.env import AgentEnv, Outcome, Status
-from agentgym.tasks import ListTaskSet, Task
 from agentgym.vector.serial import SerialVectorEnv
 
 ID = "fuzz/Weigh-v0"
@@ -57,17 +57,21 @@ class WeighEnv(AgentEnv[str]):
 
     def __init__(self, *, split: str = "test", max_steps: int | None = None, render_mode: str | None = None):
         """Make the game."""
-        self.answerers = {"scale": Scale()}
+        self.query_backends = {"scale": Scale()}
         super().__init__(TASKS, data_key="weigh", max_steps=max_steps, render_mode=render_mode)
 
     def _load(self, task: Task) -> None:
         self._pan = Pan()
 
-    def _asks(self, action: str) -> Generator[list[Ask], Any, float | None]:
+    def _action_queries(self, action: str) -> Generator[list[Query], Any, float | None]:
         if action not in self.task.content:
             return None
-        (answer,) = yield [Ask("scale", (action,))]
-        return float(answer["grams"][0])
+        (answer,) = yield [Query("scale", (action,))]
+        try:
+            return float(answer["grams"][0])
+        except (IndexError, KeyError, TypeError, ValueError, OverflowError):
+            # a recorded answer is a stranger's file
+            raise UnansweredError(f"the scale gave {answer!r:.40}, which is no weight") from None
 
     def _apply(self, action: str) -> Outcome:
         if action not in self.task.content:

@@ -11,21 +11,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from agentgym.core.hashing import HashChain, sha256_json
 from agentgym.errors import UsageError
-from agentgym.evaluation.answerbook import ANSWERS_FILE
-from agentgym.evaluation.packed import SUFFIX
-from agentgym.evaluation.plan import open_single
-from agentgym.evaluation.results import (
+from agentgym.evaluation.log.recorded_answers import ANSWERS_FILE
+from agentgym.evaluation.log.results import (
     EPISODES_FILE,
     RUN_FILE,
-    EpisodeRecord,
-    RunRecord,
+    EvalLog,
+    EvalSample,
     result_id,
 )
-from agentgym.evaluation.runfiles import RUN_FILES, parse_run
-from agentgym.evaluation.transcripts import TRANSCRIPTS_FILE
-from agentgym.hashing import HashChain, sha256_json
-from agentgym.records import parse
+from agentgym.evaluation.log.runfiles import RUN_FILES, parse_run
+from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE
+from agentgym.evaluation.suites.plan import open_single
+from agentgym.evaluation.verify.packed import SUFFIX
+from agentgym.io.records import parse
 from benchmarks.fuzz.changes import TWICE, bytes_of
 
 Table: TypeAlias = dict[str, Any]
@@ -90,7 +90,7 @@ class RunFiles:
         """Return the lines with another in the place of one."""
         return [*self.lines[:index], line, *self.lines[index + 1 :]]
 
-    def closed(self, lines: Sequence[Table], run: RunRecord | None = None) -> Content:
+    def closed(self, lines: Sequence[Table], run: EvalLog | None = None) -> Content:
         """Return both files, with the chain of lines and all digests of files recomputed."""
         run = run or self.run
         previous, linked = run.request_id, []
@@ -99,7 +99,7 @@ class RunFiles:
             previous = _digest(linked[-1])
         data, result = joined(linked), run.result_id
         with contextlib.suppress(ValueError, RecursionError):  # what is no episode has no result
-            result = result_id(run.request_id, [parse(EpisodeRecord, line, "line") for line in linked])
+            result = result_id(run.request_id, [parse(EvalSample, line, "line") for line in linked])
         run = replace(run, result_id=result, episodes_sha256=hashlib.sha256(data).hexdigest())
         run = replace(run, record_id=run.record_digest)
         return {RUN_FILE: run.text.encode("utf-8", "backslashreplace"), EPISODES_FILE: data}
@@ -229,7 +229,7 @@ def _toml(value: Any) -> str:
     return '""' if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def _visited(run: RunRecord, line: Table) -> tuple[str, str, list[tuple[str, bool, bool]]]:
+def _visited(run: EvalLog, line: Table) -> tuple[str, str, list[tuple[str, bool, bool]]]:
     """Play an episode; return its environment's specification, first state, and later states with ends."""
     env = next(found.env for found in run.envs if found.env.label == line["env"])
     with contextlib.closing(open_single(env)) as game:

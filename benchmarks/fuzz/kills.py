@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.results import EPISODES_FILE, RETRIED, RUN_FILE, latest
-from agentgym.evaluation.runfiles import check_chain, read_episodes, read_run
-from agentgym.evaluation.submissions import Unranked, verify_below
+from agentgym.evaluation.log.results import EPISODES_FILE, RETRIED, RUN_FILE, latest
+from agentgym.evaluation.log.runfiles import check_chain, read_episodes, read_run
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.verify.submissions import Unranked, verify_below
 
 NAME = "kills"
 
@@ -64,7 +64,7 @@ options = {{ path = "SCRIPT" }}
 KILLS_A_ROUND = 8
 """After so many a run may end, if it has not before."""
 
-LONGEST = 120.0
+MAX_LENGTH = 120.0
 """Seconds that a benchmark may take."""
 
 
@@ -138,7 +138,7 @@ def _round(suite: Path, out: Path, kills: int, rng: np.random.Generator, report:
                 report.kills += 1
                 _check_kill(out, before, report)
                 continue
-            _, errors = process.communicate(timeout=LONGEST)
+            _, errors = process.communicate(timeout=MAX_LENGTH)
         finally:
             if process.poll() is None:
                 process.kill()

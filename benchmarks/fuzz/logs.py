@@ -17,7 +17,7 @@ import numpy as np
 from agentgym.errors import UsageError
 from agentgym.evaluation.imports.dialects import DIALECTS
 from agentgym.evaluation.imports.importing import LogSource, import_log
-from agentgym.evaluation.suite import SuiteEnv
+from agentgym.evaluation.suites.suite import SuiteEnv
 from benchmarks.bridges import logs
 from benchmarks.bridges.logs import FEW_GAMES, Episode
 

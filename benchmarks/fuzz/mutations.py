@@ -20,17 +20,17 @@ from typing import Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 import numpy as np
 
 from agentgym.endpoint.ledger import LedgerRow
-from agentgym.evaluation.answerbook import ANSWERS_FILE, RecordedAnswer
-from agentgym.evaluation.archives import ARCHIVE_SUFFIX, check_submission, read_archive
-from agentgym.evaluation.endpoint_runs import CALLS_FILE
-from agentgym.evaluation.judge_spread import SPREAD_FILE, JudgeSpread
-from agentgym.evaluation.packed import SUFFIX, PackedEpisode, PackedHeader
-from agentgym.evaluation.results import EPISODES_FILE, RUN_FILE, VERIFY_FILE, EpisodeRecord, RunRecord
-from agentgym.evaluation.runfiles import RUN_FILES
-from agentgym.evaluation.submissions import FAILED, Submission, Unranked, verify_below
-from agentgym.evaluation.suite import Suite
-from agentgym.evaluation.transcripts import TRANSCRIPTS_FILE, TranscriptRecord
-from agentgym.evaluation.verdicts import Verdict
+from agentgym.evaluation.log.endpoint_runs import CALLS_FILE
+from agentgym.evaluation.log.judge_spread import SPREAD_FILE, JudgeSpread
+from agentgym.evaluation.log.recorded_answers import ANSWERS_FILE, RecordedAnswer
+from agentgym.evaluation.log.results import EPISODES_FILE, RUN_FILE, VERIFY_FILE, EvalLog, EvalSample
+from agentgym.evaluation.log.runfiles import RUN_FILES
+from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE, TranscriptRecord
+from agentgym.evaluation.suites.suite import Suite
+from agentgym.evaluation.verify.archives import ARCHIVE_SUFFIX, check_submission, read_archive
+from agentgym.evaluation.verify.packed import SUFFIX, PackedEpisode, PackedHeader
+from agentgym.evaluation.verify.submissions import FAILED, Submission, Unranked, verify_below
+from agentgym.evaluation.verify.verdicts import Verdict
 from benchmarks.fuzz.arena import ALLOW, COLUMNS, ENDS, STATED_RESULTS, Arena, pages, ranking
 from benchmarks.fuzz.changes import Change, bytes_of, changes
 from benchmarks.fuzz.files import (
@@ -58,8 +58,8 @@ Outcome: TypeAlias = Literal["caught", "stated", "nothing published", "survived"
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 CONTENTS: Mapping[tuple[Any, str], type] = {
-    (PackedHeader, "run"): RunRecord,
-    (PackedEpisode, "said"): EpisodeRecord,
+    (PackedHeader, "run"): EvalLog,
+    (PackedEpisode, "said"): EvalSample,
 }
 """Records that fields of free JSON hold."""
 
@@ -71,7 +71,7 @@ RECORDS: Mapping[str, type] = {
 }
 """What some files hold; others go by their values."""
 
-MOST_LINES = 3
+MAX_LINES = 3
 """Lines of a file, but for episodes, whose fields are changed."""
 
 PACKED = SUFFIX
@@ -227,8 +227,8 @@ class Laboratory:
     def _of_run(self, agent: str) -> Iterator[Mutation]:
         honest = self.honest[agent]
         others = [files.table for name, files in self.honest.items() if name != agent]
-        for change in changes(RunRecord, honest.table, others=others):
-            made = partial(_mutation, agent, RUN_FILE, change, RunRecord, honest.table)
+        for change in changes(EvalLog, honest.table, others=others):
+            made = partial(_mutation, agent, RUN_FILE, change, EvalLog, honest.table)
             yield made(AS_IT_IS, lambda table: {RUN_FILE: bytes_of(table, canonical=False)})
             yield made(RECOMPUTED, honest.with_run)
         for name, data in damages(honest.bytes[RUN_FILE]):
@@ -239,8 +239,8 @@ class Laboratory:
         for index in honest.kinds:
             line = honest.lines[index]
             others = [other for other in honest.lines if other is not line][:3]
-            for change in changes(EpisodeRecord, line, others=others):
-                made = partial(_mutation, agent, EPISODES_FILE, change, EpisodeRecord, line)
+            for change in changes(EvalSample, line, others=others):
+                made = partial(_mutation, agent, EPISODES_FILE, change, EvalSample, line)
                 yield made(AS_IT_IS, partial(_plain, honest, index))
                 yield made(RECOMPUTED, partial(honest.with_line, index))
         for name, lines in orders(honest.lines):
@@ -253,7 +253,7 @@ class Laboratory:
 
     def _of_transcripts(self, agent: str) -> Iterator[Mutation]:
         honest = self.honest[agent]
-        for index, line in enumerate(honest.transcripts[:MOST_LINES]):
+        for index, line in enumerate(honest.transcripts[:MAX_LINES]):
             for change in changes(TranscriptRecord, line):
                 made = partial(_mutation, agent, TRANSCRIPTS_FILE, change, TranscriptRecord, line)
                 yield made(AS_IT_IS, partial(_plain_transcript, honest, index))
@@ -271,7 +271,7 @@ class Laboratory:
         for file in honest.bytes.keys() & RUN_FILES.keys() - {RUN_FILE, EPISODES_FILE, TRANSCRIPTS_FILE}:
             data, kind = honest.bytes[file], RECORDS.get(file)
             rows = [json.loads(line) for line in (data.splitlines() if file.endswith("l") else [data])]
-            for index, row in enumerate(rows[:MOST_LINES]):
+            for index, row in enumerate(rows[:MAX_LINES]):
                 for change in changes(kind, row, others=rows[index + 1 :][:3]):
                     made = partial(_mutation, agent, file, change, kind, row)
                     mutations = [made(AS_IT_IS, partial(_other, file, rows, index))]

@@ -17,7 +17,7 @@ from benchmarks.fuzz.kills import Kills, run_kills
 from benchmarks.fuzz.mutations import Laboratory, Outcome, Place, drawn
 from benchmarks.fuzz.report import FAILED, Mutations
 
-MOST_MEMORY = 4 << 30
+MAX_MEMORY = 4 << 30
 """Bytes of address space: a change that makes a verifier ask for more is a crash."""
 
 SHARDS = 8
@@ -46,7 +46,7 @@ def mutate(most: int | None, seed: int, shard: int) -> Shard:
     """Try one part of the mutations, with runs of its own."""
     began = perf_counter()
     _, hardest = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, hardest))
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, hardest))
     with tempfile.TemporaryDirectory() as folder:
         os.environ[CACHE_VARIABLE] = str(Path(folder) / "cache")
         laboratory = Laboratory(make_arena(Path(folder)))

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 import agentgym.envs.alfworld
+from agentgym.core.tasks import ListTaskSet, Task
 from agentgym.data.directory import cache_directory
 from agentgym.envs.alfworld.engine.dialects import in_dialect
 from agentgym.envs.alfworld.engine.gametext import GameText
@@ -33,7 +34,6 @@ from agentgym.envs.alfworld.engine.textworld import TextWorldEngine
 from agentgym.envs.alfworld.env import ALFWorldEnv
 from agentgym.envs.alfworld.source import load_game
 from agentgym.errors import MissingDataError
-from agentgym.tasks import ListTaskSet, Task
 from benchmarks.memoised import hurried
 from benchmarks.parity.alfworld_walks import WALKS, Scout, harder
 

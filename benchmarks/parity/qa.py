@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from agentgym.core.hashing import sha256_json
 from agentgym.envs.multihop.data.records import Aliases, parse_aliases, parse_hotpot, parse_musique
 from agentgym.envs.multihop.scoring import (
     AnswerScore,
@@ -38,7 +39,6 @@ from agentgym.envs.multihop.scoring import (
     score_supporting_facts,
     score_supporting_paragraphs,
 )
-from agentgym.hashing import sha256_json
 from benchmarks.parity.qa_pairs import COUNT, SEED, QAPair, draw_pairs
 from benchmarks.speed.report import machine
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from agentgym.rng import KeyRng
+from agentgym.core.rng import KeyRng
 
 SEED = 12
 COUNT = 2_000

@@ -20,6 +20,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from agentgym.core.tasks import ListTaskSet, Task
 from agentgym.data.directory import data_directory, find
 from agentgym.envs.webshop.data.productfiles import read_catalogue
 from agentgym.envs.webshop.data.products import Catalogue, Product
@@ -30,7 +31,6 @@ from agentgym.envs.webshop.engine.world import FOUND, ShopWorld
 from agentgym.envs.webshop.env import WebShopEnv
 from agentgym.errors import UsageError
 from agentgym.retrieval.index import Hits
-from agentgym.tasks import ListTaskSet, Task
 
 EPISODES = "webshop_reference.jsonl.gz"
 PRICES = "webshop_reference_prices.json"

@@ -21,8 +21,8 @@ from agentgym.envs.webshop.engine.search import documents, search_in_memory
 from agentgym.envs.webshop.engine.session import parse
 from agentgym.envs.webshop.engine.world import FOUND
 from agentgym.retrieval.analysis import Analyser
+from agentgym.retrieval.engines.tantivy import build_tantivy
 from agentgym.retrieval.index import Index
-from agentgym.retrieval.tantivy import build_tantivy
 from benchmarks.parity.webshop import read_episodes
 from benchmarks.speed.report import machine
 

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from agentgym.errors import UsageError
-from agentgym.retrieval.java import java_class
+from agentgym.retrieval.engines.java import java_class
 from agentgym.retrieval.word_breaks import CLASSES
 
 ROOT: Final = Path(__file__).parents[2]

@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 
 from agentgym.retrieval.analysis import ANALYSER, Analyser
-from agentgym.retrieval.bm25 import ENGINE, Bm25, build_bm25, open_bm25
+from agentgym.retrieval.corpus.naming import IdColumn
+from agentgym.retrieval.engines.bm25 import ENGINE, Bm25, build_bm25, open_bm25
+from agentgym.retrieval.engines.bm25.merging import merge_blocks
+from agentgym.retrieval.engines.bm25.postings import in_files, write_layout
+from agentgym.retrieval.engines.tantivy import build_tantivy
 from agentgym.retrieval.index import MANIFEST, Manifest, new_folder, spool_beside, versions
-from agentgym.retrieval.merging import merge_blocks
-from agentgym.retrieval.naming import IdColumn
-from agentgym.retrieval.postings import in_files, write_layout
-from agentgym.retrieval.tantivy import build_tantivy
 from benchmarks.retrieval.synthetic import counted_blocks, five_words, made_up, questions
 from benchmarks.speed.report import machine
 

@@ -18,10 +18,10 @@ from typing import Any
 
 import requests
 
+from agentgym.core.types import Passage
 from agentgym.retrieval.searcher import search_in_memory
 from agentgym.serving.retrieval.app import RetrievalService
 from agentgym.serving.retrieval.server import RetrievalServer
-from agentgym.types import Passage
 
 PASSAGES = (
     Passage("1", "Analytical Engine", "A machine that Charles Babbage designed."),

@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from agentgym.core.types import Passage
 from agentgym.envs.papersearch.builtin.graph import builtin_graph
 from agentgym.envs.papersearch.data.citations import CITATIONS, CitationGraph
 from agentgym.envs.papersearch.data.corpus import open_corpus
 from agentgym.envs.papersearch.engine.world import CITED, CITING, PaperWorld, View
-from agentgym.retrieval.passages import PASSAGES, write_passages
-from agentgym.types import Passage
+from agentgym.retrieval.corpus.passages import PASSAGES, write_passages
 from benchmarks.speed.report import machine
 
 OUT = Path(__file__).with_suffix(".json")

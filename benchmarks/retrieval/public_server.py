@@ -19,7 +19,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 from transformers import AutoModel, AutoTokenizer
 
-from agentgym.retrieval.passages import PassageFile
+from agentgym.retrieval.corpus.passages import PassageFile
 
 
 class Query(BaseModel):

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from agentgym.core.types import Passage
 from agentgym.errors import UsageError
-from agentgym.places import cache_directory, data_directory
-from agentgym.retrieval.engines import SearchEngine, open_searcher
+from agentgym.io.paths import cache_directory, data_directory
+from agentgym.io.untrusted import loads_json, read_json
+from agentgym.retrieval.opening import SearchEngine, open_searcher
 from agentgym.retrieval.searcher import Searcher
-from agentgym.types import Passage
-from agentgym.untrusted import loads_json, read_json
 from benchmarks.speed.report import machine
 
 OUT: Final = Path(__file__).with_suffix(".json")

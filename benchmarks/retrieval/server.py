@@ -23,15 +23,15 @@ from typing import Any
 
 import numpy as np
 
+from agentgym.core.types import Passage
 from agentgym.data.jsonstream import read_records
-from agentgym.places import data_directory
-from agentgym.retrieval.corpora import build_corpus, read_spec
+from agentgym.io.paths import data_directory
+from agentgym.retrieval.corpus.corpora import build_corpus, read_spec
+from agentgym.retrieval.corpus.passages import PASSAGES, PassageFile, PassageStore
 from agentgym.retrieval.encoders import open_encoder
-from agentgym.retrieval.exact import build_exact, open_exact
-from agentgym.retrieval.passages import PASSAGES, PassageFile, PassageStore
+from agentgym.retrieval.engines.exact import build_exact, open_exact
+from agentgym.retrieval.engines.vectors import VECTORS
 from agentgym.retrieval.searcher import Searcher
-from agentgym.retrieval.vectors import VECTORS
-from agentgym.types import Passage
 from benchmarks.speed.report import machine
 
 HERE = Path(__file__).parent

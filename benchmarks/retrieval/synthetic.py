@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from agentgym.places import data_directory
+from agentgym.io.paths import data_directory
 from agentgym.retrieval.analysis import Analyser
-from agentgym.retrieval.blocks import store_block
-from agentgym.retrieval.counting import CountedBlock
-from agentgym.retrieval.merging import BlockSource
-from agentgym.retrieval.postings import term_digest
+from agentgym.retrieval.engines.bm25.blocks import store_block
+from agentgym.retrieval.engines.bm25.counting import CountedBlock
+from agentgym.retrieval.engines.bm25.merging import BlockSource
+from agentgym.retrieval.engines.bm25.postings import term_digest
 from agentgym.retrieval.words import words
 
 SEED = 12

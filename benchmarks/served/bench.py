@@ -17,12 +17,12 @@ from pathlib import Path
 
 from agentgym.cli import main as agentgym
 from agentgym.errors import UsageError
-from agentgym.evaluation.suite import SuiteEnv, load_suite
-from agentgym.provenance import here_and_now
-from agentgym.registration import open_vector
+from agentgym.evaluation.suites.suite import SuiteEnv, load_suite
+from agentgym.io.provenance import here_and_now
+from agentgym.prompts.settings import Prompting
+from agentgym.registration import open_vector, suite_spec
 from agentgym.training.models.families import save_family_model
 from agentgym.training.models.tiny import environment_texts
-from agentgym.training.policy.prompting import Prompting
 from agentgym.training.policy.saved import weights_sha256
 from benchmarks.served.report import BenchFacts, costs_of, write_report
 from benchmarks.served.server import ModelServer
@@ -66,7 +66,7 @@ def prepare(gguf: Path) -> None:
 def _texts(environments: Iterable[SuiteEnv]) -> Iterator[str]:
     """Yield what a suite's environments and their prompts say."""
     for env in environments:
-        yield from Prompting.default(env.id).template.words()
+        yield from Prompting.default(suite_spec(env.id).prompt).template.words()
         with closing(open_vector(env.id, 4, split=env.split, options=env.kwargs)) as envs:
             yield from environment_texts(envs, episodes=_EPISODES, seed=0)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from agentgym.evaluation.runfiles import read_episodes, read_run
+from agentgym.evaluation.log.runfiles import read_episodes, read_run
 from benchmarks.smollm2 import GGUF_NAME, GGUF_SHA256, PACKAGE, WEIGHTS_SHA256
 
 PAGE = Path(__file__).parents[1] / "smollm2.md"

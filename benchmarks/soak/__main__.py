@@ -19,7 +19,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from agentgym.data.directory import CACHE_VARIABLE
-from agentgym.files import replace_file
+from agentgym.io.files import replace_file
 from benchmarks.soak.report import page
 from benchmarks.soak.traffic import Traffic
 from benchmarks.soak.watch import Watch

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from agentgym.suites import PLACE
+from agentgym.core.suite_spec import PLACE
 
 VISITORS = 3
 """Threads of visitors who come, look for something, click about and leave."""
@@ -26,7 +26,7 @@ SLOW = 24
 PAUSE = 0.05
 """Seconds between the clicks of a visitor."""
 
-LONGEST = 30.0
+MAX_LENGTH = 30.0
 """Seconds after which an answer counts as none."""
 
 _HIDDEN = re.compile(rf'name="{PLACE}" value="([^"]*)"|value="([^"]*)" name="{PLACE}"')
@@ -108,7 +108,7 @@ class Traffic:
         self._ended.set()
         self._open.set()
         for thread in self._threads:
-            thread.join(LONGEST)
+            thread.join(MAX_LENGTH)
 
     # --- visitors -----------------------------------------------------------------------------------
 
@@ -157,7 +157,9 @@ class Traffic:
             headers["Content-Type"] = "application/x-www-form-urlencoded"
         body = None if fields is None else urlencode(fields)
         began = perf_counter()
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=LONGEST)) as visit:
+        with contextlib.closing(
+            http.client.HTTPConnection("127.0.0.1", self.port, timeout=MAX_LENGTH)
+        ) as visit:
             visit.request(method, path, body, headers)
             response = visit.getresponse()
             text = response.read().decode()
@@ -174,7 +176,7 @@ class Traffic:
         for kind, request in HOSTILE.items():
             yield
             sleep(PAUSE)
-            with socket.create_connection(("127.0.0.1", self.port), timeout=LONGEST) as connection:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=MAX_LENGTH) as connection:
                 try:
                     connection.sendall(request)
                     answer = connection.recv(4096)
@@ -190,7 +192,9 @@ class Traffic:
         with contextlib.ExitStack() as stack:
             held = []
             for _ in range(SLOW):
-                held.append(stack.enter_context(socket.create_connection(("127.0.0.1", self.port), LONGEST)))
+                held.append(
+                    stack.enter_context(socket.create_connection(("127.0.0.1", self.port), MAX_LENGTH))
+                )
                 held[-1].sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ")
                 self.slow += 1
             for _ in range(int(rng.integers(10, 100))):

@@ -20,9 +20,9 @@ import numpy as np
 
 from agentgym.data.directory import CACHE_VARIABLE
 from agentgym.env import AgentEnv
-from agentgym.evaluation.leaderboard import build_leaderboard
-from agentgym.evaluation.verify import verify_run
-from agentgym.files import replace_file
+from agentgym.evaluation.board.leaderboard import build_leaderboard
+from agentgym.evaluation.verify.verification import verify_run
+from agentgym.io.files import replace_file
 from agentgym.registration import ENVIRONMENTS, make, make_vec
 from benchmarks.fuzz.arena import NARROW, make_arena
 from benchmarks.fuzz.hostile import HostileActions

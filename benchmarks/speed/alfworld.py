@@ -23,14 +23,14 @@ from pathlib import Path
 
 import numpy as np
 
+from agentgym.core.hashing import StateHasher, canonical
+from agentgym.core.tasks import Task
 from agentgym.envs.alfworld.engine.game import Game
 from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.envs.alfworld.engine.textworld import TextWorldEngine
 from agentgym.envs.alfworld.env import ALFWorldEnv
 from agentgym.envs.alfworld.source import load_game
 from agentgym.errors import MissingDataError
-from agentgym.hashing import StateHasher, canonical
-from agentgym.tasks import Task
 from agentgym.vector.serial import SerialVectorEnv
 from benchmarks.memoised import forget_games, memoised
 from benchmarks.speed.alfworld_cold import cold_disciplines, store_facts

@@ -18,13 +18,13 @@ from pathlib import Path
 
 import numpy as np
 
+from agentgym.core.tasks import ListTaskSet, Task
 from agentgym.data.directory import data_directory
 from agentgym.envs.alfworld.data.importer import open_games
 from agentgym.envs.alfworld.data.trials import Harvest, read_trials
 from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.envs.alfworld.engine.textworld import TextWorldEngine
 from agentgym.envs.alfworld.env import ALFWorldEnv
-from agentgym.tasks import ListTaskSet, Task
 from benchmarks.memoised import forget_games, memoised
 from benchmarks.speed.rounds import Discipline, Run
 

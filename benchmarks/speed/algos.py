@@ -21,7 +21,7 @@ from agentgym.algos import graphgpo
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.graph import graph_size
 from agentgym.algos.table import ALGORITHMS
-from agentgym.arrays import Floats
+from agentgym.core.arrays import Floats
 from benchmarks.speed import loops
 from benchmarks.speed.report import machine
 

@@ -31,7 +31,7 @@ from agentgym.agents.language.model import ChatModel
 from agentgym.agents.language.settings import REACT, ChatAgentSettings
 from agentgym.endpoint import ChatReply, ChatRequest, EndpointSession, open_endpoint
 from agentgym.registration import open_vector
-from agentgym.rollout import EpisodeSpec, RolloutWorker
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from benchmarks.speed.chat_server import serving
 from benchmarks.speed.report import machine
 

@@ -35,13 +35,13 @@ def iterations(env_id: str, form: Mapping[str, object], count: int) -> Iterator[
     config = TINY.config("gigpo", env_id, model="tiny:0.1m", seed=0)
     sizes = {"learner.minibatches": 4}
     config = override(config, {"evaluation.every": 0, "checkpoint_every": 0, **sizes, **form})
-    world = TrainingSetup.open(config)
+    setup = TrainingSetup.open(config)
     with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(config, world, Path(folder))
+        trainer = Trainer(config, setup, Path(folder))
         trainer.iterate()
         yield from [trainer.iterate() for _ in range(count)]
         trainer.close()
-    world.close()
+    setup.close()
 
 
 def row(env_id: str, form: str, metrics: Sequence[IterationMetrics]) -> str:

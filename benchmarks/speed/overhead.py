@@ -21,16 +21,17 @@ from torch import Tensor
 
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.tokens import Batch
-from agentgym.registration import open_vector
-from agentgym.rng import TurnRng
-from agentgym.rollout import RolloutWorker
+from agentgym.core.rng import TurnRng
+from agentgym.prompts.settings import Prompting
+from agentgym.registration import open_vector, suite_spec
+from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.config import TrainConfig, override
 from agentgym.training.engines.types import Generation, GenerationRequest
 from agentgym.training.learner.packing import sampled_log_probs, step_rows
 from agentgym.training.learner.tree import PACKINGS
 from agentgym.training.models.models import LanguageModel
 from agentgym.training.models.tiny import environment_texts, tiny_model, word_tokenizer
-from agentgym.training.policy.prompting import Prompting
+from agentgym.training.policy.prompted import make_policy
 from agentgym.training.pool import RolloutPool, TaskOrder
 from benchmarks.speed.report import machine
 
@@ -99,10 +100,10 @@ class Rehearsal:
         envs = open_vector(ENV, TASKS * GROUP, split="train", options={"max_steps": STEPS})
         words = word_tokenizer(environment_texts(envs, episodes=24, seed=0))
         tiny = tiny_model("0.1m", words, context=32_768)
-        prompting = Prompting.default(ENV)
+        prompting = Prompting.default(suite_spec(ENV).prompt)
         self.seconds: dict[str, float] = {}
         engine = ScriptedEngine(tiny)
-        policy = prompting.policy(tiny, engine, envs)
+        policy = make_policy(prompting, tiny, engine, envs)
         inner = policy.act
 
         def act(requests: Sequence[object]) -> object:

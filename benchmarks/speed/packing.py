@@ -21,16 +21,19 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 import agentgym  # noqa: F401 (registers the environments)
-from agentgym.rollout import RolloutWorker
+from agentgym.core.types import Request
+from agentgym.prompts.settings import Prompting
+from agentgym.registration import suite_spec
+from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.engines.hf import HfEngine
+from agentgym.training.engines.types import Sampling
 from agentgym.training.learner.logprobs import response_log_probs
 from agentgym.training.learner.packing import Packing, StepRow, step_rows
 from agentgym.training.learner.tree import PACKINGS
 from agentgym.training.models.models import LanguageModel
 from agentgym.training.models.tiny import environment_texts, tiny_model, word_tokenizer
 from agentgym.training.policy.policy import LanguageModelPolicy
-from agentgym.training.policy.prompting import Prompting
-from agentgym.types import Request
+from agentgym.training.policy.prompted import make_speller
 from agentgym.vector.core import AgentVectorEnv
 from benchmarks.speed.engine import timed
 from benchmarks.speed.report import Texts, machine, markdown
@@ -59,11 +62,13 @@ def works(size: str, steps: int) -> Iterator[Work]:
         )
         texts = environment_texts(envs, episodes=24, seed=0)
         tiny = tiny_model(size, word_tokenizer(texts), context=1 << 15)
-        short = Prompting.tiny(env_id)
+        short = Prompting.tiny(suite_spec(env_id).prompt)
         name = env_id.removeprefix("agentgym/").removesuffix("-v0")
         yield Work(f"{name}, prompts made anew, few words", tiny, play(envs, tiny, short))
         if wordy:
-            long = short.replaced({"wording": Prompting.default(env_id).wording, "answer": "plain"})
+            long = short.replaced(
+                {"wording": Prompting.default(suite_spec(env_id).prompt).wording, "answer": "plain"}
+            )
             yield Work(f"{name}, prompts made anew, full wording", tiny, play(envs, tiny, long))
         yield Work(f"{name}, prompts that grow", tiny, play(envs, tiny, short, grows=True))
 
@@ -81,7 +86,7 @@ def play(
             response to it, and what was seen after it.
     """
     builder = prompting.builder(tiny.chat)
-    speller = prompting.speller(tiny)
+    speller = make_speller(prompting, tiny)
 
     def prompt(request: Request) -> Sequence[int]:
         if not (grows and request.history):
@@ -91,7 +96,13 @@ def play(
         return (*before.prompt_ids, *before.response_ids, *tiny.chat.encode_chat(seen))
 
     policy = LanguageModelPolicy(
-        HfEngine(tiny.model), tiny.chat, prompt, sampling=prompting.sampling(tiny), speller=speller
+        HfEngine(tiny.model),
+        tiny.chat,
+        prompt,
+        sampling=Sampling(
+            stop_ids=tiny.stop_ids, temperature=prompting.temperature, max_tokens=prompting.max_tokens
+        ),
+        speller=speller,
     )
     worker = RolloutWorker(envs, policy, env_id="")
     return step_rows(worker.collect(envs.tasks.ids[:TASKS], group_size=MEMBERS, seed=0), speller)

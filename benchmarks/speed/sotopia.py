@@ -17,6 +17,7 @@ import numpy as np
 
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.matching import group_sizes, match_states
+from agentgym.core.rng import TurnRng
 from agentgym.envs.sotopia.actions import SocialAction
 from agentgym.envs.sotopia.builtin.candidates import candidates
 from agentgym.envs.sotopia.env import SotopiaEnv, SotopiaVectorEnv
@@ -24,8 +25,7 @@ from agentgym.envs.sotopia.game import GameState
 from agentgym.envs.sotopia.rules import BargainerPolicy, choose, read_page
 from agentgym.envs.sotopia.views import conversation
 from agentgym.retrieval.encoders import open_encoder
-from agentgym.rng import TurnRng
-from agentgym.rollout import EpisodeSpec, RolloutWorker
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from benchmarks.speed.report import machine
 
 OUT = Path(__file__).with_name("sotopia.json")

@@ -23,14 +23,14 @@ from typing import Any
 
 import numpy as np
 
+from agentgym.core.tasks import Task
 from agentgym.envs.webshop.data.importer import convert, find_files
 from agentgym.envs.webshop.data.productstore import StoredCatalogue
 from agentgym.envs.webshop.engine.search import documents
 from agentgym.envs.webshop.engine.world import ShopWorld
 from agentgym.envs.webshop.env import WebShopEnv
 from agentgym.errors import MissingDataError
-from agentgym.retrieval.bm25 import build_bm25, open_bm25
-from agentgym.tasks import Task
+from agentgym.retrieval.engines.bm25 import build_bm25, open_bm25
 from agentgym.vector.serial import SerialVectorEnv
 from benchmarks.speed.report import Row, Texts, machine, markdown
 from benchmarks.speed.rounds import Discipline, Run, measure

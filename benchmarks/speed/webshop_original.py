@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agentgym.core.tasks import ListTaskSet
 from agentgym.data.directory import data_directory, find
 from agentgym.envs.webshop.data.importer import convert, find_files
 from agentgym.envs.webshop.data.productstore import StoredCatalogue
@@ -27,8 +28,7 @@ from agentgym.envs.webshop.engine.search import documents
 from agentgym.envs.webshop.engine.world import ShopWorld
 from agentgym.envs.webshop.env import WebShopEnv
 from agentgym.errors import UsageError
-from agentgym.retrieval.bm25 import build_bm25, open_bm25
-from agentgym.tasks import ListTaskSet
+from agentgym.retrieval.engines.bm25 import build_bm25, open_bm25
 from benchmarks.parity.webshop import PRICES, RecordedPrices, goal_task, read_episodes
 from benchmarks.speed.report import machine
 

@@ -24,8 +24,8 @@ import numpy as np
 from agentgym.envs.webshop.data.importer import convert, find_files
 from agentgym.envs.webshop.data.productstore import StoredCatalogue
 from agentgym.retrieval.analysis import Analyser
-from agentgym.retrieval.bm25 import build_bm25, open_bm25
-from agentgym.retrieval.tantivy import build_tantivy, open_tantivy
+from agentgym.retrieval.engines.bm25 import build_bm25, open_bm25
+from agentgym.retrieval.engines.tantivy import build_tantivy, open_tantivy
 from benchmarks.speed.report import machine
 from benchmarks.speed.webshop_catalogue import instructions, write_upstream
 

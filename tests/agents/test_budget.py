@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentgym.core.types import Completion, Request, Step
 from agentgym.errors import UsageError
 from agentgym.prompts import load_template
 from agentgym.prompts.budget import PromptBuilder, PromptTooLongError, fit
 from agentgym.prompts.fields import Exchange, PromptFields
 from agentgym.prompts.rendering import render
-from agentgym.types import Completion, Request, Step
 
 TERSE = load_template("terse", "bare")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from agentgym.prompts.defusing import BREAK
-from agentgym.rollout import RolloutWorker
+from agentgym.rollout.worker import RolloutWorker
 from agentgym.vector.serial import SerialVectorEnv
 from tests.agents.chat_models import FakeChatModel, agent, think
 from tests.agents.test_language_agents import WAYS

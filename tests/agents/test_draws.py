@@ -1,6 +1,6 @@
 import pytest
 
-from agentgym.rng import TurnRng, mix
+from agentgym.core.rng import TurnRng, mix
 
 
 def test_mix_equals_the_published_generator():

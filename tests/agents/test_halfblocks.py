@@ -6,7 +6,7 @@ from rich.console import Console
 
 from agentgym.agents.halfblocks import half_blocks, shows_pictures
 from agentgym.agents.screen import show_state
-from agentgym.suites import ScreenHints, Symbol
+from agentgym.core.suite_spec import ScreenHints, Symbol
 
 
 def colours(lines):

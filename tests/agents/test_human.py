@@ -4,9 +4,9 @@ import pytest
 import agentgym  # noqa: F401 (registers the environments)
 from agentgym.agents.human import HumanPolicy, choose, keys_for
 from agentgym.agents.screen import printable
+from agentgym.core.suite_spec import ScreenHints
 from agentgym.errors import UsageError
-from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.suites import ScreenHints
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from tests.corridor import CorridorVectorEnv
 
 MOVES = ("up", "down", "left", "right")

@@ -10,6 +10,8 @@ import pytest
 from agentgym.agents.language.chats import TurnCompletion
 from agentgym.agents.language.making import prompting_facts, react_facts
 from agentgym.agents.language.settings import WINDOW, ChatAgentSettings
+from agentgym.core.hashing import canonical_json
+from agentgym.core.types import AsyncPolicy, Message, Policy, Request
 from agentgym.endpoint.chat import ChatMessage, ChatReply, ChatToolCall
 from agentgym.endpoint.errors import (
     BudgetSpentError,
@@ -18,11 +20,9 @@ from agentgym.endpoint.errors import (
     UnansweredRequestError,
 )
 from agentgym.errors import UsageError
-from agentgym.hashing import canonical_json
 from agentgym.prompts.defusing import defused
 from agentgym.registration import ENVIRONMENTS, open_vector
-from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.types import AsyncPolicy, Message, Policy, Request
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from tests.agents.chat_models import FakeChatModel, HeldChatModel, agent, last, reply, think
 from tests.corridor import CorridorVectorEnv
 

@@ -10,10 +10,10 @@ from agentgym.agents import make_agent
 from agentgym.agents.language.words import scaffold_words
 from agentgym.endpoint import CacheMissError, EndpointSession
 from agentgym.endpoint.client import without_network
-from agentgym.evaluation.redaction import Redactor
-from agentgym.evaluation.transcripts import transcript_of
+from agentgym.evaluation.log.redaction import Redactor
+from agentgym.evaluation.log.transcripts import transcript_of
 from agentgym.registration import open_vector
-from agentgym.rollout import EpisodeSpec, RolloutWorker
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from tests.agents.chat_models import think
 from tests.corridor import CorridorVectorEnv
 from tests.endpoint.fake import FakeEndpoint, completion, refusal

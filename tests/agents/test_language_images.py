@@ -8,10 +8,10 @@ import pytest
 
 from agentgym.agents.language.pictures import describe, encode_png, picture_of
 from agentgym.endpoint.chat import ChatToolCall
-from agentgym.evaluation.redaction import Redactor
-from agentgym.evaluation.transcripts import transcript_of
+from agentgym.evaluation.log.redaction import Redactor
+from agentgym.evaluation.log.transcripts import transcript_of
 from agentgym.registration import open_vector
-from agentgym.rollout import RolloutWorker
+from agentgym.rollout.worker import RolloutWorker
 from tests.agents.chat_models import FakeChatModel, agent, reply, think
 
 PICTURES = {

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import agentgym  # noqa: F401 (registers the environments)
+from agentgym.core.types import Completion, Request, Step
 from agentgym.envs.sokoban import level
 from agentgym.errors import UsageError
 from agentgym.prompts import answers, load_template, wordings
 from agentgym.prompts.fields import Exchange, PromptFields
 from agentgym.prompts.rendering import Prompt, render
 from agentgym.registration import ENVIRONMENTS, suite_spec
-from agentgym.types import Completion, Request, Step
 
 GOLDEN = Path(__file__).with_name("templates.json")
 TEMPLATES = {

@@ -6,11 +6,11 @@ import pytest
 
 from agentgym.agents import AGENTS
 from agentgym.agents.language.words import scaffold_words
+from agentgym.core.types import Completion, EpisodeListener, Message, Trajectory
 from agentgym.endpoint.chat import ChatToolCall
 from agentgym.endpoint.errors import ContextOverflowError, UnansweredRequestError
 from agentgym.errors import UsageError
-from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.types import Completion, EpisodeListener, Message, Trajectory
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from tests.agents.chat_models import FakeChatModel, agent, last, reply, think
 from tests.corridor import CorridorVectorEnv
 

@@ -8,7 +8,7 @@ from agentgym.agents import make_agent
 from agentgym.agents.rules import RULES_VERSION
 from agentgym.errors import UnsupportedEnvError, UsageError
 from agentgym.registration import ENVIRONMENTS, open_vector, suite_spec
-from agentgym.rollout import RolloutWorker
+from agentgym.rollout.worker import RolloutWorker
 from tests.corridor import CorridorVectorEnv
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from agentgym.agents.scripted import ANY_TASK, ScriptedPolicy, load_script
 from agentgym.errors import UsageError
-from agentgym.rollout import EpisodeSpec, RolloutWorker
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from tests.corridor import CorridorVectorEnv
 
 

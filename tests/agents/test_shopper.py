@@ -4,12 +4,12 @@ import pytest
 
 from agentgym.agents.random import RandomPolicy
 from agentgym.agents.table import make_agent
+from agentgym.core.types import Request
 from agentgym.envs.ezpoints.env import EZPointsEnv
 from agentgym.envs.webshop.env import WebShopEnv
 from agentgym.envs.webshop.rules import ShopperPolicy
 from agentgym.errors import UnsupportedEnvError
-from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.types import Request
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from agentgym.vector.serial import SerialVectorEnv
 
 

@@ -5,15 +5,15 @@ import pytest
 from agentgym.agents.language.making import prompting_facts, react_facts, reflexion_facts
 from agentgym.agents.language.settings import PROMPTING, REACT
 from agentgym.agents.language.shots import make_shots
+from agentgym.core.hashing import sha256_json
+from agentgym.core.types import Completion, Request
 from agentgym.errors import UsageError
-from agentgym.evaluation.agent_metadata import complete
-from agentgym.evaluation.suite import PlayedEnv, SuiteAgent
-from agentgym.hashing import sha256_json
+from agentgym.evaluation.suites.agent_metadata import complete
+from agentgym.evaluation.suites.suite import PlayedEnv, SuiteAgent
 from agentgym.prompts import load_template
 from agentgym.registration import make_vec, open_vector
-from agentgym.rollout import RolloutWorker
-from agentgym.sharded import ShardedVectorEnv
-from agentgym.types import Completion, Request
+from agentgym.rollout.process_env import ShardedVectorEnv
+from agentgym.rollout.worker import RolloutWorker
 from tests.agents.chat_models import FakeChatModel, agent, think
 from tests.corridor import CorridorVectorEnv
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from agentgym.core.types import Completion, Request, Step
 from agentgym.prompts.fields import Exchange, PromptFields
-from agentgym.types import Completion, Request, Step
 
 
 def step(observation, action):

@@ -2,11 +2,11 @@ import pytest
 
 from agentgym.agents import AGENTS, make_agent
 from agentgym.agents.imported import IMPORTED
+from agentgym.core.types import Policy
 from agentgym.envs.webshop.env import WebShopEnv
 from agentgym.errors import UsageError
 from agentgym.training.models.models import save_model
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
-from agentgym.types import Policy
 from agentgym.vector.serial import SerialVectorEnv
 from tests.corridor import CorridorVectorEnv, RightPolicy
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agentgym.calls import Call, read_calls, write_calls
+from agentgym.core.calls import Call, read_calls, write_calls
+from agentgym.core.tools import ACT, Tool, ToolParameter
+from agentgym.core.types import Request
 from agentgym.errors import UsageError
 from agentgym.prompts import load_template
 from agentgym.prompts.budget import PromptBuilder
 from agentgym.prompts.parsers import FORMATS, Answer
-from agentgym.tools import ACT, Tool, ToolParameter
-from agentgym.types import Request
 
 SEARCH = Tool("search", "Search for passages.", (ToolParameter("query"),), parallel=True)
 EXPAND = Tool("expand", "See what a paper cites.", (ToolParameter("paper"),), parallel=True)

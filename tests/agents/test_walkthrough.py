@@ -3,7 +3,7 @@ import pytest
 from agentgym.agents import make_agent
 from agentgym.envs.sokoban.vector import SokobanVectorEnv
 from agentgym.errors import UsageError
-from agentgym.rollout import EpisodeSpec, RolloutWorker
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from tests.corridor import CorridorVectorEnv
 
 

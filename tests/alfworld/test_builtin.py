@@ -9,6 +9,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from agentgym.core.hashing import sha256_json
+from agentgym.core.tasks import split_of
 from agentgym.envs.alfworld.builtin.catalogue import OPENABLE, ROOMS
 from agentgym.envs.alfworld.builtin.generator import DIFFICULTIES, FAMILIES, generate, settings
 from agentgym.envs.alfworld.builtin.layouts import HELD_OUT, KNOWN, SIZES, layouts
@@ -21,8 +23,6 @@ from agentgym.envs.alfworld.engine.vocabulary import display_names
 from agentgym.envs.alfworld.planner.planner import Planner
 from agentgym.envs.alfworld.source import load_game
 from agentgym.errors import UsageError
-from agentgym.hashing import sha256_json
-from agentgym.tasks import split_of
 
 SPLITS = ("train", "valid_seen", "valid_unseen")
 

@@ -3,16 +3,16 @@ from contextlib import closing
 
 import pytest
 
+from agentgym.core.types import Completion, Request, Step
 from agentgym.envs.alfworld.memory import RoomMemory, recall, recall_briefly
 from agentgym.envs.alfworld.rules import ExplorerPolicy
 from agentgym.envs.alfworld.task_memory import recall_for_task
 from agentgym.errors import UsageError
 from agentgym.prompts import load_template
 from agentgym.prompts.rendering import render
+from agentgym.prompts.settings import Prompting
 from agentgym.registration import open_vector
-from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.training.policy.prompting import Prompting
-from agentgym.types import Completion, Request, Step
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 
 ROOM = ("go to drawer 1", "go to drawer 2", "go to fridge 1", "go to table 1", "look")
 AT_TABLE = ("examine table 1", "take egg 2 from table 1", "take mug 1 from table 1", *ROOM[:3])

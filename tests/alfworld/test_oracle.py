@@ -5,13 +5,13 @@ from itertools import islice
 import pytest
 
 from agentgym.agents import make_agent
+from agentgym.core.types import Request
 from agentgym.envs.alfworld import oracle as module
 from agentgym.envs.alfworld.env import ALFWorldEnv
 from agentgym.envs.alfworld.oracle import ALFWorldOracle
 from agentgym.envs.alfworld.planner.planner import Planner
 from agentgym.errors import UsageError
-from agentgym.rollout import RolloutWorker
-from agentgym.types import Request
+from agentgym.rollout.worker import RolloutWorker
 from agentgym.vector.serial import SerialVectorEnv
 
 

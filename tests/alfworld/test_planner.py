@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from agentgym.core.rng import TurnRng
 from agentgym.envs.alfworld.builtin.tasks import builtin_tasks
 from agentgym.envs.alfworld.engine.game import Game
 from agentgym.envs.alfworld.planner.landmarks import HOPELESS, Relaxation
@@ -18,7 +19,6 @@ from agentgym.envs.alfworld.planner.planning_task import planning_task
 from agentgym.envs.alfworld.planner.reductions import reachable, relevant, seen_from, simplified
 from agentgym.envs.alfworld.source import load_game
 from agentgym.envs.alfworld.tasks import stored_tasks
-from agentgym.rng import TurnRng
 from tests.alfworld.cottage import DOMAIN, GRAMMAR, PROBLEM
 
 COTTAGE = Game(DOMAIN, GRAMMAR, PROBLEM)

@@ -3,14 +3,14 @@ import sys
 
 import pytest
 
+from agentgym.core.types import Completion, Request, Step
 from agentgym.envs.alfworld.builtin.tasks import builtin_tasks
 from agentgym.envs.alfworld.memory import RoomMemory
 from agentgym.envs.alfworld.prior import GAMES, chance, count, load
 from agentgym.envs.alfworld.rules import ExplorerPolicy, HouseholdGoal, parse_goal
 from agentgym.errors import UsageError
 from agentgym.registration import open_vector
-from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.types import Completion, Request, Step
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agentgym.algos.batch import StepBatch
-from agentgym.types import Completion, Group, Step, Trajectory
+from agentgym.core.types import Completion, Group, Step, Trajectory
 from tests.algos.episodes import batch_of
 
 

@@ -4,7 +4,7 @@ from hypothesis import given
 
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.filters import dynamic_sampling, overlong_penalty, select, varied
-from agentgym.types import Completion, Group, Step, Trajectory
+from agentgym.core.types import Completion, Group, Step, Trajectory
 from tests.algos.episodes import batches
 
 

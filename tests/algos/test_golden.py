@@ -125,13 +125,13 @@ def rows_of(case, batch, name):
 
 def check_grpo(case):
     batch = one_step_episodes(case["group"], case["R"])
-    switches = {"compat": Compat(singleton=case["singleton"], episode_stat=case["episode_stat"])}
-    close(grpo.advantage(batch, std=case["norm_std"], **switches), case["adv"])
+    options = {"compat": Compat(singleton=case["singleton"], episode_stat=case["episode_stat"])}
+    close(grpo.advantage(batch, std=case["norm_std"], **options), case["adv"])
     if case["norm_std"]:
         for module in (dapo, gspo):
-            close(module.advantage(batch, **switches), case["adv"])
+            close(module.advantage(batch, **options), case["adv"])
     else:
-        close(grpo.advantage(batch, **grpo.DR_GRPO, **switches), case["adv"])
+        close(grpo.advantage(batch, **grpo.DR_GRPO, **options), case["adv"])
 
 
 def check_rloo(case):
@@ -142,13 +142,13 @@ def check_rloo(case):
 def check_reinforce_pp(case):
     mask = np.array(case["mask"], dtype=bool)
     batch = one_step_episodes(range(len(mask)), [0.0] * len(mask), tokens=[mask.shape[1]] * len(mask))
-    switches = {
+    options = {
         "rewards": flat(case["token_rewards"]),
         "mask": mask.ravel(),
         "gamma": case.get("gamma"),
     }
-    close(reinforce_pp.advantage(batch, **switches, whiten=False), flat(case["returns"]) * mask.ravel())
-    close(reinforce_pp.advantage(batch, **switches), flat(case["adv"]))
+    close(reinforce_pp.advantage(batch, **options, whiten=False), flat(case["returns"]) * mask.ravel())
+    close(reinforce_pp.advantage(batch, **options), flat(case["adv"]))
 
 
 def check_baseline(case):
@@ -163,26 +163,26 @@ def check_baseline(case):
 
 def check_gae(case):
     reward, values, n = flat([case["r"]]), flat([case["v"]]), len(case["r"])
-    switches = {"gamma": case["gamma"], "lam": case["lam"]}
+    options = {"gamma": case["gamma"], "lam": case["lam"]}
     after = case.get("bootstrap", 0.0)
     cut = "bootstrap" in case
     one_step = one_step_episodes([0], [0.0], tokens=[n], truncated=[cut], next_values=[after])
-    close(ppo.advantage(one_step, values=values, rewards=reward, whiten=False, **switches), case["adv"])
+    close(ppo.advantage(one_step, values=values, rewards=reward, whiten=False, **options), case["adv"])
     steps = batch_of({"states": range(n), "rewards": case["r"]}).with_columns(
         values=values, next_values=np.full(n, after), truncated=np.arange(n) == (n - 1 if cut else n)
     )
-    close(steppo.advantage(steps, **switches), case["adv"])
-    close(gae(reward, values, np.zeros(n, np.int64), bootstrap=np.full(n, after), **switches), case["adv"])
+    close(steppo.advantage(steps, **options), case["adv"])
+    close(gae(reward, values, np.zeros(n, np.int64), bootstrap=np.full(n, after), **options), case["adv"])
 
 
 def check_steppo_gae(case):
     trajs = case["trajs"]
     batch = batch_of(*({"states": range(len(traj["r"])), "rewards": traj["r"]} for traj in trajs))
     batch = batch.with_columns(values=flat(traj["v"] for traj in trajs))
-    switches = {"gamma": case["gamma"], "lam": case["lam"]}
-    close(steppo.advantage(batch, **switches), flat(case["adv_raw"]))
-    close(steppo.returns(batch, **switches), flat(case["returns"]))
-    close(steppo.advantage(batch, whiten=True, **switches), flat(case["adv_whitened"]))
+    options = {"gamma": case["gamma"], "lam": case["lam"]}
+    close(steppo.advantage(batch, **options), flat(case["adv_raw"]))
+    close(steppo.returns(batch, **options), flat(case["returns"]))
+    close(steppo.advantage(batch, whiten=True, **options), flat(case["adv_whitened"]))
 
 
 def check_gigpo(case):
@@ -191,13 +191,13 @@ def check_gigpo(case):
     compat = Compat(
         invalid_penalty=case["invalid_penalty"], episode_stat=case["episode_stat"], singleton="raw"
     )
-    switches = {
+    options = {
         "gamma": case["gamma"],
         "std": {"mean_std_norm": True, "mean_norm": False}[case["mode"]],
         "compat": compat,
     }
-    episode = gigpo.advantage(batch, weight=0.0, **switches)
-    result = gigpo.advantage(batch, weight=case["w"], **switches)
+    episode = gigpo.advantage(batch, weight=0.0, **options)
+    result = gigpo.advantage(batch, weight=case["w"], **options)
     close(episode, rows_of(case, batch, "A_E"))
     close((result - episode) / case["w"], rows_of(case, batch, "A_S"))
     close(result, rows_of(case, batch, "A"))
@@ -237,16 +237,16 @@ def check_hgpo(case):
 def check_graphgpo(case):
     batch = episodes_of(case["trajs"])
     omega, convention, success = case["omega"], case["convention"], case.get("r_succ", 10)
-    switches = {
+    options = {
         "omega": omega,
         "success_reward": success,
         "convention": convention,
         "edges": case["edges"],
         "compat": Compat(episode_stat=case["episode_stat"], singleton=case["singleton"]),
     }
-    close(graphgpo.advantage(batch, episode_weight=0.0, **switches), rows_of(case, batch, "A_G"))
-    close(graphgpo.advantage(batch, graph_weight=0.0, **switches), rows_of(case, batch, "A_E"))
-    close(graphgpo.advantage(batch, **switches), rows_of(case, batch, "A"))
+    close(graphgpo.advantage(batch, episode_weight=0.0, **options), rows_of(case, batch, "A_G"))
+    close(graphgpo.advantage(batch, graph_weight=0.0, **options), rows_of(case, batch, "A_E"))
+    close(graphgpo.advantage(batch, **options), rows_of(case, batch, "A"))
     left = distance(batch, *match_edges(batch), np.ones(len(batch)))
     names = []
     for traj in case["trajs"]:
@@ -274,8 +274,8 @@ def check_graphgpo_paper(case):
 
 
 def check_spo3_score(case):
-    switches = {name: case[name] for name in ("alpha", "xi", "zeta") if name in case}
-    score = spo3.score([case["n_success"]], [case["n_total"]], [case["t"]], **switches)
+    options = {name: case[name] for name in ("alpha", "xi", "zeta") if name in case}
+    score = spo3.score([case["n_success"]], [case["n_total"]], [case["t"]], **options)
     close(score, [case["S"]])
     assert spo3.rollouts(score).tolist() == [case["K"]]
 
@@ -295,12 +295,12 @@ def check_istar(case):
     )
     prm, old = (flat(step for traj in trajs for step in traj[key]) for key in ("lp_prm", "lp_old"))
     rewards = istar.step_rewards(prm, old, batch, beta=beta)
-    switches = {"std": {"mean_std_norm": True, "mean_norm": False}[case["mode"]]}
+    options = {"std": {"mean_std_norm": True, "mean_norm": False}[case["mode"]]}
     close(rewards, flat(case["step_reward"]))
-    close(istar.advantage(batch, rewards, alpha=0.0, **switches)[batch.starts], case["A_E"])
-    alone = istar.advantage(batch, rewards, episode=np.zeros(len(batch)), **switches)
+    close(istar.advantage(batch, rewards, alpha=0.0, **options)[batch.starts], case["A_E"])
+    alone = istar.advantage(batch, rewards, episode=np.zeros(len(batch)), **options)
     close(alone, rows_of(case, batch, "A_S"))
-    close(istar.advantage(batch, rewards, alpha=case["alpha"], **switches), rows_of(case, batch, "A"))
+    close(istar.advantage(batch, rewards, alpha=case["alpha"], **options), rows_of(case, batch, "A"))
 
     layout = TokenLayout.packed(torch.from_numpy(batch.tokens))
     implicit = process.implicit_rewards(torch.from_numpy(prm), torch.from_numpy(old), layout, beta=beta)
@@ -320,9 +320,9 @@ def check_prime(case):
     batch = one_step_episodes(
         np.arange(answers) // n, [0.0] * answers, outcome=case["acc"], tokens=[mask.shape[1]] * answers
     )
-    switches = {"mask": mask.ravel(), "beta": case["beta"]}
+    options = {"mask": mask.ravel(), "beta": case["beta"]}
     weights = {"process_weight": case["coef_dpo"], "outcome_weight": case["coef_gt"]}
-    result = prime.advantage(batch, q, **switches, **weights)
+    result = prime.advantage(batch, q, **options, **weights)
     close(result, flat(case["adv"]))
     close(result, masked_whiten(flat(case["returns"]), mask.ravel()))
     # The normalised rewards alone, each less the mean of the other answers' means.
@@ -330,7 +330,7 @@ def check_prime(case):
     means = (rewards * mask).sum(1) / mask.sum(1)
     others = (n * rewards - means.sum()) / (n - 1) * mask
     sums = np.cumsum(others[:, ::-1], axis=1)[:, ::-1]
-    only = prime.advantage(batch, q, **switches, process_weight=1.0, outcome_weight=0.0)
+    only = prime.advantage(batch, q, **options, process_weight=1.0, outcome_weight=0.0)
     close(only, masked_whiten(sums.ravel(), mask.ravel()))
 
     scores = process.implicit_rewards(

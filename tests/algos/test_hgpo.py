@@ -7,7 +7,7 @@ from hypothesis import given
 from agentgym.algos import grpo, hgpo
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import Compat
-from tests.algos.episodes import batch_of, batches, shuffled, take
+from tests.algos.episodes import batch_of, batches, take
 
 SEVEN = batch_of({"states": "ABC", "rewards": [0, 0, 10]}, {"states": "AD"}, {"states": "AB"})
 
@@ -22,13 +22,6 @@ SEVEN = batch_of({"states": "ABC", "rewards": [0, 0, 10]}, {"states": "AD"}, {"s
 )
 def test_seven_steps(history, std, expected):
     np.testing.assert_allclose(hgpo.advantage(SEVEN, history=history, std=std), expected, atol=1e-8)
-
-
-@given(batches(states=2))
-def test_permuting_trajectories_permutes_advantages(batch):
-    other, rows = shuffled(batch)
-    expected = hgpo.advantage(batch, base_group=True)[rows]
-    np.testing.assert_allclose(hgpo.advantage(other, base_group=True), expected, atol=1e-7)
 
 
 @given(batches(states=2))
@@ -62,10 +55,10 @@ def test_a_difference_that_is_rounding_has_no_weight():
 def test_a_level_that_is_zero_has_no_weight():
     """Equal outcomes: level 0 is 0 for the rejected action too, though its row pays 0.1."""
     batch = batch_of({"states": "AB", "valid": [False, True]}, {"states": "AC"})
-    switches = {"compat": Compat(invalid_penalty="row"), "gamma": 0.0}
-    alone = hgpo.advantage(batch, **switches)
+    options = {"compat": Compat(invalid_penalty="row"), "gamma": 0.0}
+    alone = hgpo.advantage(batch, **options)
     assert alone[0] < 0 < alone[2]
-    np.testing.assert_array_equal(hgpo.advantage(batch, base_group=True, **switches), alone)
+    np.testing.assert_array_equal(hgpo.advantage(batch, base_group=True, **options), alone)
 
 
 def test_one_episode_or_equal_ones_are_exactly_zero():

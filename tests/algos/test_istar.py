@@ -12,7 +12,7 @@ from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import Compat
 from agentgym.algos.loss import TokenLayout, policy_loss
 from agentgym.algos.table import ALGORITHMS
-from tests.algos.episodes import batch_of, batches, shuffled, tokens_of
+from tests.algos.episodes import batch_of, batches
 
 
 def scored(trajectories):
@@ -52,16 +52,6 @@ def test_episodes_of_one_task(trajectories, rewards, expected):
     process = istar.step_rewards(prm, old, batch)
     np.testing.assert_allclose(process, rewards, atol=1e-12)
     np.testing.assert_allclose(istar.advantage(batch, process), expected, atol=1e-8)
-
-
-@given(batches(), st.sampled_from(["step", "token", "merged"]))
-def test_permuting_trajectories_permutes_advantages(batch, credit):
-    other, rows = shuffled(batch)
-    tokens = tokens_of(batch, rows)
-    units = tokens if credit == "token" else rows
-    process = np.sin(np.arange(batch.tokens.sum() if credit == "token" else len(batch)))
-    expected = istar.advantage(batch, process, credit=credit)[units]
-    np.testing.assert_allclose(istar.advantage(other, process[units], credit=credit), expected, atol=1e-9)
 
 
 @given(batches())

@@ -63,7 +63,7 @@ def responses(seed=0, lengths=(3, 1, 0, 4, 2)):
 
 
 @pytest.mark.parametrize(
-    ("advantages", "switches", "expected"),
+    ("advantages", "options", "expected"),
     [
         ((1, -1), {}, -0.14402566),
         ((1, -1), {"clip_high": 0.28}, -0.14402566),
@@ -73,8 +73,8 @@ def responses(seed=0, lengths=(3, 1, 0, 4, 2)):
         ((2, 2), {"aggregation": "seq-mean-token-mean"}, -2.16195084),
     ],
 )
-def test_published_losses_of_tokens(advantages, switches, expected):
-    result = policy_loss(LOG_PROBS, OLD, tensor(advantages), TokenLayout.padded(MASK), Objective(**switches))
+def test_published_losses_of_tokens(advantages, options, expected):
+    result = policy_loss(LOG_PROBS, OLD, tensor(advantages), TokenLayout.padded(MASK), Objective(**options))
     assert float(result.loss) == pytest.approx(expected, abs=1e-8)
 
 
@@ -427,7 +427,7 @@ def test_value_loss_takes_the_worse_of_clipped_and_unclipped():
 
 
 @pytest.mark.parametrize(
-    ("switches", "message"),
+    ("options", "message"),
     [
         ({"ratio": "word"}, "ratio must be one of"),
         ({"aggregation": "mean"}, "aggregation must be one of"),
@@ -440,9 +440,9 @@ def test_value_loss_takes_the_worse_of_clipped_and_unclipped():
         ({"clip_high": float("nan")}, "clip_high must not be negative"),
     ],
 )
-def test_bad_objectives_are_refused(switches, message):
+def test_bad_objectives_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        Objective(**switches)
+        Objective(**options)
 
 
 @pytest.mark.parametrize(

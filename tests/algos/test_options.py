@@ -10,7 +10,7 @@ import pytest
 from agentgym.algos.compat import Compat
 from agentgym.algos.options import NOT_NEGATIVE, Bounds, bind_options, check_options, options_of
 from agentgym.algos.table import ALGORITHMS
-from agentgym.arrays import Floats
+from agentgym.core.arrays import Floats
 from agentgym.errors import UsageError
 from tests.algos.episodes import batch_of
 
@@ -61,16 +61,16 @@ def test_good_values_pass(given):
     ("given", "message"),
     [
         ({"gama": 1}, r"mine has no option 'gama' \(did you mean 'gamma'\?\); it has gamma, steps"),
-        ({"gamma": "high"}, "switches.gamma is a number, such as 0.9; got 'high'"),
-        ({"gamma": True}, "switches.gamma is a number"),
-        ({"gamma": None}, "switches.gamma is a number"),
-        ({"gamma": 1.5}, "switches.gamma must be between 0 and 1, not 1.5"),
-        ({"gamma": float("nan")}, "switches.gamma must be between 0 and 1, not nan"),
-        ({"steps": -1}, "switches.steps must not be negative, not -1"),
-        ({"steps": 1.0}, "switches.steps is a whole number"),
-        ({"mode": "c"}, "switches.mode must be one of 'a', 'b', not 'c'"),
-        ({"whiten": 1}, "switches.whiten is true or false"),
-        ({"singleton": "one"}, "switches.singleton must be one of 'zero', 'raw', not 'one'"),
+        ({"gamma": "high"}, "algorithm_options.gamma is a number, such as 0.9; got 'high'"),
+        ({"gamma": True}, "algorithm_options.gamma is a number"),
+        ({"gamma": None}, "algorithm_options.gamma is a number"),
+        ({"gamma": 1.5}, "algorithm_options.gamma must be between 0 and 1, not 1.5"),
+        ({"gamma": float("nan")}, "algorithm_options.gamma must be between 0 and 1, not nan"),
+        ({"steps": -1}, "algorithm_options.steps must not be negative, not -1"),
+        ({"steps": 1.0}, "algorithm_options.steps is a whole number"),
+        ({"mode": "c"}, "algorithm_options.mode must be one of 'a', 'b', not 'c'"),
+        ({"whiten": 1}, "algorithm_options.whiten is true or false"),
+        ({"singleton": "one"}, "algorithm_options.singleton must be one of 'zero', 'raw', not 'one'"),
         ({"compat": {}}, "mine has no option 'compat'"),
         ({"column": 1}, "mine has no option 'column'"),
     ],

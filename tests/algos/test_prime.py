@@ -6,7 +6,7 @@ from hypothesis import given
 
 from agentgym.algos import prime
 from agentgym.algos.batch import StepBatch
-from tests.algos.episodes import batch_of, batches, shuffled, tokens_of
+from tests.algos.episodes import batch_of, batches
 
 
 def answers(outcomes, lengths, group=None):
@@ -68,17 +68,6 @@ def test_process_and_outcome_have_weights(lengths):
 
 def binary(batch):
     return batch.with_columns(outcome=batch.won.astype(np.float64))
-
-
-@given(batches())
-def test_permuting_trajectories_permutes_advantages(batch):
-    batch = binary(batch)
-    other, rows = shuffled(batch)
-    tokens = tokens_of(batch, rows)
-    q = np.sin(np.arange(len(tokens)))
-    np.testing.assert_allclose(
-        prime.advantage(other, q[tokens]), prime.advantage(batch, q)[tokens], atol=1e-7
-    )
 
 
 @given(batches())

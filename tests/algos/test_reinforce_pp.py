@@ -1,12 +1,11 @@
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from agentgym.algos import reinforce_pp
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import Compat
-from tests.algos.episodes import batches, shuffled, tokens_of
+from tests.algos.episodes import batches
 
 
 def responses(tokens, rewards=None, group=None):
@@ -79,14 +78,6 @@ def test_steps_of_a_trajectory_are_one_sequence_and_in_verl_agent_each_its_own()
     assert chained.tolist() == [1.0, 2.0, 2.0]
     alone = reinforce_pp.advantage(batch, gamma=0.5, whiten=False, **reinforce_pp.VERL_AGENT)
     assert alone.tolist() == [1.5, 3.0, 3.0]
-
-
-@given(batches(), st.integers(0, 99))
-def test_permuting_trajectories_permutes_advantages(batch, seed):
-    other, rows = shuffled(batch, seed)
-    tokens = tokens_of(batch, rows)
-    for function in (reinforce_pp.advantage, reinforce_pp.baseline_advantage):
-        np.testing.assert_allclose(function(other), function(batch)[tokens], atol=1e-9)
 
 
 @given(batches())

@@ -10,10 +10,10 @@ import pytest
 
 from agentgym.agents import make_agent
 from agentgym.cli import main
+from agentgym.core.tools import call_of
 from agentgym.evaluation.imports.inspect import LISTED, STORE
 from agentgym.registration import open_vector
-from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.tools import call_of
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 
 pytestmark = [pytest.mark.inspect, pytest.mark.filterwarnings("ignore::ResourceWarning", "default")]
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from agentgym.bridges.trl import EnvironmentFactory, mixed_rows
+from agentgym.core.tools import Tool, ToolCallError
 from agentgym.errors import UsageError
 from agentgym.registration import make
-from agentgym.tools import Tool, ToolCallError
 from benchmarks.bridges import recorded, trl
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,7 +15,7 @@ from agentgym.prompts import load_template
 from agentgym.prompts.budget import PromptBuilder
 from agentgym.prompts.fitting import PromptTooLongError
 from agentgym.registration import make, open_vector
-from agentgym.rollout import RolloutWorker
+from agentgym.rollout.worker import RolloutWorker
 from benchmarks.bridges import recorded
 
 SOKOBAN = "agentgym/Sokoban-v0"
@@ -79,7 +79,7 @@ def test_the_committed_report_has_no_differences():
     ]
     for each in report["advantages"]:
         assert each["padding"] > 0
-        assert each["not_zero"] > 200
+        assert 2 * each["not_zero"] > each["steps"] > 200
         assert each["largest_difference"] <= 1e-6
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from agentgym.bridges.verl_agent import make_envs
+from agentgym.core.tasks import ListTaskSet
 from agentgym.errors import UsageError
-from agentgym.tasks import ListTaskSet
 from tests.bridges.verl_agent_stand_in import MANAGERS, NAMES, config, standing_in
 
 ROOT = Path(__file__).resolve().parents[2]

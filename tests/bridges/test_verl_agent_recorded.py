@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from agentgym.bridges.verl_agent import make_envs
+from agentgym.core.tasks import ListTaskSet, Task
 from agentgym.envs.webshop.data.importer import open_catalogue
 from agentgym.envs.webshop.engine.goals import Prices, limit_text, make_goals
-from agentgym.tasks import ListTaskSet, Task
 from benchmarks.bridges.verl_agent import write_levels
 from benchmarks.bridges.verl_agent_cost import summary
 from benchmarks.bridges.verl_agent_peer import digest

@@ -11,7 +11,7 @@ import pytest
 from agentgym.endpoint.errors import EndpointError
 from agentgym.endpoint.reach import check_reachable
 from agentgym.endpoint.spec import EndpointSpec
-from agentgym.evaluation.runfiles import read_run
+from agentgym.evaluation.log.runfiles import read_run
 from agentgym.training.models.models import save_model
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
 from tests.cli.test_docs import commands

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from agentgym.cli.film import END_MILLISECONDS, FRAME_MILLISECONDS
-from agentgym.extras import install_command
+from agentgym.io.optional import install_command
 from tests.cli.conftest import ENV
 
 SOKOBAN = ("play", "agentgym/Sokoban-v0", "--split", "test", "--seed", 7)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from agentgym.evaluation.board.leaderboard import build_leaderboard
 from agentgym.evaluation.imports.dialects import DIALECTS
-from agentgym.evaluation.leaderboard import build_leaderboard
-from agentgym.evaluation.runfiles import read_episodes, read_run
-from agentgym.evaluation.verify import verify_run
+from agentgym.evaluation.log.runfiles import read_episodes, read_run
+from agentgym.evaluation.verify.verification import verify_run
 from agentgym.registration import open_env
 from benchmarks.bridges.logs import (
     FEW_GAMES,

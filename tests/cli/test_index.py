@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from agentgym.cli import main
-from agentgym.retrieval.passages import PASSAGES as FILE
+from agentgym.retrieval.corpus.passages import PASSAGES as FILE
 from tests.serving.retrieving import PASSAGES, serving
 
 DOCUMENTS = [

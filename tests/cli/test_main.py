@@ -10,26 +10,21 @@ import pytest
 
 import agentgym
 from agentgym.cli import main
+from agentgym.cli.commands import make_parser
+from agentgym.cli.parser import Commands
 from agentgym.errors import UsageError
 
-COMMANDS = [
-    ("envs",),
-    ("play",),
-    ("bench",),
-    ("verify",),
-    ("leaderboard",),
-    ("leaderboard", "build"),
-    ("view",),
-    ("train",),
-    ("train", "bc"),
-    ("train", "gigpo"),
-    ("plot",),
-    ("data",),
-    ("data", "list"),
-    ("data", "path"),
-    ("data", "import"),
-    ("data", "verify"),
-]
+
+def commands_of(parser, *words):
+    """Yield the commands of a parser and those within it, as words; without one that flags stand for."""
+    groups = [action for action in parser._actions if isinstance(action, Commands)]
+    for name, command in groups[0].choices.items() if groups else ():
+        if name != parser.implied[0]:
+            yield (*words, name)
+            yield from commands_of(command, *words, name)
+
+
+COMMANDS = list(commands_of(make_parser()))
 
 
 def run_program(*words, **options):
@@ -37,7 +32,7 @@ def run_program(*words, **options):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
 
 
-@pytest.mark.parametrize("words", [(), *COMMANDS])
+@pytest.mark.parametrize("words", [(), *COMMANDS], ids=" ".join)
 def test_help_has_an_example(cli, words):
     code, out, _ = cli(*words, "--help")
     assert code == 0

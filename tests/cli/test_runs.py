@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from agentgym.evaluation.runfiles import read_episodes, read_run
-from agentgym.hashing import canonical_json
+from agentgym.core.hashing import canonical_json
+from agentgym.evaluation.log.runfiles import read_episodes, read_run
+from agentgym.prompts.settings import Prompting
+from agentgym.registration import suite_spec
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
-from agentgym.training.policy.prompting import Prompting
 from agentgym.training.policy.saved import SavedAgent, Training, save_agent
 from tests.cli.conftest import ENV
 
@@ -108,7 +109,7 @@ def test_an_interrupted_bench_says_how_it_goes_on(cli, suite, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("agentgym.evaluation.bench.run_bench", interrupted)
+    monkeypatch.setattr("agentgym.evaluation.play.bench.run_bench", interrupted)
     said = "agentgym: interrupted: what has ended is kept, and the same command plays the rest\n"
     assert cli("bench", suite) == (130, "", said)
 
@@ -254,7 +255,7 @@ def test_bad_suites_leave_nothing_behind(refused, suite, tmp_path, old, new, com
 
 
 def test_bench_takes_saved_models(cli, refused, suite, tmp_path):
-    prompting = Prompting.tiny(ENV)
+    prompting = Prompting.tiny(suite_spec(ENV).prompt)
     training = Training(
         env_id=ENV,
         algorithm="grpo",

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from agentgym.evaluation.runfiles import read_episodes, read_run
-from agentgym.evaluation.transcripts import TRANSCRIPTS_FILE, read_transcripts
+from agentgym.evaluation.log.runfiles import read_episodes, read_run
+from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE, read_transcripts
+from agentgym.prompts.settings import Prompting
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
-from agentgym.training.policy.prompting import Prompting
 from agentgym.training.policy.saved import SavedAgent, Training, save_agent
 from tests.cli.conftest import ENV
 

@@ -96,7 +96,7 @@ def test_broken_entries(tmp_path, text, message):
 
 def test_a_value_that_never_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(jsonstream, "CHUNK", 10)
-    monkeypatch.setattr(jsonstream, "LONGEST_RECORD", 50)
+    monkeypatch.setattr(jsonstream, "MAX_RECORD_LENGTH", 50)
     with pytest.raises(UsageError, match="not whole JSON"):
         list(read_records(written(tmp_path, '[{"a": "' + "x" * 1000)))
 

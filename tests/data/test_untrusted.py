@@ -19,8 +19,8 @@ from agentgym.data.archives import read_members
 from agentgym.data.jsonstream import read_records
 from agentgym.envs.alfworld.data.trials import GAME, Harvest, read_trials
 from agentgym.errors import UsageError
-from agentgym.records import read_toml
-from agentgym.untrusted import DEEPEST, loads_json, loads_toml, read_json, read_json_records
+from agentgym.io.records import read_toml
+from agentgym.io.untrusted import MAX_DEPTH, loads_json, loads_toml, read_json, read_json_records
 
 DIGITS = "7" * 5_000
 values = st.recursive(
@@ -39,7 +39,7 @@ def test_json_means_what_it_means_elsewhere(value, indent, ascii_only):
 HOSTILE_JSON = (
     "[" * 200_000,
     '{"a":' * 200_000,
-    '{"a":[' * (DEEPEST // 2 + 1),
+    '{"a":[' * (MAX_DEPTH // 2 + 1),
     DIGITS,
     f"[1, -{DIGITS}]",
     f'"\\"{"[" * 99}", {DIGITS}',
@@ -70,7 +70,7 @@ def test_hostile_json_is_refused_in_one_line(text, tmp_path):
 def test_brackets_and_digits_in_texts_are_no_nesting():
     value = ["[" * 999 + DIGITS + '\\"{', "]" * 99]
     assert loads_json(json.dumps(value), "x") == value
-    deep = "[" * DEEPEST + "]" * DEEPEST
+    deep = "[" * MAX_DEPTH + "]" * MAX_DEPTH
     assert loads_json(deep, "x")
     assert loads_toml(f"a = '''{'[' * 999}''' # {'[' * 999}\nb = \"\\\"[[[{DIGITS}\"\nc = {deep}", "x")["c"]
 
@@ -152,13 +152,13 @@ def test_nested_members_are_named_and_left_out(tmp_path):
 
 
 def test_a_large_member_is_refused_unread(tmp_path):
-    path = tarball(tmp_path / "a.tar.xz", [(f"x/{GAME}", bytes(archives.LARGEST + 1))])
+    path = tarball(tmp_path / "a.tar.xz", [(f"x/{GAME}", bytes(archives.MAX_SIZE + 1))])
     with pytest.raises(UsageError, match="more than any game"):
         list(read_members(path, [GAME]))
 
 
 def test_an_archive_of_too_much_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "LARGEST_TOTAL", 1_000)
+    monkeypatch.setattr(archives, "MAX_TOTAL", 1_000)
     members = [(f"{i}/skipped", bytes(300)) for i in range(4)]
     path = tarball(tmp_path / "a.tar.gz", members, "w:gz")
     with pytest.raises(UsageError, match="unpacks to more than 1,000 bytes"):

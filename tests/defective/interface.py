@@ -8,8 +8,8 @@ from agentgym import UsageError
 from agentgym.checking import (
     interface,
 )
-from agentgym.tasks import ListTaskSet, Task
-from agentgym.types import Completion
+from agentgym.core.tasks import ListTaskSet, Task
+from agentgym.core.types import Completion
 from tests.corridor import CorridorEnv
 from tests.defective import breaks
 

@@ -10,7 +10,7 @@ from agentgym.checking import (
     states,
     steps,
 )
-from agentgym.hashing import content_id
+from agentgym.core.hashing import content_id
 from tests.corridor import CorridorEnv
 from tests.defective import breaks
 

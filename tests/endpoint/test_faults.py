@@ -214,7 +214,7 @@ def test_any_json_is_an_answer_or_none(data):
     holder[key] = data.draw(VALUES)
     with suppress(MalformedAnswerError):
         answer = read_answer_body(json.dumps(table).encode())
-        assert f"{answer.text}{answer.finish_reason}{answer.model}{answer.reasoning}".encode()
+        assert f"{answer.text}{answer.finish_reason}{answer.served_model}{answer.reasoning}".encode()
 
 
 def parts(value):
@@ -226,7 +226,7 @@ def parts(value):
 
 
 def test_an_answer_without_end_is_cut_off(monkeypatch):
-    monkeypatch.setattr("agentgym.endpoint.transport.LARGEST_ANSWER", 1_000)
+    monkeypatch.setattr("agentgym.endpoint.transport.MAX_ANSWER_SIZE", 1_000)
     with (
         FakeEndpoint(otherwise=lambda _: completion("a" * 2_000)).open(attempts=1) as endpoint,
         pytest.raises(UnansweredRequestError, match="more than 1,000 bytes"),

@@ -254,7 +254,7 @@ def test_importing_needs_none_of_the_extra():
 import sys
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("openai", "tenacity", "aiolimiter", "httpx", "httpx2"):
+        if name.partition(".")[0] in ("openai", "aiolimiter", "httpx", "httpx2"):
             raise ModuleNotFoundError(name=name)
 sys.meta_path.insert(0, Absent())
 from agentgym.endpoint import *
@@ -266,4 +266,4 @@ except Exception as error:
 """
     result = run_python(code)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.startswith("asking an endpoint needs tenacity: pip install")
+    assert result.stdout.startswith("asking an endpoint needs aiolimiter: pip install")

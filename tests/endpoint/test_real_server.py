@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from agentgym.cli import main as agentgym
+from agentgym.core.tools import Tool, ToolParameter, tool_schemas
 from agentgym.endpoint import (
     ChatMessage,
     ChatRequest,
@@ -17,12 +18,11 @@ from agentgym.endpoint import (
     read_ledger,
 )
 from agentgym.errors import UsageError
-from agentgym.evaluation.runfiles import read_episodes, read_run
-from agentgym.evaluation.suite import load_suite
-from agentgym.tools import Tool, ToolParameter, tool_schemas
+from agentgym.evaluation.log.runfiles import read_episodes, read_run
+from agentgym.evaluation.suites.suite import load_suite
+from agentgym.prompts.chat_template import ChatSetup
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.types import GenerationRequest, Sampling
-from agentgym.training.models.chat_template import ChatSetup
 from agentgym.training.models.families import FAMILIES, save_family_model
 from agentgym.training.models.models import load_model
 from benchmarks.served import server as served

@@ -75,7 +75,8 @@ def test_tokens_come_in_pieces():
 
 def test_only_the_first_choice_is_read():
     second = {"choices": [{"index": 1, "delta": {"content": "other"}, "finish_reason": "stop"}]}
-    assert read(events(delta(content="a"), second, delta("stop", content="b")).body)[:3] == ("ab", (), "stop")
+    reply = read(events(delta(content="a"), second, delta("stop", content="b")).body)
+    assert (reply.text, reply.tool_calls, reply.finish_reason) == ("ab", (), "stop")
     assert read(events(delta("stop", content="a"), second).body).choices == 2
 
 
@@ -115,7 +116,7 @@ def test_where_the_bytes_are_cut_does_not_matter(cuts, newline):
     said = events(delta(content="grüß"), delta(content=" dich"), delta("stop"), USAGE)
     answer = read(b": comment\n\nevent: x\n" + said.body.replace(b"\n", newline), cuts)
     assert answer.text == "grüß dich"
-    assert answer.usage is not None
+    assert answer.usage_stated
 
 
 def test_the_last_event_needs_no_empty_line():
@@ -130,6 +131,6 @@ def test_any_bytes_are_an_answer_or_none(data):
 
 
 def test_an_event_without_end_is_refused(monkeypatch):
-    monkeypatch.setattr("agentgym.endpoint.streams.LONGEST_LINE", 100)
+    monkeypatch.setattr("agentgym.endpoint.streams.MAX_LINE_LENGTH", 100)
     with pytest.raises(MalformedAnswerError, match="more than 100 bytes"):
         read(b"data: " + b"a" * 200)

@@ -4,10 +4,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import gymnasium
 
-from agentgym.answers import AnswerKind, Ask, Standing, UnansweredError
+from agentgym.core.queries import AnswerKind, Query, Reproducibility, UnansweredError
+from agentgym.core.tasks import ListTaskSet, Task
 from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.errors import MissingDataError
-from agentgym.tasks import ListTaskSet, Task
 from agentgym.vector.serial import SerialVectorEnv
 
 ID = "asking/Weigh-v0"
@@ -32,7 +32,7 @@ class Scale:
     broken: ClassVar[set[str]] = set()
     gone: ClassVar[bool] = False
 
-    def __init__(self, standing: Standing, sampled: bool):
+    def __init__(self, standing: Reproducibility, sampled: bool):
         self.kind = AnswerKind("scale 1", standing, sampled, 0.0 if standing == "attested" else 1e-3)
 
     def answer(self, questions):
@@ -71,21 +71,21 @@ class WeighEnv(AgentEnv[str]):
         self,
         *,
         split: str = "test",
-        standing: Standing = "recomputable",
+        standing: Reproducibility = "recomputable",
         sampled: bool = False,
         max_steps: int | None = None,
         render_mode: str | None = None,
     ):
-        self.answerers = {"scale": Scale(standing, sampled)}
+        self.query_backends = {"scale": Scale(standing, sampled)}
         super().__init__(TASKS, data_key="weigh", max_steps=max_steps, render_mode=render_mode)
 
     def _load(self, task):
         self._pan = Pan()
 
-    def _asks(self, action):
+    def _action_queries(self, action):
         if action not in self.task.content:
             return None
-        (answer,) = yield [Ask("scale", (action,))]
+        (answer,) = yield [Query("scale", (action,))]
         return answer["grams"][0]
 
     def _apply(self, action):

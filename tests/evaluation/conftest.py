@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.evaluation.bench import run_bench
+from agentgym.evaluation.play.bench import run_bench
 from tests.evaluation import corridor
 
 SUITE = """\

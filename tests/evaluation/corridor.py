@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import gymnasium
 
+from agentgym.core.suite_spec import Measure, SuiteSpec
+from agentgym.core.tasks import ListTaskSet, Task
+from agentgym.core.types import Completion, Policy, Request, Trajectory
 from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.errors import MissingDataError
-from agentgym.suites import Measure, SuiteSpec
-from agentgym.tasks import ListTaskSet, Task
-from agentgym.types import Completion, Policy, Request, Trajectory
 from agentgym.vector.serial import SerialVectorEnv
 
 ENV_ID = "tests/Corridor-v0"

@@ -9,7 +9,9 @@ from typing import Any, ClassVar
 
 import gymnasium
 
-from agentgym.answers import AnswerKind, Ask, UnansweredError
+from agentgym.core.queries import AnswerKind, Query, UnansweredError
+from agentgym.core.suite_spec import Measure, SuiteSpec
+from agentgym.core.tasks import ListTaskSet, Task
 from agentgym.endpoint import (
     ChatMessage,
     ChatReply,
@@ -20,8 +22,6 @@ from agentgym.endpoint import (
     open_endpoint,
 )
 from agentgym.env import AgentEnv, Outcome, Status
-from agentgym.suites import Measure, SuiteSpec
-from agentgym.tasks import ListTaskSet, Task
 from agentgym.vector.serial import SerialVectorEnv
 
 ID = "judged/Speech-v0"
@@ -95,17 +95,17 @@ class SpeechEnv(AgentEnv[str]):
         max_steps: int | None = None,
         render_mode: str | None = None,
     ):
-        self.answerers = {"judge": Rater(judge)}
+        self.query_backends = {"judge": Rater(judge)}
         super().__init__(TASKS, data_key="speech", max_steps=max_steps, render_mode=render_mode)
 
     def _load(self, task):
         self._said = ()
         self._grams = 0.0
 
-    def _asks(self, action):
+    def _action_queries(self, action):
         if action not in WORDS or len(self._said) < 2:
             return None
-        (answer,) = yield [Ask("judge", (str(self.task.content), *self._said, action))]
+        (answer,) = yield [Query("judge", (str(self.task.content), *self._said, action))]
         return (answer.get("grams") or [0.0])[0]
 
     def _apply(self, action):

@@ -4,24 +4,24 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from agentgym.evaluation.boards import Board, make_boards
-from agentgym.evaluation.results import (
+from agentgym.core.hashing import sha256_json
+from agentgym.evaluation.board.boards import Board, make_boards
+from agentgym.evaluation.log.results import (
     EPISODES_FILE,
-    EpisodeRecord,
-    RunRecord,
+    EvalLog,
+    EvalSample,
     chained,
     closed,
     episode_lines,
     latest,
 )
-from agentgym.evaluation.runfiles import read_episodes, read_run, write_run
-from agentgym.evaluation.submissions import Submission, verify_below
-from agentgym.evaluation.verdicts import VERDICT_SCHEMA, Badge, Role, Verdict
-from agentgym.hashing import sha256_json
+from agentgym.evaluation.log.runfiles import read_episodes, read_run, write_run
+from agentgym.evaluation.verify.submissions import Submission, verify_below
+from agentgym.evaluation.verify.verdicts import VERDICT_SCHEMA, Badge, Role, Verdict
 from agentgym.registration import suite_spec
 
 
-def write_complete(folder: Path, run: RunRecord, episodes: Iterable[EpisodeRecord]) -> RunRecord:
+def write_complete(folder: Path, run: EvalLog, episodes: Iterable[EvalSample]) -> EvalLog:
     """Write a complete run with every digest that goes with it; return its record."""
     run = replace(run, request_id=sha256_json(run.request))
     lines = chained(run.request_id, episodes)

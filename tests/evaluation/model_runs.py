@@ -3,15 +3,15 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.model_check import check_model
-from agentgym.evaluation.results import EPISODES_FILE, EpisodeRecord, chained, closed, episode_lines
-from agentgym.evaluation.runfiles import file_sha256, read_episodes, read_run, write_run
-from agentgym.evaluation.suite import SuiteAgent
-from agentgym.evaluation.transcripts import TRANSCRIPTS_FILE, TranscriptRecord, read_transcripts
-from agentgym.hashing import sha256_json
+from agentgym.core.hashing import sha256_json
+from agentgym.evaluation.log.results import EPISODES_FILE, EvalSample, chained, closed, episode_lines
+from agentgym.evaluation.log.runfiles import file_sha256, read_episodes, read_run, write_run
+from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE, TranscriptRecord, read_transcripts
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.suites.suite import SuiteAgent
+from agentgym.evaluation.verify.model_check import check_model
+from agentgym.prompts.settings import Prompting
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
-from agentgym.training.policy.prompting import Prompting
 from agentgym.training.policy.saved import SavedAgent, Training, save_agent
 from tests.evaluation.corridor import ENV_ID
 
@@ -70,7 +70,7 @@ class Played:
     def check(self, model: Path | None = None, sample: int = ALL, seed: int = 0):
         return check_model(self.folder, model or self.model, sample, seed)
 
-    def records(self) -> tuple[list[EpisodeRecord], list[TranscriptRecord]]:
+    def records(self) -> tuple[list[EvalSample], list[TranscriptRecord]]:
         return read_episodes(self.folder), read_transcripts(self.folder)
 
     def forge(self, records: list[TranscriptRecord] | None = None, agent: SuiteAgent | None = None) -> None:

@@ -10,15 +10,15 @@ import pytest
 from agentgym.agents.language.settings import WINDOW
 from agentgym.agents.metadata import Model
 from agentgym.errors import UsageError
-from agentgym.evaluation.agent_metadata import complete, contradictions, options_as_played, with_facts
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.results import RUN_FILE
-from agentgym.evaluation.runfiles import read_episodes, read_run
-from agentgym.evaluation.suite import SuiteAgent, load_suite
-from agentgym.evaluation.verify import verify_run
+from agentgym.evaluation.log.results import RUN_FILE
+from agentgym.evaluation.log.runfiles import read_episodes, read_run
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.suites.agent_metadata import complete, contradictions, options_as_played, with_facts
+from agentgym.evaluation.suites.suite import SuiteAgent, load_suite
+from agentgym.evaluation.verify.verification import verify_run
+from agentgym.prompts.settings import Prompting
 from agentgym.training.models.models import save_model
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
-from agentgym.training.policy.prompting import Prompting
 from agentgym.training.policy.saved import SavedAgent, Training, save_agent, weights_sha256
 from tests.evaluation.corridor import ENV_ID
 from tests.evaluation.making import board_below, write_complete

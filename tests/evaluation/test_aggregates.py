@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from agentgym.arrays import Floats
-from agentgym.evaluation.aggregates import (
+from agentgym.core.arrays import Floats
+from agentgym.evaluation.board.aggregates import (
     PROFILE_AT,
     Scale,
     aggregate_one_seed,
@@ -14,7 +14,7 @@ from agentgym.evaluation.aggregates import (
     interquartile_mean,
     optimality_gap,
 )
-from agentgym.evaluation.statistics import wilson
+from agentgym.evaluation.board.statistics import wilson
 
 
 def test_scale() -> None:

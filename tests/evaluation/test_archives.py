@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.evaluation.archives import (
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.verify.archives import (
     ARCHIVE_SUFFIX,
     CARD_MEMBER,
     CLAIM_MEMBER,
@@ -23,10 +24,9 @@ from agentgym.evaluation.archives import (
     pack_submission,
     read_archive,
 )
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.submission_card import CardFields, fields_of
-from agentgym.evaluation.submissions import Submission, Unranked, verify_below
-from agentgym.evaluation.verdicts import Mismatch
+from agentgym.evaluation.verify.submission_card import CardFields, fields_of
+from agentgym.evaluation.verify.submissions import Submission, Unranked, verify_below
+from agentgym.evaluation.verify.verdicts import Mismatch
 
 AGENT = "examples.own_agent:make"
 SAID = CardFields("a@example.org", "Apache-2.0", "nothing: it counts what it has tried")
@@ -224,7 +224,7 @@ def test_what_is_no_archive_is_one_line(sent, tmp_path, content):
 
 
 def test_a_run_of_official_data_takes_no_transcripts_along(sent, tmp_path, monkeypatch):
-    monkeypatch.setattr("agentgym.evaluation.archives.redistributable", lambda env: False)
+    monkeypatch.setattr("agentgym.evaluation.verify.archives.redistributable", lambda env: False)
     (folder,) = (sent / "results" / "sent").glob("oracle-*")
     path = pack_submission(folder, tmp_path, fields=SAID)
     assert TRANSCRIPTS_MEMBER not in read_archive(path)

@@ -7,19 +7,19 @@ from typing import ClassVar
 
 import pytest
 
-import agentgym.evaluation.bench as bench
+import agentgym.evaluation.play.bench as bench
+from agentgym.core.types import Completion, Message, Policy, Request, Trajectory
 from agentgym.errors import UsageError
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.boards import make_boards
-from agentgym.evaluation.exports import as_csv
-from agentgym.evaluation.published import Published
-from agentgym.evaluation.results import EPISODES_FILE, chained, episode_lines, reopened
-from agentgym.evaluation.runfiles import read_episodes, read_run, write_run
-from agentgym.evaluation.submissions import verify_below
-from agentgym.evaluation.suite import load_suite
-from agentgym.evaluation.tables import markdown
-from agentgym.evaluation.verify import verify_run
-from agentgym.types import Completion, Message, Policy, Request, Trajectory
+from agentgym.evaluation.board.boards import make_boards
+from agentgym.evaluation.board.exports import as_csv
+from agentgym.evaluation.board.published import Published
+from agentgym.evaluation.board.tables import markdown
+from agentgym.evaluation.log.results import EPISODES_FILE, chained, episode_lines, reopened
+from agentgym.evaluation.log.runfiles import read_episodes, read_run, write_run
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.suites.suite import load_suite
+from agentgym.evaluation.verify.submissions import verify_below
+from agentgym.evaluation.verify.verification import verify_run
 from agentgym.vector.core import AgentVectorEnv
 
 MAKE = f"{__name__}:make_learner"

@@ -16,10 +16,10 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
-import agentgym.evaluation.bench as bench
+import agentgym.evaluation.play.bench as bench
+from agentgym.core.types import Completion, EndReason, Policy, Request, Trajectory
 from agentgym.errors import MissingDataError, UsageError
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.results import (
+from agentgym.evaluation.log.results import (
     ABORTED,
     EPISODES_FILE,
     RUN_FILE,
@@ -29,18 +29,18 @@ from agentgym.evaluation.results import (
     record_of,
     reopened,
 )
-from agentgym.evaluation.runfiles import load_episode, read_episodes, read_run, write_run
-from agentgym.evaluation.suite import SuiteAgent, load_suite
-from agentgym.evaluation.transcripts import read_transcripts
-from agentgym.evaluation.verify import verify_run
-from agentgym.files import Journal, sole_writer
-from agentgym.types import Completion, EndReason, Policy, Request, Trajectory
+from agentgym.evaluation.log.runfiles import load_episode, read_episodes, read_run, write_run
+from agentgym.evaluation.log.transcripts import read_transcripts
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.suites.suite import SuiteAgent, load_suite
+from agentgym.evaluation.verify.verification import verify_run
+from agentgym.io.files import Journal, sole_writer
 from tests.evaluation import corridor
 
 SUBPROCESS = """\
 import sys
 from pathlib import Path
-from agentgym.evaluation.bench import run_bench
+from agentgym.evaluation.play.bench import run_bench
 from agentgym.errors import UsageError
 from tests.evaluation import corridor
 

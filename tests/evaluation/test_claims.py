@@ -12,16 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentgym.agents.metadata import Model
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.boards import Board
-from agentgym.evaluation.exports import as_csv, as_json
-from agentgym.evaluation.leaderboard import build_leaderboard
-from agentgym.evaluation.published import Published
-from agentgym.evaluation.results import EpisodeRecord
-from agentgym.evaluation.runfiles import read_episodes, read_run
-from agentgym.evaluation.suite import SuiteAgent
-from agentgym.evaluation.tables import markdown, notes
-from agentgym.hashing import sha256_json
+from agentgym.core.hashing import sha256_json
+from agentgym.evaluation.board.boards import Board
+from agentgym.evaluation.board.exports import as_csv, as_json
+from agentgym.evaluation.board.leaderboard import build_leaderboard
+from agentgym.evaluation.board.published import Published
+from agentgym.evaluation.board.tables import markdown, notes
+from agentgym.evaluation.log.results import EvalSample
+from agentgym.evaluation.log.runfiles import read_episodes, read_run
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.suites.suite import SuiteAgent
 from tests.evaluation.conftest import SUITE
 from tests.evaluation.making import believed, believed_board, write_complete
 
@@ -32,20 +32,18 @@ def results(finished: Path, tmp_path: Path) -> Path:
     return tmp_path / "copy" / "results"
 
 
-def episodes_of(results: Path, name: str) -> dict[tuple[str, str, int], EpisodeRecord]:
+def episodes_of(results: Path, name: str) -> dict[tuple[str, str, int], EvalSample]:
     (folder,) = results.glob(f"small/{name}-*")
     return {episode.key: episode for episode in read_episodes(folder)}
 
 
-def mixed(results: Path, better: Callable[[int], bool]) -> list[EpisodeRecord]:
+def mixed(results: Path, better: Callable[[int], bool]) -> list[EvalSample]:
     """Take the oracle's episodes of some places, else those of the random agent."""
     oracle, random = episodes_of(results, "oracle"), episodes_of(results, "random")
     return [(oracle if better(place) else random)[key] for place, key in enumerate(oracle)]
 
 
-def submit(
-    results: Path, place: str, name: str, episodes: list[EpisodeRecord], seed: int | None = None
-) -> str:
+def submit(results: Path, place: str, name: str, episodes: list[EvalSample], seed: int | None = None) -> str:
     """Add a run of an agent that does not play again; return its result id."""
     (folder,) = results.glob("small/oracle-*")
     model = Model(training_seed=seed)

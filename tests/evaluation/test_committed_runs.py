@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.evaluation.packed import SUFFIX
+from agentgym.evaluation.verify.packed import SUFFIX
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 RUNS = sorted((BENCHMARKS / "runs").rglob(f"*{SUFFIX}"))

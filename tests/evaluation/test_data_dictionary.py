@@ -10,12 +10,12 @@ import jsonschema
 import pytest
 import torch
 
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.suite import SuiteAgent
-from agentgym.evaluation.verify import verify_run
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.suites.suite import SuiteAgent
+from agentgym.evaluation.verify.verification import verify_run
+from agentgym.prompts.settings import Prompting
 from agentgym.training.config import TrainConfig, override
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
-from agentgym.training.policy.prompting import Prompting
 from agentgym.training.policy.saved import SavedAgent, Training, save_agent
 from agentgym.training.run import start
 from tests.evaluation.conftest import SUITE

@@ -13,13 +13,13 @@ import pytest
 
 from agentgym.cli import main
 from agentgym.endpoint import BudgetSpentError, CacheMissError, EndpointBudget, read_ledger
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.endpoint_runs import CALLS_FILE, EndpointSettings
-from agentgym.evaluation.results import EPISODES_FILE, latest, reopened
-from agentgym.evaluation.runfiles import read_episodes, read_run, write_run
-from agentgym.evaluation.suite import SuiteAgent
-from agentgym.evaluation.transcripts import TRANSCRIPTS_FILE
-from agentgym.evaluation.verify import verify_run
+from agentgym.evaluation.log.endpoint_runs import CALLS_FILE, EndpointSettings
+from agentgym.evaluation.log.results import EPISODES_FILE, latest, reopened
+from agentgym.evaluation.log.runfiles import read_episodes, read_run, write_run
+from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.suites.suite import SuiteAgent
+from agentgym.evaluation.verify.verification import verify_run
 from tests.evaluation.chat_server import KEY, ChatServer, serving
 from tests.evaluation.judged import REFERENCE
 
@@ -201,8 +201,8 @@ options = {{ endpoint = "{url}", model = "tiny", temperature = 0.6 }}
 SUBPROCESS = """\
 import sys
 from pathlib import Path
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.endpoint_runs import EndpointSettings
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.log.endpoint_runs import EndpointSettings
 from tests.evaluation import corridor, judged
 
 corridor.register()

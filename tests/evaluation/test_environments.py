@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.runfiles import read_episodes, read_run
-from agentgym.evaluation.verify import verify_run
+from agentgym.evaluation.log.runfiles import read_episodes, read_run
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.verify.verification import verify_run
 from tests.evaluation.making import board_below, write_complete
 
 SUITES = Path(__file__).parents[2] / "agentgym" / "evaluation" / "suites"

@@ -10,26 +10,26 @@ import pytest
 
 import agentgym.evaluation.suites as suites
 from agentgym.cli import main
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.boards import Board, make_boards
-from agentgym.evaluation.leaderboard import build_leaderboard
-from agentgym.evaluation.packed import pack_run
-from agentgym.evaluation.results import (
+from agentgym.core.hashing import sha256_json
+from agentgym.evaluation.board.boards import Board, make_boards
+from agentgym.evaluation.board.leaderboard import build_leaderboard
+from agentgym.evaluation.log.results import (
     EPISODES_FILE,
     VERIFY_FILE,
-    EpisodeRecord,
+    EvalLog,
+    EvalSample,
     Excluded,
-    RunRecord,
     chained,
     closed,
     episode_lines,
     latest,
 )
-from agentgym.evaluation.runfiles import read_episodes, read_run, write_run
-from agentgym.evaluation.submissions import verify_below
-from agentgym.evaluation.suite import SuiteAgent, load_suite
-from agentgym.evaluation.verify import verify_run
-from agentgym.hashing import sha256_json
+from agentgym.evaluation.log.runfiles import read_episodes, read_run, write_run
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.suites.suite import SuiteAgent, load_suite
+from agentgym.evaluation.verify.packed import pack_run
+from agentgym.evaluation.verify.submissions import verify_below
+from agentgym.evaluation.verify.verification import verify_run
 from tests.evaluation.making import board_below, write_complete
 
 MINI = """\
@@ -97,14 +97,14 @@ def folder_of(results: Path, name: str) -> Path:
     return folder
 
 
-def mixed(results: Path) -> list[EpisodeRecord]:
+def mixed(results: Path) -> list[EvalSample]:
     """Take every other episode from the oracle, else from the random agent."""
     oracle = {e.key: e for e in read_episodes(folder_of(results, "oracle"))}
     random = {e.key: e for e in read_episodes(folder_of(results, "random"))}
     return [(oracle if i % 2 else random)[key] for i, key in enumerate(sorted(oracle))]
 
 
-def submit(results: Path, agent: SuiteAgent, episodes: list[EpisodeRecord], **changes: object) -> Path:
+def submit(results: Path, agent: SuiteAgent, episodes: list[EvalSample], **changes: object) -> Path:
     """Write a run, consistent in itself, of an agent that has never played."""
     run = replace(read_run(folder_of(results, "oracle")), agent=agent, **changes)  # type: ignore[arg-type]
     run = replace(run, request_id=sha256_json(run.request))
@@ -118,11 +118,11 @@ def ranks(board: Board) -> dict[str, tuple[int | None, str, float]]:
     return {row.name: (row.rank, row.role, row.aggregate.mean.value) for row in board.rows if row.aggregate}
 
 
-def as_won(episode: EpisodeRecord) -> EpisodeRecord:
+def as_won(episode: EvalSample) -> EvalSample:
     return replace(episode, won=True, score=1.0, progress=1.0, end_reason="success")
 
 
-def as_lost_by_error(episode: EpisodeRecord) -> EpisodeRecord:
+def as_lost_by_error(episode: EvalSample) -> EvalSample:
     if episode.won:
         return episode
     nothing = replace(episode, actions=(), rewards=(), hash_chain=episode.hash_chain[:1], episode_return=0.0)
@@ -181,12 +181,6 @@ def a_measure_left_out_where_it_is_low(results: Path) -> str:
     episodes = read_episodes(folder_of(results, "player"))
     kept = [replace(e, measures=e.measures if e.won else {}) for e in episodes]
     submit(results, replace(PLAYER, name="liar"), kept)
-    return "liar"
-
-
-def measures_in_an_earlier_schema(results: Path) -> str:
-    """A run said to be of before measures, with some."""
-    submit(results, replace(PLAYER, name="liar"), read_episodes(folder_of(results, "player")), schema=2)
     return "liar"
 
 
@@ -323,7 +317,6 @@ FORGERIES: tuple[Callable[[Path], str], ...] = (
     a_measure_raised,
     a_measure_made_up,
     a_measure_left_out_where_it_is_low,
-    measures_in_an_earlier_schema,
     floor_by_name,
     floor_removed_by_a_twin,
     floor_raised,
@@ -401,7 +394,7 @@ HOSTILE = (
 )
 
 
-def hostile(run: RunRecord) -> Iterator[RunRecord]:
+def hostile(run: EvalLog) -> Iterator[EvalLog]:
     """Yield a run with hostile text in each of its stated fields."""
     agent, stretch = run.agent, run.provenance[0]
     for model in ("algorithm", "base_model", "training_run"):
@@ -453,7 +446,7 @@ def test_packed_runs_give_the_same_page_byte_for_byte(results: Path, tmp_path: P
 
 
 def test_a_packed_run_comes_out_byte_for_byte(results: Path, tmp_path: Path) -> None:
-    from agentgym.evaluation.packed import run_folder
+    from agentgym.evaluation.verify.packed import run_folder
 
     folder = folder_of(results, "player")
     unpacked = run_folder(pack_run(folder, tmp_path / "packed"))

@@ -12,14 +12,14 @@ import pytest
 
 from agentgym.cli import main
 from agentgym.errors import UsageError
-from agentgym.evaluation import submissions
-from agentgym.evaluation.leaderboard import build_leaderboard
-from agentgym.evaluation.packed import SUFFIX
-from agentgym.evaluation.runfiles import RUN_FILES, read_episodes, read_run
-from agentgym.evaluation.suite import SuiteAgent
-from agentgym.files import replace_files
+from agentgym.evaluation.board.leaderboard import build_leaderboard
+from agentgym.evaluation.log.runfiles import RUN_FILES, read_episodes, read_run
+from agentgym.evaluation.suites.suite import SuiteAgent
+from agentgym.evaluation.verify import submissions
+from agentgym.evaluation.verify.packed import SUFFIX
+from agentgym.io.files import replace_files
+from agentgym.io.untrusted import loads_json, read_file
 from agentgym.site.build import build_site
-from agentgym.untrusted import loads_json, read_file
 from tests.evaluation.making import write_complete
 
 
@@ -228,7 +228,7 @@ def test_every_file_of_a_run_is_in_the_list(results: Path) -> None:
     import agentgym.evaluation as package
 
     named = set()
-    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         for name, value in vars(importlib.import_module(module.name)).items():
             if name.endswith("_FILE") and isinstance(value, str):
                 named.add(value)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.inspect_log import LOG_VERSION, _sample, export_inspect
-from agentgym.evaluation.runfiles import read_episodes
+from agentgym.evaluation.log.inspect_log import LOG_VERSION, _sample, export_inspect
+from agentgym.evaluation.log.runfiles import read_episodes
+from agentgym.evaluation.play.bench import run_bench
 
 SUITE = """\
 name = "logged"

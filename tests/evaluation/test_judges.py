@@ -9,23 +9,23 @@ from typing import Any
 import jsonschema
 import pytest
 
-from agentgym.answers import UnansweredError
 from agentgym.cli import main
+from agentgym.core.hashing import canonical_json
+from agentgym.core.queries import UnansweredError
 from agentgym.errors import UsageError
-from agentgym.evaluation.answerbook import ANSWERS_FILE
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.boards import make_boards
-from agentgym.evaluation.endpoint_runs import EndpointSettings
-from agentgym.evaluation.exports import as_csv, as_json, schema
-from agentgym.evaluation.judge_spread import SPREAD_FILE, read_spread
-from agentgym.evaluation.published import Published
-from agentgym.evaluation.rejudging import judge_again
-from agentgym.evaluation.results import closed
-from agentgym.evaluation.runfiles import file_sha256, read_episodes, read_run, write_run
-from agentgym.evaluation.submissions import verify_below
-from agentgym.evaluation.tables import markdown
-from agentgym.evaluation.verify import verify_run
-from agentgym.hashing import canonical_json
+from agentgym.evaluation.board.boards import make_boards
+from agentgym.evaluation.board.exports import as_csv, as_json, schema
+from agentgym.evaluation.board.published import Published
+from agentgym.evaluation.board.tables import markdown
+from agentgym.evaluation.log.endpoint_runs import EndpointSettings
+from agentgym.evaluation.log.judge_spread import SPREAD_FILE, read_spread
+from agentgym.evaluation.log.recorded_answers import ANSWERS_FILE
+from agentgym.evaluation.log.results import closed
+from agentgym.evaluation.log.runfiles import file_sha256, read_episodes, read_run, write_run
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.verify.rejudging import judge_again
+from agentgym.evaluation.verify.submissions import verify_below
+from agentgym.evaluation.verify.verification import verify_run
 from tests.evaluation.chat_server import ChatServer, serving
 from tests.evaluation.judged import REFERENCE, Rater
 

@@ -15,22 +15,22 @@ import pytest
 from rich.console import Console
 
 from agentgym.agents.metadata import Model
+from agentgym.core.hashing import sha256_json
+from agentgym.core.suite_spec import Measure
 from agentgym.errors import UsageError
-from agentgym.evaluation.aggregates import Scale
-from agentgym.evaluation.boards import Comparison, make_boards, ranked
-from agentgym.evaluation.exports import latex
-from agentgym.evaluation.leaderboard import build_leaderboard, read_published
-from agentgym.evaluation.published import Published
-from agentgym.evaluation.results import EPISODES_FILE, EpisodeRecord, Excluded, RunRecord, reopened
-from agentgym.evaluation.runfiles import read_episodes, read_run, write_run
-from agentgym.evaluation.scoring import EnvEpisodes, mean_over_seeds
-from agentgym.evaluation.statistics import Estimate, mean_score, wilson
-from agentgym.evaluation.submissions import verify_below
-from agentgym.evaluation.suite import SuiteAgent, SuiteEnv, load_suite
+from agentgym.evaluation.board.aggregates import Scale
+from agentgym.evaluation.board.boards import Comparison, make_boards, ranked
+from agentgym.evaluation.board.exports import latex
+from agentgym.evaluation.board.leaderboard import build_leaderboard, read_published
+from agentgym.evaluation.board.published import Published
+from agentgym.evaluation.board.scoring import EnvEpisodes, mean_over_seeds
+from agentgym.evaluation.board.statistics import Estimate, mean_score, wilson
+from agentgym.evaluation.board.tables import markdown, score_cell
+from agentgym.evaluation.log.results import EPISODES_FILE, EvalLog, EvalSample, Excluded, reopened
+from agentgym.evaluation.log.runfiles import read_episodes, read_run, write_run
 from agentgym.evaluation.suites import suite_file
-from agentgym.evaluation.tables import markdown, score_cell
-from agentgym.hashing import sha256_json
-from agentgym.suites import Measure
+from agentgym.evaluation.suites.suite import SuiteAgent, SuiteEnv, load_suite
+from agentgym.evaluation.verify.submissions import verify_below
 from tests.evaluation.making import believed, believed_board, board_below, write_complete
 
 
@@ -50,7 +50,7 @@ def folder_of(results: Path, name: str) -> Path:
     return folder
 
 
-def add_run(results: Path, source: str, name: str, model: Model, episodes: list[EpisodeRecord]) -> RunRecord:
+def add_run(results: Path, source: str, name: str, model: Model, episodes: list[EvalSample]) -> EvalLog:
     """Add a finished run of another agent, which does not play again, with the given episodes."""
     run = read_run(folder_of(results, source))
     run = replace(run, agent=SuiteAgent(name, "scripted", {"path": "actions.jsonl"}, model=model))
@@ -72,7 +72,7 @@ def test_a_score_is_shown_with_its_interval_and_an_environment_not_played_as_a_d
         assert str(score_cell(row, env)) == cell
 
 
-def mixed(results: Path, share: float, seed: int = 0) -> list[EpisodeRecord]:
+def mixed(results: Path, share: float, seed: int = 0) -> list[EvalSample]:
     """Take each task's episodes from the oracle with the given probability, else from the random agent."""
     rng = np.random.default_rng(seed)
     oracle = {e.key: e for e in read_episodes(folder_of(results, "oracle"))}

@@ -12,18 +12,18 @@ import jsonschema
 import pytest
 
 from agentgym.cli import main
+from agentgym.core.types import Completion, EndReason, Policy, Request
 from agentgym.errors import UsageError
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.boards import Board, Row, make_boards
-from agentgym.evaluation.exports import as_csv, as_json, latex, schema
-from agentgym.evaluation.published import Published
-from agentgym.evaluation.results import ABORTED, EPISODES_FILE, SCHEMA, latest
-from agentgym.evaluation.runfiles import read_episodes, read_run
-from agentgym.evaluation.submissions import verify_below
-from agentgym.evaluation.suite import load_suite
-from agentgym.evaluation.tables import markdown
-from agentgym.evaluation.verify import verify_run
-from agentgym.types import Completion, EndReason, Policy, Request
+from agentgym.evaluation.board.boards import Board, Row, make_boards
+from agentgym.evaluation.board.exports import as_csv, as_json, latex, schema
+from agentgym.evaluation.board.published import Published
+from agentgym.evaluation.board.tables import markdown
+from agentgym.evaluation.log.results import ABORTED, latest
+from agentgym.evaluation.log.runfiles import read_episodes, read_run
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.suites.suite import load_suite
+from agentgym.evaluation.verify.submissions import verify_below
+from agentgym.evaluation.verify.verification import verify_run
 from agentgym.vector.core import AgentVectorEnv
 from tests.evaluation.making import write_complete
 
@@ -208,25 +208,6 @@ def test_an_unknown_column_is_one_line_that_names_the_known_ones(tmp_path: Path)
     path.write_text(SUITE.replace('"near"', '"left"'))
     with pytest.raises(UsageError, match="two measures are named 'left'"):
         load_suite(path)
-
-
-def test_a_run_of_an_earlier_schema_verifies_and_has_a_dash(played: Path, tmp_path: Path) -> None:
-    shutil.copytree(played, tmp_path / "copy")
-    folder = folder_of(tmp_path / "copy", "oracle")
-    new = read_run(folder)
-    old = [replace(e, measures=None) for e in read_episodes(folder)]
-    write_complete(folder, replace(new, schema=2), old)
-    assert '"measures"' not in (folder / EPISODES_FILE).read_text()
-    assert new.schema == SCHEMA
-    assert '"answers_sha256": null' in new.text
-    assert "answers_sha256" not in (folder / "run.json").read_text()
-    assert verify_run(folder, rerun=False).badge == "replayed"
-    assert verify_run(folder).badge == "re-run"
-    board = board_of(tmp_path / "copy")
-    assert rows_of(board)["oracle"].rank == 1
-    assert rows_of(board)["oracle"].envs["Corridor"].measures == {}
-    page = " ".join(markdown([board], Published()).split())
-    assert "| Corridor | *oracle* | - | - | - | - |" in page
 
 
 FORGED = {

@@ -15,22 +15,22 @@ import pytest
 import torch
 
 from agentgym.errors import UsageError
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.model_check import ModelCheck, ModelSample, check_model
-from agentgym.evaluation.results import (
+from agentgym.evaluation.log.results import (
     EPISODES_FILE,
     chained,
     episode_lines,
     reopened,
     result_id,
 )
-from agentgym.evaluation.runfiles import file_sha256, read_episodes, read_run, write_run
-from agentgym.evaluation.suite import SuiteAgent
-from agentgym.evaluation.transcripts import TRANSCRIPTS_FILE, TranscriptRecord, read_transcripts
-from agentgym.evaluation.verify import verify_run
+from agentgym.evaluation.log.runfiles import file_sha256, read_episodes, read_run, write_run
+from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE, TranscriptRecord, read_transcripts
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.suites.suite import SuiteAgent
+from agentgym.evaluation.verify.model_check import ModelCheck, ModelSample, check_model
+from agentgym.evaluation.verify.verification import verify_run
 from agentgym.prompts.contexts import Context
+from agentgym.prompts.settings import Prompting
 from agentgym.training.models.tiny import CHAT_TEMPLATE
-from agentgym.training.policy.prompting import Prompting
 from agentgym.training.policy.saved import weights_sha256
 from tests.evaluation import model_runs
 from tests.evaluation.model_runs import ALL, CONSTRAINED, FREE, SUITE, TOKENIZER, Played, bench, save
@@ -396,8 +396,8 @@ def test_a_run_without_its_transcripts_still_verifies(played: Played) -> None:
 SUBPROCESS = """\
 import sys
 from pathlib import Path
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.suite import SuiteAgent
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.suites.suite import SuiteAgent
 from tests.evaluation import corridor
 
 corridor.register()

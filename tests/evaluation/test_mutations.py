@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from agentgym.evaluation.packed import PackedHeader
-from agentgym.evaluation.results import EPISODES_FILE, RUN_FILE, EpisodeRecord, RunRecord
-from agentgym.evaluation.runfiles import RUN_FILES
-from agentgym.evaluation.transcripts import TRANSCRIPTS_FILE, TranscriptRecord
+from agentgym.evaluation.log.results import EPISODES_FILE, RUN_FILE, EvalLog, EvalSample
+from agentgym.evaluation.log.runfiles import RUN_FILES
+from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE, TranscriptRecord
+from agentgym.evaluation.verify.packed import PackedHeader
 from benchmarks.fuzz.arena import Arena, make_arena
 from benchmarks.fuzz.changes import changes
 from benchmarks.fuzz.files import packed_of
@@ -60,7 +60,7 @@ def test_no_mutation_of_a_sample_survives(laboratory: Laboratory, every: list[Mu
 
 @pytest.mark.parametrize(
     ("record", "file"),
-    [(RunRecord, RUN_FILE), (EpisodeRecord, EPISODES_FILE), (TranscriptRecord, TRANSCRIPTS_FILE)],
+    [(EvalLog, RUN_FILE), (EvalSample, EPISODES_FILE), (TranscriptRecord, TRANSCRIPTS_FILE)],
 )
 def test_every_field_is_changed(every: list[Mutation], record: type, file: str) -> None:
     attacked = {
@@ -70,7 +70,7 @@ def test_every_field_is_changed(every: list[Mutation], record: type, file: str) 
     packed = {
         mutation.field.split(".")[1].removesuffix("[]") for mutation in every if mutation.field.count(".")
     }
-    assert {field.name for field in fields(RunRecord)} <= packed
+    assert {field.name for field in fields(EvalLog)} <= packed
 
 
 def test_values_change_by_their_types() -> None:
@@ -119,7 +119,7 @@ def test_what_cannot_be_read_is_refused_and_not_an_error(
 def test_a_small_packed_run_does_not_stand_for_a_huge_one(
     laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentgym.evaluation.packed.MOST_TYPED", 10_000)
+    monkeypatch.setattr("agentgym.evaluation.verify.packed.MAX_TYPED", 10_000)
     header, line, *rest = laboratory.honest["model"].packed
     line = {**line, "actions": json.dumps([[[0, 20]] * 501])}
     content = partial(packed_of, [header, line, *rest])

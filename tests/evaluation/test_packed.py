@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentgym.errors import UsageError
-from agentgym.evaluation.packed import LONGEST_REST, MOST_TYPED, SHORTEST_PASSAGE, _Shown, read_packed
+from agentgym.evaluation.verify.packed import MAX_REST, MAX_TYPED, MIN_PASSAGE_LENGTH, _Shown, read_packed
 
 FIRST, SECOND = "Question: where is the red house?", "[1] The red house is in Ulm."
 ADMISSIBLE = ("answer[yes]", "answer[no]")
@@ -19,7 +19,7 @@ HIDDEN = ("short", "a title that nothing shows", "a title that nothing shows, ei
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> _Shown:
     monkeypatch.setattr(
-        "agentgym.evaluation.packed.load_reference", lambda *_, **__: lambda game: iter(HIDDEN)
+        "agentgym.evaluation.verify.packed.load_reference", lambda *_, **__: lambda game: iter(HIDDEN)
     )
     shown = _Shown(SimpleNamespace(suite_spec=SimpleNamespace(untold="tests:titles")))
     for observation in (FIRST, {"text": SECOND, "turn": 1}):
@@ -45,7 +45,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> _Shown:
 def test_typed_text_is_written_as_the_longest_passages(shown: _Shown, action: str, pieces: object) -> None:
     written = shown.pieces(action)
     assert pieces in (written, None)
-    assert shown.text(written, ADMISSIBLE, MOST_TYPED) == action
+    assert shown.text(written, ADMISSIBLE, MAX_TYPED) == action
 
 
 @given(st.text(st.sampled_from("the red house[1]?\n Q"), max_size=40))
@@ -54,15 +54,15 @@ def test_any_text_comes_out_again(action: str) -> None:
     shown = _Shown(SimpleNamespace(suite_spec=SimpleNamespace(untold=None)))
     shown.add(SimpleNamespace(observation=f"{FIRST}{SECOND}", info={"admissible_actions": ()}))
     pieces = shown.pieces(action)
-    assert shown.text(pieces, (), MOST_TYPED) == action
-    assert all(piece[1] >= SHORTEST_PASSAGE for piece in pieces if isinstance(piece, list))
+    assert shown.text(pieces, (), MAX_TYPED) == action
+    assert all(piece[1] >= MIN_PASSAGE_LENGTH for piece in pieces if isinstance(piece, list))
 
 
 @pytest.mark.parametrize(
     "piece", [0, 1, "answer[yes]", ["ans", "wer[", [0, 1], "]"], [[0, 63]], [[62, 1]], [[0]]]
 )
 def test_what_names_a_text_is_read(shown: _Shown, piece: object) -> None:
-    assert shown.text(piece, ADMISSIBLE, MOST_TYPED)
+    assert shown.text(piece, ADMISSIBLE, MAX_TYPED)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_what_names_none_is_refused(shown: _Shown, piece: object) -> None:
     with pytest.raises(
         UsageError, match=r"names none that is admissible|which is no passage of what was shown"
     ):
-        shown.text(piece, ADMISSIBLE, MOST_TYPED)
+        shown.text(piece, ADMISSIBLE, MAX_TYPED)
 
 
 def test_actions_have_the_room_that_is_left(shown: _Shown) -> None:
@@ -107,4 +107,4 @@ def test_files_that_are_no_packed_run(tmp_path: Path, content: bytes, message: s
 
 def test_titles_are_looked_for_where_much_is_left(shown: _Shown) -> None:
     """They are all texts of a corpus: what is short is written out instead."""
-    assert shown.pieces("x" * (LONGEST_REST - 1)) == ["x" * (LONGEST_REST - 1)]
+    assert shown.pieces("x" * (MAX_REST - 1)) == ["x" * (MAX_REST - 1)]

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import agentgym
-from agentgym.evaluation.suite import AgentCard, SuiteAgent
-from agentgym.provenance import here_and_now
-from agentgym.records import parse
+from agentgym.evaluation.suites.suite import AgentCard, SuiteAgent
+from agentgym.io.provenance import here_and_now
+from agentgym.io.records import parse
 
 
 def test_provenance_names_the_code_that_ran() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.evaluation.leaderboard import read_published
+from agentgym.evaluation.board.leaderboard import read_published
 
 ROOT = Path(__file__).parents[2]
 TABLES = {

@@ -7,23 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.answers import UNKNOWN, Asked
 from agentgym.cli import main
+from agentgym.core.queries import UNKNOWN, QueryContext
 from agentgym.errors import UsageError
-from agentgym.evaluation.answerbook import (
+from agentgym.evaluation.board.leaderboard import build_leaderboard
+from agentgym.evaluation.log.recorded_answers import (
     ANSWERS_FILE,
-    AnswerBook,
+    RecordedAnswers,
     RecordingAnswers,
     ReplayedAnswers,
     read_answers,
 )
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.leaderboard import build_leaderboard
-from agentgym.evaluation.packed import pack_run, run_folder
-from agentgym.evaluation.results import EPISODES_FILE, closed
-from agentgym.evaluation.runfiles import file_sha256, read_episodes, read_run, write_run
-from agentgym.evaluation.submissions import Submission, verify_below
-from agentgym.evaluation.verify import verify_run
+from agentgym.evaluation.log.results import EPISODES_FILE, closed
+from agentgym.evaluation.log.runfiles import file_sha256, read_episodes, read_run, write_run
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.verify.packed import pack_run, run_folder
+from agentgym.evaluation.verify.submissions import Submission, verify_below
+from agentgym.evaluation.verify.verification import verify_run
 from tests.evaluation.asking import REFERENCE, Scale
 from tests.evaluation.making import write_complete
 
@@ -118,9 +118,9 @@ def test_answers_are_recorded_once_and_replayed_without_asking(bench, scale):
     "make", [lambda book: RecordingAnswers(book, "w", book.add), lambda book: ReplayedAnswers(book, "w")]
 )
 def test_what_is_exact_is_computed_each_time_and_never_recorded(make):
-    book, answerer = AnswerBook(), Scale("exact", sampled=False)
+    book, answerer = RecordedAnswers(), Scale("exact", sampled=False)
     source = make(book)
-    asked = [Asked("iron", "t", 0, turn, 0) for turn in range(3)]
+    asked = [QueryContext("iron", "t", 0, turn, 0) for turn in range(3)]
     assert source.find(answerer, asked) == [UNKNOWN] * 3
     assert source.find(answerer, []) == []
     assert source.keep(answerer, asked, [1, 2, 3]) == [1, 2, 3]
@@ -257,7 +257,7 @@ def test_another_part_is_another_request(bench, monkeypatch):
 
 
 def other_scale(self, standing, sampled):
-    from agentgym.answers import AnswerKind
+    from agentgym.core.queries import AnswerKind
 
     self.kind = AnswerKind("scale 2", standing, sampled, 1e-3)
 

@@ -4,11 +4,11 @@ import dataclasses
 from pathlib import Path
 
 from agentgym.agents.metadata import Model
-from agentgym.evaluation.answerbook import ANSWERS_FILE, read_answers
-from agentgym.evaluation.recordings import SCALE, Recording
-from agentgym.evaluation.suite import AgentCard, Suite, SuiteAgent, SuiteEnv, load_suite
-from agentgym.evaluation.suite_text import suite_text
-from agentgym.evaluation.verify import verify_run
+from agentgym.evaluation.log.recorded_answers import ANSWERS_FILE, read_answers
+from agentgym.evaluation.log.recordings import SCALE, Recording
+from agentgym.evaluation.suites.suite import AgentCard, Suite, SuiteAgent, SuiteEnv, load_suite
+from agentgym.evaluation.suites.suite_text import suite_text
+from agentgym.evaluation.verify.verification import verify_run
 from agentgym.serving.session import PlaySession, SharedEnv
 from tests.evaluation.asking import REFERENCE, WeighEnv
 

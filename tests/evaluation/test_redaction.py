@@ -5,7 +5,7 @@ import time
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.evaluation.redaction import Redaction, Redactor
+from agentgym.evaluation.log.redaction import Redaction, Redactor
 
 SECRETS = {
     "API key": [

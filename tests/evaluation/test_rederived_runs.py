@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.evaluation.packed import pack_run, run_folder
-from agentgym.evaluation.runfiles import read_episodes, read_run
+from agentgym.evaluation.log.runfiles import read_episodes, read_run
+from agentgym.evaluation.verify.packed import pack_run, run_folder
 from benchmarks.rederive import rederive
 from tests.evaluation.making import write_complete
 

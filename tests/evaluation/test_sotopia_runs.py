@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.evaluation.answerbook import ANSWERS_FILE
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.endpoint_runs import EndpointSettings
-from agentgym.evaluation.estimate import estimate_suite
-from agentgym.evaluation.packed import pack_run, run_folder
-from agentgym.evaluation.rejudging import judge_again
-from agentgym.evaluation.results import closed
-from agentgym.evaluation.runfiles import file_sha256, read_episodes, read_run, write_run
-from agentgym.evaluation.suite import load_suite
-from agentgym.evaluation.verify import verify_run
-from agentgym.hashing import canonical_json
+from agentgym.core.hashing import canonical_json
+from agentgym.evaluation.log.endpoint_runs import EndpointSettings
+from agentgym.evaluation.log.recorded_answers import ANSWERS_FILE
+from agentgym.evaluation.log.results import closed
+from agentgym.evaluation.log.runfiles import file_sha256, read_episodes, read_run, write_run
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.play.estimate import estimate_suite
+from agentgym.evaluation.suites.suite import load_suite
+from agentgym.evaluation.verify.packed import pack_run, run_folder
+from agentgym.evaluation.verify.rejudging import judge_again
+from agentgym.evaluation.verify.verification import verify_run
 from tests.evaluation.chat_server import ChatServer, serving
 
 SUITE = """\

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from agentgym.evaluation.statistics import (
+from agentgym.evaluation.board.statistics import (
     Estimate,
     combine,
     holm,

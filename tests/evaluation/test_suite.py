@@ -9,10 +9,10 @@ import pytest
 
 from agentgym.endpoint import EndpointSpec
 from agentgym.errors import UsageError
-from agentgym.evaluation.endpoint_runs import NamedEndpoint, named_endpoints
-from agentgym.evaluation.estimate import AskedTokens, _extrapolated, estimate_suite
-from agentgym.evaluation.suite import Suite, SuiteAgent, SuiteEnv, load_suite
-from agentgym.records import parse
+from agentgym.evaluation.log.endpoint_runs import NamedEndpoint, named_endpoints
+from agentgym.evaluation.play.estimate import AskedTokens, _extrapolated, estimate_suite
+from agentgym.evaluation.suites.suite import Suite, SuiteAgent, SuiteEnv, load_suite
+from agentgym.io.records import parse
 
 SPEC = EndpointSpec("http://127.0.0.1:8000/v1", "tiny")
 SUITES = Path(__file__).parents[2] / "agentgym" / "evaluation" / "suites"

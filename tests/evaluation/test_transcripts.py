@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from agentgym.core.types import Completion, Message, Step, Trajectory
 from agentgym.errors import UsageError
-from agentgym.evaluation.redaction import Redaction, Redactor
-from agentgym.evaluation.results import record_of
-from agentgym.evaluation.suite import SuiteEnv
-from agentgym.evaluation.transcripts import (
+from agentgym.evaluation.log.redaction import Redaction, Redactor
+from agentgym.evaluation.log.results import record_of
+from agentgym.evaluation.log.transcripts import (
     TRANSCRIPTS_FILE,
     check_transcript,
     find_transcript,
@@ -19,7 +19,7 @@ from agentgym.evaluation.transcripts import (
     read_transcripts,
     transcript_of,
 )
-from agentgym.types import Completion, Message, Step, Trajectory
+from agentgym.evaluation.suites.suite import SuiteEnv
 
 SYSTEM = Message("system", "You are in a corridor.\n\nAnswer with an action.")
 ENV = SuiteEnv("tests/Corridor-v0", "Corridor", split="test", tasks=1)
@@ -223,7 +223,7 @@ def mangled(change):
     ],
 )
 def test_a_damaged_line_is_refused_by_its_number(tmp_path, monkeypatch, line, message):
-    monkeypatch.setattr("agentgym.evaluation.transcripts._LONGEST_MESSAGE", 20_000)
+    monkeypatch.setattr("agentgym.evaluation.log.transcripts._MAX_MESSAGE_LENGTH", 20_000)
     (tmp_path / TRANSCRIPTS_FILE).write_bytes(record().line.encode() + b"\n" + line + b"\n")
     with pytest.raises(UsageError, match=f"{TRANSCRIPTS_FILE}, line 2: malformed: .*{message}"):
         read_transcripts(tmp_path)

@@ -8,15 +8,15 @@ import pytest
 
 from agentgym.agents.rules import RULES_VERSION
 from agentgym.cli import main
+from agentgym.core.hashing import sha256_json
 from agentgym.errors import UsageError
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.boards import Board
-from agentgym.evaluation.leaderboard import build_leaderboard
-from agentgym.evaluation.results import Excluded
-from agentgym.evaluation.runfiles import read_episodes, read_run, write_run
-from agentgym.evaluation.suite import SuiteAgent
-from agentgym.evaluation.verify import verify_run
-from agentgym.hashing import sha256_json
+from agentgym.evaluation.board.boards import Board
+from agentgym.evaluation.board.leaderboard import build_leaderboard
+from agentgym.evaluation.log.results import Excluded
+from agentgym.evaluation.log.runfiles import read_episodes, read_run, write_run
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.suites.suite import SuiteAgent
+from agentgym.evaluation.verify.verification import verify_run
 from tests.evaluation.making import board_below, write_complete
 
 SUITE = """\

@@ -9,12 +9,12 @@ import pytest
 
 from agentgym.agents.table import find_agent
 from agentgym.errors import UntrustedReferenceError
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.packed import pack_run
-from agentgym.evaluation.results import Excluded
-from agentgym.evaluation.runfiles import read_episodes, read_run, write_run
-from agentgym.evaluation.suite import SuiteAgent
-from agentgym.extras import import_named, load_reference, only_trusted
+from agentgym.evaluation.log.results import Excluded
+from agentgym.evaluation.log.runfiles import read_episodes, read_run, write_run
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.suites.suite import SuiteAgent
+from agentgym.evaluation.verify.packed import pack_run
+from agentgym.io.optional import import_named, load_reference, only_trusted
 from agentgym.registration import open_env
 from tests.evaluation.making import write_complete
 
@@ -118,7 +118,7 @@ def test_what_the_user_allows_is_imported(theirs: Path, monkeypatch: pytest.Monk
         with pytest.raises(UntrustedReferenceError):
             load_reference("json:loads")
         assert load_reference("json:loads", trusted=True)
-        assert load_reference("agentgym.extras:load")
+        assert load_reference("agentgym.io.optional:load")
         assert str(theirs) not in sys.path
     with only_trusted(["evil:make"]):
         assert import_named("evil")
@@ -140,11 +140,11 @@ def test_a_run_that_names_an_installed_environment_is_read(theirs: Path) -> None
     [
         ("agentgym/Sotopia-v0", {"judge": "agentgym.cli:main"}),
         ("agentgym/Sotopia-v0", {"partner": "agentgym.cli:main"}),
-        ("agentgym/PaperSearch-v0", {"selector": "agentgym.extras:import_module"}),
+        ("agentgym/PaperSearch-v0", {"selector": "agentgym.io.optional:import_module"}),
     ],
 )
 def test_what_is_no_judge_or_selector_of_ours_is_not_called(env_id: str, options: dict[str, str]) -> None:
-    with only_trusted(), pytest.raises(UntrustedReferenceError, match=r"give --allow agentgym\.\w+:NAME"):
+    with only_trusted(), pytest.raises(UntrustedReferenceError, match=r"give --allow agentgym[.\w]+:NAME"):
         open_env(env_id, options=options)
     with only_trusted(), pytest.raises(UntrustedReferenceError, match="is not imported"):
         find_agent("agentgym.cli:main")

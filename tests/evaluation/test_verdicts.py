@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.results import EPISODES_FILE, VERIFY_FILE
-from agentgym.evaluation.suite import Suite, load_suite
+from agentgym.evaluation.log.results import EPISODES_FILE, VERIFY_FILE
+from agentgym.evaluation.play.bench import run_bench
 from agentgym.evaluation.suites import suite_file_of_run
-from agentgym.evaluation.verdicts import cached_verdict
-from agentgym.evaluation.verify import verify_run
+from agentgym.evaluation.suites.suite import Suite, load_suite
+from agentgym.evaluation.verify.verdicts import cached_verdict
+from agentgym.evaluation.verify.verification import verify_run
 
 CARDS = """\
 name = "cards"
@@ -55,7 +55,7 @@ def test_a_verdict_ends_with_the_files_the_suite_and_the_code(
     assert cached_verdict(folder, suite) == verdict
     assert cached_verdict(folder, replace(suite, version="2")) is None
     with monkeypatch.context() as patch:
-        patch.setattr("agentgym.evaluation.verdicts.code_sha256", lambda: "0" * 64)
+        patch.setattr("agentgym.evaluation.verify.verdicts.suite_code_sha256", lambda *_: "0" * 64)
         assert cached_verdict(folder, suite) is None
     with (folder / EPISODES_FILE).open("a") as file:
         file.write("\n")

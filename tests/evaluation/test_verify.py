@@ -10,19 +10,19 @@ import pytest
 
 from agentgym.agents import make_agent
 from agentgym.errors import UsageError
-from agentgym.evaluation.bench import open_suite_task, play
-from agentgym.evaluation.plan import PlannedEpisode
-from agentgym.evaluation.results import EPISODES_FILE, RUN_FILE, EpisodeRecord, episode_lines
-from agentgym.evaluation.runfiles import read_episodes, read_run
-from agentgym.evaluation.suite import load_suite
+from agentgym.evaluation.log.results import EPISODES_FILE, RUN_FILE, EvalSample, episode_lines
+from agentgym.evaluation.log.runfiles import read_episodes, read_run
+from agentgym.evaluation.play.bench import open_suite_task, play
 from agentgym.evaluation.suites import suite_file_of_run
-from agentgym.evaluation.verify import verify_run
+from agentgym.evaluation.suites.plan import PlannedEpisode
+from agentgym.evaluation.suites.suite import load_suite
+from agentgym.evaluation.verify.verification import verify_run
 from tests.evaluation.making import write_complete
 
 Table = dict[str, Any]
 
 
-def rewrite(folder: Path, episodes: list[EpisodeRecord], *, consistent: bool) -> None:
+def rewrite(folder: Path, episodes: list[EvalSample], *, consistent: bool) -> None:
     """Write other episodes; consistently means with the ids and digests that go with them."""
     if consistent:
         write_complete(folder, read_run(folder), episodes)
@@ -69,23 +69,23 @@ def test_an_agent_that_plays_otherwise_is_not(run_folder: Path) -> None:
     assert verify_run(random, rerun=False).ok
 
 
-def wrong_action(episode: EpisodeRecord) -> EpisodeRecord:
+def wrong_action(episode: EvalSample) -> EvalSample:
     return replace(episode, actions=("left", *episode.actions[1:]))
 
 
-def wrong_reward(episode: EpisodeRecord) -> EpisodeRecord:
+def wrong_reward(episode: EvalSample) -> EvalSample:
     return replace(episode, rewards=(*episode.rewards[:-1], episode.rewards[-1] + 2**-40))
 
 
-def wrong_link(episode: EpisodeRecord) -> EpisodeRecord:
+def wrong_link(episode: EvalSample) -> EvalSample:
     return replace(episode, hash_chain=(*episode.hash_chain[:-1], "0" * 32))
 
 
-def better_end(episode: EpisodeRecord) -> EpisodeRecord:
+def better_end(episode: EvalSample) -> EvalSample:
     return replace(episode, won=True, score=1.0, progress=1.0, end_reason="success")
 
 
-def cut_short(episode: EpisodeRecord) -> EpisodeRecord:
+def cut_short(episode: EvalSample) -> EvalSample:
     return replace(
         episode,
         actions=episode.actions[:-1],
@@ -95,7 +95,7 @@ def cut_short(episode: EpisodeRecord) -> EpisodeRecord:
     )
 
 
-def drawn_out(episode: EpisodeRecord) -> EpisodeRecord:
+def drawn_out(episode: EvalSample) -> EvalSample:
     return replace(
         episode,
         actions=(*episode.actions, "right"),
@@ -105,7 +105,7 @@ def drawn_out(episode: EpisodeRecord) -> EpisodeRecord:
     )
 
 
-EDITS: dict[str, Callable[[EpisodeRecord], EpisodeRecord]] = {
+EDITS: dict[str, Callable[[EvalSample], EvalSample]] = {
     "action": wrong_action,
     "reward": wrong_reward,
     "hash chain": wrong_link,
@@ -305,16 +305,18 @@ def test_an_unfinished_run_is_rejected(run_folder: Path) -> None:
     assert kinds(run_folder) == {"unfinished"}
 
 
-def genuine(folder: Path, task: int, seed: int, rollout: int) -> EpisodeRecord:
+def genuine(folder: Path, task: int, seed: int, rollout: int) -> EvalSample:
     """Play a real episode of the second environment, with whatever task and seed."""
     suite = load_suite(suite_file_of_run(folder, "small"))
-    arena = open_suite_task(suite, suite.env[1], num_envs=1)
-    policy = make_agent("oracle", arena.slots)
-    (record,) = play(arena, "random", policy, [PlannedEpisode(arena.slots.tasks[task], seed, rollout)])
+    suite_task = open_suite_task(suite, suite.env[1], num_envs=1)
+    policy = make_agent("oracle", suite_task.slots)
+    (record,) = play(
+        suite_task, "random", policy, [PlannedEpisode(suite_task.slots.tasks[task], seed, rollout)]
+    )
     return record
 
 
-def lost(episodes: list[EpisodeRecord]) -> int:
+def lost(episodes: list[EvalSample]) -> int:
     return next(i for i, e in enumerate(episodes) if e.env == "Ice" and e.end_reason == "step_limit")
 
 
@@ -369,7 +371,7 @@ def test_no_run_and_no_suite_are_usage_errors(run_folder: Path, tmp_path: Path) 
 def test_the_record_holds_everything_that_is_compared(run_folder: Path) -> None:
     """A key that verification neither recomputes nor leaves to the agent would be free to forge."""
     keys = set(asdict(read_episodes(run_folder)[0]))
-    stated = {field.name for field in fields(EpisodeRecord) if field.metadata.get("stated")}
+    stated = {field.name for field in fields(EvalSample) if field.metadata.get("stated")}
     assert stated == {
         "prompt_tokens",
         "completion_tokens",

@@ -13,12 +13,12 @@ from agentgym.agents import make_agent
 from agentgym.algos.batch import StepBatch
 from agentgym.checking import check_agent_env, check_agent_vector_env
 from agentgym.errors import UntrustedReferenceError
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.runfiles import read_episodes
-from agentgym.evaluation.suite import load_suite
-from agentgym.evaluation.verify import verify_run
+from agentgym.evaluation.log.runfiles import read_episodes
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.suites.suite import load_suite
+from agentgym.evaluation.verify.verification import verify_run
 from agentgym.registration import open_vector
-from agentgym.rollout import RolloutWorker
+from agentgym.rollout.worker import RolloutWorker
 from agentgym.vector.serial import SerialVectorEnv
 from examples import own_algorithm, own_env
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from agentgym import UsageError
+from agentgym.core.hashing import content_id
 from agentgym.envs.ezpoints.cards import (
     SPLITS,
     SUITS,
@@ -19,7 +20,6 @@ from agentgym.envs.ezpoints.cards import (
     pair_of,
     probability,
 )
-from agentgym.hashing import content_id
 
 
 def deal_by_hand():

@@ -1,10 +1,10 @@
 import pytest
 
+from agentgym.core.types import Request
 from agentgym.envs.ezpoints.cards import SPLITS
 from agentgym.envs.ezpoints.rules import CalculatorPolicy
 from agentgym.registration import open_vector
-from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.types import Request
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 
 
 @pytest.mark.parametrize("split", SPLITS)

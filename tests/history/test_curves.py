@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.evaluation.statistics import t_interval
+from agentgym.evaluation.board.statistics import t_interval
 from agentgym.history.curves import (
     FRACTIONS,
     SHORT_NAMES,

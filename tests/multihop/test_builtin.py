@@ -6,13 +6,13 @@ from itertools import pairwise
 import pytest
 
 from agentgym import UsageError
+from agentgym.core.tasks import split_of
 from agentgym.envs.multihop.builtin.articles import builtin_articles, builtin_passages
 from agentgym.envs.multihop.builtin.drafts import follow, patterns
 from agentgym.envs.multihop.builtin.tasks import SIZES, UNSEEN, builtin_questions
 from agentgym.envs.multihop.builtin.world import SIZES as ENTITIES
 from agentgym.envs.multihop.builtin.world import builtin_world
 from agentgym.envs.multihop.scoring import normalize_answer
-from agentgym.tasks import split_of
 
 FAMILIES = tuple(patterns())
 

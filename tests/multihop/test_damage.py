@@ -9,7 +9,7 @@ from agentgym.data.recordfile import RecordWriter
 from agentgym.envs.multihop.data.importer import open_questions
 from agentgym.envs.multihop.data.questions import StoredQuestion
 from agentgym.envs.multihop.data.questionstore import QuestionStore, open_store
-from agentgym.envs.multihop.data.records import MOST_PASSAGES
+from agentgym.envs.multihop.data.records import MAX_PASSAGES
 from agentgym.envs.multihop.sources import HOTPOTQA, MUSIQUE
 from agentgym.errors import UsageError
 from tests.multihop import copies
@@ -36,7 +36,7 @@ def quiet(done, total):
         ),
         ({"context": [["T", [1]]]}, r"field 'context': expected \[title"),
         (
-            {"context": [["T", []]] * (MOST_PASSAGES + 1)},
+            {"context": [["T", []]] * (MAX_PASSAGES + 1)},
             r"field 'context': has 1,001 passages, more than 1,000",
         ),
         ({"supporting_facts": [["T"]]}, r"field 'supporting_facts': expected \[title, number\]"),

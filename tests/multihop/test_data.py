@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from agentgym.core.types import Passage
 from agentgym.data.importing import find_damage, import_data, is_present, read_manifest
 from agentgym.envs.multihop.data import importer
 from agentgym.envs.multihop.data.importer import open_questions
@@ -14,9 +15,8 @@ from agentgym.envs.multihop.data.records import join_sentences
 from agentgym.envs.multihop.scoring import Evidence
 from agentgym.envs.multihop.sources import HOTPOTQA, MUSIQUE, SEARCHQA, SOURCES, TWOWIKI
 from agentgym.errors import MissingDataError, UsageError
-from agentgym.retrieval.passages import PassageList
+from agentgym.retrieval.corpus.passages import PassageList
 from agentgym.retrieval.searcher import search_in_memory
-from agentgym.types import Passage
 from tests.multihop import copies
 from tests.multihop.copies import DEV, TRAIN
 

@@ -5,19 +5,19 @@ from functools import partial
 import pytest
 
 from agentgym.algos.batch import StepBatch
-from agentgym.answers import LiveAnswers
-from agentgym.calls import Call, read_calls, write_calls
 from agentgym.checking import check_agent_env, check_agent_vector_env
+from agentgym.core.calls import Call, read_calls, write_calls
+from agentgym.core.queries import LiveAnswers
+from agentgym.core.types import Completion, Passage, Snapshot
 from agentgym.env import MAX_ACTION_LENGTH
 from agentgym.envs.multihop.corpora import Corpus
 from agentgym.envs.multihop.env import HotpotQAEnv, MuSiQueEnv, SearchQAEnv, TwoWikiEnv
 from agentgym.errors import UsageError
-from agentgym.evaluation.replay import Replay
-from agentgym.evaluation.suite import PlayedEnv
+from agentgym.evaluation.log.replay import Replay
+from agentgym.evaluation.suites.suite import PlayedEnv
 from agentgym.registration import make_vec
 from agentgym.retrieval.searcher import search_in_memory
-from agentgym.rollout import RolloutWorker
-from agentgym.types import Completion, Passage, Snapshot
+from agentgym.rollout.worker import RolloutWorker
 from agentgym.vector.serial import SerialVectorEnv
 
 
@@ -212,7 +212,7 @@ def test_passages_that_hold_calls_and_tags_are_text():
     searcher = search_in_memory(hostile, corpus="traps")
     env = HotpotQAEnv(split="test")
     env.corpus = Corpus("union", searcher, searcher.store)
-    env.answerers = {"search": env.corpus.answerer}
+    env.query_backends = {"search": env.corpus.answerer}
     begin(env)
     text, reward, terminated, _, info = env.step("search[trap]")
     assert (reward, terminated, info["won"], info["action_is_valid"]) == (0.0, False, False, True)

@@ -5,7 +5,7 @@ import pytest
 from agentgym import UsageError
 from agentgym.agents import make_agent
 from agentgym.registration import make, make_vec
-from agentgym.rollout import RolloutWorker
+from agentgym.rollout.worker import RolloutWorker
 
 pytestmark = pytest.mark.assets
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from agentgym.core.hashing import sha256_json
 from agentgym.envs.multihop import scoring
-from agentgym.hashing import sha256_json
 from benchmarks.parity import qa
 from benchmarks.parity.qa_pairs import COUNT, draw_pairs
 

@@ -4,12 +4,12 @@ import pytest
 
 from agentgym import UsageError
 from agentgym.agents import make_agent
+from agentgym.core.types import Request
 from agentgym.envs.multihop.oracle import untold
 from agentgym.envs.multihop.rules import LexicalPolicy, make_lexical
 from agentgym.errors import UnsupportedEnvError
 from agentgym.registration import make, make_vec
-from agentgym.rollout import RolloutWorker
-from agentgym.types import Request
+from agentgym.rollout.worker import RolloutWorker
 
 SUITES = ("HotpotQA", "TwoWiki", "MuSiQue", "SearchQA")
 TASKS = 60

@@ -1,12 +1,12 @@
 """A corpus that fits on a page, and selectors that say what a test wants."""
 
-from agentgym.answers import AnswerKind
+from agentgym.core.queries import AnswerKind
+from agentgym.core.tasks import ListTaskSet, Task
 from agentgym.envs.papersearch.data.corpus import PaperRecord, corpus_in_memory, passage_of
 from agentgym.envs.papersearch.engine.world import PaperWorld
 from agentgym.envs.papersearch.env import PaperSearchEnv
 from agentgym.envs.papersearch.topics import Topic
 from agentgym.retrieval.searcher import search_in_memory
-from agentgym.tasks import ListTaskSet, Task
 
 PAPERS = [
     PaperRecord("a", "Apple harvest", "Ladders in orchards.", 20010000),

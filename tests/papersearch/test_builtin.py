@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from agentgym.agents.random import RandomPolicy
+from agentgym.core.types import Request
 from agentgym.envs.papersearch.builtin.graph import SIZE, SUBJECTS, builtin_graph, paper_id
-from agentgym.envs.papersearch.builtin.queries import FEWEST, MOST, SPLITS, builtin_topics
+from agentgym.envs.papersearch.builtin.queries import MAX_COUNT, MIN_COUNT, SPLITS, builtin_topics
 from agentgym.envs.papersearch.builtin.words import METHODS
 from agentgym.envs.papersearch.engine.selectors import ASKING
 from agentgym.envs.papersearch.env import PaperSearchEnv, PaperSearchVectorEnv
@@ -17,7 +18,6 @@ from agentgym.envs.papersearch.oracle import PaperOracle
 from agentgym.envs.papersearch.rules import make_collector
 from agentgym.errors import UnsupportedEnvError, UsageError
 from agentgym.retrieval.analysis import Analyser
-from agentgym.types import Request
 
 CORPUS = "3eddaca9a237b39c630820fa1b90520f2c93056c240dda97a3833ace2980ede8"
 """sha256 of the built-in corpus: its words, rules and citations."""
@@ -64,7 +64,7 @@ def test_what_is_asked_for_are_the_papers_of_subject_and_facet():
             _, subject, kind, facet, _ = task.source_id.split("/")
             wanted = {id for id, date in members[subject, kind, facet] if date <= task.content.date}
             assert set(task.content.gold) == wanted
-            assert FEWEST <= len(wanted) <= MOST
+            assert MIN_COUNT <= len(wanted) <= MAX_COUNT
             assert task.type == kind
 
 

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from agentgym import UsageError
-from agentgym.answers import LiveAnswers
-from agentgym.calls import Call, write_calls
 from agentgym.checking import check_agent_env, check_agent_vector_env
 from agentgym.checking.evidence import first_difference
+from agentgym.core.calls import Call, write_calls
+from agentgym.core.queries import LiveAnswers
+from agentgym.core.types import Snapshot
 from agentgym.envs.papersearch.data.corpus import PaperRecord
 from agentgym.envs.papersearch.engine.pool import FoundPaper, Pool, measured
 from agentgym.envs.papersearch.env import PaperSearchEnv, PaperSearchVectorEnv
 from agentgym.envs.papersearch.suite import MEASURES
 from agentgym.envs.papersearch.topics import Topic
-from agentgym.types import Snapshot
 from tests.papersearch.small import NUMBER, TOPIC, ScriptedSelector, small_env, small_world
 
 

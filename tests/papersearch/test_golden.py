@@ -2,10 +2,10 @@
 
 import pytest
 
-from agentgym.calls import Call, write_calls
+from agentgym.core.calls import Call, write_calls
+from agentgym.core.rng import TurnRng
 from agentgym.envs.papersearch.candidates import phrases
 from agentgym.envs.papersearch.env import PaperSearchEnv
-from agentgym.rng import TurnRng
 from tests.golden import Golden, play, summary
 
 CASES = [

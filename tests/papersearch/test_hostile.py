@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentgym.calls import Call, write_calls
+from agentgym.core.calls import Call, write_calls
 from agentgym.env import MAX_ACTION_LENGTH
 from agentgym.envs.papersearch.env import PaperSearchEnv, PaperSearchVectorEnv
 from tests.test_hostile_actions import LENGTHS, PIECES, hostile, quick

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from agentgym import UsageError
-from agentgym.answers import UnansweredError
 from agentgym.checking.evidence import first_difference
+from agentgym.core.queries import UnansweredError
 from agentgym.envs.papersearch.data.fields import last_day
 from agentgym.envs.papersearch.engine.decision import TRUE, DecisionSelector, LocalJudge
 from agentgym.envs.papersearch.engine.pages import _first_day
@@ -130,7 +130,7 @@ def test_a_search_by_vectors(search, tmp_path, monkeypatch):
     env.reset(seed=0)
     env.step("search[keeping fruit in a cellar]")
     assert {env.world.corpus.paper(number).id for number in env.pool.scores} == {"b", "c"}
-    assert [env.answerers[name].kind.standing for name in ("search", "selector")] == ["recomputable"] * 2
+    assert [env.query_backends[name].kind.standing for name in ("search", "selector")] == ["recomputable"] * 2
     again = PaperSearchEnv(dataset=str(tmp_path), split="test", search=search, selector="encoder", k=2)
     assert again.data_key == env.data_key != PaperSearchEnv(dataset=str(tmp_path), split="test", k=2).data_key
 

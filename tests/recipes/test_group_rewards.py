@@ -6,18 +6,17 @@ import pytest
 from agentgym.algos import grpo
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import Compat
-from agentgym.recipes import RECIPES, recipe
+from agentgym.recipes import find_recipe, recipe_names
 
 INVALID = (3, 0, 2, 5, 7, 10, 14, 18)
 """Rejected actions of each of eight episodes of twenty steps; the first is won."""
 
 DIVIDING = [
-    (name, env_id)
-    for name in RECIPES
-    for env_id in recipe(name).by_env
-    for settings in (recipe(name).settings(env_id),)
-    if settings.get("switches.std") and settings.get("env_options.reward") == "sparse10"
-    if "switches.penalty" in settings
+    name
+    for name in recipe_names()
+    for settings in (find_recipe(name).values,)
+    if settings.get("algorithm_options.std") and settings.get("env_options.reward") == "sparse10"
+    if "algorithm_options.penalty" in settings
 ]
 """Recipes that divide by the group's deviation and pay 10 for success."""
 
@@ -39,13 +38,15 @@ def _episodes(win):
 
 
 def test_there_are_such_recipes():
-    assert {"grpo", "gigpo", "graphgpo", "hgpo"} <= {name for name, _ in DIVIDING}
+    assert {"grpo", "gigpo", "graphgpo", "hgpo"} <= {find_recipe(name).algorithm for name in DIVIDING}
 
 
-@pytest.mark.parametrize(("name", "env_id"), DIVIDING)
-def test_the_winner_is_encouraged_and_every_failure_discouraged(name, env_id):
-    settings = recipe(name).settings(env_id)
-    episode = grpo.advantage(_episodes(10.0), compat=Compat(penalty=settings["switches.penalty"]))[::20]
+@pytest.mark.parametrize("name", DIVIDING)
+def test_the_winner_is_encouraged_and_every_failure_discouraged(name):
+    settings = find_recipe(name).values
+    episode = grpo.advantage(_episodes(10.0), compat=Compat(penalty=settings["algorithm_options.penalty"]))[
+        ::20
+    ]
     assert episode[0] == pytest.approx(2.4, abs=0.1)
     assert (episode[1:] < 0).all()
 

@@ -7,23 +7,25 @@ from pathlib import Path
 import pytest
 
 from agentgym.cli import main
+from agentgym.core.options import options_of
 from agentgym.envs.webshop.source import load_world
 from agentgym.errors import MissingDataError, UsageError
-from agentgym.evaluation.plan import columns
-from agentgym.evaluation.runfiles import read_run
-from agentgym.evaluation.suite import load_suite
-from agentgym.evaluation.suite_text import suite_text
-from agentgym.options import options_of
+from agentgym.evaluation.log.runfiles import read_run
+from agentgym.evaluation.suites.plan import columns
+from agentgym.evaluation.suites.suite import load_suite
+from agentgym.evaluation.suites.suite_text import suite_text
 from agentgym.prompts import load_template
-from agentgym.recipes import RECIPES, recipe
-from agentgym.recipes.protocols import NAMES, load_protocol
+from agentgym.prompts.settings import Prompting
+from agentgym.recipes import find_recipe, recipe_names
+from agentgym.recipes.protocols import load_protocol, protocol_names
 from agentgym.registration import class_of, open_vector
 from agentgym.training.models.models import save_model
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
 from agentgym.training.models.tiny_vision import tiny_vision_model
-from agentgym.training.policy.prompting import Prompting
 
 ROOT = Path(__file__).parents[2]
+
+NAMES = protocol_names()
 
 PAPERS = {"gigpo", "graphgpo", "hgpo", "steppo", "istar", "3spo", "search"}
 
@@ -65,11 +67,11 @@ def test_every_paper_has_protocols():
     assert {name.split("-")[0] for name in NAMES} == PAPERS
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", recipe_names())
 def test_recipes_set_options_that_environments_have(name):
-    for env_id, lines in recipe(name).by_env.items():
-        given = {key.partition(".")[2] for key in lines if key.startswith("env_options.")}
-        assert given <= set(options_of(class_of(env_id))), env_id
+    recipe = find_recipe(name)
+    given = {key.partition(".")[2] for key in recipe.settings if key.startswith("env_options.")}
+    assert given <= set(options_of(class_of(recipe.env_id)))
 
 
 @pytest.mark.parametrize(
@@ -186,13 +188,13 @@ def test_a_file_without_games_is_refused(tmp_path):
 
 def _imported():
     """Yield the environments of recipes whose data has to be imported, with split and options as JSON."""
-    for name in RECIPES:
-        for env_id in recipe(name).by_env:
-            settings = recipe(name).settings(env_id)
-            options = {key[12:]: value for key, value in settings.items() if key.startswith("env_options.")}
-            if "dataset" in options:
-                told = {"split": settings.get("split", "train"), "options": options}
-                yield env_id, json.dumps(told, sort_keys=True)
+    for name in recipe_names():
+        recipe = find_recipe(name)
+        settings = recipe.values
+        options = {key[12:]: value for key, value in settings.items() if key.startswith("env_options.")}
+        if "dataset" in options:
+            arguments = {"split": settings.get("split", "train"), "options": options}
+            yield recipe.env_id, json.dumps(arguments, sort_keys=True)
 
 
 @pytest.mark.parametrize(("env_id", "settings"), sorted(set(_imported())))

@@ -10,11 +10,11 @@ import pytest
 from agentgym.algos.table import ALGORITHMS
 from agentgym.cli import main
 from agentgym.errors import UsageError
-from agentgym.recipes import RECIPES, preset, recipe
+from agentgym.recipes import RecipeSetting, algorithms_with_recipes, recipe_config, recipes_of
 from agentgym.recipes.environments import full_name, short_name
-from agentgym.recipes.lines import Line
 from tests.recipes.published_settings import RUNS, TABLE, printed
 
+RECIPES = algorithms_with_recipes()
 ROOT = Path(__file__).parents[2]
 CASES = [(table, name, env) for table, runs in RUNS.items() for name, envs in runs.items() for env in envs]
 
@@ -24,14 +24,14 @@ def ids(case):
 
 
 @pytest.mark.parametrize("case", CASES, ids=ids)
-def test_every_line_is_what_is_printed(case):
+def test_every_setting_is_what_is_printed(case):
     table, name, env = case
-    assert recipe(name).settings(full_name(env)) == printed(table, name, env)
+    assert recipes_of(name).choose(full_name(env)).values == printed(table, name, env)
 
 
 def test_every_run_has_a_row_and_every_row_says_where():
     assert {(name, env) for _, name, env in CASES} == {
-        (name, short_name(env)) for name in RECIPES for env in recipe(name).by_env
+        (name, short_name(env)) for name in RECIPES for env in recipes_of(name).by_env
     }
     assert len(CASES) == len({(name, env) for _, name, env in CASES})
     assert all(row.where for row in TABLE)
@@ -44,9 +44,10 @@ def test_a_recipe_is_of_an_algorithm():
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_general_settings_are_for_environments_that_no_paper_has(name):
-    found = recipe(name)
-    general = found.settings("agentgym/MuSiQue-v0")
-    assert general == {key: line.value for key, line in found.elsewhere.items()}
+    found = recipes_of(name)
+    general = found.choose("agentgym/MuSiQue-v0").values
+    assert found.general is not None
+    assert general == found.general.values
     assert not any(key.startswith("env_options.") for key in general)
     assert {"objective.ratio", "learner.learning_rate", "prompting.max_tokens"} <= general.keys()
 
@@ -55,19 +56,19 @@ def test_general_settings_are_for_environments_that_no_paper_has(name):
     ("env", "setting", "source"),
     [
         ("ALFWorld", "iterations", "GraphGPO, Appendix C.1"),
-        ("ALFWorld", "switches.omega", "GraphGPO, Appendix C.4"),
-        ("WebShop", "switches.omega", "GraphGPO, Appendix C.5"),
+        ("ALFWorld", "algorithm_options.omega", "GraphGPO, Appendix C.4"),
+        ("WebShop", "algorithm_options.omega", "GraphGPO, Appendix C.5"),
         ("WebShop", "prompting.budget", "GraphGPO, Appendix C.5"),
-        ("VisualSokoban", "switches.omega", "GraphGPO, Appendix C.6"),
+        ("VisualSokoban", "algorithm_options.omega", "GraphGPO, Appendix C.6"),
         ("VisualSokoban", "prompting.pictures", "GraphGPO, Figure 8"),
-        ("ALFWorld", "switches.std", "GraphGPO, Equation 6"),
-        ("ALFWorld", "switches.graph_weight", "GraphGPO, Section 5.1"),
+        ("ALFWorld", "algorithm_options.std", "GraphGPO, Equation 6"),
+        ("ALFWorld", "algorithm_options.graph_weight", "GraphGPO, Section 5.1"),
         ("WebShop", "evaluation.every", "GraphGPO, Figure 9"),
         ("VisualSokoban", "rollout.tasks", "GraphGPO, Appendix C.6"),
     ],
 )
 def test_graphgpo_is_cited_where_it_says_so(env, setting, source):
-    assert recipe("graphgpo").lines(full_name(env))[setting].source == source
+    assert recipes_of("graphgpo").choose(full_name(env)).settings[setting].source == source
 
 
 @pytest.mark.parametrize(
@@ -75,19 +76,35 @@ def test_graphgpo_is_cited_where_it_says_so(env, setting, source):
     [("WebShop", "split"), ("PaperSearch", "env_options.dataset"), ("PaperSearch", "evaluation.tasks")],
 )
 def test_steppos_numbers_of_tasks_are_cited_where_they_are(env, setting):
-    assert recipe("steppo").lines(full_name(env))[setting].source.startswith("StepPO, Appendix B.1")
+    assert (
+        recipes_of("steppo")
+        .choose(full_name(env))
+        .settings[setting]
+        .source.startswith("StepPO, Appendix B.1")
+    )
 
 
-def test_what_of_3spos_run_is_otherwise_is_told():
+def test_departures_of_3spos_run_are_recorded():
     """Table 7 has 400 epochs, Algorithm 1 ends with the frontier, scripts evaluate every 50 and 200."""
     for env in ("ALFWorld", "WebShop"):
-        lines = recipe("spo3").lines(full_name(env))
-        assert (lines["switches.batches"].value, lines["switches.batches"].departs) == (400, False)
-        assert (lines["switches.penalty"].value, lines["switches.penalty"].departs) == (0.1, False)
-        told = {name for name, line in lines.items() if line.departs}
-        assert told == {"iterations", "switches.budget", "evaluation.every", "prompting.wording"}
+        lines = recipes_of("spo3").choose(full_name(env)).settings
+        assert (lines["algorithm_options.batches"].value, lines["algorithm_options.batches"].departs) == (
+            400,
+            False,
+        )
+        assert (lines["algorithm_options.penalty"].value, lines["algorithm_options.penalty"].departs) == (
+            0.1,
+            False,
+        )
+        departing = {name for name, line in lines.items() if line.departs}
+        assert departing == {
+            "iterations",
+            "algorithm_options.budget",
+            "evaluation.every",
+            "prompting.wording",
+        }
         # as many updates as the batches can take: (400 + 1) trees a place of at most the budget
-        assert lines["iterations"].value == 401 * lines["switches.budget"].value
+        assert lines["iterations"].value == 401 * lines["algorithm_options.budget"].value
 
 
 def test_published_tables_have_the_papers_titles():
@@ -99,16 +116,16 @@ def test_published_tables_have_the_papers_titles():
 
 
 def test_a_departure_has_a_reason():
-    with pytest.raises(ValueError, match="a departure its reason"):
-        Line(1, "a paper", paper="2")
+    with pytest.raises(ValueError, match="a departure its paper and why"):
+        RecipeSetting(1, "a paper", paper="2")
     with pytest.raises(ValueError, match="names its source"):
-        Line(1, "")
+        RecipeSetting(1, "")
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if ALGORITHMS[case[1]].trainable], ids=ids)
 def test_a_recipe_is_a_configuration(case):
     _, name, env = case
-    config = preset("paper", name).config(name, full_name(env), model="tiny")
+    config = recipe_config(recipes_of(name).choose(full_name(env)), full_name(env), model="tiny")
     assert config.algorithm == name
     assert config.rollout.tasks * config.rollout.group_size in (128, 256, 1280)
     assert config.prompting is not None
@@ -120,8 +137,8 @@ def test_show_prints_preset_paper_and_source(capsys):
     shown = json.loads(capsys.readouterr().out)
     assert shown["env"] == "agentgym/WebShop-v0"
     lines = {line["setting"]: line for line in shown["lines"]}
-    assert lines["switches.gamma"]["preset"] == lines["switches.gamma"]["paper"] == 0.95
-    assert lines["switches.gamma"]["source"] == "GiGPO, Appendix D"
+    assert lines["algorithm_options.gamma"]["preset"] == lines["algorithm_options.gamma"]["paper"] == 0.95
+    assert lines["algorithm_options.gamma"]["source"] == "GiGPO, Appendix D"
     assert lines["objective.ratio"]["departs"] is True
     assert "always clipped" in lines["objective.ratio"]["why"]
     assert main(["recipes", "show", "gigpo", "--env", "WebShop"]) == 0
@@ -149,7 +166,7 @@ def test_a_misspelt_name_is_one_line(words, message, capsys):
     assert main(["recipes", "show", *words]) == 2
     assert message in capsys.readouterr().err
     with pytest.raises(UsageError):
-        recipe("nothing")
+        recipes_of("nothing")
 
 
 def _tables():

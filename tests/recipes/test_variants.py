@@ -5,13 +5,13 @@ import pytest
 
 from agentgym.algos.batch import StepBatch
 from agentgym.errors import UsageError
-from agentgym.recipes.variants import VARIANTS, variant
+from agentgym.recipes import algorithms_with_recipes, find_variant, recipes_of
 from agentgym.training.config import TINY, override
 from agentgym.training.loop import Trainer
 from agentgym.training.setup import TrainingSetup
 
 EZPOINTS = "agentgym/EZPoints-v0"
-EVERY = [(algorithm, name) for algorithm, variants in VARIANTS.items() for name in variants]
+EVERY = [(name, variant) for name in algorithms_with_recipes() for variant in recipes_of(name).variants]
 SAMPLING = {"dynamic", "ds"}
 """Variants that change what is played, not how it is credited."""
 
@@ -35,7 +35,7 @@ def batch():
 @pytest.mark.parametrize(("algorithm", "name"), EVERY)
 def test_a_variant_credits_otherwise(algorithm, name):
     plain = TINY.config(algorithm, EZPOINTS)
-    changed = override(plain, variant(algorithm, name).settings)
+    changed = override(plain, find_variant(algorithm, name).settings)
     assert changed != plain
     steps = batch()
     alike = np.allclose(changed.advantage(steps), plain.advantage(steps), atol=1e-9)
@@ -50,7 +50,7 @@ def test_dynamic_sampling_plays_again(algorithm, name, tmp_path):
         "evaluation.every": 0, "env_options.max_steps": 2, "rollout.attempts": 3,
     }  # fmt: skip
     plain = TINY.config(algorithm, EZPOINTS)
-    config = override(plain, {**variant(algorithm, name).settings, **small})
+    config = override(plain, {**find_variant(algorithm, name).settings, **small})
     setup = TrainingSetup.open(config)
     trainer = Trainer(config, setup, tmp_path)
     metrics = trainer.iterate()
@@ -62,6 +62,6 @@ def test_dynamic_sampling_plays_again(algorithm, name, tmp_path):
 
 def test_an_unknown_variant_is_one_line():
     with pytest.raises(UsageError, match=r"graphgpo has no variant 'dss'.*; it has ds, costs"):
-        variant("graphgpo", "dss")
+        find_variant("graphgpo", "dss")
     with pytest.raises(UsageError, match="grpo has no variant 'ds': set options by --set"):
-        variant("grpo", "ds")
+        find_variant("grpo", "ds")

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 
 from agentgym.retrieval.analysis import Analyser
-from agentgym.retrieval.lengths import LENGTHS
+from agentgym.retrieval.engines.bm25.lengths import LENGTHS
 
 
 def rank(documents, query, k, k1=0.9, b=0.4):

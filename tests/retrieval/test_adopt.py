@@ -6,14 +6,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from agentgym.core.types import Passage
 from agentgym.errors import UsageError
 from agentgym.retrieval import adopt
 from agentgym.retrieval.adopt import adopt_index
-from agentgym.retrieval.bm25 import build_bm25
-from agentgym.retrieval.faiss import open_faiss
-from agentgym.retrieval.passages import PASSAGES, PassageFile, PassageList, adopt_passages, documents
+from agentgym.retrieval.corpus.passages import PASSAGES, PassageFile, PassageList, adopt_passages, documents
+from agentgym.retrieval.engines.bm25 import build_bm25
+from agentgym.retrieval.engines.faiss import open_faiss
 from agentgym.retrieval.products import score
-from agentgym.types import Passage
 from tests.retrieval.spelling import Spelling
 from tests.retrieval.test_exact import many
 
@@ -173,7 +173,7 @@ def test_passages_of_lucene_stand_in_its_order(published, monkeypatch):
 
 @pytest.mark.java
 def test_a_folder_of_lucene(published):
-    from agentgym.retrieval.lucene import build_lucene
+    from agentgym.retrieval.engines.lucene import build_lucene
 
     build_lucene(((each.id, contents(each)) for each in WORLD), corpus="made", folder=published / "built")
     folder = published / "built" / "lucene"

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.files import sole_writer
-from agentgym.retrieval import blocks, counting
-from agentgym.retrieval.bm25 import build_bm25, open_bm25
-from agentgym.retrieval.naming import IdColumn
-from agentgym.retrieval.postings import ARRAYS
+from agentgym.io.files import sole_writer
+from agentgym.retrieval.corpus.naming import IdColumn
+from agentgym.retrieval.engines.bm25 import blocks, build_bm25, counting, open_bm25
+from agentgym.retrieval.engines.bm25.postings import ARRAYS
 
 CORPUS = [(f"D{i:03}", f"word{i % 7} word{i % 3} other{i} other{i // 2}") for i in range(300)]
 
@@ -76,8 +75,8 @@ def test_another_corpus_takes_no_block_of_the_first(tmp_path, small_blocks):
 KILLED = """
 import sys, time
 from pathlib import Path
-from agentgym.retrieval import blocks
-from agentgym.retrieval.bm25 import build_bm25
+from agentgym.retrieval.engines.bm25 import blocks
+from agentgym.retrieval.engines.bm25 import build_bm25
 from tests.retrieval.test_blocks import CORPUS
 blocks.BLOCK = 1000
 def slowly():

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym.errors import UsageError
-from agentgym.retrieval import blocks, ranking
-from agentgym.retrieval.bm25 import build_bm25, open_bm25
-from agentgym.retrieval.postings import ARRAYS
-from agentgym.retrieval.ranking import NumpyRanker
+from agentgym.retrieval.engines.bm25 import blocks, build_bm25, open_bm25, ranking
+from agentgym.retrieval.engines.bm25.postings import ARRAYS
+from agentgym.retrieval.engines.bm25.ranking import NumpyRanker
 from tests.retrieval.naive import rank
 
 SHOP = [
@@ -187,7 +186,7 @@ def test_threads_agree():
 
 
 def test_terms_remembered_are_bounded(monkeypatch):
-    monkeypatch.setattr("agentgym.retrieval.bm25._TERMS_KEPT", 2)
+    monkeypatch.setattr("agentgym.retrieval.engines.bm25.index._TERMS_KEPT", 2)
     index = build_bm25(SHOP, corpus="shop")
     assert found(index, "red cotton shirt lamp", 9) == rank(SHOP, "red cotton shirt lamp", 9)
     assert len(index._terms) <= 2

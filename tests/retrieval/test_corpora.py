@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from agentgym.core.types import Passage
 from agentgym.errors import MissingDataError, UsageError
-from agentgym.retrieval.corpora import (
+from agentgym.retrieval.corpus.corpora import (
     BuiltCorpus,
     CorpusFile,
     CorpusSpec,
@@ -19,8 +20,7 @@ from agentgym.retrieval.corpora import (
     file_spec,
     read_spec,
 )
-from agentgym.retrieval.passages import PASSAGES, PassageFile
-from agentgym.types import Passage
+from agentgym.retrieval.corpus.passages import PASSAGES, PassageFile
 
 INDEXES = sorted((Path(__file__).parents[2] / "indexes").glob("*.toml"))
 

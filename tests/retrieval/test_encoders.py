@@ -256,4 +256,4 @@ def test_environments_take_a_device(env):
         env(search="exact", device="cuda:99")
     one, two = env(), env(device="cpu")
     assert one.tasks.manifest == two.tasks.manifest
-    assert one.answerers["search"].kind == two.answerers["search"].kind
+    assert one.query_backends["search"].kind == two.query_backends["search"].kind

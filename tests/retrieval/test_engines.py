@@ -4,10 +4,12 @@ from typing import get_args
 
 import pytest
 
+from agentgym.core.types import Passage
 from agentgym.errors import UsageError
-from agentgym.retrieval import exact
 from agentgym.retrieval.analysis import ANALYSER
-from agentgym.retrieval.engines import (
+from agentgym.retrieval.engines import exact
+from agentgym.retrieval.index import MANIFEST
+from agentgym.retrieval.opening import (
     OPTIONS,
     SearchEngine,
     index_folder,
@@ -15,8 +17,6 @@ from agentgym.retrieval.engines import (
     open_or_build,
     open_searcher,
 )
-from agentgym.retrieval.index import MANIFEST
-from agentgym.types import Passage
 from tests.retrieval.spelling import Spelling
 
 WORLD = [

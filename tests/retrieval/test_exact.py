@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.retrieval import products, vectors
-from agentgym.retrieval.exact import build_exact, open_exact
+from agentgym.retrieval import products
+from agentgym.retrieval.engines import vectors
+from agentgym.retrieval.engines.exact import build_exact, open_exact
 from agentgym.retrieval.index import MANIFEST
 from tests.retrieval.spelling import DIMENSIONS, Spelling
 
@@ -237,8 +238,8 @@ def test_what_was_changed_meanwhile_is_encoded_again(tmp_path, monkeypatch, chan
 KILLED = """
 import sys, time
 from pathlib import Path
-from agentgym.retrieval import vectors
-from agentgym.retrieval.exact import build_exact
+from agentgym.retrieval.engines import vectors
+from agentgym.retrieval.engines.exact import build_exact
 from tests.retrieval.test_exact import Counting, many
 vectors.BLOCK = 8
 

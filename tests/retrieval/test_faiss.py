@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.retrieval.exact import build_exact
-from agentgym.retrieval.faiss import build_faiss, open_faiss
+from agentgym.retrieval.engines.exact import build_exact
+from agentgym.retrieval.engines.faiss import build_faiss, open_faiss
 from tests.retrieval.spelling import Spelling
 from tests.retrieval.test_exact import many
 
@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def reference(folder):
-    from agentgym.retrieval.exact import open_exact
+    from agentgym.retrieval.engines.exact import open_exact
 
     return open_exact(folder / "exact", encoder=Spelling()).search_all(QUERIES, 10)
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.retrieval.bm25 import build_bm25
-from agentgym.retrieval.exact import build_exact
-from agentgym.retrieval.hybrid import HybridIndex
+from agentgym.retrieval.engines.bm25 import build_bm25
+from agentgym.retrieval.engines.exact import build_exact
+from agentgym.retrieval.engines.hybrid import HybridIndex
 from agentgym.retrieval.index import Hits
 from tests.retrieval.spelling import Spelling
 

@@ -8,10 +8,10 @@ import pytest
 from agentgym.errors import UsageError
 from agentgym.retrieval import index as index_module
 from agentgym.retrieval.analysis import ANALYSER
-from agentgym.retrieval.bm25 import build_bm25, open_bm25
-from agentgym.retrieval.engines import open_or_build
+from agentgym.retrieval.corpus.passages import PASSAGES
+from agentgym.retrieval.engines.bm25 import build_bm25, open_bm25
 from agentgym.retrieval.index import MANIFEST, Manifest
-from agentgym.retrieval.passages import PASSAGES
+from agentgym.retrieval.opening import open_or_build
 
 SHOP = [("B1", "red shirt"), ("B0", "red lamp")]
 

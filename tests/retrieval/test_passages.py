@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentgym.core.types import Passage
 from agentgym.data.recordfile import RecordWriter
 from agentgym.errors import UsageError
-from agentgym.retrieval.bm25 import build_bm25
-from agentgym.retrieval.passages import PassageFile, PassageList, documents, write_passages
-from agentgym.types import Passage
+from agentgym.retrieval.corpus.passages import PassageFile, PassageList, documents, write_passages
+from agentgym.retrieval.engines.bm25 import build_bm25
 
 WORLD = [
     Passage("p1", "Vasa", "A ship that sank in 1628.\nIt was raised in 1961."),

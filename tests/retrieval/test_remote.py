@@ -11,14 +11,14 @@ from functools import partial
 import numpy as np
 import pytest
 
-from agentgym.answers import UnansweredError
+from agentgym.core.queries import UnansweredError
+from agentgym.core.types import Passage
 from agentgym.errors import UsageError
-from agentgym.retrieval import http_client
-from agentgym.retrieval.dialects import read_document
-from agentgym.retrieval.passages import PassageList
-from agentgym.retrieval.remote import RemoteIndex, RetrievalClient, _Numbers
+from agentgym.retrieval.corpus.dialects import read_document
+from agentgym.retrieval.corpus.passages import PassageList
+from agentgym.retrieval.engines import http_client
+from agentgym.retrieval.engines.remote import RemoteIndex, RetrievalClient, _Numbers
 from agentgym.retrieval.searcher import SearchAnswerer, Searcher
-from agentgym.types import Passage
 from tests.serving.retrieving import PASSAGES, serving
 
 
@@ -129,7 +129,7 @@ def test_the_passages_have_to_be_the_servers(server):
 
 
 def test_ids_with_one_digest_are_told_apart(monkeypatch):
-    monkeypatch.setattr("agentgym.retrieval.remote._digest", lambda id: 7)
+    monkeypatch.setattr("agentgym.retrieval.engines.remote._digest", lambda id: 7)
     numbers = _Numbers(PassageList(PASSAGES))
     assert [numbers.of(passage.id) for passage in PASSAGES] == list(range(len(PASSAGES)))
     assert numbers.of("another") is None
@@ -271,7 +271,7 @@ def test_servers_name_no_pause_that_is_long(monkeypatch):
     monkeypatch.setattr(http_client.time, "sleep", slept.append)
     with scripted(reply({}, b"429 Slow", extra=b"Retry-After: 99999\r\n"), reply(found(VASA))) as (url, _):
         RetrievalClient(url).search(["ship"], 1)
-    assert http_client.LONGEST_PAUSE in slept
+    assert http_client.MAX_PAUSE in slept
 
 
 def test_connections_are_kept_and_opened_again(server):

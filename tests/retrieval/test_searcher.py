@@ -7,11 +7,12 @@ from time import perf_counter
 
 import pytest
 
-from agentgym.answers import UnansweredError
+from agentgym.core.queries import UnansweredError
+from agentgym.core.types import Passage
 from agentgym.errors import UsageError
-from agentgym.retrieval.bm25 import build_bm25
-from agentgym.retrieval.engines import open_searcher
-from agentgym.retrieval.passages import PassageList, documents
+from agentgym.retrieval.corpus.passages import PassageList, documents
+from agentgym.retrieval.engines.bm25 import build_bm25
+from agentgym.retrieval.opening import open_searcher
 from agentgym.retrieval.searcher import (
     TOLERANCE,
     SearchAnswerer,
@@ -20,7 +21,6 @@ from agentgym.retrieval.searcher import (
     search_in_memory,
     write_hits,
 )
-from agentgym.types import Passage
 
 WORLD = [
     Passage("p1", "Vasa", "A ship that sank in 1628."),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.retrieval.tantivy import K1, B, build_tantivy, open_tantivy
+from agentgym.retrieval.engines.tantivy import K1, B, build_tantivy, open_tantivy
 from tests.retrieval.naive import rank
 
 pytestmark = pytest.mark.peer

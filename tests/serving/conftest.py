@@ -8,11 +8,11 @@ from urllib.parse import urlencode
 
 import pytest
 
+from agentgym.core.suite_spec import PLACE
 from agentgym.envs.webshop.site.documents import PAGES
 from agentgym.envs.webshop.site.html import CHOICE, NODE, QUERY
 from agentgym.serving.server import SiteServer
 from agentgym.serving.site import EnvSite
-from agentgym.suites import PLACE
 
 WAIT = 300.0
 

@@ -5,10 +5,10 @@ import json
 import threading
 from contextlib import closing, contextmanager
 
+from agentgym.core.types import Passage
 from agentgym.retrieval.searcher import Searcher, search_in_memory
 from agentgym.serving.retrieval.app import RetrievalService
 from agentgym.serving.retrieval.server import RetrievalServer
-from agentgym.types import Passage
 
 PASSAGES = [
     Passage("p1", "Ada Lovelace", "Ada Lovelace wrote about the Analytical Engine."),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentgym.evaluation.verify import verify_run
+from agentgym.evaluation.verify.verification import verify_run
 from tests.serving.browser import Browser
 
 pytestmark = pytest.mark.browser

@@ -14,10 +14,10 @@ from contextlib import closing
 
 import pytest
 
+from agentgym.core.types import Snapshot
 from agentgym.errors import UsageError
 from agentgym.registration import open_env
 from agentgym.serving.env.sessions import EnvLimits, EnvSessions, SessionError
-from agentgym.types import Snapshot
 from tests.serving.playing import WAIT, serving
 
 

@@ -5,9 +5,9 @@ import socket
 
 from agentgym.cli import main
 from agentgym.errors import UsageError
-from agentgym.evaluation.runfiles import read_episodes, read_run
-from agentgym.evaluation.suite import load_suite
-from agentgym.evaluation.verify import verify_run
+from agentgym.evaluation.log.runfiles import read_episodes, read_run
+from agentgym.evaluation.suites.suite import load_suite
+from agentgym.evaluation.verify.verification import verify_run
 from agentgym.serving.server import SiteServer
 from tests.serving.conftest import Visit
 
@@ -79,7 +79,7 @@ def test_a_full_disk_is_said(serve, tmp_path, monkeypatch):
     def full(path, text):
         raise UsageError(f"cannot write {path}: No space left on device")
 
-    monkeypatch.setattr("agentgym.evaluation.recordings.replace_file", full)
+    monkeypatch.setattr("agentgym.evaluation.log.recordings.replace_file", full)
     response, text = visitor.search("lamp")
     assert response.status == 400
     assert "No space left on device" in text

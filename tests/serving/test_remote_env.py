@@ -11,10 +11,10 @@ import pytest
 from gymnasium.error import ResetNeeded
 
 import agentgym
-from agentgym.answers import UnansweredError
+from agentgym.core.queries import UnansweredError
 from agentgym.errors import UsageError
 from agentgym.registration import open_env, open_vector
-from agentgym.retrieval.http_client import HttpAnswer, HttpClient
+from agentgym.retrieval.engines.http_client import HttpAnswer, HttpClient
 from agentgym.serving.env.client import RemoteVectorEnv
 from tests.golden import random_actions
 from tests.serving.playing import serving

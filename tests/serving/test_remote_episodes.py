@@ -4,10 +4,10 @@ import threading
 
 import pytest
 
-from agentgym.answers import UnansweredError
+from agentgym.core.queries import UnansweredError
 from agentgym.envs.multihop.builtin.articles import builtin_passages
 from agentgym.registration import open_env
-from agentgym.retrieval import http_client
+from agentgym.retrieval.engines import http_client
 from agentgym.retrieval.searcher import search_in_memory
 from agentgym.serving.retrieval.app import RetrievalService
 from agentgym.serving.retrieval.server import RetrievalServer
@@ -26,7 +26,7 @@ def test_episodes_search_a_server_until_it_goes_away(monkeypatch):
             assert observations[0] == observations[1]
             found = [env.step("search[which river crosses the capital]")[0] for env in (far, near)]
             assert found[0] == found[1]
-            assert far.answerers["search"].kind.standing == "attested"
+            assert far.query_backends["search"].kind.standing == "attested"
         finally:
             server.stop()
             thread.join()

@@ -17,7 +17,7 @@ from contextlib import closing
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.retrieval.dialects import RetrievalLimits, read_request
+from agentgym.retrieval.corpus.dialects import RetrievalLimits, read_request
 from agentgym.retrieval.searcher import search_in_memory
 from agentgym.serving.retrieval.app import RetrievalService
 from agentgym.serving.retrieval.batching import MicroBatcher, QueueFullError

@@ -8,7 +8,7 @@ import pytest
 
 from agentgym.errors import UsageError
 from agentgym.serving.hosts import HostGuard
-from agentgym.serving.server import MOST_BYTES, MOST_CHARACTERS, HttpRequest, HttpResponse, SiteServer
+from agentgym.serving.server import MAX_BYTES, MAX_CHARACTERS, HttpRequest, HttpResponse, SiteServer
 
 
 @pytest.fixture
@@ -77,16 +77,16 @@ def test_a_connection_serves_several_requests(echo):
         (b"POST /act HTTP/1.1\r\n\r\n", b"411"),
         (b"POST /act HTTP/1.1\r\nContent-Length: x\r\n\r\n", b"411"),
         (b"POST /act HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"411"),
-        (b"POST /act HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (MOST_BYTES + 1), b"413"),
+        (b"POST /act HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (MAX_BYTES + 1), b"413"),
         (b"POST /act HTTP/1.1\r\nContent-Length: " + b"9" * 5_000 + b"\r\n\r\n", b"413"),
         (b"PUT / HTTP/1.1\r\n\r\n", b"501"),
         (
             b"GET /?" + b"&".join(b"%d=" % i for i in range(21)) + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
             b"400",
         ),
-        (b"GET /?a=" + b"x" * (MOST_CHARACTERS + 1) + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", b"400"),
-        (b"GET /?" + b"x" * (MOST_CHARACTERS + 1) + b"= HTTP/1.1\r\nHost: localhost\r\n\r\n", b"400"),
-        (b"GET /?a=" + b"x" * MOST_CHARACTERS + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", b"200"),
+        (b"GET /?a=" + b"x" * (MAX_CHARACTERS + 1) + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", b"400"),
+        (b"GET /?" + b"x" * (MAX_CHARACTERS + 1) + b"= HTTP/1.1\r\nHost: localhost\r\n\r\n", b"400"),
+        (b"GET /?a=" + b"x" * MAX_CHARACTERS + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", b"200"),
         (b"GET / HTTP/1.1\r\n\r\n", b"400"),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", b"400"),
         (b"HEAD /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", b"414"),

@@ -6,13 +6,13 @@ import re
 import numpy as np
 import pytest
 
+from agentgym.core.suite_spec import PLACE
 from agentgym.envs.webshop.data.products import Instruction, ListCatalogue, Product
 from agentgym.envs.webshop.engine.world import ShopWorld
 from agentgym.envs.webshop.env import WebShopEnv
 from agentgym.envs.webshop.site.html import CHOICE, QUERY
 from agentgym.serving import site as serving_site
 from agentgym.serving.site import STALE
-from agentgym.suites import PLACE
 from tests.serving.conftest import Visit
 from tests.webshop.corner import WordSearch, corner_shop
 
@@ -348,7 +348,7 @@ def test_visitors_do_not_meet(serve):
 
 
 def test_only_so_many_visits_are_kept(serve, monkeypatch):
-    monkeypatch.setattr(serving_site, "MOST_VISITORS", 2)
+    monkeypatch.setattr(serving_site, "MAX_VISITORS", 2)
     site, server = serve(options={"dataset": corner_shop(), "goals": "human"}, split="upstream-test")
     visitors = [Visit(server) for _ in range(3)]
     for one in visitors:
@@ -360,7 +360,7 @@ def test_only_so_many_visits_are_kept(serve, monkeypatch):
 
 def test_who_only_looks_makes_room_for_who_plays(serve, monkeypatch):
     """However many come without a cookie, such as programs that read the front page over and over."""
-    monkeypatch.setattr(serving_site, "MOST_VISITORS", 3)
+    monkeypatch.setattr(serving_site, "MAX_VISITORS", 3)
     site, server = serve(options={"dataset": corner_shop(), "goals": "human"}, split="upstream-test")
     player = Visit(server)
     player.get("/")

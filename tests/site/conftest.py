@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.evaluation.bench import run_bench
+from agentgym.evaluation.play.bench import run_bench
 from agentgym.site.build import build_site
 from tests.serving.browser import Browser
 

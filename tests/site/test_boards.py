@@ -3,9 +3,9 @@
 import shutil
 from dataclasses import replace
 
-from agentgym.evaluation.runfiles import read_episodes, read_run
-from agentgym.evaluation.statistics import Estimate
-from agentgym.evaluation.suite import SuiteAgent
+from agentgym.evaluation.board.statistics import Estimate
+from agentgym.evaluation.log.runfiles import read_episodes, read_run
+from agentgym.evaluation.suites.suite import SuiteAgent
 from agentgym.site.boards import WIDTH, _drawn, filters
 from agentgym.site.build import build_site
 from tests.evaluation.making import write_complete

@@ -16,9 +16,9 @@ import pytest
 
 from agentgym.cli import main
 from agentgym.errors import UsageError
-from agentgym.evaluation.results import EPISODES_FILE
-from agentgym.evaluation.runfiles import read_episodes, read_run
-from agentgym.evaluation.suite import AgentCard, SuiteAgent
+from agentgym.evaluation.log.results import EPISODES_FILE
+from agentgym.evaluation.log.runfiles import read_episodes, read_run
+from agentgym.evaluation.suites.suite import AgentCard, SuiteAgent
 from agentgym.site.build import build_site
 from agentgym.site.folder import new_folder
 from tests.evaluation.making import write_complete

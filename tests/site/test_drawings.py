@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 import agentgym.site
-from agentgym.elements import pixels_of
-from agentgym.extras import load_reference
+from agentgym.core.elements import pixels_of
+from agentgym.core.types import Completion, Request, Step
+from agentgym.io.optional import load_reference
 from agentgym.registration import ENVIRONMENTS, open_env, suite_spec
-from agentgym.types import Completion, Request, Step
 
 STYLE = (Path(agentgym.site.__file__).parent / "static" / "view.css").read_text()
 

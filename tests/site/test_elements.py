@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from agentgym.elements import HTML_TAGS, SVG_TAGS, as_json, element, picture, pixels_of, png
+from agentgym.core.elements import HTML_TAGS, SVG_TAGS, as_json, element, picture, pixels_of, png
 
 
 def test_a_drawing_is_tags_attributes_and_texts():

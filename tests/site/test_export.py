@@ -27,7 +27,7 @@ def test_a_film_that_a_person_can_watch(run, tmp_path):
 
 def first_of(run, label):
     """Return the id of the first episode of an environment."""
-    from agentgym.evaluation.runfiles import read_episodes
+    from agentgym.evaluation.log.runfiles import read_episodes
 
     return next(episode.id for episode in read_episodes(run) if episode.env == label)
 

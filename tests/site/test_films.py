@@ -5,12 +5,12 @@ import shutil
 
 import pytest
 
-from agentgym.evaluation.runfiles import read_episodes
+from agentgym.evaluation.log.runfiles import read_episodes
 from agentgym.history.rollouts import KeptEpisode, KeptStep, write_rollouts
 from agentgym.history.run import CONFIG_FILE, METRICS_FILE
 from agentgym.registration import open_env
-from agentgym.site.films import DATA, write_index, write_run
-from agentgym.site.training_films import keeps_rollouts, write_training
+from agentgym.site.training_viewer_data import keeps_rollouts, write_training
+from agentgym.site.viewer_data import DATA, write_index, write_run
 from tests.iterations import make_metrics
 
 

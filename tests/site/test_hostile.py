@@ -5,12 +5,12 @@ from html.parser import HTMLParser
 
 import pytest
 
-from agentgym.evaluation.boards import make_boards
-from agentgym.evaluation.published import Paper, PublishedColumn, PublishedRow
-from agentgym.evaluation.results import RunEndpoint
-from agentgym.evaluation.submissions import Unranked, examine_below
-from agentgym.evaluation.suite import AgentCard, SuiteAgent
-from agentgym.evaluation.verdicts import Mismatch
+from agentgym.evaluation.board.boards import make_boards
+from agentgym.evaluation.board.published import Paper, PublishedColumn, PublishedRow
+from agentgym.evaluation.log.results import RunEndpoint
+from agentgym.evaluation.suites.suite import AgentCard, SuiteAgent
+from agentgym.evaluation.verify.submissions import Unranked, examine_below
+from agentgym.evaluation.verify.verdicts import Mismatch
 from agentgym.site.boards import board_page, board_rows, filters
 from agentgym.site.build import build_site
 from agentgym.site.rendering import data_script, render, shown

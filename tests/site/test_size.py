@@ -6,16 +6,16 @@ from itertools import combinations
 from pathlib import Path
 
 import agentgym.site
-from agentgym.evaluation.boards import Board, Comparison, make_boards
-from agentgym.evaluation.scoring import EndpointUse
-from agentgym.evaluation.submissions import verify_below
+from agentgym.evaluation.board.boards import Board, Comparison, make_boards
+from agentgym.evaluation.board.scoring import EndpointUse
+from agentgym.evaluation.verify.submissions import verify_below
 from agentgym.site.boards import board_page
 from agentgym.site.rendering import data_script, render
 from agentgym.site.scatter import spending_panels
 
 PACKAGE = Path(agentgym.site.__file__).parent
 AGENTS, ENVIRONMENTS = 20, 9
-MOST = 500_000
+MAX_COUNT = 500_000
 
 
 def large_board(board):
@@ -69,4 +69,4 @@ def test_a_large_board_is_small(made_site, tmp_path):
     page, size = write_large_board(boards[0], tmp_path)
     assert {"uPlot.iife.min.js", "site.css"} <= {path.name for path in (tmp_path / "static").iterdir()}
     assert page.read_text().count("<tr") > AGENTS * ENVIRONMENTS
-    assert size <= MOST
+    assert size <= MAX_COUNT

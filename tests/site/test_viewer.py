@@ -5,10 +5,18 @@ import shutil
 
 import pytest
 
-from agentgym.evaluation.frames import EpisodeFrame
+from agentgym.evaluation.log.frames import EpisodeFrame
 from agentgym.site.filmdata import FilmTables, state_table, step_table
-from agentgym.site.films import COLUMNS, DATA, EpisodeSummary, RunFilms, film_folder, write_film, write_index
-from agentgym.site.films import write_list as write_films_list
+from agentgym.site.viewer_data import (
+    COLUMNS,
+    DATA,
+    EpisodeSummary,
+    RunFilms,
+    film_folder,
+    write_film,
+    write_index,
+)
+from agentgym.site.viewer_data import write_list as write_films_list
 
 pytestmark = pytest.mark.browser
 

@@ -4,13 +4,13 @@ import sys
 import numpy as np
 import pytest
 
+from agentgym.core.tasks import DEFAULT_SIZES, split_of
 from agentgym.envs.sokoban.builtin import bank
 from agentgym.envs.sokoban.builtin.generator import Config, generate
 from agentgym.envs.sokoban.level import Level
 from agentgym.envs.sokoban.solver import solve
 from agentgym.envs.sokoban.tasks import BankTaskSet, builtin_tasks
 from agentgym.errors import UsageError
-from agentgym.tasks import DEFAULT_SIZES, split_of
 
 
 @pytest.fixture

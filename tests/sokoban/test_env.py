@@ -6,10 +6,10 @@ import pytest
 
 import agentgym  # noqa: F401
 from agentgym.checking import check_agent_env, check_agent_vector_env
+from agentgym.core.types import Request
 from agentgym.envs.sokoban.env import REJECTED, SokobanEnv, VisualSokobanEnv
 from agentgym.envs.sokoban.vector import SokobanVectorEnv, VisualSokobanVectorEnv
 from agentgym.errors import UsageError
-from agentgym.types import Request
 
 LEVELS = "; 0\n#######\n#@ $ .#\n#######\n\n; 1\n#######\n#* $ .#\n#@    #\n#######\n"
 OPTIONS = {

@@ -6,9 +6,9 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from agentgym.core.hashing import StateHasher, canonical
 from agentgym.envs.sokoban.env import SokobanEnv
 from agentgym.envs.sokoban.vector import SokobanVectorEnv
-from agentgym.hashing import StateHasher, canonical
 
 
 def states_of(board):

@@ -1,9 +1,9 @@
 import pytest
 
+from agentgym.core.types import Completion, Request, Step
 from agentgym.envs.sokoban.rules import GreedyPushPolicy, read_board
 from agentgym.registration import open_vector
-from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.types import Completion, Request, Step
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 
 MOVES = ("up", "down", "left", "right")
 

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
+from agentgym.core.hashing import content_id
+from agentgym.core.tasks import split_of
 from agentgym.envs.sokoban.builtin.generator import Config, generate
 from agentgym.envs.sokoban.env import SokobanEnv
 from agentgym.envs.sokoban.tasks import StreamTaskSet, builtin_tasks
 from agentgym.errors import UsageError
-from agentgym.hashing import content_id
-from agentgym.tasks import split_of
 
 CONFIG = Config(6, 6, 1)
 

@@ -7,11 +7,11 @@ import pytest
 from agentgym import UsageError
 from agentgym.endpoint.client import without_network
 from agentgym.envs.sotopia.judgeprompt import judge_prompt
-from agentgym.evaluation.answerbook import ANSWERS_FILE, read_answers
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.results import closed
-from agentgym.evaluation.runfiles import file_sha256, read_episodes, read_run, write_run
-from agentgym.evaluation.verify import verify_run
+from agentgym.evaluation.log.recorded_answers import ANSWERS_FILE, read_answers
+from agentgym.evaluation.log.results import closed
+from agentgym.evaluation.log.runfiles import file_sha256, read_episodes, read_run, write_run
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.verify.verification import verify_run
 from tests.endpoint.fake import URL, FakeEndpoint, completion
 from tests.sotopia import models
 

@@ -8,6 +8,8 @@ from collections import Counter
 import pytest
 
 from agentgym import UsageError
+from agentgym.core.hashing import content_id
+from agentgym.core.tasks import split_of
 from agentgym.envs.sotopia.builtin.idfile import columns
 from agentgym.envs.sotopia.builtin.moves import BindingMove, read_move
 from agentgym.envs.sotopia.builtin.partners import ScriptedPartner
@@ -17,8 +19,6 @@ from agentgym.envs.sotopia.builtin.terms import normal_name
 from agentgym.envs.sotopia.rules import OwnTerms, choose
 from agentgym.envs.sotopia.scenarios import Scenario
 from agentgym.envs.sotopia.views import judge_view, view
-from agentgym.hashing import content_id
-from agentgym.tasks import split_of
 from tests.sotopia.bargaining import SALE, act, play, some
 
 EVERY = [scenario for split in SIZES for scenario in some(split)]

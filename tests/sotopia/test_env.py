@@ -7,6 +7,7 @@ from agentgym import UsageError
 from agentgym.agents import make_agent
 from agentgym.checking import check_agent_env, check_agent_vector_env, interface, states, steps
 from agentgym.checking.evidence import factory, run
+from agentgym.core.types import Completion, Request
 from agentgym.envs.sotopia.actions import SocialAction
 from agentgym.envs.sotopia.builtin.candidates import candidates
 from agentgym.envs.sotopia.env import SotopiaEnv, SotopiaVectorEnv
@@ -15,8 +16,7 @@ from agentgym.envs.sotopia.partners import TemperamentPartner
 from agentgym.envs.sotopia.ratings import DIMENSIONS, Ratings
 from agentgym.envs.sotopia.sides import SidesPolicy
 from agentgym.registration import open_vector
-from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.types import Completion, Request
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from tests.sotopia import models
 from tests.sotopia.episodes import played, started
 

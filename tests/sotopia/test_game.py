@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agentgym import UsageError
 from agentgym.envs.sotopia.actions import ACTION_TYPES, NOTHING, SocialAction
-from agentgym.envs.sotopia.game import MAX_TURNS, GameState, SocialGame, SocialTurn
+from agentgym.envs.sotopia.game import DEFAULT_TURNS, GameState, SocialGame, SocialTurn
 from tests.sotopia.people import play, say
 
 LEAVE = SocialAction("leave")
@@ -73,7 +73,7 @@ def test_random_order_follows_the_draws():
 
 def test_the_last_turn_ends_it():
     game = SocialGame("round-robin", "acting-agents")
-    state = play(game, *[say()] * (MAX_TURNS - 1))
+    state = play(game, *[say()] * (DEFAULT_TURNS - 1))
     assert game.over(state) == ""
     state = game.apply(state, 1, say())
     assert game.over(state) == "turns"

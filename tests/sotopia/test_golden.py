@@ -2,10 +2,10 @@
 
 import pytest
 
+from agentgym.core.rng import TurnRng
+from agentgym.core.types import Request
 from agentgym.envs.sotopia.env import SotopiaEnv
 from agentgym.envs.sotopia.rules import BargainerPolicy
-from agentgym.rng import TurnRng
-from agentgym.types import Request
 from tests.golden import Golden, play, summary
 
 CASES = [

@@ -12,14 +12,14 @@ import pytest
 from agentgym.cli import main
 from agentgym.endpoint import read_ledger
 from agentgym.endpoint.client import without_network
-from agentgym.evaluation.answerbook import ANSWERS_FILE
-from agentgym.evaluation.bench import run_bench
-from agentgym.evaluation.endpoint_runs import CALLS_FILE, EndpointSettings
-from agentgym.evaluation.packed import pack_run
-from agentgym.evaluation.results import ABORTED
-from agentgym.evaluation.runfiles import read_episodes, read_run
-from agentgym.evaluation.transcripts import TRANSCRIPTS_FILE
-from agentgym.evaluation.verify import verify_run
+from agentgym.evaluation.log.endpoint_runs import CALLS_FILE, EndpointSettings
+from agentgym.evaluation.log.recorded_answers import ANSWERS_FILE
+from agentgym.evaluation.log.results import ABORTED
+from agentgym.evaluation.log.runfiles import read_episodes, read_run
+from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.verify.packed import pack_run
+from agentgym.evaluation.verify.verification import verify_run
 from tests.endpoint.fake import URL, FakeEndpoint, Said, completion, refusal
 from tests.sotopia import models
 

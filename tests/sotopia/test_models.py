@@ -7,7 +7,7 @@ from threading import Thread
 import pytest
 
 from agentgym import UsageError
-from agentgym.answers import AsyncAnswerer, UnansweredError
+from agentgym.core.queries import AsyncQueryBackend, UnansweredError
 from agentgym.endpoint.chat import ChatMessage, ChatReply
 from agentgym.endpoint.errors import (
     ContentFilteredError,
@@ -20,11 +20,16 @@ from agentgym.envs.sotopia.env import SotopiaEnv, SotopiaVectorEnv
 from agentgym.envs.sotopia.game import SocialGame
 from agentgym.envs.sotopia.judgeprompt import judge_prompt, read_rating, read_reply, reply_schema
 from agentgym.envs.sotopia.judges import REPAIRED, TRIES, RuleJudge
-from agentgym.envs.sotopia.partners import LONGEST_REPLY
+from agentgym.envs.sotopia.partners import MAX_REPLY_LENGTH
 from agentgym.envs.sotopia.partners import read_reply as read_partner
 from agentgym.envs.sotopia.ratings import DIMENSIONS, Ratings
 from agentgym.envs.sotopia.spread import ratings_spread
-from agentgym.evaluation.answerbook import AnswerBook, RecordingAnswers, ReplayedAnswers, answer_pins
+from agentgym.evaluation.log.recorded_answers import (
+    RecordedAnswers,
+    RecordingAnswers,
+    ReplayedAnswers,
+    answer_pins,
+)
 from tests.sotopia import models
 from tests.sotopia.people import play, say, scenario
 
@@ -68,7 +73,7 @@ def test_a_model_is_asked_what_a_learner_on_its_side_is_shown():
         ("I would say hello.", SocialAction("none")),
         ("", SocialAction("none")),
         ("speak[a]\nspeak[b]", SocialAction("none")),
-        (f"speak[{'a' * LONGEST_REPLY}]", SocialAction("none")),
+        (f"speak[{'a' * MAX_REPLY_LENGTH}]", SocialAction("none")),
         ("speak[\ud800]", SocialAction("none")),
     ],
 )
@@ -99,7 +104,7 @@ def test_attempts_are_samples_and_openings_are_not():
     envs.step(["speak[Hello.]"] * 3)
     said = [envs.snapshot(i).state.talk.turns[2].actions[0].argument for i in range(3)]
     assert said == [f"Sample {i} at 0.7." for i in range(3)]
-    kinds = {name: answerer.kind for name, answerer in envs.prototype.answerers.items()}
+    kinds = {name: answerer.kind for name, answerer in envs.prototype.query_backends.items()}
     assert (kinds["opening"].sampled, kinds["partner"].sampled) == (False, True)
 
 
@@ -309,7 +314,7 @@ def recorded(tmp_path):
     rater = models.judge(models.Model(lambda _: models.reply(8)))
     env = started(side=1, partner=partner, judge=rater)
     lines = []
-    book = AnswerBook()
+    book = RecordedAnswers()
     env.answer_source = RecordingAnswers(book, "talk", lines.append)
     env.reset(options={"task": env.tasks[1].id})
     for action in ("speak[Forty.]", "leave"):
@@ -328,7 +333,7 @@ def test_what_models_say_is_recorded_and_replayed(tmp_path):
         *_, again = env.step(action)
     assert again == info
     assert silent.requests == []
-    assert {pin.name for pin in answer_pins(env.answerers)} == {"opening", "partner", "judge"}
+    assert {pin.name for pin in answer_pins(env.query_backends)} == {"opening", "partner", "judge"}
     check, problems = env.answer_source.check()
     assert (check.recorded, check.attested, problems) == (3, 3, [])
 
@@ -345,9 +350,9 @@ def test_another_utterance_has_no_recorded_answer(tmp_path):
 
 def test_scripts_and_rules_are_never_recorded():
     env = started()
-    assert answer_pins(env.answerers) == ()
-    assert not any(isinstance(answerer, AsyncAnswerer) for answerer in env.answerers.values())
-    assert isinstance(models.partner(None), AsyncAnswerer)
+    assert answer_pins(env.query_backends) == ()
+    assert not any(isinstance(answerer, AsyncQueryBackend) for answerer in env.query_backends.values())
+    assert isinstance(models.partner(None), AsyncQueryBackend)
 
 
 # ---- spread --------------------------------------------------------------------------------------

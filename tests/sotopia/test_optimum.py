@@ -8,6 +8,8 @@ from statistics import mean
 import pytest
 
 from agentgym import UsageError
+from agentgym.core.rng import KeyRng
+from agentgym.core.types import Request
 from agentgym.envs.sotopia.builtin.candidates import SIZE, candidates
 from agentgym.envs.sotopia.builtin.judge import rate
 from agentgym.envs.sotopia.builtin.optimum import DealPlan, best, oracle_action
@@ -19,8 +21,6 @@ from agentgym.envs.sotopia.game import GameState, SocialGame
 from agentgym.envs.sotopia.rules import BargainerPolicy, OwnTerms, choose, make_bargainer, read_page, sides
 from agentgym.envs.sotopia.views import conversation, judge_view, view
 from agentgym.errors import UnsupportedEnvError
-from agentgym.rng import KeyRng
-from agentgym.types import Request
 from tests.sotopia.bargaining import GAME, REQUEST, SALE, act, play, scenario_of, some, talk, without_other
 
 SPLITS = ("train", "hard")

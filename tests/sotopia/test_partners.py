@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym import UsageError
+from agentgym.core.rng import KeyRng
 from agentgym.envs.sotopia.actions import SocialAction
 from agentgym.envs.sotopia.builtin.candidates import candidates
 from agentgym.envs.sotopia.builtin.judge import rate
@@ -15,7 +16,6 @@ from agentgym.envs.sotopia.builtin.table import DealTable
 from agentgym.envs.sotopia.builtin.temperaments import BARGAINING, NAMES, Bargaining
 from agentgym.envs.sotopia.game import GameState, SocialGame
 from agentgym.envs.sotopia.partners import TemperamentPartner
-from agentgym.rng import KeyRng
 from tests.sotopia.bargaining import GAME, REQUEST, SALE, act, play, scenario_of, some, talk, without_other
 
 SCENARIOS = [*some("train", 1), *some("hard", 1)]

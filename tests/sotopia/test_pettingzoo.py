@@ -12,7 +12,7 @@ from pettingzoo.utils import aec_to_parallel, turn_based_aec_to_parallel
 from agentgym import UsageError
 from agentgym.envs.sotopia.actions import ACTION_TYPES
 from agentgym.envs.sotopia.builtin.judge import rate
-from agentgym.envs.sotopia.pettingzoo import LONGEST_ARGUMENT, SotopiaAec
+from agentgym.envs.sotopia.pettingzoo import MAX_ARGUMENT_LENGTH, SotopiaAec
 from agentgym.envs.sotopia.ratings import Ratings
 from tests.sotopia.files import write_copy
 
@@ -143,10 +143,10 @@ def test_what_cannot_be_read_is_nothing_and_invalid(action):
     assert env.infos["side_1"]["action_is_valid"]
 
 
-@pytest.mark.parametrize("length", [LONGEST_ARGUMENT, LONGEST_ARGUMENT + 1])
+@pytest.mark.parametrize("length", [MAX_ARGUMENT_LENGTH, MAX_ARGUMENT_LENGTH + 1])
 def test_the_longest_argument_is_read(length):
     env = played(SotopiaAec("builtin", "test"), {"action_type": "speak", "argument": "x" * length})
-    assert env.infos["side_0"]["action_is_valid"] is (length == LONGEST_ARGUMENT)
+    assert env.infos["side_0"]["action_is_valid"] is (length == MAX_ARGUMENT_LENGTH)
 
 
 def test_a_seed_draws_the_scenario_and_the_order():

@@ -12,11 +12,11 @@ from agentgym.agents.language.settings import (
     ChatAgentSettings,
     ReflexionSettings,
 )
+from agentgym.core.types import Completion
 from agentgym.endpoint.chat import ChatReply
 from agentgym.envs.sotopia.env import SotopiaVectorEnv
 from agentgym.errors import UnsupportedEnvError
-from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.types import Completion
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 
 THOUGHT = "my own thought number"
 TASKS = 32

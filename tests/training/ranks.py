@@ -12,9 +12,9 @@ import torch
 
 from agentgym.errors import UsageError
 from agentgym.training.checkpoint import check_shared, save_checkpoint
-from agentgym.training.cloning import clone
+from agentgym.training.cloning.clone import clone
+from agentgym.training.cloning.supervised import CloningConfig
 from agentgym.training.config import TrainConfig, override
-from agentgym.training.fitting import CloningConfig
 from agentgym.training.learner.config import LearnerConfig, RewardModelConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
@@ -146,7 +146,7 @@ def iterate(algorithm, folder, ranks):
     settings |= {f"learner.{name}learning_rate": 1e-3 for name in ("", "critic_")}
     settings |= {"env_options.max_optimal": 2, "env_options.max_steps": 5, "evaluation.every": 0}
     if algorithm == "istar":
-        settings |= {"reward_model.learning_rate": 1e-3, "switches.prm_reward": "after"}
+        settings |= {"reward_model.learning_rate": 1e-3, "algorithm_options.prm_reward": "after"}
     config = override(plain, settings)
     setup = TrainingSetup.open(config, ranks)
     trainer = Trainer(config, setup, folder)

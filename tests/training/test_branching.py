@@ -12,17 +12,17 @@ from agentgym.agents.random import RandomPolicy
 from agentgym.algos import spo3
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.state_score import Allotment
+from agentgym.core.rng import TurnRng
+from agentgym.core.types import Completion
 from agentgym.errors import UsageError
 from agentgym.registration import open_vector
-from agentgym.rng import TurnRng
-from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.training.branching import TreeCollector
-from agentgym.training.branching_log import ENOUGH, TreeLog
-from agentgym.training.branching_state import pack_nodes, unpack_nodes
-from agentgym.training.branching_worker import BranchingWorker
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
+from agentgym.training.branching.collector import TreeCollector
+from agentgym.training.branching.log import ENOUGH, TreeLog
+from agentgym.training.branching.state import pack_nodes, unpack_nodes
+from agentgym.training.branching.worker import BranchingWorker
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.pool import TaskOrder
-from agentgym.types import Completion
 from tests.corridor import LENGTHS as CORRIDORS
 from tests.corridor import CorridorEnv, CorridorVectorEnv
 

@@ -33,8 +33,8 @@ SMALL = {
     "evaluation.every": 0,
     "patience": 100,
     "keep_rollouts": 1,
-    "switches.alpha": 1.0,
-    "switches.budget": 60,
+    "algorithm_options.alpha": 1.0,
+    "algorithm_options.budget": 60,
     "env_options.dim_room": [6, 6],
     "env_options.num_boxes": 1,
     "env_options.max_steps": 4,
@@ -119,7 +119,9 @@ def test_a_checkpoint_of_another_version_is_refused_in_a_line(whole, tmp_path, c
 
 
 def test_k_of_one_makes_no_update(tmp_path):
-    outcome = start(config(switches__fixed=1, patience=2, iterations=5), tmp_path / "run", logs=["jsonl"])
+    outcome = start(
+        config(algorithm_options__fixed=1, patience=2, iterations=5), tmp_path / "run", logs=["jsonl"]
+    )
     assert (outcome.end, outcome.iterations) == ("no signal", 2)
     metrics = read_metrics(tmp_path / "run")
     assert [line.version for line in metrics] == [0, 0]
@@ -131,8 +133,8 @@ def test_k_of_one_makes_no_update(tmp_path):
 def test_the_papers_preset_plays_its_batches_of_whole_searches(tmp_path):
     """By the command line: the paper's preset, with a tiny model and fewer batches."""
     small = {
-        "switches.batches": 3,
-        "switches.budget": 12,
+        "algorithm_options.batches": 3,
+        "algorithm_options.budget": 12,
         "rollout.tasks": 2,
         "env_options.dim_room": [6, 6],
         "env_options.num_boxes": 1,
@@ -159,13 +161,16 @@ def test_the_papers_preset_plays_its_batches_of_whole_searches(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"switches__match": "similar"}, "visits are counted by 'state' or 'text'"),
+        ({"algorithm_options__match": "similar"}, "visits are counted by 'state' or 'text'"),
         ({"rollout__max_staleness": 1}, "rollout.max_staleness is 1, but 3SPO trains on every wave"),
         ({"rollout__attempts": 3}, "rollout.attempts is 3"),
-        ({"switches__largest": 0}, "switches.largest must be at least 1"),
-        ({"switches__schedule": "age"}, "switches.schedule must be one of 'depth', 'visits', 'global'"),
-        ({"switches__scope": "all"}, "hashes are of one task: set switches.match=text"),
-        ({"switches__alfa": 1.0}, "did you mean 'alpha'"),
+        ({"algorithm_options__largest": 0}, "algorithm_options.largest must be at least 1"),
+        (
+            {"algorithm_options__schedule": "age"},
+            "algorithm_options.schedule must be one of 'depth', 'visits', 'global'",
+        ),
+        ({"algorithm_options__scope": "all"}, "hashes are of one task: set algorithm_options.match=text"),
+        ({"algorithm_options__alfa": 1.0}, "did you mean 'alpha'"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(tmp_path, changes, message):

@@ -5,8 +5,8 @@ import pytest
 
 from agentgym.agents.random import RandomPolicy
 from agentgym.algos.state_score import Allotment
-from agentgym.training.branching_worker import BranchingWorker
-from agentgym.types import Completion
+from agentgym.core.types import Completion
+from agentgym.training.branching.worker import BranchingWorker
 from tests.corridor import CorridorEnv, CorridorVectorEnv
 from tests.training.test_branching import collector, corridor
 

@@ -9,16 +9,17 @@ import time
 
 import pytest
 
+from agentgym.core.tools import Tool, ToolParameter, tool_schemas
 from agentgym.errors import UsageError
-from agentgym.tools import Tool, ToolParameter, tool_schemas
-from agentgym.training.models.chat_template import (
+from agentgym.prompts.chat_template import (
     BUDGET,
     ChatSetup,
     TemplateLimitError,
     option_names,
     render_chat,
 )
-from agentgym.training.models.models import ChatTokenizer, load_model, save_model
+from agentgym.prompts.chat_tokenizer import ChatTokenizer
+from agentgym.training.models.models import load_model, save_model
 from agentgym.training.models.tiny import CHAT_TEMPLATE, tiny_model, word_tokenizer
 
 HONEST = (

@@ -11,26 +11,27 @@ from safetensors.torch import load_file
 
 import agentgym  # noqa: F401 (registers the environments)
 from agentgym.agents.random import RandomPolicy
+from agentgym.core.types import Completion
 from agentgym.errors import UsageError
-from agentgym.registration import open_vector
-from agentgym.rollout import RolloutWorker
-from agentgym.training.cloning import clone, examine
-from agentgym.training.dagger import correct
-from agentgym.training.demonstrations import Demonstrator, demonstrate, demonstrator
+from agentgym.prompts.settings import Prompting
+from agentgym.registration import open_vector, suite_spec
+from agentgym.rollout.worker import RolloutWorker
+from agentgym.training.cloning.clone import clone, examine
+from agentgym.training.cloning.dagger import correct
+from agentgym.training.cloning.demonstrations import Demonstrator, demonstrate, demonstrator
+from agentgym.training.cloning.supervised import CloningConfig, Fit, open_learner
 from agentgym.training.engines.hf import HfEngine
-from agentgym.training.fitting import CloningConfig, Fit, open_learner
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import DivergenceError
 from agentgym.training.models.models import load_model, open_directory, save_model
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
 from agentgym.training.policy.open import open_model
-from agentgym.training.policy.prompting import Prompting
+from agentgym.training.policy.prompted import make_policy, make_speller
 from agentgym.training.policy.saved import read_agent
-from agentgym.types import Completion
 from tests.training.batches import all_log_probs
 
 EZPOINTS = "agentgym/EZPoints-v0"
-TINY = Prompting.tiny(EZPOINTS)
+TINY = Prompting.tiny(suite_spec(EZPOINTS).prompt)
 FREE = Prompting(wording="terse", answer="think-action", max_tokens=60)
 
 
@@ -68,10 +69,10 @@ def player(envs):
 
 @pytest.mark.parametrize("prompting", [TINY, FREE], ids=["constrained", "free"])
 def test_a_demonstration_is_what_the_policy_would_have_said(envs, player, prompting):
-    speller = prompting.speller(player)
+    speller = make_speller(prompting, player)
     writer = Demonstrator(envs.oracle(), prompting.builder(player.chat), player, speller)
     groups = RolloutWorker(envs, writer, env_id="").collect(envs.tasks.ids[:3], group_size=1, seed=0)
-    policy = prompting.policy(player, HfEngine(player.model), envs)
+    policy = make_policy(prompting, player, HfEngine(player.model), envs)
     asked = []
     policy.act = lambda requests, act=policy.act: asked.extend(act(requests)) or envs.oracle().act(requests)
     RolloutWorker(envs, policy, env_id="").collect(envs.tasks.ids[:3], group_size=1, seed=0)
@@ -104,7 +105,7 @@ def test_an_expert_that_gives_up_is_left_alone(envs, player):
         def act(self, requests):
             return [Completion("", error="agent_error") for _ in requests]
 
-    writer = Demonstrator(Silent(), TINY.builder(player.chat), player, TINY.speller(player))
+    writer = Demonstrator(Silent(), TINY.builder(player.chat), player, make_speller(TINY, player))
     (group,) = RolloutWorker(envs, writer, env_id="").collect(envs.tasks.ids[:1], group_size=1, seed=0)
     assert group.trajectories[0].end_reason == "agent_error"
 
@@ -153,13 +154,7 @@ def test_a_loss_that_is_no_number_takes_no_step(envs, player):
 
 
 def test_the_oracle_s_own_clone_agrees_with_it(envs, player, monkeypatch):
-    class Oracle:
-        temperature = None
-
-        def policy(self, *_):
-            return envs.oracle()
-
-    monkeypatch.setattr("agentgym.training.cloning.replace", lambda *_, **__: Oracle())
+    monkeypatch.setattr("agentgym.training.cloning.clone.make_policy", lambda *_: envs.oracle())
     held_out = examine(envs, player, TINY, tasks=5, seed=0)
     assert (held_out.agreement, held_out.play.success, held_out.play.episodes) == (1.0, 1.0, 5)
 
@@ -210,7 +205,7 @@ def test_a_run_computes_on_its_device_and_in_its_type(tmp_path, monkeypatch):
             clone(CloningConfig(**small, device="cuda"), tmp_path / "gpu")
     asked = {}
     monkeypatch.setattr(
-        "agentgym.training.cloning.open_model", lambda *_, **given: asked.update(given) or 1 / 0
+        "agentgym.training.cloning.clone.open_model", lambda *_, **given: asked.update(given) or 1 / 0
     )
     with pytest.raises(ZeroDivisionError):
         clone(config, tmp_path / "elsewhere", ranks=Ranks(device=torch.device("cuda", 1)))

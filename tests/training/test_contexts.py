@@ -6,22 +6,24 @@ from dataclasses import replace
 
 import pytest
 
+from agentgym.core.types import Completion, Message, Request, Step
 from agentgym.errors import UsageError
 from agentgym.prompts.budget import PromptBuilder
+from agentgym.prompts.chat_tokenizer import ChatTokenizer
+from agentgym.prompts.settings import Prompting
 from agentgym.prompts.template import load_template
 from agentgym.registration import open_vector
-from agentgym.rollout import RolloutWorker
+from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.config import TrainConfig, override
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.learner.packing import step_rows
 from agentgym.training.learner.tree import pack_tree
 from agentgym.training.loop import Trainer
-from agentgym.training.models.models import ChatTokenizer, LanguageModel
+from agentgym.training.models.models import LanguageModel
 from agentgym.training.models.tiny import environment_texts, tiny_model, word_tokenizer
-from agentgym.training.policy.prompting import Prompting
+from agentgym.training.policy.prompted import make_policy
 from agentgym.training.policy.saved import read_agent
 from agentgym.training.setup import TrainingSetup
-from agentgym.types import Completion, Message, Request, Step
 
 SOKOBAN = "agentgym/Sokoban-v0"
 CONTEXTS = ("rebuilt", "append", "window", "summarised")
@@ -42,7 +44,7 @@ def player(envs):
 
 def play(envs, player, prompting, **options):
     """Return the policy and the groups of one task."""
-    policy = prompting.policy(player, HfEngine(player.model), envs, **options)
+    policy = make_policy(prompting, player, HfEngine(player.model), envs, **options)
     return policy, RolloutWorker(envs, policy, env_id=SOKOBAN).collect(
         envs.tasks.ids[:1], group_size=2, seed=0
     )

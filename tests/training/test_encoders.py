@@ -12,15 +12,15 @@ from agentgym.algos.matching import match_states
 from agentgym.algos.objective import Objective
 from agentgym.errors import UsageError
 from agentgym.training.config import TrainConfig, config_from_json, config_to_json, override
-from agentgym.training.encoders import (
+from agentgym.training.learner.config import LearnerConfig
+from agentgym.training.learner.learner import Learner
+from agentgym.training.loop import Trainer
+from agentgym.training.policy.encoders import (
     PolicyEncoder,
     SentenceEncoder,
     open_observation_encoder,
     with_embeddings,
 )
-from agentgym.training.learner.config import LearnerConfig
-from agentgym.training.learner.learner import Learner
-from agentgym.training.loop import Trainer
 from agentgym.training.setup import TrainingSetup
 from tests.training.conftest import TEXTS
 
@@ -30,7 +30,7 @@ TINY = {
     "rollout.group_size": 3,
     "rollout.num_envs": 6,
     "evaluation.every": 0,
-    "switches.match": "embedding",
+    "algorithm_options.match": "embedding",
     "env_options.rewards": "gym-cards",  # a wrong formula costs 1, so that even random play teaches something
     "env_options.max_steps": 3,
 }
@@ -111,10 +111,14 @@ def test_it_trains(algorithm, encoder, tmp_path):
     setup.close()
 
 
-@pytest.mark.parametrize("changes", [{"encoder": ""}, {"encoder": "policy", "switches.match": "state"}])
+@pytest.mark.parametrize(
+    "changes", [{"encoder": ""}, {"encoder": "policy", "algorithm_options.match": "state"}]
+)
 def test_matching_and_encoder_go_together(changes):
     plain = TrainConfig(algorithm="graphgpo", env_id="agentgym/EZPoints-v0")
-    with pytest.raises(UsageError, match=r"both switches\.match is 'embedding' and encoder") as raised:
+    with pytest.raises(
+        UsageError, match=r"both algorithm_options\.match is 'embedding' and encoder"
+    ) as raised:
         override(plain, TINY | changes)
     assert "\n" not in str(raised.value)
 

@@ -6,21 +6,22 @@ from dataclasses import replace
 import pytest
 import torch
 
+from agentgym.core.tools import Tool, ToolParameter, tool_schemas
+from agentgym.core.types import Completion, Request, Step
 from agentgym.errors import UsageError
+from agentgym.prompts.chat_template import ChatSetup, option_names, render_chat
+from agentgym.prompts.settings import Prompting
 from agentgym.registration import open_vector
-from agentgym.rollout import RolloutWorker
-from agentgym.tools import Tool, ToolParameter, tool_schemas
+from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.config import TrainConfig, override
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.loop import Trainer
-from agentgym.training.models.chat_template import ChatSetup, option_names, render_chat
 from agentgym.training.models.families import FAMILIES, make_family_model, save_family_model
 from agentgym.training.models.models import load_model, save_model
 from agentgym.training.policy.open import tiny_size
-from agentgym.training.policy.prompting import Prompting
+from agentgym.training.policy.prompted import make_policy
 from agentgym.training.policy.saved import read_agent
 from agentgym.training.setup import TrainingSetup
-from agentgym.types import Completion, Request, Step
 
 TEXTS = ("Go up, down, left or right.", "You push boxes onto targets.")
 TOOLS = tool_schemas(
@@ -150,7 +151,7 @@ def test_a_family_s_model_plays(family, loaded, choice):
         template_options=OPTIONS[family],
     )
     envs = open_vector("agentgym/Sokoban-v0", 2, options={"dim_room": [6, 6], "num_boxes": 1, "max_steps": 3})
-    policy = prompting.policy(loaded, HfEngine(loaded.model), envs, keep_messages=True)
+    policy = make_policy(prompting, loaded, HfEngine(loaded.model), envs, keep_messages=True)
     worker = RolloutWorker(envs, policy, env_id="agentgym/Sokoban-v0")
     (group,) = worker.collect(envs.tasks.ids[:1], group_size=2, seed=1)
     steps = [step for trajectory in group.trajectories for step in trajectory.steps]
@@ -190,7 +191,7 @@ def trainer_of(model, folder, **changes):
 @pytest.mark.parametrize("context", ["rebuilt", "append", "window"])
 def test_a_family_trains_an_iteration(family, context, tmp_path):
     trainer = trainer_of(f"tiny-{family}:0.1m", tmp_path, context=context)
-    assert type(trainer.world.language_model.model) is FAMILIES[family].model
+    assert type(trainer.setup.language_model.model) is FAMILIES[family].model
     metrics = trainer.iterate()
     assert metrics.episodes == 4
     assert metrics.logp_diff < 1e-4  # the learner reads what was sampled, whatever the template

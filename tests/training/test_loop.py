@@ -9,6 +9,7 @@ import torch
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.table import ALGORITHMS
 from agentgym.algos.tokens import Batch
+from agentgym.core.types import Group
 from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
 from agentgym.training.checkpoint import last_checkpoint, load_checkpoint
@@ -22,7 +23,6 @@ from agentgym.training.pool import TaskOrder
 from agentgym.training.run import read_config, resume, start
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.stages import Stateless, stages_of
-from agentgym.types import Group
 
 EZPOINTS = "agentgym/EZPoints-v0"
 SMALL = {
@@ -117,12 +117,12 @@ def test_the_loop_is_what_its_parts_do_one_after_the_other(tmp_path):
         "grpo", iterations=3, evaluation__every=0, checkpoint_every=0, objective__kl_coefficient=0.0
     )
     start(settings, tmp_path, logs=[])
-    world = TrainingSetup.open(settings)
-    order = TaskOrder(world.worker.envs.tasks, settings.seed)
+    setup = TrainingSetup.open(settings)
+    order = TaskOrder(setup.worker.envs.tasks, settings.seed)
     for iteration in range(3):
         groups = []
         for position in range(3 * iteration, 3 * iteration + 3):
-            members = list(world.worker.run(order.episodes(position, 4)))
+            members = list(setup.worker.run(order.episodes(position, 4)))
             members.sort(key=lambda member: member.rollout)
             groups.append(Group(members[0].task_id, members[0].initial_hash, tuple(members)))
         steps = StepBatch.from_groups(groups)
@@ -132,13 +132,13 @@ def test_the_loop_is_what_its_parts_do_one_after_the_other(tmp_path):
             credit="step",
             old_log_probs=sampled_log_probs(groups),
         )
-        rows = step_rows(groups, world.speller)
+        rows = step_rows(groups, setup.speller)
         seed = int(np.random.SeedSequence([settings.seed, 2, iteration + 1]).generate_state(1)[0])
-        world.learner.update(rows, batch, seed=seed)
-        world.engine.sync(world.learner.weights(), iteration + 1)
-    world.close()
+        setup.learner.update(rows, batch, seed=seed)
+        setup.engine.sync(setup.learner.weights(), iteration + 1)
+    setup.close()
     saved = weights(tmp_path)
-    assert all(torch.equal(tensor, saved[name]) for name, tensor in world.learner.weights())
+    assert all(torch.equal(tensor, saved[name]) for name, tensor in setup.learner.weights())
 
 
 def test_a_control_that_shuffles_advantages_gets_the_same_episodes_and_other_weights(tmp_path):
@@ -154,11 +154,11 @@ def test_a_control_that_shuffles_advantages_gets_the_same_episodes_and_other_wei
     for control in (False, True):
         settings = config("grpo", rollout__tasks=4, rollout__num_envs=16, evaluation__every=0)
         settings = override(settings, EASY)
-        world = TrainingSetup.open(settings)
-        scorer = stages_of("grpo").scorer(settings, world)
-        trainer = Trainer(settings, world, tmp_path, scorer=Shuffled(scorer) if control else None)
+        setup = TrainingSetup.open(settings)
+        scorer = stages_of("grpo").scorer(settings, setup)
+        trainer = Trainer(settings, setup, tmp_path, scorer=Shuffled(scorer) if control else None)
         metrics.append([trainer.iterate() for _ in range(2)])
-        world.close()
+        setup.close()
     assert metrics[0][0].success == metrics[1][0].success
     assert any(one.usable_fraction > 0 for one in metrics[0])
     assert metrics[0][-1].loss != metrics[1][-1].loss
@@ -175,7 +175,7 @@ def test_a_run_without_a_usable_group_ends_early_and_says_so(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "switches", "group_size", "learns"),
+    ("algorithm", "algorithm_options", "group_size", "learns"),
     [
         ("grpo", {}, 1, False),
         ("grpo", {"singleton": "raw"}, 1, True),
@@ -184,13 +184,17 @@ def test_a_run_without_a_usable_group_ends_early_and_says_so(tmp_path):
         ("steppo", {}, 2, True),
     ],
 )
-def test_outcomes_are_compared_as_the_algorithm_does(tmp_path, algorithm, switches, group_size, learns):
-    settings = config(algorithm, rollout__group_size=group_size, switches=switches, evaluation__every=0)
-    world = TrainingSetup.open(settings)
-    trainer = Trainer(settings, world, tmp_path)
+def test_outcomes_are_compared_as_the_algorithm_does(
+    tmp_path, algorithm, algorithm_options, group_size, learns
+):
+    settings = config(
+        algorithm, rollout__group_size=group_size, algorithm_options=algorithm_options, evaluation__every=0
+    )
+    setup = TrainingSetup.open(settings)
+    trainer = Trainer(settings, setup, tmp_path)
     steps = StepBatch.of(group=[0, 1], trajectory=[0, 1], state="ab", reward=[0, 1])  # groups alike within
     assert trainer._signal(steps) is learns
-    world.close()
+    setup.close()
 
 
 def test_a_loss_that_is_not_a_number_leaves_the_last_good_weights(tmp_path):
@@ -204,10 +208,10 @@ def test_a_loss_that_is_not_a_number_leaves_the_last_good_weights(tmp_path):
             return replace(scores, advantages=scores.advantages * np.nan) if self.calls == 2 else scores
 
     settings = config("grpo", rollout__tasks=6)
-    world = TrainingSetup.open(settings)
-    trainer = Trainer(settings, world, tmp_path, scorer=Poisoned(stages_of("grpo").scorer(settings, world)))
+    setup = TrainingSetup.open(settings)
+    trainer = Trainer(settings, setup, tmp_path, scorer=Poisoned(stages_of("grpo").scorer(settings, setup)))
     trainer.iterate()
-    good = {name: tensor.clone() for name, tensor in world.learner.weights()}
+    good = {name: tensor.clone() for name, tensor in setup.learner.weights()}
     with pytest.raises(DivergenceError, match=r"iteration 2: .*/before-divergence-000002$") as raised:
         trainer.iterate()
     assert "\n" not in str(raised.value)
@@ -215,7 +219,7 @@ def test_a_loss_that_is_not_a_number_leaves_the_last_good_weights(tmp_path):
     found = load_model(saved / "model").model.state_dict()
     assert all(torch.equal(tensor, found[name]) for name, tensor in good.items())
     assert load_checkpoint(saved)["totals"]["iteration"] == 1
-    world.close()
+    setup.close()
 
 
 def test_importance_weights_are_logged_where_groups_may_be_old(tmp_path):
@@ -236,15 +240,15 @@ def test_importance_weights_are_logged_where_groups_may_be_old(tmp_path):
 
 def test_what_is_played_during_an_update_is_counted_too(tmp_path, monkeypatch):
     settings = config("grpo", rollout__max_staleness=1, iterations=3, evaluation__every=0)
-    world = TrainingSetup.open(settings)
-    trainer = Trainer(settings, world, tmp_path)
-    update = world.learner.update
+    setup = TrainingSetup.open(settings)
+    trainer = Trainer(settings, setup, tmp_path)
+    update = setup.learner.update
 
     def slow_update(*arguments, **options):
         time.sleep(0.3)  # the thread plays until its queue is full
         return update(*arguments, **options)
 
-    monkeypatch.setattr(world.learner, "update", slow_update)
+    monkeypatch.setattr(setup.learner, "update", slow_update)
     lines = [trainer.iterate() for _ in range(3)]
     trainer.close()
     played, counted = trainer.collector.counts.episodes, trainer._metered["episodes"]
@@ -253,7 +257,7 @@ def test_what_is_played_during_an_update_is_counted_too(tmp_path, monkeypatch):
     assert lines[1].tokens_out + lines[2].tokens_out + lines[0].tokens_out == trainer._metered["tokens_out"]
     assert lines[-1].env_steps == trainer._metered["steps"]
     assert all(line.seconds.env >= 0 for line in lines)
-    world.close()
+    setup.close()
 
 
 def test_only_so_many_checkpoints_stay(tmp_path):
@@ -280,22 +284,32 @@ def test_the_folder_says_what_was_run(tmp_path):
     ("change", "message"),
     [
         ({"algorithm": "gigppo"}, "did you mean 'gigpo'"),
-        ({"algorithm": "prime", "switches__beta": 0.1}, "leave out switches.beta"),
+        ({"algorithm": "prime", "algorithm_options__beta": 0.1}, "leave out algorithm_options.beta"),
         ({"reward_model__beta": 0.1}, "gigpo trains no reward model"),
         ({"algorithm": "istar", "reward_model__beta": 0.0}, "reward_model.beta must be positive"),
         ({"algorithm": "istar", "reward_model__model": "/nowhere"}, "does not exist"),
-        ({"algorithm": "istar", "switches__base": "gigpo"}, "switches.base must be one of 'grpo', 'rloo'"),
-        ({"algorithm": "istar", "switches__prm_reward": "later"}, "must be one of 'before', 'after'"),
         (
-            {"algorithm": "istar", "switches__process": "progress", "switches__credit": "token"},
-            "set switches.credit to step or merged",
+            {"algorithm": "istar", "algorithm_options__base": "gigpo"},
+            "algorithm_options.base must be one of 'grpo', 'rloo'",
         ),
-        ({"algorithm": "istar", "switches__credit": "token"}, "set objective.ratio=token"),
+        (
+            {"algorithm": "istar", "algorithm_options__prm_reward": "later"},
+            "must be one of 'before', 'after'",
+        ),
+        (
+            {
+                "algorithm": "istar",
+                "algorithm_options__process": "progress",
+                "algorithm_options__credit": "token",
+            },
+            "set algorithm_options.credit to step or merged",
+        ),
+        ({"algorithm": "istar", "algorithm_options__credit": "token"}, "set objective.ratio=token"),
         ({"rollout__accuracy": [0.8, 0.2]}, "two shares in ascending order"),
         ({"env_id": "agentgym/EZPoint-v0"}, "unknown id"),
         ({"model": "/nowhere"}, "does not exist"),
         ({"model": "tiny:3m"}, "tiny:0.8m"),
-        ({"switches__gama": 1}, "did you mean 'gamma'"),
+        ({"algorithm_options__gama": 1}, "did you mean 'gamma'"),
         ({"rollout__group_size": 0}, "group_size must be at least 1"),
         ({"rollout__groupsize": 2}, "did you mean 'group_size'"),
         ({"learner__learning_rate": "fast"}, "expected a number"),

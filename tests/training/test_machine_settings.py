@@ -15,8 +15,8 @@ from agentgym.training.learner import head
 from agentgym.training.learner.config import CPU_TOKENS, STALE_CAP, LearnerConfig
 from agentgym.training.learner.learner import Learner
 from agentgym.training.learner.logprobs import CHUNK_LOGITS
-from agentgym.training.memory import ModelSize, plan_memory
-from agentgym.training.resources import CPU_ENVS, Machine, check_feasible, described, resolve
+from agentgym.training.machine.memory import ModelSize, plan_memory
+from agentgym.training.machine.resources import CPU_ENVS, Machine, check_feasible, described, resolve
 from agentgym.training.run import read_config, start
 from tests.training.batches import some_batch, some_rows
 

@@ -8,15 +8,15 @@ import time
 import numpy as np
 import pytest
 
+from agentgym.core.stopwatch import measured, stage
 from agentgym.history.metrics import IterationMetrics
 from agentgym.history.run import read_metrics
-from agentgym.stopwatch import measured, stage
 from agentgym.training.config import TrainConfig, override
+from agentgym.training.iteration_stats import response_lengths, utilisation
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.learner import Learner
 from agentgym.training.loop import Trainer
-from agentgym.training.measured import response_lengths, utilisation
-from agentgym.training.resources import Machine
+from agentgym.training.machine.resources import Machine
 from agentgym.training.run import start
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.stages import Scores, Stateless
@@ -39,7 +39,7 @@ def config(algorithm, **changes):
 
 
 def test_an_iteration_says_where_its_time_went_and_what_was_read(tmp_path):
-    start(config("steppo", switches__whiten=True), tmp_path, logs=["jsonl"])
+    start(config("steppo", algorithm_options__whiten=True), tmp_path, logs=["jsonl"])
     for line in read_metrics(tmp_path):
         seconds = line.seconds
         assert min(seconds.actor, seconds.critic, seconds.reference, seconds.advantage) > 0
@@ -67,11 +67,11 @@ def test_stale_responses_drift_and_leave_the_engines_gap_alone(tmp_path):
 
     settings = config("grpo", iterations=4, rollout__max_staleness=1, rollout__overlap=False)
     settings = override(settings, {"learner.learning_rate": 1e-2, "rollout.num_envs": 3})
-    world = TrainingSetup.open(settings)
-    trainer = Trainer(settings, world, tmp_path, scorer=Taught())
+    setup = TrainingSetup.open(settings)
+    trainer = Trainer(settings, setup, tmp_path, scorer=Taught())
     lines = [trainer.iterate() for _ in range(4)]
     trainer.close()
-    world.close()
+    setup.close()
     stale = [line for line in lines if line.policy_drift is not None]
     assert stale
     assert max(line.policy_drift for line in stale) > 1e-4

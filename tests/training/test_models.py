@@ -5,7 +5,8 @@ import json
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.training.models.models import ChatTokenizer, load_model, save_model
+from agentgym.prompts.chat_tokenizer import ChatTokenizer
+from agentgym.training.models.models import load_model, save_model
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
 
 

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentgym.core.types import Completion, Group, Step, Trajectory
 from agentgym.errors import UsageError
 from agentgym.training.learner.packing import NO_CHOICE, StepRow, pack_rows, sampled_log_probs, step_rows
-from agentgym.types import Completion, Group, Step, Trajectory
 
 token = st.integers(0, 50)
 free_rows = st.lists(

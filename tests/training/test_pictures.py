@@ -10,9 +10,10 @@ import torch
 from agentgym.algos.table import ALGORITHMS
 from agentgym.cli import main
 from agentgym.errors import UsageError
-from agentgym.recipes import RECIPES, preset, recipe
-from agentgym.registration import open_vector
-from agentgym.rollout import RolloutWorker
+from agentgym.prompts.settings import Prompting
+from agentgym.recipes import algorithms_with_recipes, find_recipe, recipe_config, recipe_names
+from agentgym.registration import open_vector, suite_spec
+from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.config import TINY, RolloutConfig, TrainConfig, override
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.types import GenerationRequest, Sampling
@@ -21,13 +22,13 @@ from agentgym.training.learner.logprobs import response_log_probs
 from agentgym.training.learner.packing import StepRow, pack_rows
 from agentgym.training.learner.tree import pack_tree
 from agentgym.training.loop import Trainer
-from agentgym.training.memory import ModelSize
+from agentgym.training.machine.memory import ModelSize
+from agentgym.training.machine.resources import Machine, resolve
 from agentgym.training.models.models import load_model, save_model
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
 from agentgym.training.models.tiny_vision import tiny_vision_model
 from agentgym.training.policy.open import default_prompting, open_model
-from agentgym.training.policy.prompting import Prompting
-from agentgym.training.resources import Machine, resolve
+from agentgym.training.policy.prompted import make_policy
 from agentgym.training.setup import TrainingSetup
 
 VISUAL = "agentgym/VisualSokoban-v0"
@@ -144,7 +145,7 @@ def test_a_vision_language_directory_is_planned_and_trained_by_every_preset(
     assert main([*words[:-1], str(trained), "--plan", "--device-memory", "80"]) == 0
 
 
-@pytest.mark.parametrize("name", [name for name in RECIPES if ALGORITHMS[name].trainable])
+@pytest.mark.parametrize("name", [name for name in algorithms_with_recipes() if ALGORITHMS[name].trainable])
 def test_every_recipe_plans_for_a_vision_language_directory(name, directory, capsys):
     words = ["train", name, "--env", VISUAL, "--model", str(directory), "--preset", "paper"]
     assert main([*words, "--plan", "--device-memory", "80"]) == 0, capsys.readouterr().err
@@ -160,17 +161,18 @@ def test_pictures_are_sampled_by_the_engine_that_shows_them(directory):
     gpu = Machine("cuda", "a GPU", 80 << 30, has_vllm=True)
     size = replace(ModelSize.read(directory), parameters=3_000_000_000)
     for pictures, engine in (("alone", "hf"), ("none", "vllm")):
-        shown = replace(Prompting.default(VISUAL), pictures=pictures)
+        shown = replace(Prompting.default(suite_spec(VISUAL).prompt), pictures=pictures)
         config = TrainConfig(algorithm="grpo", env_id=VISUAL, model=str(directory), prompting=shown)
         assert resolve(config, gpu, size).rollout.engine == engine
 
 
-PICTURED = [(name, game) for name in RECIPES for game in (VISUAL, CARDS) if game in recipe(name).by_env]
+PICTURED = [name for name in recipe_names() if find_recipe(name).env_id in (VISUAL, CARDS)]
 
 
-@pytest.mark.parametrize(("name", "game"), PICTURED)
-def test_recipes_of_games_with_pictures_show_them(name, game):
-    prompting = preset("paper", name).config(name, game).prompting
+@pytest.mark.parametrize("name", PICTURED)
+def test_recipes_of_games_with_pictures_show_them(name):
+    recipe = find_recipe(name)
+    prompting = recipe_config(recipe, recipe.env_id).prompting
     assert (prompting.pictures, prompting.history) == ("alone", 0)
     assert "# is a wall" not in prompting.template.static  # no sign of a board in text is explained
 
@@ -185,7 +187,7 @@ def test_alone_tells_no_text_of_what_the_picture_shows():
     envs = open_vector(VISUAL, 2, split="train", options={"max_steps": 3})
     prompting = default_prompting("tiny-vl:0.1m", VISUAL)
     model = open_model("tiny-vl:0.1m", envs, prompting, 0)
-    policy = prompting.policy(model, HfEngine(model.model), envs, keep_messages=True)
+    policy = make_policy(prompting, model, HfEngine(model.model), envs, keep_messages=True)
     (group,) = RolloutWorker(envs, policy, env_id=VISUAL).collect(envs.tasks.ids[:1], group_size=2, seed=0)
     for step in group.trajectories[0].steps:
         said = step.completion.messages[-1].text
@@ -198,9 +200,9 @@ def test_alone_tells_no_text_of_what_the_picture_shows():
 def test_pictures_need_a_reader_and_a_place():
     envs = open_vector(CARDS, 1, split="train", options={"observation": "image"})
     model = tiny_model("0.1m", word_tokenizer(["1 2 +"]))
-    prompting = replace(Prompting.tiny(CARDS), pictures="beside")
+    prompting = replace(Prompting.tiny(suite_spec(CARDS).prompt), pictures="beside")
     with pytest.raises(UsageError, match="reads no pictures: set prompting"):
-        prompting.policy(model, HfEngine(model.model), envs)
+        make_policy(prompting, model, HfEngine(model.model), envs)
     with pytest.raises(UsageError, match="no place for pictures: use the context 'rebuilt'"):
         replace(prompting, context="append")
     with pytest.raises(UsageError, match="pictures must be one of none, beside, alone"):
@@ -237,15 +239,15 @@ def test_pictures_are_trained_on_and_saved(env_id, options, tmp_path):
             "evaluation.every": 0,
         },
     )
-    world = TrainingSetup.open(config)
-    before = {name: weight.clone() for name, weight in world.learner.model.named_parameters()}
-    trainer = Trainer(config, world, tmp_path)
+    setup = TrainingSetup.open(config)
+    before = {name: weight.clone() for name, weight in setup.learner.model.named_parameters()}
+    trainer = Trainer(config, setup, tmp_path)
     for _ in range(2):
         metrics = trainer.iterate()
         assert metrics.logp_diff < 1e-4
         assert np.isfinite(metrics.loss)
     moved = {
-        name for name, weight in world.learner.model.named_parameters() if not weight.equal(before[name])
+        name for name, weight in setup.learner.model.named_parameters() if not weight.equal(before[name])
     }
     if metrics.grad_norm > 0:
         assert any("visual" in name for name in moved)
@@ -254,7 +256,7 @@ def test_pictures_are_trained_on_and_saved(env_id, options, tmp_path):
     assert saved["model_type"] == "qwen2_5_vl"
     assert load_model(tmp_path / "checkpoints" / "last" / "model").pictures is not None
     trainer.close()
-    world.close()
+    setup.close()
 
 
 def test_config_of_a_vision_run_is_read_again():
@@ -287,12 +289,12 @@ def test_a_model_learns_what_only_the_picture_tells(tmp_path):
             "learner.entropy_coefficient": 0.02,
         },
     )
-    world = TrainingSetup.open(config)
-    trainer = Trainer(config, world, tmp_path)
+    setup = TrainingSetup.open(config)
+    trainer = Trainer(config, setup, tmp_path)
     success = []
     while len(success) < 25 and (len(success) < 3 or success[-1] <= 0.9):
         success.append(trainer.iterate().success)
     trainer.close()
-    world.close()
+    setup.close()
     assert success[0] < 0.6
     assert success[-1] > 0.9

@@ -4,17 +4,17 @@ import gymnasium
 import pytest
 
 import agentgym  # noqa: F401 (registers the environments)
+from agentgym.core.types import Message, Policy, Request
 from agentgym.errors import UsageError
 from agentgym.prompts.budget import FittedPrompt, PromptTooLongError
 from agentgym.prompts.parsers import Answer
 from agentgym.prompts.rendering import Prompt
-from agentgym.rollout import RolloutWorker
+from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.engines import Sampling
 from agentgym.training.engines.choices import ActionSpeller
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.models.tiny import environment_texts, tiny_model, word_tokenizer
 from agentgym.training.policy.policy import LanguageModelPolicy
-from agentgym.types import Message, Policy, Request
 
 ACTIONS = ("go to shelf 1", "look", "go")
 

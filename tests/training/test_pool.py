@@ -10,13 +10,13 @@ import pytest
 import agentgym  # noqa: F401 (registers the environments)
 from agentgym.agents.random import RandomPolicy
 from agentgym.algos.filters import varies
+from agentgym.core.types import Completion, Step, Trajectory
 from agentgym.envs.ezpoints.env import EZPointsEnv
 from agentgym.errors import UsageError
-from agentgym.rollout import RolloutWorker
+from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.config import RolloutConfig
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.pool import RolloutPool, TaskOrder
-from agentgym.types import Completion, Step, Trajectory
 
 ENV = "agentgym/EZPoints-v0"
 

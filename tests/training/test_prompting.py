@@ -5,15 +5,16 @@ import gymnasium
 import pytest
 
 import agentgym  # noqa: F401 (registers the environments)
+from agentgym.core.types import Request
 from agentgym.errors import UnsupportedEnvError, UsageError
-from agentgym.registration import ENVIRONMENTS
-from agentgym.rollout import RolloutWorker
+from agentgym.prompts.chat_tokenizer import ChatTokenizer
+from agentgym.prompts.settings import Prompting
+from agentgym.registration import ENVIRONMENTS, suite_spec
+from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.types import Generation
-from agentgym.training.models.models import ChatTokenizer
 from agentgym.training.models.tiny import CHAT_TEMPLATE, environment_texts, tiny_model, word_tokenizer
-from agentgym.training.policy.prompting import Prompting
-from agentgym.types import Request
+from agentgym.training.policy.prompted import make_policy, make_speller
 
 SOKOBAN = "agentgym/Sokoban-v0"
 
@@ -30,7 +31,7 @@ def player(envs):
 
 @pytest.mark.parametrize("env_id", ENVIRONMENTS)
 def test_every_environment_can_be_asked_about_in_two_ways(env_id):
-    tiny, usual = Prompting.tiny(env_id), Prompting.default(env_id)
+    tiny, usual = Prompting.tiny(suite_spec(env_id).prompt), Prompting.default(suite_spec(env_id).prompt)
     assert (tiny.choice, usual.choice) == ("constrained", "free")
     assert len(tiny.template.static) < 20 < len(usual.template.static)
     assert usual.template.answer.thinks
@@ -58,7 +59,7 @@ def test_json_gives_the_record_back():
 )
 def test_another_record_is_refused(change, message):
     with pytest.raises(UsageError, match=f"here: .*{message}"):
-        Prompting.from_json({**Prompting.tiny(SOKOBAN).to_json(), **change}, where="here")
+        Prompting.from_json({**Prompting.tiny(suite_spec(SOKOBAN).prompt).to_json(), **change}, where="here")
 
 
 @pytest.mark.parametrize(
@@ -157,11 +158,11 @@ def test_a_policy_calls_the_environment_s_own_tools(envs, player):
             return [Generation(ids, (0.0,) * len(ids), 0, "stop") for _ in requests]
 
     said = 'Up! <tool_call>\n{"name": "move", "arguments": {"direction": "up"}}\n</tool_call>'
-    policy = Prompting(wording="sokoban", answer="tool-calls").policy(player, Says(), envs)
+    policy = make_policy(Prompting(wording="sokoban", answer="tool-calls"), player, Says(), envs)
     groups = RolloutWorker(envs, policy, env_id=SOKOBAN).collect(envs.tasks.ids[:1], group_size=1, seed=0)
     assert {step.action for step in groups[0].trajectories[0].steps} == {"up"}
     with pytest.raises(UsageError, match="needs the tools search and answer"):
-        Prompting(wording="sokoban", answer="search-r1").policy(player, Says(), envs)
+        make_policy(Prompting(wording="sokoban", answer="search-r1"), player, Says(), envs)
 
 
 def test_a_wording_of_one_s_own_is_found_in_its_folder(tmp_path, monkeypatch):
@@ -174,7 +175,7 @@ def test_a_wording_of_one_s_own_is_found_in_its_folder(tmp_path, monkeypatch):
 
 
 def test_replaced_checks_what_it_is_given():
-    tiny = Prompting.tiny(SOKOBAN)
+    tiny = Prompting.tiny(suite_spec(SOKOBAN).prompt)
     assert tiny.replaced({"temperature": 0, "history": None}).temperature == 0.0
     with pytest.raises(UsageError, match=r"unknown key 'temprature' \(did you mean 'temperature'\?\)"):
         tiny.replaced({"temprature": 1})
@@ -184,10 +185,13 @@ def test_replaced_checks_what_it_is_given():
 
 @pytest.mark.parametrize(
     "prompting",
-    [Prompting.tiny(SOKOBAN), Prompting(wording="terse", answer="think-action", max_tokens=6, budget=999)],
+    [
+        Prompting.tiny(suite_spec(SOKOBAN).prompt),
+        Prompting(wording="terse", answer="think-action", max_tokens=6, budget=999),
+    ],
 )
 def test_a_policy_asks_and_answers_as_the_record_says(prompting, envs, player):
-    policy = prompting.policy(player, HfEngine(player.model), envs)
+    policy = make_policy(prompting, player, HfEngine(player.model), envs)
     groups = RolloutWorker(envs, policy, env_id=SOKOBAN).collect(envs.tasks.ids[:1], group_size=2, seed=0)
     builder = prompting.builder(player.chat)
     steps = [step for member in groups[0].trajectories for step in member.steps]
@@ -204,19 +208,19 @@ def test_a_policy_asks_and_answers_as_the_record_says(prompting, envs, player):
 
 
 def test_a_learner_may_share_the_policy_s_speller(envs, player):
-    prompting = Prompting.tiny(SOKOBAN)
-    speller = prompting.speller(player)
+    prompting = Prompting.tiny(suite_spec(SOKOBAN).prompt)
+    speller = make_speller(prompting, player)
     assert speller.trie(("up", "down")).allowed(0)
-    assert prompting.policy(player, HfEngine(player.model), envs, speller=speller).act([]) == []
-    assert Prompting.default(SOKOBAN).speller(player) is None
+    assert make_policy(prompting, player, HfEngine(player.model), envs, speller=speller).act([]) == []
+    assert make_speller(Prompting.default(suite_spec(SOKOBAN).prompt), player) is None
 
 
 def test_a_context_that_is_too_small_is_refused(envs, player):
-    prompting = Prompting.tiny(SOKOBAN).replaced({"budget": 4096})
+    prompting = Prompting.tiny(suite_spec(SOKOBAN).prompt).replaced({"budget": 4096})
     with pytest.raises(UsageError, match=r"do not fit the context of 4,096: lower the budget$"):
-        prompting.policy(player, HfEngine(player.model), envs)
+        make_policy(prompting, player, HfEngine(player.model), envs)
     with pytest.raises(UsageError, match="lower the budget or max_tokens"):
-        prompting.replaced({"choice": "free"}).policy(player, HfEngine(player.model), envs)
+        make_policy(prompting.replaced({"choice": "free"}), player, HfEngine(player.model), envs)
 
 
 def test_actions_with_slots_cannot_be_chosen_among(envs, player):
@@ -224,4 +228,6 @@ def test_actions_with_slots_cannot_be_chosen_among(envs, player):
         prototype = type("SearchEnv", (), {"action_kind": "template"})()
 
     with pytest.raises(UnsupportedEnvError, match="actions of SearchEnv have free slots"):
-        Prompting.tiny("agentgym/EZPoints-v0").policy(player, HfEngine(player.model), Slots())
+        make_policy(
+            Prompting.tiny(suite_spec("agentgym/EZPoints-v0").prompt), player, HfEngine(player.model), Slots()
+        )

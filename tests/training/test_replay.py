@@ -3,13 +3,13 @@ from dataclasses import replace
 
 import pytest
 
+from agentgym.core.types import Request
 from agentgym.errors import UsageError
 from agentgym.training.engines import GenerationRequest, Sampling
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.replay import RecordingEngine, ReplayEngine
 from agentgym.training.models.tiny import tiny_model
 from agentgym.training.policy.policy import LanguageModelPolicy
-from agentgym.types import Request
 from tests.training.plain import ACTIONS, mixed_requests
 
 

@@ -8,7 +8,7 @@ import pytest
 import agentgym  # noqa: F401 (registers the environments)
 from agentgym.cli import main
 from agentgym.errors import UsageError
-from agentgym.rollout import EpisodeSpec, RolloutWorker
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from agentgym.training.config import TrainConfig, override
 from agentgym.training.models.models import save_model
 from agentgym.training.models.reward_model_file import REWARD_MODEL_FILE, read_reward_model

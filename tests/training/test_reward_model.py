@@ -194,7 +194,11 @@ def test_what_is_not_a_number_takes_no_step(language_model):
 
 @pytest.mark.parametrize(
     ("algorithm", "changes"),
-    [("istar", {"switches.prm_reward": "after"}), ("istar", STALE), ("prime", {"rollout.attempts": 2})],
+    [
+        ("istar", {"algorithm_options.prm_reward": "after"}),
+        ("istar", STALE),
+        ("prime", {"rollout.attempts": 2}),
+    ],
 )
 def test_a_resumed_run_is_the_same_in_both_models(tmp_path, algorithm, changes):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
@@ -226,7 +230,10 @@ def test_a_resumed_run_is_the_same_in_both_models(tmp_path, algorithm, changes):
 
 def test_without_its_weight_istar_is_its_base(tmp_path):
     trained = []
-    for algorithm, changes in (("istar", {"switches__alpha": 0.0, "switches__base": "rloo"}), ("rloo", {})):
+    for algorithm, changes in (
+        ("istar", {"algorithm_options__alpha": 0.0, "algorithm_options__base": "rloo"}),
+        ("rloo", {}),
+    ):
         objective = {"objective__ratio": "token", "objective__aggregation": "token-mean"}
         given = {**objective, "objective__kl_coefficient": 0.0, "iterations": 2, **changes}
         start(config(algorithm, **given), tmp_path / algorithm, logs=[])
@@ -236,10 +243,10 @@ def test_without_its_weight_istar_is_its_base(tmp_path):
 
 @pytest.mark.parametrize("source", ["reward", "progress"])
 def test_ground_truth_takes_the_place_of_a_model(tmp_path, source):
-    settings = config(switches__process=source, iterations=1, keep_rollouts=1)
-    world = TrainingSetup.open(settings)
-    assert world.reward_model is None
-    trainer = Trainer(settings, world, tmp_path)
+    settings = config(algorithm_options__process=source, iterations=1, keep_rollouts=1)
+    setup = TrainingSetup.open(settings)
+    assert setup.reward_model is None
+    trainer = Trainer(settings, setup, tmp_path)
     collected = trainer.collector.collect(0)
     rollouts = trainer._rollouts(collected)
     steps = [step for group in collected.groups for member in group.trajectories for step in member.steps]
@@ -249,18 +256,18 @@ def test_ground_truth_takes_the_place_of_a_model(tmp_path, source):
     assert [sum(step.progress for step in member.steps) for member in members] == pytest.approx(
         [member.progress for member in members]
     )
-    world.close()
+    setup.close()
 
 
 def test_the_reward_model_scores_before_or_after_its_update(tmp_path):
     first = {}
     for order in ("before", "after"):
-        settings = config(switches__prm_reward=order)
-        world = TrainingSetup.open(settings)
-        trainer = Trainer(settings, world, tmp_path)
+        settings = config(algorithm_options__prm_reward=order)
+        setup = TrainingSetup.open(settings)
+        trainer = Trainer(settings, setup, tmp_path)
         rollouts = trainer._rollouts(trainer.collector.collect(0))
         first[order] = trainer.scorer.score(rollouts).process_rewards
-        world.close()
+        setup.close()
     assert np.abs(first["before"]).max() < 1e-6  # it is the policy still, so A^S is 0
     assert np.abs(first["after"]).max() > 1e-3
 

@@ -7,9 +7,10 @@ import torch
 
 import agentgym  # noqa: F401 (registers the environments)
 from agentgym.errors import UsageError
+from agentgym.prompts.settings import Prompting
+from agentgym.registration import suite_spec
 from agentgym.training.models.models import load_model, save_model
 from agentgym.training.policy.open import default_prompting, open_model, tiny_size
-from agentgym.training.policy.prompting import Prompting
 from agentgym.training.policy.saved import SavedAgent, Training, read_agent, save_agent, weights_sha256
 
 SOKOBAN = "agentgym/Sokoban-v0"
@@ -31,7 +32,7 @@ def envs():
 
 
 def test_a_saved_policy_is_read_back(tmp_path, language_model):
-    agent = SavedAgent(Prompting.tiny(SOKOBAN), TRAINING)
+    agent = SavedAgent(Prompting.tiny(suite_spec(SOKOBAN).prompt), TRAINING)
     save_agent(tmp_path / "deep" / "model", language_model, agent)
     assert read_agent(tmp_path / "deep" / "model") == agent
     loaded = load_model(tmp_path / "deep" / "model")
@@ -52,26 +53,10 @@ def test_a_wording_of_one_s_own_travels_with_the_policy(tmp_path, language_model
     assert read_agent(tmp_path / "elsewhere") == found
 
 
-@pytest.mark.parametrize(
-    ("schema", "names"),
-    [
-        (1, ("system", "template_options", "context", "template_file", "pictures")),
-        (2, ("context", "template_file", "pictures")),
-    ],
-)
-def test_a_file_of_an_older_schema_says_less(tmp_path, schema, names):
-    agent = SavedAgent(Prompting.tiny(SOKOBAN), TRAINING)
-    table = agent.to_json()
-    for name in names:
-        del table["prompting"][name]
-    (tmp_path / "agent.json").write_text(json.dumps({**table, "schema": schema}))
-    assert read_agent(tmp_path) == agent
-
-
 def test_a_directory_may_say_nothing(tmp_path, language_model):
     save_model(tmp_path, language_model)
     assert read_agent(tmp_path) is None
-    assert default_prompting(str(tmp_path), SOKOBAN) == Prompting.default(SOKOBAN)
+    assert default_prompting(str(tmp_path), SOKOBAN) == Prompting.default(suite_spec(SOKOBAN).prompt)
     with pytest.raises(UsageError, match="does not exist: give the path of a saved model"):
         read_agent(tmp_path / "nowhere")
 
@@ -79,14 +64,15 @@ def test_a_directory_may_say_nothing(tmp_path, language_model):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": 4}, "schema 4 is not 1 or 2 or 3; save the model anew"),
+        ({"schema": 2}, "schema 2 is not 3; save the model anew"),
+        ({"schema": 4}, "schema 4 is not 3; save the model anew"),
         ({"trainig": {}}, r"unknown key 'trainig' \(did you mean 'training'\?\)"),
         ({"prompting": []}, "prompting: expected a table"),
         ({"training": {"env_id": SOKOBAN}}, "key 'algorithm' is missing"),
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path, change, message):
-    table = SavedAgent(Prompting.tiny(SOKOBAN), TRAINING).to_json()
+    table = SavedAgent(Prompting.tiny(suite_spec(SOKOBAN).prompt), TRAINING).to_json()
     (tmp_path / "agent.json").write_text(json.dumps({**table, **change}))
     with pytest.raises(UsageError, match=f"agent.json: .*{message}"):
         read_agent(tmp_path)
@@ -108,7 +94,7 @@ def test_the_sha256_is_that_of_all_weights_in_order(tmp_path, language_model):
 
 
 def test_a_tiny_model_is_made_for_its_environment(envs):
-    prompting = Prompting.tiny(SOKOBAN)
+    prompting = Prompting.tiny(suite_spec(SOKOBAN).prompt)
     first, again, other = (open_model("tiny:0.1m", envs, prompting, seed) for seed in (1, 1, 2))
     assert torch.equal(first.model.lm_head.weight, again.model.lm_head.weight)
     assert not torch.equal(first.model.lm_head.weight, other.model.lm_head.weight)
@@ -121,7 +107,9 @@ def test_a_tiny_model_is_made_for_its_environment(envs):
 
 def test_a_path_is_loaded(tmp_path, language_model, envs):
     save_model(tmp_path, language_model)
-    loaded = open_model(str(tmp_path), envs, Prompting.default(SOKOBAN), 0, dtype=torch.bfloat16)
+    loaded = open_model(
+        str(tmp_path), envs, Prompting.default(suite_spec(SOKOBAN).prompt), 0, dtype=torch.bfloat16
+    )
     assert loaded.model.dtype == torch.bfloat16
     assert loaded.tokenizer.get_vocab() == language_model.tokenizer.get_vocab()
 

@@ -10,8 +10,8 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from agentgym.errors import UsageError
-from agentgym.evaluation.suite import load_suite
-from agentgym.records import parse
+from agentgym.evaluation.suites.suite import load_suite
+from agentgym.io.records import parse
 from agentgym.training.models.models import load_model
 from agentgym.training.models.tiny import word_tokenizer
 from benchmarks import smollm2

@@ -5,10 +5,11 @@ import math
 import torch
 
 from agentgym.history.run import read_metrics
+from agentgym.prompts.settings import Prompting
+from agentgym.registration import suite_spec
 from agentgym.training.checkpoint import last_checkpoint
 from agentgym.training.config import TINY, override
 from agentgym.training.models.models import load_model
-from agentgym.training.policy.prompting import Prompting
 from agentgym.training.run import resume, start
 from benchmarks import sotopia_learning
 
@@ -45,9 +46,12 @@ def test_two_iterations_are_finite_and_resumed(tmp_path):
 
 
 def test_prompts_tell_the_conversation_once():
-    for prompting in (Prompting.default(sotopia_learning.ENV), Prompting.tiny(sotopia_learning.ENV)):
+    for prompting in (
+        Prompting.default(suite_spec(sotopia_learning.ENV).prompt),
+        Prompting.tiny(suite_spec(sotopia_learning.ENV).prompt),
+    ):
         assert prompting.history == 0
-    assert Prompting.default("agentgym/HotpotQA-v0").history == 2
+    assert Prompting.default(suite_spec("agentgym/HotpotQA-v0").prompt).history == 2
 
 
 def test_the_benchmark_plays_with_the_presets_options():

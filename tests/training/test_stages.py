@@ -7,7 +7,7 @@ import pytest
 from agentgym.algos.table import ALGORITHMS
 from agentgym.cli import main
 from agentgym.errors import UsageError
-from agentgym.extras import load_reference
+from agentgym.io.optional import load_reference
 from agentgym.training.checkpoint import last_checkpoint, load_checkpoint
 from agentgym.training.config import TrainConfig, override
 from agentgym.training.run import read_config, resume, start
@@ -31,7 +31,7 @@ import numpy as np
 from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.grpo import OBJECTIVE
-from agentgym.arrays import Floats
+from agentgym.core.arrays import Floats
 from agentgym.training.stages import OutcomeScorer, PolicyMinimiser, Stages, open_pool
 
 LOG = []
@@ -124,7 +124,7 @@ def config(algorithm, **changes):
 
 
 def test_the_loop_collects_scores_and_minimises_with_the_algorithms_objects(mine, tmp_path):
-    start(config("mine:MINE", switches__bonus=0.5), tmp_path / "run", logs=[])
+    start(config("mine:MINE", algorithm_options__bonus=0.5), tmp_path / "run", logs=[])
     assert mine == [
         ("collect", 2),
         ("score", 1.0),
@@ -153,9 +153,12 @@ def test_the_state_of_stages_is_part_of_checkpoints(mine, tmp_path):
     [
         ({"algorithm": "mine:MIEN"}, "did you mean 'MINE'"),
         ({"algorithm": "mine:BROKEN"}, "the stages of mine:BROKEN, is a function: name an"),
-        ({"algorithm": "mine:PLAIN", "switches__bonus": "high"}, "switches.bonus is a number"),
-        ({"algorithm": "mine:PLAIN", "switches__bonsu": 1.0}, "mine:PLAIN has no option 'bonsu'"),
-        ({"algorithm": "gigpo", "switches__match": "embedding"}, "encoder says what embeds"),
+        (
+            {"algorithm": "mine:PLAIN", "algorithm_options__bonus": "high"},
+            "algorithm_options.bonus is a number",
+        ),
+        ({"algorithm": "mine:PLAIN", "algorithm_options__bonsu": 1.0}, "mine:PLAIN has no option 'bonsu'"),
+        ({"algorithm": "gigpo", "algorithm_options__match": "embedding"}, "encoder says what embeds"),
     ],
 )
 def test_what_does_not_fit_is_one_line(tmp_path, changes, message):

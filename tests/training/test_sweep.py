@@ -13,7 +13,7 @@ from agentgym import check_agent_env
 from agentgym.algos.table import ALGORITHMS
 from agentgym.errors import UsageError
 from agentgym.registration import open_vector
-from agentgym.rollout import RolloutWorker
+from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.config import TINY, TrainConfig
 from benchmarks import state_hash
 from benchmarks.algorithms import comparison, coverage, games, plan, report, runs
@@ -80,7 +80,7 @@ def test_a_finished_run_is_not_trained_again(tmp_path, monkeypatch):
 
 def test_an_arm_that_cannot_be_trained_is_left_out(monkeypatch, tmp_path):
     monkeypatch.setattr(plan, "FOLDER", tmp_path)
-    arm = plan.Arm("wrong", "grpo", {"switches.wrong": 1})
+    arm = plan.Arm("wrong", "grpo", {"algorithm_options.wrong": 1})
     with pytest.raises(UsageError, match="wrong"):
         arm.config(plan.ENVIRONMENTS["errands"], 0)
 
@@ -88,9 +88,14 @@ def test_an_arm_that_cannot_be_trained_is_left_out(monkeypatch, tmp_path):
 def test_what_an_arm_does_not_set_is_the_algorithms_default():
     arms = {arm.label: arm for arm in STUDIES["spo3-ablations"].arms}
     published = arms["the published constants"].config(plan.ENVIRONMENTS["errands"], 0)
-    assert published.switches == TrainConfig(algorithm="spo3", env_id=published.env_id).switches
-    assert arms["3SPO"].config(plan.ENVIRONMENTS["errands"], 0).switches != published.switches
-    assert TINY.config("spo3", published.env_id).switches != published.switches
+    assert (
+        published.algorithm_options
+        == TrainConfig(algorithm="spo3", env_id=published.env_id).algorithm_options
+    )
+    assert (
+        arms["3SPO"].config(plan.ENVIRONMENTS["errands"], 0).algorithm_options != published.algorithm_options
+    )
+    assert TINY.config("spo3", published.env_id).algorithm_options != published.algorithm_options
 
 
 PAGES = Path(report.__file__).parent
@@ -111,6 +116,8 @@ def test_the_page_of_state_hashes_follows_from_its_numbers():
     assert {each["case"] for each in found} == {case.name for case in state_hash.CASES}
     page = (root / state_hash.PAGE).read_text(encoding="utf-8")
     assert state_hash.BEGIN + state_hash.table(found) + state_hash.END in page
+    trained = json.loads((root / state_hash.TRAINED).read_text(encoding="utf-8"))
+    assert state_hash.TRAINED_BEGIN + state_hash.trained_table(trained) + state_hash.TRAINED_END in page
 
 
 def test_texts_merge_and_split_the_states_that_they_do():

@@ -10,6 +10,7 @@ import torch
 
 from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
+from agentgym.prompts.settings import Prompting
 from agentgym.training import setup
 from agentgym.training.config import RolloutConfig, TrainConfig, override
 from agentgym.training.engines import GenerationRequest, Sampling, weight_transfer
@@ -18,9 +19,8 @@ from agentgym.training.engines.sync_check import CanaryError, SyncCheck
 from agentgym.training.engines.vllm import VllmEngine
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.distributed import Ranks
+from agentgym.training.machine.resources import Machine, described
 from agentgym.training.models.models import load_model, save_model
-from agentgym.training.policy.prompting import Prompting
-from agentgym.training.resources import Machine, described
 from agentgym.training.run import start
 from tests.training import stand_in_vllm
 

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from agentgym.agents import make_agent
+from agentgym.core.hashing import sha256_json
+from agentgym.core.tasks import split_of
 from agentgym.envs.webshop.builtin import tasks as tasks_module
 from agentgym.envs.webshop.builtin.catalogue import SIZE, builtin_catalogue
 from agentgym.envs.webshop.builtin.choices import OPTIONS
@@ -33,9 +35,7 @@ from agentgym.envs.webshop.engine.reward import colour_of, resemble
 from agentgym.envs.webshop.engine.session import Visit
 from agentgym.envs.webshop.env import WebShopEnv
 from agentgym.errors import UsageError
-from agentgym.hashing import sha256_json
-from agentgym.rollout import RolloutWorker
-from agentgym.tasks import split_of
+from agentgym.rollout.worker import RolloutWorker
 from agentgym.vector.serial import SerialVectorEnv
 
 MARKED = {

@@ -13,13 +13,13 @@ import agentgym  # noqa: F401 (registers)
 from agentgym.agents.random import RandomPolicy
 from agentgym.checking import check_agent_env
 from agentgym.checking.evidence import begin, first_difference, generator, random_rollout
+from agentgym.core.rng import KeyRng
 from agentgym.envs.webshop.engine.noise import OFFERS, Noise, stream_of
 from agentgym.envs.webshop.engine.pages import Node
 from agentgym.envs.webshop.engine.session import Visit
 from agentgym.envs.webshop.env import WebShopEnv, WebShopState
 from agentgym.errors import UsageError
-from agentgym.rng import KeyRng
-from agentgym.rollout import EpisodeSpec, RolloutWorker
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from agentgym.vector.serial import SerialVectorEnv
 from tests.webshop.corner import LAMPS, RUG, corner_shop, play, visit_shop
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from agentgym.core.rng import TurnRng
+from agentgym.core.types import Request
 from agentgym.envs.webshop.env import WebShopEnv
-from agentgym.rng import TurnRng
-from agentgym.types import Request
 from tests.golden import Golden, play, summary
 
 CASES = [

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentgym.agents import make_agent
+from agentgym.core.types import Request
 from agentgym.envs.webshop.builtin.tasks import SIZES
 from agentgym.envs.webshop.data.productfiles import read_catalogue
 from agentgym.envs.webshop.data.products import ListCatalogue, Product
@@ -19,9 +20,8 @@ from agentgym.envs.webshop.engine.world import ShopWorld
 from agentgym.envs.webshop.env import WebShopEnv
 from agentgym.envs.webshop.oracle import WebShopOracle
 from agentgym.errors import UsageError
-from agentgym.retrieval.bm25 import build_bm25
-from agentgym.rollout import RolloutWorker
-from agentgym.types import Request
+from agentgym.retrieval.engines.bm25 import build_bm25
+from agentgym.rollout.worker import RolloutWorker
 from agentgym.vector.serial import SerialVectorEnv
 
 

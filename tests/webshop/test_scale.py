@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from agentgym.envs.webshop.data.productstore import StoredCatalogue
-from agentgym.retrieval.bm25 import open_bm25
+from agentgym.retrieval.engines.bm25 import open_bm25
 from benchmarks.speed import webshop_scale
 from benchmarks.speed.webshop_catalogue import asin, instructions
 from benchmarks.speed.webshop_scale import PHASES, markdown

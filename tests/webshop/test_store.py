@@ -23,7 +23,7 @@ from agentgym.envs.webshop.engine.view import ShopView
 from agentgym.envs.webshop.engine.world import ShopWorld
 from agentgym.errors import MissingDataError, UsageError
 from agentgym.registration import data_source
-from agentgym.retrieval.bm25 import build_bm25
+from agentgym.retrieval.engines.bm25 import build_bm25
 from tests.webshop import upstream
 
 

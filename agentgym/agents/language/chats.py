@@ -1,4 +1,4 @@
-"""Chats: what a language agent's model is sent at each turn, and how its answers are read."""
+"""Chats of language agents: the messages of each turn, and the parsing of answers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 from agentgym.agents.language.pictures import describe, picture_of
 from agentgym.agents.language.settings import Scaffold
 from agentgym.agents.language.words import scaffold_words
+from agentgym.core.tools import call_of, tool_schemas
+from agentgym.core.types import Completion, Message, Request, Step
 from agentgym.endpoint.chat import ChatMessage, ChatReply, ChatToolCall
 from agentgym.prompts import Template
 from agentgym.prompts.defusing import defused
 from agentgym.prompts.fields import PromptFields
 from agentgym.prompts.parsers import Answer, settle_answer
 from agentgym.prompts.rendering import render, render_beginning, render_present
-from agentgym.tools import call_of, tool_schemas
-from agentgym.types import Completion, Message, Request, Step
 
 _TAG = re.compile("</?(?:think|tool_call|answer)>")
 _CUT_OFF = "a response that was cut off"
@@ -26,7 +26,7 @@ _CUT_OFF = "a response that was cut off"
 
 @dataclass(frozen=True, slots=True)
 class TurnCompletion(Completion):
-    """A completion with what its turn is told with later on."""
+    """A completion with the message of its turn, for later turns."""
 
     told: ChatMessage | None = None
     """What was seen then, without what a chat begins with; None where a turn has a prompt of its own."""
@@ -37,7 +37,7 @@ class TurnCompletion(Completion):
 
 
 class Demonstration(NamedTuple):
-    """A task that somebody has done, as the chat of an agent."""
+    """A solved task, as the chat of an agent."""
 
     task_id: str
     messages: tuple[ChatMessage, ...]
@@ -68,7 +68,7 @@ class ChatPrompts:
     # ---- what is sent -------------------------------------------------------------------------
 
     def turn(self, request: Request) -> ChatMessage | None:
-        """Return what a conversation is told at a turn; None where a turn has a prompt of its own."""
+        """Return a turn's message in a conversation; None where a turn has a prompt of its own."""
         if not self.scaffold.conversation:
             return None
         fields = PromptFields.of(request, history=0)
@@ -84,13 +84,9 @@ class ChatPrompts:
     def chat(
         self, request: Request, told: ChatMessage | None, first: int, note: str = ""
     ) -> tuple[ChatMessage, ...]:
-        """Return the messages of a turn.
+        """Return the messages of a turn, from the turn ``first`` on.
 
-        Args:
-            request: one question.
-            told: its `turn`.
-            first: the oldest turn that they hold.
-            note: stands before what is seen first; empty for none.
+        ``told``: the request's `turn`; ``note``: stands before the first observation.
         """
         messages = [ChatMessage("system", self.system)] if self.system else []
         shown = [each for each in self.demonstrations if each.task_id != request.task_id]
@@ -107,11 +103,10 @@ class ChatPrompts:
         return tuple(messages)
 
     def answered(self, completion: Completion, position: int = 0) -> ChatMessage:
-        """Return an answer as the model is shown it again.
+        """Return an answer as the model sees it in later turns.
 
-        Args:
-            completion: of this policy, or of another, whose action is then written in the answer's format.
-            position: of the message in its chat, which names its calls.
+        The action of another policy's completion is written in the answer's format. ``position`` in the chat
+        names the message's calls.
         """
         text = completion.text or self.written(completion.action)
         if not self.native_tools or not self.template.answer.parse(text).actions:
@@ -144,7 +139,7 @@ class ChatPrompts:
         return ChatMessage("user", _joined(note, prompt), images)
 
     def _past(self, request: Request, number: int) -> ChatMessage:
-        """Return what a conversation was told at an earlier turn."""
+        """Return an earlier turn's message."""
         step = request.history[number]
         kept = step.completion
         if isinstance(kept, TurnCompletion) and kept.told is not None:
@@ -156,7 +151,7 @@ class ChatPrompts:
         return ChatMessage("user", render_present(self.template, fields), images)
 
     def _shown(self, fields: PromptFields, observation: Any) -> tuple[PromptFields, tuple[Any, ...]]:
-        """Return what is told of an observation in words, and its pictures.
+        """Return an observation's words, and its pictures.
 
         What partners, passages and pages say is no part of a chat template, which servers put it into.
         """
@@ -175,7 +170,7 @@ class ChatPrompts:
         return fields, (picture,)
 
     def _results(self, calls: Sequence[ChatToolCall], seen: ChatMessage) -> Iterator[ChatMessage]:
-        """Yield what a model is told after an answer: the results of its calls, where it made some."""
+        """Yield the messages after an answer: the results of its calls, if it made some."""
         if not calls:
             yield seen
             return
@@ -193,7 +188,7 @@ class ChatPrompts:
         return "\n".join((*([reply.text] if reply.text else []), *map(_tagged, reply.tool_calls)))
 
     def read(self, reply: ChatReply, request: Request) -> Answer:
-        """Return what a reply says, or why it cannot be read.
+        """Return a reply's completion, or why it cannot be parsed.
 
         Of a format without an end of its own, a response that was cut off is none.
         """
@@ -205,9 +200,7 @@ class ChatPrompts:
     def sent(self, chat: Sequence[ChatMessage], before: Sequence[Message] = ()) -> tuple[Message, ...]:
         """Return a chat as transcripts hold it.
 
-        Args:
-            chat: the messages.
-            before: of the turn before, whose objects are used again where they are equal.
+        Equal messages of the turn ``before`` are used again.
         """
         texts = [Message(each.role, _text_of(each)) for each in chat]
         if self.native_tools:

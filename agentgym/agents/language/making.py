@@ -24,15 +24,15 @@ from agentgym.agents.language.settings import (
 from agentgym.agents.language.shots import Shots, make_shots
 from agentgym.agents.language.words import scaffold_words, words_sha256
 from agentgym.agents.metadata import AgentMetadata, Model
+from agentgym.core.hashing import sha256_json
+from agentgym.core.suite_spec import PromptDefaults
+from agentgym.core.tools import Tool
 from agentgym.endpoint.client import open_endpoint
 from agentgym.endpoint.spec import EndpointSpec
 from agentgym.errors import MissingDataError, MissingPackageError, UnsupportedEnvError, UsageError
-from agentgym.hashing import sha256_json
+from agentgym.io.records import parse
 from agentgym.prompts import Template, load_template
-from agentgym.records import parse
 from agentgym.registration import open_vector, suite_spec
-from agentgym.suites import PromptDefaults
-from agentgym.tools import Tool
 from agentgym.vector.core import AgentVectorEnv
 
 PlayedId = tuple[str, Mapping[str, Any]]
@@ -41,12 +41,7 @@ PlayedId = tuple[str, Mapping[str, Any]]
 def make_prompting(envs: AgentVectorEnv, **options: Any) -> ChatPolicy:
     """Make the agent ``prompting``: no scaffold, a prompt of its own every turn, the action alone as answer.
 
-    Args:
-        envs: what it will play.
-        **options: as `ChatAgentSettings`; ``endpoint`` and ``model`` have to be given.
-
-    Raises:
-        UsageError: an option is unknown, missing or no good.
+    ``options`` as `ChatAgentSettings`; ``endpoint`` and ``model`` have to be given.
     """
     settings = _settings(PROMPTING, options)
     return language_agent(envs, open_endpoint(endpoint_of(settings)), PROMPTING, settings)
@@ -55,26 +50,16 @@ def make_prompting(envs: AgentVectorEnv, **options: Any) -> ChatPolicy:
 def make_react(envs: AgentVectorEnv, **options: Any) -> ChatPolicy:
     """Make the agent ``react``: a thought and an action every turn, in one conversation.
 
-    Args:
-        envs: what it will play.
-        **options: as `make_prompting`.
-
-    Raises:
-        UsageError: as `make_prompting`.
+    ``options`` as `make_prompting`.
     """
     settings = _settings(REACT, options)
     return language_agent(envs, open_endpoint(endpoint_of(settings)), REACT, settings)
 
 
 def make_reflexion(envs: AgentVectorEnv, **options: Any) -> ChatPolicy:
-    """Make the agent ``reflexion``: ``react`` with reflections kept between the attempts at a task.
+    """Make the agent ``reflexion``: ``react`` with reflections carried between the attempts at a task.
 
-    Args:
-        envs: what it will play.
-        **options: as `ReflexionSettings`.
-
-    Raises:
-        UsageError: as `make_prompting`.
+    ``options`` as `ReflexionSettings`.
     """
     settings = _settings(REFLEXION, options)
     return language_agent(envs, open_endpoint(endpoint_of(settings)), REFLEXION, settings)
@@ -114,11 +99,7 @@ def language_agent(
 
 
 def endpoint_of(settings: ChatAgentSettings) -> EndpointSpec:
-    """Return which endpoint an agent's options name, and how it is asked.
-
-    Raises:
-        UsageError: an option is no good, or given twice.
-    """
+    """Return the endpoint of an agent's options, with its request settings."""
     named = {"url": settings.endpoint, "model": settings.model, "key_env": settings.key_env}
     for name in named:
         if name in settings.request:
@@ -131,14 +112,9 @@ def endpoint_of(settings: ChatAgentSettings) -> EndpointSpec:
 
 
 def prompting_facts(environments: Sequence[PlayedId] = (), **options: Any) -> AgentMetadata:
-    """Return what is known of the agent ``prompting`` from its options.
+    """Return the metadata of the agent ``prompting`` from its options, as `make_prompting` takes them.
 
-    Args:
-        environments: ids and options of those it plays, whose wordings and demonstrations its prompts hold.
-        **options: as `make_prompting`.
-
-    Raises:
-        UsageError: as `make_prompting`.
+    ``environments``: ids and options of those it plays, whose wordings and demonstrations its prompts hold.
     """
     return _facts(PROMPTING, environments, options)
 
@@ -155,7 +131,7 @@ def reflexion_facts(environments: Sequence[PlayedId] = (), **options: Any) -> Ag
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What an agent is asked with in an environment."""
+    """Wordings of an agent's prompts in an environment."""
 
     template: Template
     shots: Shots | None
@@ -210,7 +186,7 @@ def _distinct(environments: Sequence[PlayedId]) -> list[PlayedId]:
 def _words(
     scaffold: Scaffold, settings: ChatAgentSettings, env_id: str, options: Mapping[str, Any]
 ) -> _Words:
-    """Return what an agent is asked with.
+    """Return the wordings of an agent's prompts.
 
     There are no demonstrations where the environment's data are not here: it is not played either then.
     """
@@ -253,7 +229,7 @@ def _template(
 
 
 def _history(scaffold: Scaffold, settings: ChatAgentSettings) -> int | Literal["all"] | None:
-    """Return the past turns told; None for the suite's default."""
+    """Return the number of past turns in prompts; None for the suite's default."""
     return WINDOW if settings.history is None and scaffold.conversation else settings.history
 
 

@@ -1,4 +1,4 @@
-"""Chat models: what a scaffold asks, be it an endpoint or a local engine; and exchanges of several calls."""
+"""Chat models, of an endpoint or a local engine, and exchanges of several calls."""
 
 from __future__ import annotations
 
@@ -28,14 +28,10 @@ class ChatModel(Protocol):
 
 
 def start_exchange(model: ChatModel, exchange: ChatExchange[Result]) -> Future[Result]:
-    """Let an exchange run, without waiting: it goes on whenever a reply arrives.
+    """Start an exchange without waiting; return a future of its result.
 
-    Args:
-        model: answers.
-        exchange: not yet begun. It goes on in the thread in which a reply arrives, so it must not block.
-
-    Returns:
-        What the exchange returns or raises. Cancelling it cancels the call that is under way.
+    It goes on in the thread in which a reply arrives, so it must not block. Cancelling the future cancels the
+    call that is under way.
     """
     outcome: Future[Result] = Future()
     under_way: list[Future[ChatReply]] = []

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from agentgym.core.types import Observation
 from agentgym.endpoint.chat import ImagePart
-from agentgym.types import Observation
 
-LEAST_SIDE = 224
+MIN_SIDE = 224
 """Pixels of the shorter side at least, once enlarged: the input size of many vision models."""
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -24,15 +24,12 @@ def picture_of(observation: Observation) -> ImagePart | None:
     if isinstance(observation, str) or "image" not in observation:
         return None
     pixels = np.asarray(observation["image"])
-    factor = -(-LEAST_SIDE // min(pixels.shape[:2]))
+    factor = -(-MIN_SIDE // min(pixels.shape[:2]))
     return ImagePart(encode_png(np.repeat(np.repeat(pixels, factor, axis=0), factor, axis=1)))
 
 
 def encode_png(pixels: Any) -> bytes:
-    r"""Return a picture as PNG: the same bytes for the same pixels and the same zlib.
-
-    Args:
-        pixels: uint8[H, W, 3].
+    r"""Return a picture, uint8[H, W, 3], as PNG: the same bytes for the same pixels and the same zlib.
 
     Example:
         >>> png = encode_png(np.zeros((2, 3, 3), np.uint8))

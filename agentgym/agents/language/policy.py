@@ -9,31 +9,24 @@ from typing import Any
 from agentgym.agents.language.chats import ChatPrompts, TurnCompletion
 from agentgym.agents.language.model import ChatExchange, ChatModel, start_exchange
 from agentgym.agents.language.settings import ChatAgentSettings
+from agentgym.core.rng import TurnRng
+from agentgym.core.types import Completion, EndReason, Message, Request
 from agentgym.endpoint.chat import ChatMessage, ChatReply, ChatRequest, ChatSampling
 from agentgym.endpoint.errors import ContextOverflowError, RequestFailedError
-from agentgym.rng import TurnRng
-from agentgym.types import Completion, EndReason, Message, Request
 
 _SEEDS = 1 << 31
 """Bound of the seeds that are sent: what every server takes."""
 
 
 class ChatPolicy:
-    """Asks a chat model about every episode on its own; `agentgym.types.AsyncPolicy` and ``Policy``.
+    """Asks a chat model about every episode on its own; `agentgym.core.types.AsyncPolicy` and ``Policy``.
 
     Its seeds are the requests' with the turn mixed in, and it keeps nothing between turns but what is in an
     episode's own completions, so an episode is the same whatever else is under way.
     """
 
     def __init__(self, model: ChatModel, prompts: ChatPrompts, settings: ChatAgentSettings, *, suite: str):
-        """Bind a model to what it is asked with.
-
-        Args:
-            model: answers.
-            prompts: makes chats and reads replies.
-            settings: how responses are drawn.
-            suite: of the environment, for the labels of requests.
-        """
+        """Bind model, prompts and settings."""
         self._model = model
         self._prompts = prompts
         self._settings = settings
@@ -51,17 +44,14 @@ class ChatPolicy:
         return [future.result() for future in [self.submit(request) for request in requests]]
 
     def exchange(self, request: Request) -> ChatExchange[Completion]:
-        """Ask what a request needs."""
+        """Run the calls of a request."""
         return self.ask(request)
 
     def ask(self, request: Request, note: str = "") -> ChatExchange[Completion]:
         """Ask for the action of a turn.
 
-        Where the context is full, half of the past turns are left out, the oldest, until it is not.
-
-        Args:
-            request: one question.
-            note: stands before what the episode sees first.
+        Where the context is full, half of the past turns are left out, the oldest, until it is not. ``note``
+        stands before the episode's first observation.
         """
         prompts = self._prompts
         told = prompts.turn(request)
@@ -92,13 +82,10 @@ class ChatPolicy:
         max_tokens: int | None = None,
         draw: int = 0,
     ) -> ChatRequest:
-        """Return what the model is asked.
+        """Return a request to the model.
 
-        Args:
-            request: the episode and turn that it is about.
-            chat: the messages.
-            max_tokens: of the response; None for the settings'.
-            draw: which question of the turn it is: each has a seed of its own.
+        ``max_tokens`` None is the settings'; ``draw`` numbers the questions of a turn: each has a seed of its
+        own.
         """
         settings, template = self._settings, self._prompts.template
         rng = TurnRng(request.seed ^ settings.seed, request.turn)
@@ -150,7 +137,7 @@ class ChatPolicy:
 
 
 def token_fields(reply: ChatReply) -> dict[str, Any]:
-    """Return a reply's token ids and log-probabilities as a completion's, where both are told in full."""
+    """Return a reply's token ids and log-probabilities for a completion, where both are complete."""
     if not len(reply.token_ids) == len(reply.logprobs) == reply.completion_tokens:
         return {}
     return {"response_ids": reply.token_ids, "logprobs": reply.logprobs}

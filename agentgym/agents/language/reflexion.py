@@ -1,4 +1,4 @@
-"""Reflexion: an agent that notes, after an attempt that failed, what went wrong, and reads it in the next.
+"""Reflexion: an agent that reads its reflections on failed attempts in later ones.
 
 After Shinn, Cassano, Gopinath, Narasimhan and Yao, "Reflexion: Language Agents with Verbal Reinforcement
 Learning" (NeurIPS 2023), with ReAct as the actor, the environment's success as the evaluator, and a bounded
@@ -19,11 +19,11 @@ from agentgym.agents.language.model import ChatExchange, ChatModel
 from agentgym.agents.language.policy import ChatPolicy, failure
 from agentgym.agents.language.settings import ReflexionSettings
 from agentgym.agents.language.words import scaffold_words
+from agentgym.core.types import Completion, Message, Request, Trajectory
 from agentgym.endpoint.chat import ChatMessage, ChatReply, ChatRole
 from agentgym.endpoint.errors import ContextOverflowError, RequestFailedError
 from agentgym.errors import UsageError
 from agentgym.prompts.defusing import defused
-from agentgym.types import Completion, Message, Request, Trajectory
 
 _NO_ATTEMPTS = ("agent_error", "env_error")
 """Ends of episodes that are played again."""
@@ -45,7 +45,7 @@ class _Attempt(NamedTuple):
 
 @dataclass(slots=True)
 class _Reflection:
-    """What came of asking for a reflection: the words, or why the episode cannot go on."""
+    """Result of a reflection: its words, or why the episode cannot go on."""
 
     sent: tuple[Message, ...] = ()
     reply: ChatReply | None = None
@@ -53,7 +53,7 @@ class _Reflection:
 
 
 class ReflexionPolicy(ChatPolicy):
-    """ReAct with reflections on earlier attempts. It is told of them by `ended`, in any order.
+    """ReAct with reflections on earlier attempts, which it receives by `ended`, in any order.
 
     What the reflection on an attempt took counts in the first completion of the next one, whose messages
     begin with it: the chat that asked for it, and the reflection as the assistant's. `ended` finds it there
@@ -72,11 +72,7 @@ class ReflexionPolicy(ChatPolicy):
         """By task and the rollout that each is about."""
 
     def ended(self, trajectory: Trajectory) -> None:
-        """Take note of an attempt. One that ended in an error is none: it is played again.
-
-        Raises:
-            UsageError: a failed attempt's answers hold no messages, so that nobody can reflect on it.
-        """
+        """Record an attempt. One that ended in an error does not count: it is played again."""
         task, rollout = trajectory.task_id, trajectory.rollout
         completions = trajectory.completions
         earlier = self._reflection_in(completions[0].messages) if completions else None
@@ -92,7 +88,7 @@ class ReflexionPolicy(ChatPolicy):
         self._attempts.setdefault(task, {})[rollout] = attempt
 
     def exchange(self, request: Request) -> ChatExchange[Completion]:
-        """Play an attempt that succeeded again, else reflect on the one before where it is due, and ask."""
+        """Replay a successful attempt; otherwise reflect on the last one where due, and act."""
         attempts = self._attempts.get(request.task_id, {})
         known = [attempts[rollout] for rollout in sorted(attempts) if rollout < request.rollout]
         for attempt in known:
@@ -113,7 +109,7 @@ class ReflexionPolicy(ChatPolicy):
         return _with_cost(completion, reflected)
 
     def _reflect(self, request: Request, attempt: Sequence[Message]) -> ChatExchange[_Reflection]:
-        """Ask what went wrong; nothing comes of it where even a part of the attempt fills the context."""
+        """Query a reflection; none where even a part of the attempt fills the context."""
         first = 0
         while True:
             chat = _as_chat(attempt, first)
@@ -131,7 +127,7 @@ class ReflexionPolicy(ChatPolicy):
                 return _Reflection(sent, reply)
 
     def _note(self, notes: dict[int, str], rollout: int) -> str:
-        """Return what an attempt is told of the earlier ones; empty for nothing."""
+        """Return the reflections on earlier attempts, as a note; empty for none."""
         known = [notes[each] for each in sorted(notes) if each < rollout and notes[each]][-self._memory :]
         if not known:
             return ""
@@ -169,7 +165,7 @@ class ReflexionPolicy(ChatPolicy):
         return None if asked is None or asked + 1 >= len(messages) else _said(messages[asked + 1].text)
 
     def _action_chat(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        """Return the part of a completion's messages that asked for its action."""
+        """Return the part of a completion's messages that queried its action."""
         asked = self._asked_at(messages)
         return messages if asked is None else messages[asked + 2 :]
 

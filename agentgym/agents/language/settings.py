@@ -1,4 +1,4 @@
-"""What language agents are made of: scaffolds, and the options of agents."""
+"""Settings of language agents: scaffolds, and the options of agents."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from agentgym.errors import UsageError
 WINDOW = 10
 """Past turns that a conversation tells if not otherwise said: a whole one costs the square of its turns."""
 
-MOST_SHOTS = 32
+MAX_SHOTS = 32
 """Demonstrations in a prompt: whoever checks a run plays them, also of a suite that somebody else wrote."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scaffold:
-    """What a language agent does around its model."""
+    """Scaffold of a language agent: its answer format, and one conversation or a prompt every turn."""
 
     name: str
     answer: str
@@ -81,8 +81,8 @@ class ChatAgentSettings:
             value = getattr(self, name)
             if isinstance(value, int) and value < least:
                 raise UsageError(f"{name} must be at least {least}, got {value}")
-        if self.shots > MOST_SHOTS:
-            raise UsageError(f"shots must be at most {MOST_SHOTS}, got {self.shots}")
+        if self.shots > MAX_SHOTS:
+            raise UsageError(f"shots must be at most {MAX_SHOTS}, got {self.shots}")
         if self.temperature is not None and not 0 <= self.temperature <= 2:
             raise UsageError(f"temperature must be from 0 to 2, got {self.temperature}")
         if self.native_tools and self.answer != "tool-calls":
@@ -101,11 +101,7 @@ class ReflexionSettings(ChatAgentSettings):
     """Of a reflection at most."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers out of range.
-
-        Raises:
-            UsageError: names the option.
-        """
+        """Refuse numbers out of range."""
         ChatAgentSettings.__post_init__(self)
         if min(self.memory, self.reflection_tokens) < 1:
             raise UsageError(

@@ -10,12 +10,12 @@ from agentgym.agents.demonstrators import DEMONSTRATED_SPLIT, DEMONSTRATORS
 from agentgym.agents.language.chats import ChatPrompts, Demonstration, TurnCompletion
 from agentgym.agents.oracle import make_oracle
 from agentgym.agents.rules import make_rules
+from agentgym.core.hashing import sha256_json
+from agentgym.core.rng import KeyRng
+from agentgym.core.types import Completion, Policy, Request
 from agentgym.endpoint.chat import ChatMessage
 from agentgym.errors import UsageError
-from agentgym.hashing import sha256_json
-from agentgym.rng import KeyRng
-from agentgym.rollout import EpisodeSpec, RolloutWorker
-from agentgym.types import Completion, Policy, Request
+from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from agentgym.vector.core import AgentVectorEnv
 from agentgym.vector.serial import SerialVectorEnv
 
@@ -66,19 +66,11 @@ class _Demonstrator:
 
 
 def make_shots(envs: AgentVectorEnv, prompts: ChatPrompts, count: int, seed: int) -> Shots:
-    """Let the suite's rules, or the oracle where it has none, do train tasks.
+    """Record demonstrations on train tasks, by the suite's rules or, without any, by the oracle.
 
-    The tasks are drawn by the seed; those that are not done are left out. There is one demonstration more
-    than is asked for, since a task is never shown to whoever plays it.
-
-    Args:
-        envs: the environment that the agent plays; demonstrations are of the same, with the same options.
-        prompts: gives them their form.
-        count: of demonstrations in a chat.
-        seed: draws tasks.
-
-    Raises:
-        UsageError: the environment has no train tasks, or too few are done.
+    The tasks are drawn by the seed; those that fail are left out. There is one demonstration more than
+    ``count``, since a task is never shown to an agent that plays it. They are played in the same environment,
+    with the same options.
     """
     shown = replace(prompts, system="", shots=0, demonstrations=(), history=None)
     if not prompts.scaffold.conversation:
@@ -111,7 +103,7 @@ def make_shots(envs: AgentVectorEnv, prompts: ChatPrompts, count: int, seed: int
 
 def _check_answers(train: AgentVectorEnv) -> None:
     """Refuse an environment in which every demonstration would be another, and would have to be paid for."""
-    for answerer in train.prototype.answerers.values():
+    for answerer in train.prototype.query_backends.values():
         if answerer.kind.standing == "attested":
             raise UsageError(
                 f"demonstrations are played anew for every run, and {train.prototype.suite!r} asks "

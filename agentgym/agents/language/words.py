@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
-from agentgym.hashing import sha256_json
-from agentgym.untrusted import loads_toml
+from agentgym.core.hashing import sha256_json
+from agentgym.io.untrusted import loads_toml
 
 
 @cache

@@ -1,4 +1,4 @@
-"""ALFWorld drawn for people: the room with everything in it, and what of it the player has seen."""
+"""ALFWorld drawing for people: the whole room, and the part that the player has seen."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from agentgym.elements import Child, Element, element
+from agentgym.core.elements import Child, Element, element
+from agentgym.core.suite_spec import SuiteDrawing
+from agentgym.core.types import Request, Step
 from agentgym.envs.alfworld.engine.pddl import Fact
 from agentgym.envs.alfworld.engine.scene import TREATED
 from agentgym.envs.alfworld.env import REJECTED, ALFWorldEnv, ALFWorldState
 from agentgym.envs.alfworld.memory import RoomMemory, kind_of
 from agentgym.envs.alfworld.source import load_scene
-from agentgym.suites import SuiteDrawing
-from agentgym.types import Request, Step
 
 _STATES = {**TREATED, "issliced": "sliced", "istoggled": "switched on"}
 """Predicates of things, and how the drawing says them."""
@@ -109,7 +109,7 @@ def _thing(room: _Room, name: str, *, seen: bool) -> Element:
 
 
 def _in_order(name: str) -> tuple[str, int]:
-    """Return what sorts ``shelf 2`` before ``shelf 10``."""
+    """Return the sort key that puts ``shelf 2`` before ``shelf 10``."""
     kind, _, number = name.rpartition(" ")
     return (kind, int(number)) if number.isdecimal() else (name, 0)
 

@@ -6,6 +6,11 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, get_args
 
+from agentgym.core.path_measures import measured_path
+from agentgym.core.rewards import check_scheme
+from agentgym.core.snapshots import Undo
+from agentgym.core.suite_spec import SuiteSpec
+from agentgym.core.tasks import Task, TaskSet
 from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.envs.alfworld.builtin.tasks import builtin_tasks
 from agentgym.envs.alfworld.engine.dialects import Dialect, current_logic
@@ -16,11 +21,6 @@ from agentgym.envs.alfworld.source import GameText, load_scene, read_game
 from agentgym.envs.alfworld.suite import SUITE
 from agentgym.envs.alfworld.tasks import OnError, check_types, stored_tasks
 from agentgym.errors import UsageError, nearest
-from agentgym.path_measures import measured_path
-from agentgym.rewards import check_scheme
-from agentgym.snapshots import Undo
-from agentgym.suites import SuiteSpec
-from agentgym.tasks import Task, TaskSet
 from agentgym.vector.serial import SerialVectorEnv
 
 GameEngine: TypeAlias = Literal["native", "textworld"]
@@ -33,7 +33,7 @@ HELP = "help"
 
 
 class ALFWorldState(NamedTuple):
-    """What a snapshot holds of a game."""
+    """Snapshot state of a game."""
 
     bits: int
     """As `agentgym.envs.alfworld.engine.game.Game` reads them."""
@@ -190,7 +190,7 @@ class ALFWorldEnv(AgentEnv[str]):
         return f"{text}\n{self._account()}" if self.augmented else text
 
     def shown_text(self) -> str:
-        """Return the observation, below the goal where it does not say that."""
+        """Return the observation, below the goal where it lacks that."""
         text, goal = super().shown_text(), f"Your task is to: {self._scene.goal}"
         return text if self._scene.goal in text else f"{goal}\n\n{text}"
 

@@ -1,4 +1,4 @@
-"""Room memory: what a player of a household task can know from what was seen and done.
+"""Room memory: a player's knowledge of a household from its own observations and actions.
 
 `RoomMemory` reads an episode's history by a fixed rule: past observations, the commands that were possible,
 and those that were given. Nothing else is looked at: neither the game's state nor what the environment's info
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple, Self
 
+from agentgym.core.types import Request
 from agentgym.prompts.fields import PromptFields
-from agentgym.types import Request
 
 APPLIANCES = {"clean": "sinkbasin", "heat": "microwave", "cool": "fridge"}
 """Receptacles that a thing is cleaned, heated or cooled with."""
@@ -60,7 +60,7 @@ def kind_of(name: str) -> str:
 
 @dataclass(slots=True)
 class RoomMemory:
-    """What a player knows of a room after some steps. Names are those of commands, as in ``mug 2``."""
+    """A player's knowledge of a room after some steps. Names are those of commands, as in ``mug 2``."""
 
     at: dict[str, str] = field(default_factory=dict)
     """Receptacle of every thing that has been seen and is not held."""
@@ -101,7 +101,7 @@ class RoomMemory:
         return [thing for thing in self.at if kind_of(thing) == kind]
 
     def told_held(self) -> list[str]:
-        """Return what is held and what was done to it, as words."""
+        """Return the held object and its changes, as words."""
         done = [verb for verb, thing in sorted(self.treated) if thing == self.held]
         return [self.held, *done] if self.held else []
 
@@ -111,7 +111,7 @@ class RoomMemory:
         return [self.place, *closed] if self.place else []
 
     def _survey(self, actions: tuple[str, ...]) -> None:
-        """Learn from what can be done: what is at hand, and what of it is not behind a closed door."""
+        """Learn from admissible actions: the objects in reach, and those not behind a closed door."""
         near, self.closed = set(), set()
         for command in commands_of(actions):
             if command.verb == "go to":
@@ -217,7 +217,7 @@ def recall_briefly(request: Request, task: str = "") -> str:
 
 
 def _named(memory: RoomMemory, task: str) -> list[str]:
-    """Return what is known of the words of a task that name kinds of things or places, as words."""
+    """Return the knowledge of the kinds that a task names, as words."""
     words: list[str] = []
     places = {kind_of(place) for place in memory.receptacles}
     for kind in dict.fromkeys(_WORD.findall(task.lower())):

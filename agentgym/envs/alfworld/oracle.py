@@ -6,12 +6,12 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from functools import lru_cache
 
+from agentgym.core.types import Completion, Request
 from agentgym.envs.alfworld.engine.dialects import Dialect
 from agentgym.envs.alfworld.engine.operations import Operation
 from agentgym.envs.alfworld.planner.planner import Planner
 from agentgym.envs.alfworld.source import GameSource, load_game
 from agentgym.errors import UsageError
-from agentgym.types import Completion, Request
 
 REMEMBERED = 200_000
 """States whose next command is kept."""
@@ -47,11 +47,7 @@ class ALFWorldOracle:
         self._planners: OrderedDict[GameSource, Planner] = OrderedDict()
 
     def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answer each request from its snapshot.
-
-        Raises:
-            UsageError: a request carries no snapshot, or its game cannot be had.
-        """
+        """Answer each request from its snapshot, which it must carry."""
         return [Completion(self._command(request)) for request in requests]
 
     def _command(self, request: Request) -> str:

@@ -1,4 +1,4 @@
-"""Where things are: how often a receptacle of a kind holds a thing of a kind, counted on train games.
+"""Location prior: how often a kind of receptacle holds a kind of object, counted on train games.
 
 The rule-based baseline searches by it. ``prior.toml`` holds the counts of two sources, none of their texts:
 the published train games, and as many built-in ones. ``python -m agentgym.envs.alfworld.prior`` counts them
@@ -18,10 +18,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
+from agentgym.core.tasks import Task
 from agentgym.envs.alfworld.builtin.tasks import builtin_tasks
 from agentgym.envs.alfworld.tasks import stored_tasks
-from agentgym.files import replace_file
-from agentgym.tasks import Task
+from agentgym.io.files import replace_file
 
 FILE = Path(__file__).with_name("prior.toml")
 
@@ -47,7 +47,7 @@ _PLACE_KIND = re.compile(r"\(receptacletype (\S+) (\S+?)type\)")
 
 
 def chance(thing: str, receptacle: str) -> float:
-    """Return how likely a receptacle of a kind holds a thing of a kind, given that the room has one.
+    """Return the probability that a kind of receptacle holds a kind of object, if the room has one.
 
     Example:
         >>> chance("egg", "fridge") > chance("egg", "drawer")

@@ -1,4 +1,4 @@
-"""Rule-based baseline: an explorer that sees what a player sees, and remembers it.
+"""Rule-based baseline: an explorer with a player's view and memory.
 
 It reads the goal's sentence, searches receptacles in the order of a prior (`agentgym.envs.alfworld.prior`),
 and does the steps of the goal's family. It keeps nothing between turns: what it remembers is read from
@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from agentgym.core.types import Completion, Policy, Request
 from agentgym.envs.alfworld.memory import APPLIANCES, Command, RoomMemory, commands_of, kind_of
 from agentgym.envs.alfworld.prior import chance
 from agentgym.errors import UsageError
-from agentgym.types import Completion, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 
 TREATMENTS = {
@@ -48,7 +48,7 @@ _FUNCTION_WORDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class HouseholdGoal:
-    """What a goal's sentence asks for.
+    """Parsed goal sentence.
 
     Example:
         >>> parse_goal("find two pen and put them in drawer.")
@@ -72,11 +72,7 @@ class HouseholdGoal:
 
 @lru_cache(maxsize=4096)
 def parse_goal(sentence: str) -> HouseholdGoal:
-    """Read a goal of one of the six families, in the words of any of ALFWorld's grammars.
-
-    Raises:
-        UsageError: the sentence is of another form.
-    """
+    """Read a goal of one of the six families, in the words of any of ALFWorld's grammars."""
     words = re.findall("[a-z]+", sentence.lower())
     treatments = [TREATMENTS[word] for word in words if word in TREATMENTS]
     nouns = [word for word in words if word not in _FUNCTION_WORDS and word not in TREATMENTS]
@@ -156,7 +152,7 @@ class _Turn:
         return sorted(things, key=lambda thing: (self._can("take", thing) is None, thing))
 
     def _target(self) -> str:
-        """Return where things are brought: of the goal's kind, the one that has most of them already."""
+        """Return the destination: of the goal's kind, the one that has most of the objects already."""
         counts = Counter(self.memory.at[thing] for thing in self.memory.of_kind(self.goal.thing))
         return max(self._of_kind(self.goal.target), key=lambda place: counts[place], default="")
 
@@ -174,7 +170,7 @@ class _Turn:
         return chance(kind, kind_of(place))
 
     def _cost(self, place: str) -> int:
-        """Return how many commands show what is in a place."""
+        """Return the number of commands that show the content of a place."""
         return max(1, (self._can("go to", place) is not None) + (kind_of(place) in HAVE_DOORS))
 
     def _reach(self, *places: str) -> Command | None:

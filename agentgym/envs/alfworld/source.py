@@ -1,4 +1,4 @@
-"""Where games come from, and the compiled games that a process shares."""
+"""Sources of games, and the compiled games that a process shares."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class GameSource(Protocol):
 
     @property
     def name(self) -> str:
-        """What error messages call the game."""
+        """The game's name in messages."""
         ...
 
     def read(self) -> GameText:
@@ -42,11 +42,7 @@ _recent: OrderedDict[tuple[GameSource, str], Scene] = OrderedDict()
 
 
 def read_game(source: GameSource, dialect: Dialect) -> GameText:
-    """Return the text of a game as a dialect tells it.
-
-    Raises:
-        UsageError: it cannot be had, or not so; names the game.
-    """
+    """Return the text of a game in a dialect."""
     text = source.read()
     try:
         return in_dialect(text, dialect)
@@ -60,15 +56,7 @@ def load_game(source: GameSource, dialect: Dialect = "game") -> Game:
 
 
 def load_scene(source: GameSource, dialect: Dialect = "game") -> Scene:
-    """Return the compiled game and its tables; one object for all episodes of the process that play it.
-
-    Args:
-        source: where its text comes from.
-        dialect: see `agentgym.envs.alfworld.engine.dialects.Dialect`.
-
-    Raises:
-        UsageError: the game is damaged or has a construct outside the language; names both.
-    """
+    """Return the compiled game and its tables; one object for all episodes of the process."""
     key = (source, dialect)
     scene = _live.get(key)
     if scene is None:

@@ -2,9 +2,9 @@
 
 import re
 
-from agentgym.path_measures import path_measures
-from agentgym.suites import DataSource, PromptDefaults, ScreenHints, SuiteSpec
-from agentgym.tools import Tool, ToolParameter
+from agentgym.core.path_measures import path_measures
+from agentgym.core.suite_spec import DataSource, PromptDefaults, ScreenHints, SuiteSpec
+from agentgym.core.tools import Tool, ToolParameter
 
 ALFWORLD = DataSource(
     name="alfworld",

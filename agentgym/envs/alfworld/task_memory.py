@@ -1,4 +1,4 @@
-"""Task memory: what a player of a household task remembers of what the task names, in few words.
+"""Task memory: a player's memory of the objects that the task names, in few words.
 
 `agentgym.envs.alfworld.memory.RoomMemory` reads an episode; `recall_for_task` tells of it what the words of
 the task name, where there is something to be found still, and what was done in vain. The wording
@@ -11,15 +11,15 @@ import re
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
 
+from agentgym.core.types import Request
 from agentgym.envs.alfworld.memory import NONE, RoomMemory, commands_of, kind_of
 from agentgym.prompts.fields import PromptFields
-from agentgym.types import Request
 
 _WORD = re.compile(r"[a-z]+")
 
 
 def recall_for_task(request: Request, task: str = "") -> str:
-    """Return what is remembered of the things and places that a task names.
+    """Return the remembered objects and places that a task names.
 
     - ``unknown``: the places not looked into yet, in the order of names. A kind of places follows its mark
       without a blank: for a model whose tokens are words those are other tokens than elsewhere.
@@ -72,7 +72,7 @@ def task_memory_fields(request: Request, *, history: int) -> PromptFields:
 
 
 def _knowledge(memory: RoomMemory) -> Hashable:
-    """Return what is known, other than where one is and which doors stand open there."""
+    """Return the knowledge without the player's own place and the open doors there."""
     return (
         frozenset(memory.receptacles - memory.searched),
         frozenset(memory.at.items()),
@@ -100,7 +100,7 @@ def _shortened(actions: Iterable[str]) -> list[str]:
 
 
 def _named(memory: RoomMemory, task: str) -> list[str]:
-    """Return what is known of the words of a task that name kinds of things or places, as words."""
+    """Return the knowledge of the kinds that a task names, as words."""
     words: list[str] = []
     places = {kind_of(place) for place in memory.receptacles}
     for kind in dict.fromkeys(_WORD.findall(task.lower())):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from agentgym.core.tasks import ListTaskSet, Task, check_split
 from agentgym.data.progress import progress_bar
 from agentgym.envs.alfworld.data.gamestore import GameStore, game_id, open_store
 from agentgym.envs.alfworld.data.importer import OFFICIAL, official_or_path, open_games
@@ -17,7 +18,6 @@ from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.envs.alfworld.source import GameSource, load_game
 from agentgym.envs.alfworld.suite import SUITE
 from agentgym.errors import UsageError, nearest
-from agentgym.tasks import ListTaskSet, Task, check_split
 
 TASK_TYPES = tuple(TYPES.values())
 """The six families: put one thing somewhere, look at one by a lamp, put a cleaned, heated or cooled one
@@ -63,11 +63,7 @@ class GameTaskSet(ListTaskSet):
         """Games that are left out because they cannot be read or compiled."""
 
     def verify(self) -> None:
-        """Re-derive every id from the game's text.
-
-        Raises:
-            UsageError: an id does not follow from the content.
-        """
+        """Recompute every id from the game's text."""
         for task in self:
             if game_id(task.content.read()) != task.id.partition("-")[0]:
                 raise UsageError(
@@ -79,19 +75,10 @@ class GameTaskSet(ListTaskSet):
 def stored_tasks(
     split: str, dataset: str, *, types: Sequence[str] | None, dialect: Dialect, on_error: OnError
 ) -> GameTaskSet:
-    """Return the games of a data set.
+    """Return the games of a data set, as `open_games` takes it.
 
-    Args:
-        split: one of the published splits for ``"official"``.
-        dataset: as `agentgym.envs.alfworld.data.importer.open_games`.
-        types: families kept; None for all.
-        dialect: what games are compiled with when ``on_error`` is ``"skip"``.
-        on_error: what becomes of games that cannot be read: ``"raise"`` names the first one; ``"skip"``
-            leaves them out with a warning, and those that cannot be compiled.
-
-    Raises:
-        UsageError: unknown split, or a game that cannot be read.
-        MissingDataError: the data set is not there.
+    ``types`` None means all families. ``on_error`` ``"raise"`` names the first game that cannot be read;
+    ``"skip"`` leaves it out with a warning, as those that do not compile in the dialect.
     """
     dataset = official_or_path(dataset)
     if dataset == OFFICIAL:
@@ -115,11 +102,7 @@ def stored_tasks(
 
 
 def check_types(types: Iterable[str] | None) -> tuple[str, ...] | None:
-    """Return the families asked for.
-
-    Raises:
-        UsageError: none, or an unknown one.
-    """
+    """Return the families, validated."""
     if types is None:
         return None
     chosen = (types,) if isinstance(types, str) else tuple(types)

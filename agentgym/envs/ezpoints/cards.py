@@ -19,9 +19,9 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from agentgym.core.hashing import content_id
+from agentgym.core.tasks import ListTaskSet, Task, check_split, split_of
 from agentgym.errors import UsageError
-from agentgym.hashing import content_id
-from agentgym.tasks import ListTaskSet, Task, check_split, split_of
 
 TARGET = 12
 """What the formula must come to."""
@@ -47,12 +47,12 @@ class PlayingCard(NamedTuple):
 
     @property
     def value(self) -> int:
-        """What the card counts: 2 to 10."""
+        """Points of the card: 2 to 10."""
         return min(self.rank, 10)
 
     @property
     def face(self) -> str:
-        """What the corner of the card says: ``2`` to ``10``, ``J``, ``Q`` or ``K``."""
+        """Text in the card's corner: ``2`` to ``10``, ``J``, ``Q`` or ``K``."""
         return _FACES.get(self.rank, str(self.rank))
 
     @property
@@ -91,7 +91,7 @@ def drawn(first: int, second: int) -> Fraction:
 
 
 def probability(deal: Deal) -> Fraction:
-    """Return how likely Gym Cards deals exactly these cards in this order."""
+    """Return the probability that Gym Cards deals exactly these cards in this order."""
     left, right = (card.rank for card in deal)
     return (drawn(left, right) + drawn(right, left)) / (2 * len(SUITS) ** 2)
 
@@ -121,11 +121,7 @@ class Deals(ListTaskSet):
         return self._make(min(index, len(self) - 1))
 
     def verify(self) -> None:
-        """Deal the split anew and compare ids.
-
-        Raises:
-            UsageError: an id does not follow from its cards, or belongs to another split.
-        """
+        """Deal the split anew and compare ids."""
         super().verify()
         dealt = [content_id(deal) for deal in every_deal() if _split(_task(deal)) == self.split]
         if dealt != list(self.ids):
@@ -141,8 +137,7 @@ def deals(split: str) -> Deals:
     left, those three share all their pairs: a test score there is in-distribution, about new pictures
     of known sums. ``unseen_pairs`` asks for sums never trained on.
 
-    Raises:
-        UsageError: unknown split.
+    The split's name must be one of these.
     """
     check_split(split, SPLITS)
     return Deals(split, [task for deal in every_deal() if _split(task := _task(deal)) == split])

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agentgym.elements import Element, element, picture
+from agentgym.core.elements import Element, element, picture
+from agentgym.core.suite_spec import SuiteDrawing
+from agentgym.core.types import Step
 from agentgym.envs.ezpoints.cards import Deal
 from agentgym.envs.ezpoints.env import NOT_ACCEPTED, EZPointsEnv, tiles
 from agentgym.envs.ezpoints.formula import Tokens
 from agentgym.envs.ezpoints.picture import card_index, paint
-from agentgym.suites import SuiteDrawing
-from agentgym.types import Step
 
 
 def draw_table(env: EZPointsEnv, steps: Sequence[Step]) -> Element:

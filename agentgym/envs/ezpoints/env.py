@@ -9,6 +9,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
+from agentgym.core.rewards import check_scheme
+from agentgym.core.spaces import UnicodeText
+from agentgym.core.suite_spec import SuiteSpec
+from agentgym.core.tasks import Task
+from agentgym.core.types import Observation
 from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.envs.ezpoints.cards import SPLITS, Deal, deals, pair_of
 from agentgym.envs.ezpoints.formula import TOKENS, Pair, Tokens, accepted, over, wins
@@ -16,16 +21,11 @@ from agentgym.envs.ezpoints.oracle import EZPointsOracle
 from agentgym.envs.ezpoints.picture import HEIGHT, NO_TILE, TILES_PER_ROW, WIDTH, Pixels, card_index, paint
 from agentgym.envs.ezpoints.suite import SUITE
 from agentgym.errors import UsageError, nearest
-from agentgym.rewards import check_scheme
-from agentgym.spaces import UnicodeText
-from agentgym.suites import SuiteSpec
-from agentgym.tasks import Task
-from agentgym.types import Observation
 from agentgym.vector.serial import SerialVectorEnv
 
 
 class Rewards(NamedTuple):
-    """What an action pays."""
+    """Rewards of actions."""
 
     won: float
     lost: float

@@ -1,4 +1,4 @@
-"""The game: which token is accepted when, and which formulas win.
+"""Rules of the game: accepted tokens, and winning formulas.
 
 A position is the tuple of tokens played, ``=`` last once the game is over. The rules are those of Gym
 Cards as verl-agent ships it, but for three defects of the original, mended here:

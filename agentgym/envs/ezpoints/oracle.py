@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agentgym.core.types import Completion, Request
 from agentgym.envs.ezpoints.cards import pair_of
 from agentgym.envs.ezpoints.formula import END, best_action
 from agentgym.errors import UsageError
-from agentgym.types import Completion, Request
 
 
 class EZPointsOracle:
     """Plays a shortest way to 12; ends the episode where there is none."""
 
     def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answer each request from its snapshot.
-
-        Raises:
-            UsageError: a request carries no snapshot.
-        """
+        """Answer each request from its snapshot, which it must carry."""
         return [Completion(self._action(request)) for request in requests]
 
     def _action(self, request: Request) -> str:

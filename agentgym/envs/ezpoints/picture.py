@@ -47,10 +47,8 @@ def card_index(card: PlayingCard) -> int:
 def paint(left: Indices, right: Indices, tiles: Indices) -> Pixels:
     """Return n frames, uint8[n, HEIGHT, WIDTH, 3].
 
-    Args:
-        left: `card_index` of the left cards, [n].
-        right: of the right cards, [n].
-        tiles: index into `TOKENS`, or `NO_TILE`, for each place of the formula, [n, TILES_PER_ROW].
+    ``left``, ``right``: `card_index` of the cards, [n]; ``tiles``: index into `TOKENS`, or `NO_TILE`, for
+    each place of the formula, [n, TILES_PER_ROW].
     """
     cloth, cards, signs = _atlas()
     frames = np.empty((len(left), HEIGHT, WIDTH, 3), dtype=np.uint8)

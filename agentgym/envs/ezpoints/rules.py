@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from agentgym.core.types import Completion, Policy, Request
 from agentgym.envs.ezpoints.cards import TARGET
 from agentgym.envs.ezpoints.formula import END
-from agentgym.types import Completion, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 
 _CARDS = re.compile(r"^Cards: (\w+) of \w+, (\w+) of \w+$", re.MULTILINE)

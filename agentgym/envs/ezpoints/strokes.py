@@ -52,12 +52,7 @@ CHARACTERS: dict[str, tuple[list[Point], ...]] = {
 def write(text: str, height: int, width: int, size: float, weight: float) -> Mask:
     """Return ``text`` centred in a mask of ``height`` x ``width`` pixels.
 
-    Args:
-        text: characters of `CHARACTERS`.
-        height: of the mask, in pixels.
-        width: of the mask, in pixels.
-        size: height of a digit, in pixels.
-        weight: width of a stroke, in pixels.
+    In pixels: ``size``, height of a digit; ``weight``, width of a stroke.
     """
     mask = np.zeros((height, width))
     advance = 0.82 * size
@@ -91,7 +86,7 @@ def suit(name: str, size: int) -> Mask:
 
 
 def _inside(name: str, x: Mask, y: Mask) -> Area:
-    """Return which points of the square from -1 to 1, y downwards, belong to a suit's sign."""
+    """Return the points of the square from -1 to 1, y downwards, that belong to a suit's sign."""
     foot: Area = (y > 0.2) & (y < 0.95) & (np.abs(x) < 0.06 + 0.38 * np.clip((y - 0.35) / 0.6, 0, 1) ** 2)
     if name == "hearts":
         return _heart(x, y)

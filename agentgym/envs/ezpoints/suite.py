@@ -1,7 +1,7 @@
 """EZPoints as the rest of the package sees it."""
 
-from agentgym.suites import PromptDefaults, ScreenHints, SuiteSpec
-from agentgym.tools import Tool, ToolParameter
+from agentgym.core.suite_spec import PromptDefaults, ScreenHints, SuiteSpec
+from agentgym.core.tools import Tool, ToolParameter
 
 TOKEN = ToolParameter("token", choices=(*map(str, range(1, 11)), "+", "*", "="))
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from agentgym.calls import Call, write_calls
+from agentgym.core.calls import Call, write_calls
+from agentgym.core.types import Passage
 from agentgym.envs.multihop.forms import ANSWER, SEARCH, normal_query
-from agentgym.types import Passage
 
 _TEXTS_KEPT = 1 << 14
 
@@ -90,7 +90,7 @@ def names_in(text: str) -> tuple[str, ...]:
 
 
 def base_title(title: str) -> str:
-    """Return a title without what tells it from others of its name.
+    """Return a title without its disambiguation.
 
     Example:
         >>> base_title("The Amber Bell (film)")
@@ -102,10 +102,8 @@ def base_title(title: str) -> str:
 def candidate_actions(question: str, passages: Iterable[Passage], asked: frozenset[str]) -> tuple[str, ...]:
     """Return the searches and answers to choose from.
 
-    Args:
-        question: of the task.
-        passages: that were found, in an order that the set of them decides.
-        asked: the queries so far, as `normal_query` writes them.
+    ``passages``: those found, in an order that depends on their set alone; ``asked``: the queries so far, as
+    `normal_query` writes them.
     """
     found = list(passages)
     titles = [base_title(passage.title) for passage in found]

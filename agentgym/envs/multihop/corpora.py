@@ -1,4 +1,4 @@
-"""What is searched: a question's own passages, the union of all, or a whole encyclopedia."""
+"""Corpora of questions: a question's own passages, the union of all, or a whole encyclopedia."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from agentgym.answers import Answerer, AnswerKind
+from agentgym.core.queries import AnswerKind, QueryBackend
+from agentgym.core.types import Passage
 from agentgym.data.directory import data_directory
 from agentgym.envs.multihop.builtin.articles import builtin_passages
 from agentgym.envs.multihop.data.importer import open_questions
 from agentgym.envs.multihop.data.questions import StoredQuestion
 from agentgym.envs.multihop.search import check_search, open_search_index
 from agentgym.errors import MissingDataError, UsageError, nearest
-from agentgym.retrieval.bm25 import build_bm25
+from agentgym.retrieval.corpus.passages import PASSAGES, PassageFile, PassageStore, documents
 from agentgym.retrieval.encoders import check_device
-from agentgym.retrieval.passages import PASSAGES, PassageFile, PassageStore, documents
+from agentgym.retrieval.engines.bm25 import build_bm25
 from agentgym.retrieval.searcher import SearchAnswerer, Searcher, write_hits
-from agentgym.types import Passage
 
 CorpusName: TypeAlias = Literal["union", "own", "fullwiki"]
 
@@ -32,18 +32,12 @@ class Corpus:
     """Passages and what ranks them: shared by all episodes, and changed by none."""
 
     def __init__(self, name: CorpusName, searcher: Searcher | None, store: PassageStore):
-        """Join them.
-
-        Args:
-            name: which passages are searched.
-            searcher: over the store; None where each question has its own passages.
-            store: all passages that may be found.
-        """
+        """Join a store and its searcher; None where each question has its own passages."""
         self.name = name
         self.store = store
         self.passage = lru_cache(1 << 14)(store.__getitem__)
         own = searcher is None
-        self.answerer: Answerer = OwnSearch(store) if searcher is None else SearchAnswerer(searcher)
+        self.answerer: QueryBackend = OwnSearch(store) if searcher is None else SearchAnswerer(searcher)
         self._manifest = {
             "corpus": name,
             "corpus_sha256": store.sha256,
@@ -56,7 +50,7 @@ class Corpus:
         return self._manifest
 
     def ask(self, query: str, k: int, question: StoredQuestion) -> tuple[Any, ...]:
-        """Return what is asked of `answerer` to search for a query."""
+        """Return the query to `answerer` for a search."""
         return (query, k, question.passages) if self.name == "own" else (query, k)
 
     def holds(self, number: int, question: StoredQuestion) -> bool:
@@ -111,17 +105,8 @@ def open_corpus(
 ) -> Corpus:
     """Return a corpus; the same object for the same arguments.
 
-    Args:
-        dataset: ``builtin``, or as `agentgym.envs.multihop.data.importer.open_questions` takes it.
-        family: of questions; ``fullwiki`` is found in its folder of the data directory.
-        corpus: ``union``, ``own`` or ``fullwiki``.
-        search: the engine.
-        encoder: of engines that need one.
-        device: of the encoder, as `agentgym.retrieval.encoders.find_device` takes it.
-
-    Raises:
-        UsageError: an unknown value, or what goes not together.
-        MissingDataError: it is not on this machine.
+    ``dataset``: ``builtin``, or as `open_questions` takes it; ``corpus``: ``union``, ``own`` or ``fullwiki``,
+    which is in the family's folder of the data directory; ``device`` as `find_device` takes it.
     """
     _check(corpus)
     check_search(search, encoder)

@@ -1,17 +1,17 @@
-"""Multi-hop questions drawn for people: passages, which of them support the answer, and where it stands."""
+"""Multi-hop question drawing for people: passages, those that support the answer, and its place."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 
-from agentgym.elements import Element, element
+from agentgym.core.elements import Element, element
+from agentgym.core.suite_spec import SuiteDrawing
+from agentgym.core.types import Passage, Step
 from agentgym.envs.multihop.data.questions import StoredQuestion
 from agentgym.envs.multihop.env import MultihopEnv, MultihopState
-from agentgym.suites import SuiteDrawing
-from agentgym.types import Passage, Step
 
-MOST_DRAWN = 40
+MAX_DRAWN = 40
 """Passages; of more, their number is."""
 
 _NOTICE = "The last action was not accepted, and nothing changed."
@@ -38,12 +38,12 @@ def draw_search(env: MultihopEnv, steps: Sequence[Step]) -> Element:
             "ol",
             *(
                 _passage(env, question, number, gold, new=number in fresh)
-                for number in state.passages[:MOST_DRAWN]
+                for number in state.passages[:MAX_DRAWN]
             ),
             class_="passages",
         ),
-        element("p", f"and {len(state.passages) - MOST_DRAWN} more")
-        if len(state.passages) > MOST_DRAWN
+        element("p", f"and {len(state.passages) - MAX_DRAWN} more")
+        if len(state.passages) > MAX_DRAWN
         else None,
         class_="search",
     )

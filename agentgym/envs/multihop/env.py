@@ -7,7 +7,13 @@ from copy import copy
 from functools import lru_cache, partial
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
-from agentgym.answers import Ask, Asking
+from agentgym.core.hashing import sha256_json
+from agentgym.core.options import is_whole
+from agentgym.core.queries import Query, QueryGenerator
+from agentgym.core.rewards import check_scheme
+from agentgym.core.suite_spec import SuiteSpec
+from agentgym.core.tasks import Task, TaskSet
+from agentgym.core.types import Passage
 from agentgym.env import MAX_ACTION_LENGTH, AgentEnv, Outcome, Status
 from agentgym.envs.multihop.builtin.tasks import SIZES, builtin_questions
 from agentgym.envs.multihop.candidates import candidate_actions
@@ -31,26 +37,20 @@ from agentgym.envs.multihop.scoring import AnswerRule, AnswerScore, score_answer
 from agentgym.envs.multihop.suite import HOTPOTQA_SUITE, MUSIQUE_SUITE, SEARCHQA_SUITE, TWOWIKI_SUITE
 from agentgym.envs.multihop.tasks import StoredQuestions
 from agentgym.errors import UsageError, nearest
-from agentgym.hashing import sha256_json
-from agentgym.options import is_whole
 from agentgym.retrieval.searcher import read_hits
-from agentgym.rewards import check_scheme
-from agentgym.suites import SuiteSpec
-from agentgym.tasks import Task, TaskSet
-from agentgym.types import Passage
 from agentgym.vector.serial import SerialVectorEnv
 
 ActionMenu: TypeAlias = Literal["free", "candidates"]
 CostUnit: TypeAlias = Literal["calls", "passages"]
 
-MOST_PASSAGES = 100
+MAX_PASSAGES = 100
 """That one search may find."""
 
 UNANSWERED = AnswerScore(0.0, 0.0, 0.0, 0.0)
 
 
 class MultihopState(NamedTuple):
-    """What a snapshot holds of an episode."""
+    """Snapshot state of an episode."""
 
     passages: tuple[int, ...] = ()
     """Numbers of the passages found, each once, in the order they were found."""
@@ -143,7 +143,7 @@ class MultihopEnv(AgentEnv[str]):
         self._cost = _checked("step_cost", step_cost, get_args(CostUnit))
         self.action_kind = "enumerated" if self.enumerates else "template"
         self.corpus = open_corpus(_named(dataset), self.suite, corpus, search, encoder, device)
-        self.answerers = {SEARCH: self.corpus.answerer}
+        self.query_backends = {SEARCH: self.corpus.answerer}
         tasks = _open_tasks(self.suite, dataset, split, self.corpus, self.k)
         limit = self.form.steps if max_steps is None else max_steps
         super().__init__(tasks, data_key=_data_key(tasks), max_steps=limit, render_mode=render_mode)
@@ -151,20 +151,20 @@ class MultihopEnv(AgentEnv[str]):
 
     # ---- what is asked -------------------------------------------------------------------------
 
-    def _load_asks(self, task: Task) -> Asking:
+    def _load_queries(self, task: Task) -> QueryGenerator:
         question: StoredQuestion = task.content
         queries = (question.question[:MAX_ACTION_LENGTH],) if self._first_search else ()
         return self._search(queries, question)
 
-    def _asks(self, action: str) -> Asking:
+    def _action_queries(self, action: str) -> QueryGenerator:
         turn = self._read(action)
         return self._search(() if turn is None else turn.queries, self._question)
 
-    def _search(self, queries: Sequence[str], question: StoredQuestion) -> Asking:
+    def _search(self, queries: Sequence[str], question: StoredQuestion) -> QueryGenerator:
         """Ask for the passages of queries; return their numbers, query by query."""
         if not queries:
             return ()
-        answers = yield tuple(Ask(SEARCH, self.corpus.ask(query, self.k, question)) for query in queries)
+        answers = yield tuple(Query(SEARCH, self.corpus.ask(query, self.k, question)) for query in queries)
         found: dict[int, None] = {}
         for answer in answers:
             numbers = read_hits(answer, self.corpus.store).documents[: self.k].tolist()
@@ -350,7 +350,7 @@ def _open_tasks(family: str, dataset: str, split: str, corpus: Corpus, k: int) -
 
 
 def _data_key(tasks: TaskSet) -> str:
-    """Return what names the data of all splits: the questions, what is searched, and how much is found."""
+    """Return the key of all splits' data: questions, corpus, and number of passages."""
     shared = {name: value for name, value in tasks.manifest.items() if name not in ("split", "n")}
     return f"{tasks.manifest['dataset']}:{sha256_json(shared)[:16]}"
 
@@ -372,8 +372,8 @@ def _checked(name: str, value: Any, known: Iterable[str]) -> Any:
 
 
 def _checked_k(k: object) -> int:
-    if not is_whole(k) or not 1 <= k <= MOST_PASSAGES:  # type: ignore[operator]
-        raise UsageError(f"k must be a whole number from 1 to {MOST_PASSAGES}, got {k!r:.60}")
+    if not is_whole(k) or not 1 <= k <= MAX_PASSAGES:  # type: ignore[operator]
+        raise UsageError(f"k must be a whole number from 1 to {MAX_PASSAGES}, got {k!r:.60}")
     return int(k)  # type: ignore[call-overload, no-any-return]
 
 

@@ -1,4 +1,4 @@
-"""How the game is played: how many calls a step has, what an action says, and which words ask for it."""
+"""Forms of the game: calls in a step, the parsing of actions, and the wording of instructions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from agentgym.calls import read_calls
-from agentgym.tools import Tool, ToolParameter
+from agentgym.core.calls import read_calls
+from agentgym.core.tools import Tool, ToolParameter
 
 FormName: TypeAlias = Literal["steppo", "search-r1"]
 
@@ -57,7 +57,7 @@ FORMS: Final[Mapping[FormName, Form]] = {
 
 
 def tools_of(form: Form, untagged: Untagged) -> tuple[Tool, ...]:
-    """Return what is called: ``search``, in parallel where a step may have several, and ``answer``."""
+    """Return the tools: ``search``, in parallel where a step may have several, and ``answer``."""
     query = ToolParameter("query", description="What to look for, in a few words.")
     text = ToolParameter("text", description="The answer alone: a name, a number, a date, yes or no.")
     return (
@@ -67,7 +67,7 @@ def tools_of(form: Form, untagged: Untagged) -> tuple[Tool, ...]:
 
 
 class Turn(NamedTuple):
-    """What an action does: searches, an answer, or the end without either."""
+    """Meaning of an action: searches, an answer, or the end without either."""
 
     queries: tuple[str, ...] = ()
     answer: str | None = None
@@ -78,12 +78,10 @@ NO_CALL: Final = Turn()
 
 
 def read_turn(action: str, form: Form, untagged: Untagged) -> Turn | None:
-    r"""Return what an action does; None where it does nothing.
+    r"""Return an action's meaning; None where it does nothing.
 
-    Args:
-        action: calls of ``search`` and ``answer``, as `agentgym.calls.read_calls` reads them.
-        form: says how many.
-        untagged: what an action without any call does.
+    The action holds calls of ``search`` and ``answer``, as `read_calls` reads them, as many as the form
+    takes; ``untagged`` is the meaning of one without any call.
 
     Example:
         >>> read_turn("search[a red house]", FORMS["search-r1"], "invalid")
@@ -108,7 +106,7 @@ def read_turn(action: str, form: Form, untagged: Untagged) -> Turn | None:
 
 
 def normal_query(query: str) -> str:
-    """Return what queries are told apart by: lower case and single blanks.
+    """Return the normal form that identifies queries: lower case and single blanks.
 
     Example:
         >>> normal_query(" The  Red House")

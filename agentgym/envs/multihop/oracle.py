@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from agentgym.calls import Call, read_calls, write_calls
+from agentgym.core.calls import Call, read_calls, write_calls
+from agentgym.core.tasks import Task
+from agentgym.core.types import Completion, Passage, Request
 from agentgym.envs.multihop.candidates import base_title
 from agentgym.envs.multihop.corpora import Corpus
 from agentgym.envs.multihop.data.questions import StoredQuestion
 from agentgym.envs.multihop.forms import ANSWER, CALLS, SEARCH, Form, normal_query
 from agentgym.envs.multihop.scoring import AnswerRule, score_answer
 from agentgym.errors import UsageError
-from agentgym.tasks import Task
-from agentgym.types import Completion, Passage, Request
 
 
 class AskedGame(Protocol):
-    """What is read of an environment, which imports this module."""
+    """The part of an environment that the oracle reads; environments import this module."""
 
     corpus: Corpus
     form: Form
@@ -32,7 +32,7 @@ class AskedGame(Protocol):
 
 
 class MultihopOracle:
-    """Searches for the titles of the supporting passages, then for what they say, and answers.
+    """Searches for the titles of the supporting passages, then for their texts, and answers.
 
     It looks at the question through the request's snapshot. In the last step it answers, whatever is missing.
     Where actions are enumerated it chooses among them: by name what is listed, and the best answer of all.
@@ -43,11 +43,7 @@ class MultihopOracle:
         self._game = game
 
     def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answer each request from its snapshot.
-
-        Raises:
-            UsageError: a request carries no snapshot.
-        """
+        """Answer each request from its snapshot, which it must carry."""
         return [Completion(self._action(request)) for request in requests]
 
     def _action(self, request: Request) -> str:
@@ -102,7 +98,7 @@ def _next_query(one: Passage | str, asked: frozenset[str]) -> str | None:
 
 
 def _queries(one: Passage | str) -> Iterator[str]:
-    """Yield what may be searched for to find a passage, short queries first."""
+    """Yield queries that may find a passage, short ones first."""
     if isinstance(one, str):
         yield one
         return

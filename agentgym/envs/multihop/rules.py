@@ -1,4 +1,4 @@
-"""An agent that reads by rule, from what everybody sees: the floor for agents that read.
+"""Rule-based reader, with an agent's view: the baseline of reading agents.
 
 It searches the question, then the names in the passages that share most with it, and answers with the name or
 year that stands nearest to the question's words.
@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from agentgym.calls import Call, read_calls, write_calls
+from agentgym.core.calls import Call, read_calls, write_calls
+from agentgym.core.types import Completion, Policy, Request
 from agentgym.envs.multihop.candidates import base_title, names_in
 from agentgym.envs.multihop.env import MultihopEnv
 from agentgym.envs.multihop.forms import ANSWER, CALLS, SEARCH, normal_query
 from agentgym.errors import UnsupportedEnvError
-from agentgym.types import Completion, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 
 _PASSAGE = re.compile(r"\[[0-9]+\] (.*)")
@@ -63,7 +63,7 @@ _FUNCTION_WORDS = frozenset(
 
 
 class Seen(NamedTuple):
-    """What an observation shows."""
+    """Parsed observation."""
 
     passages: tuple[str, ...]
     """Title and text of each."""
@@ -72,11 +72,7 @@ class Seen(NamedTuple):
 
 
 def make_lexical(envs: AgentVectorEnv) -> Policy:
-    """Make the agent ``lexical``.
-
-    Raises:
-        UnsupportedEnvError: the environment is not one of multi-hop questions.
-    """
+    """Make the agent ``lexical``."""
     game = envs.prototype
     if not isinstance(game, MultihopEnv):
         name = type(game).__name__
@@ -88,13 +84,7 @@ class LexicalPolicy:
     """Searches and answers by overlap of words. It remembers nothing: all follows from the request."""
 
     def __init__(self, searches: int, max_steps: int, *, enumerates: bool = False):
-        """Know the form of the game.
-
-        Args:
-            searches: in one step, at most.
-            max_steps: step limit.
-            enumerates: whether actions are chosen among those listed.
-        """
+        """Set the form of the game; ``searches`` is the most in one step."""
         self._searches = searches
         self._max_steps = max_steps
         self._enumerates = enumerates
@@ -114,7 +104,7 @@ class LexicalPolicy:
         return write_calls([Call(ANSWER, _answer(question, seen))])
 
     def _queries(self, question: str, seen: Seen) -> list[str]:
-        """Return what to search for next: the question, then names of the best passages, then nothing."""
+        """Return the next queries: the question, then names of the best passages, then nothing."""
         if normal_query(question) not in seen.queries:
             return [question, *names_in(question)] if not seen.queries else [question]
         titles = {normal_query(base_title(passage.partition(": ")[0])) for passage in seen.passages}
@@ -143,7 +133,7 @@ def _answer(question: str, seen: Seen) -> str:
 
 
 def _nearest_name(question: str, seen: Seen) -> str:
-    """Return the name, or the year if one is asked for, that stands right after the question's words.
+    """Return the name, or the year in a question for one, that stands right after the question's words.
 
     Sentences of passages that the question does not name, but a passage does that it names, count for more.
     """
@@ -167,7 +157,7 @@ def _nearest_name(question: str, seen: Seen) -> str:
 
 
 def _linked(question: str, seen: Seen) -> dict[str, float]:
-    """Return how many names lead to a title from the passages that a question names: up to three."""
+    """Return the number of names, up to three, from a question's passages to a title."""
     asked = normal_query(question)
     texts: dict[str, str] = {}
     for passage in sorted(seen.passages, key=lambda passage: _overlap(question, passage)):
@@ -187,7 +177,7 @@ def _plain(title: str) -> str:
 
 
 def _compared(question: str, sides: tuple[str, str], seen: Seen) -> str:
-    """Return the side of the earlier year, or of the later one where the question asks for what was last."""
+    """Return the side of the earlier year, or of the later one in a question for the last."""
     years = [_year_of(side, seen) for side in sides]
     if None in years or years[0] == years[1]:
         return sides[0]
@@ -246,7 +236,7 @@ def _overlap(question: str, text: str) -> float:
 
 
 def _stems(words: Iterable[str]) -> set[str]:
-    """Return how words begin, which ``directed`` and ``director`` share."""
+    """Return the stems of words, which ``directed`` and ``director`` share."""
     return {word[:_STEM] for word in words if word not in _FUNCTION_WORDS}
 
 
@@ -255,7 +245,7 @@ def _content(text: str) -> list[str]:
 
 
 def _read(observation: str) -> Seen:
-    """Return what an observation shows."""
+    """Return an observation, parsed."""
     lines = observation.split("\n")
     passages = tuple(found[1] for line in lines if (found := _PASSAGE.fullmatch(line)))
     start = lines.index("Queries so far:") if "Queries so far:" in lines else len(lines)

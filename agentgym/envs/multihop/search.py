@@ -6,9 +6,9 @@ from typing import Final, cast, get_args
 
 from agentgym.data.directory import cache_directory
 from agentgym.errors import UsageError, nearest
-from agentgym.retrieval.engines import ENCODING, SearchEngine, open_or_build
+from agentgym.retrieval.corpus.passages import PassageStore, documents
 from agentgym.retrieval.index import Index
-from agentgym.retrieval.passages import PassageStore, documents
+from agentgym.retrieval.opening import ENCODING, SearchEngine, open_or_build
 
 REMOTE: Final = "remote:"
 """Begins the name of an engine that is a server: ``remote:http://HOST:PORT``."""
@@ -37,22 +37,13 @@ def check_search(search: object, encoder: object) -> None:
 def open_search_index(
     search: str, encoder: str | None, device: str, store: PassageStore, corpus: str
 ) -> Index:
-    """Return an index over passages from the cache, where it is built unless it has been.
+    """Return an index over passages from the cache, where it is built at first use.
 
-    Args:
-        search: as `check_search` takes it.
-        encoder: as `agentgym.retrieval.encoders.open_encoder` takes it; None for `ENCODER`.
-        device: of the encoder, as `agentgym.retrieval.encoders.find_device` takes it.
-        store: the passages.
-        corpus: names what they are.
-
-    Raises:
-        UsageError: something is not installed, or the cache cannot be written.
-        MissingDataError: Lucene's jar or the encoder is not on this machine.
-        UnansweredError: the server cannot be reached.
+    ``search`` as `check_search` takes it; ``encoder`` (None for `ENCODER`) and ``device`` as `open_encoder`
+    takes them.
     """
     if search.startswith(REMOTE):
-        from agentgym.retrieval.remote import RemoteIndex, RetrievalClient
+        from agentgym.retrieval.engines.remote import RemoteIndex, RetrievalClient
 
         return RemoteIndex(RetrievalClient(search.removeprefix(REMOTE)), store)
     return open_or_build(

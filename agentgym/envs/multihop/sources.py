@@ -1,6 +1,6 @@
-"""The official question sets: where each can be had, and what a copy of it holds."""
+"""The official question sets: their upstreams, and the files of a copy."""
 
-from agentgym.suites import DataSource
+from agentgym.core.suite_spec import DataSource
 
 HOTPOTQA = DataSource(
     name="hotpotqa",

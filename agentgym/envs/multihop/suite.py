@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from agentgym.core.suite_spec import DataSource, Measure, PromptDefaults, ScreenHints, SuiteSpec
 from agentgym.envs.multihop.forms import FORMS, tools_of
 from agentgym.envs.multihop.sources import HOTPOTQA, MUSIQUE, SEARCHQA, TWOWIKI
-from agentgym.suites import DataSource, Measure, PromptDefaults, ScreenHints, SuiteSpec
 
 MEASURES = (
     Measure(name="em", about="exact match of the normalised answer"),

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
+from agentgym.core.tasks import Task, TaskSet, check_split
 from agentgym.envs.multihop.data.questionstore import QuestionStore
-from agentgym.tasks import Task, TaskSet, check_split
 
 
 class StoredQuestions(TaskSet):
-    """The questions of one split of a store, read as they are asked for, each a `StoredQuestion`."""
+    """The questions of one split of a store, read on demand, each a `StoredQuestion`."""
 
     def __init__(self, store: QuestionStore, split: str, *, suite: str, dataset: str):
-        """Describe a split.
-
-        Args:
-            store: of the questions.
-            split: one of its splits.
-            suite: of the tasks.
-            dataset: names the data.
-
-        Raises:
-            UsageError: the store has no such split.
-        """
+        """Describe a split."""
         check_split(split, store.splits)
         self.store = store
         manifest = {
@@ -44,10 +34,6 @@ class StoredQuestions(TaskSet):
         return self.store.index_of(self.split, key)
 
     def verify(self) -> None:
-        """Re-derive every id from the content.
-
-        Raises:
-            UsageError: an id does not follow from it.
-        """
+        """Recompute every id from the content."""
         self.store.verify()
         super().verify()

@@ -1,1 +1,1 @@
-"""Paper search: find the papers that a query asks for, by searching and by following citations."""
+"""Paper search: find the papers that answer a query, by searching and by following citations."""

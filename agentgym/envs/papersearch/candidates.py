@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from agentgym.calls import Call, write_calls
+from agentgym.core.calls import Call, write_calls
+from agentgym.core.types import Passage
 from agentgym.envs.papersearch.engine.findings import EXPAND, SEARCH, normalised
 from agentgym.envs.papersearch.engine.selectors import ASKING
 from agentgym.retrieval.analysis import STOP_WORDS
-from agentgym.types import Passage
 
-MOST_SEARCHES = 40
+MAX_SEARCHES = 40
 
 _PIECE = re.compile(r"[\w'-]+|[^\w\s'-]")
 _LEFT_OUT = (
@@ -24,13 +24,10 @@ _LEFT_OUT = (
 def candidate_actions(
     query: str, papers: Sequence[tuple[Passage, bool]], made: Collection[str]
 ) -> tuple[str, ...]:
-    """Return the calls that are offered: searches not made yet, and expansions.
+    """Return the offered calls: searches not made yet, and expansions.
 
-    Args:
-        query: of the task; searched as it is, and by its phrases.
-        papers: those shown, the best first, and whether each has been expanded; their titles' phrases are
-            searches too.
-        made: normalised queries of earlier searches.
+    The query is searched as it is, and by its phrases; so are the phrases of titles. ``papers``: those shown,
+    best first, and whether each has been expanded; ``made``: normalised queries of earlier searches.
 
     Example:
         >>> paper = Passage("p1", "River ice, revisited", "")
@@ -39,7 +36,7 @@ def candidate_actions(
     """
     queries: dict[str, str] = {}
     for text in _queries(query, papers):
-        if (known := normalised(text)) not in made and len(queries) < MOST_SEARCHES:
+        if (known := normalised(text)) not in made and len(queries) < MAX_SEARCHES:
             queries.setdefault(known, text)
     calls = [Call(SEARCH, text) for text in queries.values()]
     calls += [Call(EXPAND, paper.id) for paper, expanded in papers if not expanded]

@@ -1,4 +1,4 @@
-"""Paper search drawn for people: the pool as a graph of citations, and what is still missing."""
+"""Paper search drawing for people: the pool as a citation graph, and the missing papers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from agentgym.elements import Element, element
+from agentgym.core.elements import Element, element
+from agentgym.core.suite_spec import SuiteDrawing
+from agentgym.core.types import Step
 from agentgym.envs.papersearch.data.fields import plain_id, shown_date
 from agentgym.envs.papersearch.engine.pages import REJECTED
 from agentgym.envs.papersearch.env import PaperSearchEnv
-from agentgym.suites import SuiteDrawing
-from agentgym.types import Step
 
-MOST_DRAWN: Final = 48
+MAX_DRAWN: Final = 48
 """Papers: of a larger pool the best ones, then those asked for that were not found."""
 
 _MARGIN: Final = 18
@@ -35,8 +35,8 @@ def draw_pool(env: PaperSearchEnv, steps: Sequence[Step]) -> Element:
     numbers = (corpus.number_of(id) for id in env.topic.gold)
     gold = frozenset(number for number in numbers if number is not None)
     best = sorted(pool.scores, key=lambda number: (-pool.scores[number], number))
-    shown = [*best[:MOST_DRAWN]]
-    shown += [number for number in sorted(gold) if number not in pool.scores][: MOST_DRAWN - len(shown)]
+    shown = [*best[:MAX_DRAWN]]
+    shown += [number for number in sorted(gold) if number not in pool.scores][: MAX_DRAWN - len(shown)]
     shown.sort(key=lambda number: (int(corpus.graph.dates[number]), number))
     places = _ring(shown)
     found = sum(number in gold for number in pool.scores)
@@ -68,7 +68,7 @@ def _ring(numbers: Sequence[int]) -> dict[int, _Place]:
 
 
 def _radius(count: int) -> int:
-    """Return how large a ring of papers is, so that they do not touch."""
+    """Return the radius of a ring of papers, so that they do not touch."""
     return min(170, max(40, 7 * count))
 
 
@@ -127,7 +127,7 @@ def _paper(env: PaperSearchEnv, number: int, place: _Place, gold: frozenset[int]
 
 
 def told_beside(env: PaperSearchEnv) -> tuple[str, ...]:
-    """Return how many calls were made, and the notice of an action that was not accepted."""
+    """Return the number of calls, and the notice of an action that was not accepted."""
     made = len(env.snapshot().state.calls)
     return (f"Calls so far: {made}" if made else "Calls so far: none", REJECTED)
 

@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal
 
-from agentgym.answers import Asking
-from agentgym.calls import Call, read_calls, write_calls
+from agentgym.core.calls import Call, read_calls, write_calls
+from agentgym.core.queries import QueryGenerator
+from agentgym.core.rewards import check_scheme
+from agentgym.core.suite_spec import SuiteSpec
+from agentgym.core.tasks import Task
 from agentgym.env import MAX_ACTION_LENGTH, AgentEnv, Outcome, Status
 from agentgym.envs.papersearch.candidates import candidate_actions
 from agentgym.envs.papersearch.data.fields import plain_id
 from agentgym.envs.papersearch.engine.findings import EXPAND, SEARCH, Finder, Findings, normalised
 from agentgym.envs.papersearch.engine.options import check_game
 from agentgym.envs.papersearch.engine.pages import PoolPage
-from agentgym.envs.papersearch.engine.pool import LEAST_SCORE, Accuracy, Pool, accuracy, measured
+from agentgym.envs.papersearch.engine.pool import MIN_SCORE, Accuracy, Pool, accuracy, measured
 from agentgym.envs.papersearch.engine.rewards import PENALTY, CallReward
 from agentgym.envs.papersearch.engine.selectors import Selector
 from agentgym.envs.papersearch.engine.state import PaperSearchState
@@ -23,9 +26,6 @@ from agentgym.envs.papersearch.oracle import PaperOracle
 from agentgym.envs.papersearch.source import BUILTIN, set_up
 from agentgym.envs.papersearch.suite import SUITE
 from agentgym.envs.papersearch.topics import Topic
-from agentgym.rewards import check_scheme
-from agentgym.suites import SuiteSpec
-from agentgym.tasks import Task
 from agentgym.vector.serial import SerialVectorEnv
 
 STOP = "stop"
@@ -114,7 +114,7 @@ class PaperSearchEnv(AgentEnv[str]):
         check_game(max_calls, (search_cost, expand_cost), (discrete, show_scores), actions, untagged)
         setup = set_up(dataset, split, search, encoder, device, selector=selector, k=k, before=before)
         self.world, self.selector, self._latest = setup.world, setup.selector, setup.latest
-        self.answerers = {"search": setup.search, "selector": setup.selector}
+        self.query_backends = {"search": setup.search, "selector": setup.selector}
         self._k, self._max_calls, self.enumerates = k, max_calls, actions == "candidates"
         self._rewards = {SEARCH: CallReward(search_cost, discrete), EXPAND: CallReward(expand_cost, discrete)}
         self._finder = Finder(self.world, self.selector, k)
@@ -131,7 +131,7 @@ class PaperSearchEnv(AgentEnv[str]):
         self._view = self.view(task)
         self._set_state(PaperSearchState())
 
-    def _asks(self, action: str) -> Asking:
+    def _action_queries(self, action: str) -> QueryGenerator:
         calls = self._calls(action)
         if calls is None:
             return None
@@ -154,7 +154,7 @@ class PaperSearchEnv(AgentEnv[str]):
         return Outcome(reward)
 
     def _score_and_success(self, native: float, won: bool) -> float:
-        """Pay what the calls pay, which is StepPO's rule."""
+        """Pay the calls' rewards, which is StepPO's rule."""
         return native
 
     def _reward(self, call: Call, findings: Findings) -> float:
@@ -220,8 +220,8 @@ class PaperSearchEnv(AgentEnv[str]):
             raise ValueError("the papers of a pool are different ones of the corpus")
         if len(self.world.visible(numbers, view)) != len(numbers):
             raise ValueError("its pool has a paper that the query cannot find")
-        if not all(LEAST_SCORE <= paper.score <= 1 for paper in papers):
-            raise ValueError(f"a paper of a pool scores from {LEAST_SCORE} to 1")
+        if not all(MIN_SCORE <= paper.score <= 1 for paper in papers):
+            raise ValueError(f"a paper of a pool scores from {MIN_SCORE} to 1")
         if self.selector.kind.standing == "exact":
             questions = [self.selector.question(topic, number) for number in numbers]
             if [paper.score for paper in papers] != list(self.selector.answer(questions)):
@@ -250,23 +250,23 @@ class PaperSearchEnv(AgentEnv[str]):
     # ---- of this game ----------------------------------------------------------------------
 
     def view(self, task: Task) -> View:
-        """Return which papers may be found in a task."""
+        """Return the filter of a task's papers."""
         numbers = map(self.world.corpus.number_of, task.content.hidden)
         hidden = frozenset(number for number in numbers if number is not None)
         return View(self._latest(task.content), hidden)
 
     @property
     def topic(self) -> Topic:
-        """What the task asks for."""
+        """The task's topic."""
         return self._topic
 
     @property
     def pool(self) -> Pool:
-        """What has been found so far; not to be changed."""
+        """The papers found so far; not to be changed."""
         return self._pool
 
     def oracle(self) -> PaperOracle:
-        """Return the policy that makes the calls that find most of what is asked for."""
+        """Return the policy of the calls that find most of the gold papers."""
         return PaperOracle(self.world, self.view, self._k, self._max_calls, enumerates=self.enumerates)
 
     def _calls(self, action: str) -> tuple[Call, ...] | None:
@@ -283,7 +283,7 @@ class PaperSearchEnv(AgentEnv[str]):
         return calls[:limit]
 
     def _look(self) -> None:
-        """Find out how the pool stands, and which actions there are."""
+        """Update the pool's measures and the listed actions."""
         paper = self.world.corpus.paper
         found = (plain_id(paper(each.number).id) for each in self._pool.counted())
         self._standing: Accuracy = accuracy(found, self._topic.gold)

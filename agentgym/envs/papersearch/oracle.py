@@ -1,32 +1,32 @@
-"""The policy that knows what is asked for."""
+"""Oracle policy, with the gold papers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from agentgym.calls import Call, read_calls, write_calls
+from agentgym.core.calls import Call, read_calls, write_calls
+from agentgym.core.tasks import Task
+from agentgym.core.types import Completion, Request
 from agentgym.envs.papersearch.engine.findings import EXPAND, SEARCH, normalised
 from agentgym.envs.papersearch.engine.state import PaperSearchState
 from agentgym.envs.papersearch.engine.world import PaperWorld, View
 from agentgym.envs.papersearch.topics import Topic
 from agentgym.errors import UsageError
-from agentgym.tasks import Task
-from agentgym.types import Completion, Request
 
 QUERY_WORDS = 30
 """Of an abstract that the oracle searches for at most."""
 
 
 class _Way(NamedTuple):
-    """A call, and which of the papers asked for it finds."""
+    """A call, and the gold papers that it finds."""
 
     call: Call
     found: frozenset[int]
 
 
 class PaperOracle:
-    """Makes, one after another, the calls that find most of the papers asked for, and then stops.
+    """Makes, one after another, the calls that find most of the gold papers, and then stops.
 
     It looks at the labels through the request's snapshot, expands papers of the pool and searches for the
     titles of papers that are missing; where actions are listed, it makes one of those. Greedy: fewer calls
@@ -42,15 +42,7 @@ class PaperOracle:
         *,
         enumerates: bool = False,
     ):
-        """Know what is played.
-
-        Args:
-            world: is searched.
-            view_of: says which papers a task may find.
-            k: papers that a search finds at most.
-            max_calls: calls of an action at most.
-            enumerates: whether actions are listed.
-        """
+        """Set what is played; ``view_of`` bounds the papers that a task may find."""
         self._world = world
         self._view_of = view_of
         self._k = k
@@ -58,11 +50,7 @@ class PaperOracle:
         self._enumerates = enumerates
 
     def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answer each request from its snapshot.
-
-        Raises:
-            UsageError: a request carries no snapshot.
-        """
+        """Answer each request from its snapshot, which it must carry."""
         return [Completion(self._action(request)) for request in requests]
 
     def _action(self, request: Request) -> str:
@@ -86,7 +74,7 @@ class PaperOracle:
         return write_calls(calls) if calls else "stop"
 
     def _missing(self, topic: Topic, view: View, state: PaperSearchState) -> frozenset[int]:
-        """Return the papers asked for that can be found and have not been."""
+        """Return the gold papers that can be found and have not been."""
         numbers = (self._world.corpus.number_of(id) for id in topic.gold)
         known = [number for number in numbers if number is not None]
         return frozenset(self._world.visible(known, view)) - {paper.number for paper in state.papers}
@@ -109,7 +97,7 @@ class PaperOracle:
             yield _Way(Call(SEARCH, query), missing.intersection(hits))
 
     def _listed(self, actions: Sequence[str], missing: frozenset[int], view: View) -> Iterator[_Way]:
-        """Yield what the calls that are listed find."""
+        """Yield the papers of each listed call."""
         calls = [call for action in actions for call in read_calls(action, (SEARCH, EXPAND)) or ()]
         searches = [call for call in calls if call.name == SEARCH]
         hits = self._world.best([call.text for call in searches], self._k, view)
@@ -126,7 +114,7 @@ class PaperOracle:
 
 
 class _Game(Protocol):
-    """What is read of an environment, which imports this module."""
+    """The part of an environment that the oracle reads; environments import this module."""
 
     world: PaperWorld
 
@@ -143,6 +131,6 @@ def untold(env: _Game) -> Iterator[str]:
 
 
 def queries_for(world: PaperWorld, number: int) -> Iterator[str]:
-    """Yield what may be searched for to find a paper."""
+    """Yield queries that may find a paper."""
     paper = world.corpus.paper(number)
     yield from filter(None, (paper.title, " ".join(paper.contents.split()[:QUERY_WORDS])))

@@ -1,4 +1,4 @@
-"""An agent that collects papers by rule, from what everybody sees: the floor for agents that read.
+"""Rule-based paper collector, with an agent's view: the baseline of reading agents.
 
 It searches for the query and its phrases, then expands, step by step, the new papers shown that share most
 words with the query, and stops when there are none.
@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from agentgym.calls import Call, write_calls
+from agentgym.core.calls import Call, write_calls
+from agentgym.core.types import Completion, Policy, Request
 from agentgym.envs.papersearch.candidates import phrases
 from agentgym.envs.papersearch.engine.findings import EXPAND, SEARCH, normalised
 from agentgym.errors import UnsupportedEnvError
-from agentgym.types import Completion, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 
 SUITE = "papersearch"
@@ -26,11 +26,7 @@ _WORD = re.compile(r"\w+")
 
 
 def make_collector(envs: AgentVectorEnv) -> Policy:
-    """Make the agent ``rules`` of this suite.
-
-    Raises:
-        UnsupportedEnvError: the environment is not paper search, or its actions are enumerated.
-    """
+    """Make the agent ``rules`` of this suite."""
     env = envs.prototype
     if env.suite != SUITE:
         raise UnsupportedEnvError(

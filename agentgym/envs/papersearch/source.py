@@ -9,6 +9,8 @@ from os.path import expanduser
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
+from agentgym.core.hashing import sha256_json
+from agentgym.core.tasks import TaskSet
 from agentgym.data.directory import data_directory
 from agentgym.envs.papersearch.builtin.graph import BUILTIN, builtin_graph
 from agentgym.envs.papersearch.builtin.queries import builtin_topics
@@ -24,11 +26,9 @@ from agentgym.envs.papersearch.engine.world import PaperWorld
 from agentgym.envs.papersearch.tasks import file_topics, reference_topics
 from agentgym.envs.papersearch.topics import Topic
 from agentgym.errors import UsageError, nearest
-from agentgym.extras import load_reference
-from agentgym.hashing import sha256_json
+from agentgym.io.optional import load_reference
 from agentgym.retrieval.encoders import check_device, open_encoder
 from agentgym.retrieval.searcher import SearchAnswerer
-from agentgym.tasks import TaskSet
 
 __all__ = ["BUILTIN", "PaperSetup", "load_world", "make_selector", "set_up"]
 
@@ -37,12 +37,12 @@ SELECTORS = ("gold", "lexical", "encoder", "model:PATH", "module:attribute")
 MODEL = "model:"
 """Begins a selector that is a language model, before the path of its folder."""
 
-MOST_FOUND = 1_000
+MAX_FOUND = 1_000
 """Papers that a search may be asked for."""
 
 
 class PaperSetup(NamedTuple):
-    """What an environment is made of."""
+    """Parts of an environment."""
 
     world: PaperWorld
     tasks: TaskSet
@@ -65,23 +65,11 @@ def set_up(
     k: int,
     before: str,
 ) -> PaperSetup:
-    """Open what an environment plays in.
+    """Open an environment's parts.
 
-    Args:
-        dataset: as `load_world` takes it, or a world.
-        split: whose tasks are played.
-        search: engine of the search.
-        encoder: of a search or a selector that has one; None for the default.
-        device: of the encoder, as `agentgym.retrieval.encoders.find_device` takes it.
-        selector: as `make_selector` takes it.
-        k: papers that a search finds at most.
-        before: as `cut_off` takes it.
-
-    Raises:
-        UsageError: an option is none of those that there are, or something is not installed.
-        MissingDataError: the data set is not on this machine.
+    Arguments as `load_world`, `make_selector` and `cut_off` take them; ``dataset`` may be a world.
     """
-    check_count("k", k, most=MOST_FOUND)
+    check_count("k", k, most=MAX_FOUND)
     check_text("search", search)
     if encoder is not None:
         check_text("encoder", encoder)
@@ -124,15 +112,7 @@ def load_world(
 ) -> PaperWorld:
     """Return the world of a data set; the same object for the same arguments and data directory.
 
-    Args:
-        dataset: ``"builtin"``, or as `agentgym.envs.papersearch.data.importer.open_set` takes it.
-        search: what ranks, as `agentgym.envs.papersearch.engine.search.open_search` takes it.
-        encoder: of a search by vectors; None for its default.
-        device: of the encoder, as `agentgym.retrieval.encoders.find_device` takes it.
-
-    Raises:
-        UsageError: unknown search, or something that is not installed.
-        MissingDataError: the data set or the encoder is not on this machine.
+    ``dataset``: ``"builtin"``, or as `open_set` takes it; other arguments as `open_search`.
     """
     return _load_world(dataset, search, encoder, device, data_directory())
 
@@ -158,15 +138,9 @@ def make_selector(
 ) -> Selector:
     """Return a selector by name.
 
-    Args:
-        selector: ``gold``, ``lexical``, ``encoder``, ``model:PATH``, or ``module:attribute``, a function from
-            a `PaperCorpus` to a `Selector`; or a selector made beforehand.
-        world: whose papers it scores.
-        encoder: of the selector ``encoder``; None for the default of searches.
-        device: of the encoder, as `agentgym.retrieval.encoders.find_device` takes it.
-
-    Raises:
-        UsageError: there is none of this name, or something is not installed.
+    ``gold``, ``lexical``, ``encoder``, ``model:PATH``, or ``module:attribute``, a function from a
+    `PaperCorpus` to a `Selector`; or a selector made beforehand. ``encoder`` and ``device`` are of the
+    selector ``encoder``.
     """
     if not isinstance(selector, str):
         if not all(hasattr(selector, name) for name in ("kind", "question", "answer", "agrees")):
@@ -210,13 +184,9 @@ def _judge(folder: Path) -> LocalJudge:
 
 
 def cut_off(before: str) -> Callable[[Topic], int]:
-    """Return what says which date is the last that a topic may find.
+    """Return the function that gives the last date that a topic may find.
 
-    Args:
-        before: ``query`` for the topic's own date, ``none`` for no limit, or a date such as ``2024-10``.
-
-    Raises:
-        UsageError: it is neither.
+    ``before``: ``query`` for the topic's own date, ``none`` for no limit, or a date such as ``2024-10``.
 
     Example:
         >>> asked = Topic("river ice", ("a",), 20150300)

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from agentgym.core.tasks import ListTaskSet, Task, TaskSet, check_split, split_of
 from agentgym.envs.papersearch.data.corpus import PaperCorpus
 from agentgym.envs.papersearch.data.fields import last_day, plain_id
 from agentgym.envs.papersearch.data.readers import read_topics
 from agentgym.envs.papersearch.suite import SUITE
 from agentgym.envs.papersearch.topics import Topic
 from agentgym.errors import UsageError
-from agentgym.tasks import ListTaskSet, Task, TaskSet, check_split, split_of
 
-FEWEST_REFERENCES = 5
+MIN_REFERENCES = 5
 """Within a corpus, of a paper that is made a task."""
 
 OWN_SPLITS = ("train", "valid", "test")
@@ -24,11 +24,7 @@ class TopicSet(ListTaskSet):
     """Topics of a data set; a task's content is its `Topic`."""
 
     def verify(self) -> None:
-        """Re-derive every id from the topic.
-
-        Raises:
-            UsageError: an id does not follow from the content.
-        """
+        """Recompute every id from the topic."""
         for task in self:
             if task.content.id != task.id.partition("-")[0]:
                 raise UsageError(f"topic {task.source_id} is not the one its id {task.id} says; import again")
@@ -36,12 +32,7 @@ class TopicSet(ListTaskSet):
 
 
 def file_topics(files: dict[str, Path], name: str) -> Callable[[str], TaskSet]:
-    """Return what reads the queries of a split.
-
-    Args:
-        files: by split.
-        name: of the data set.
-    """
+    """Return the reader of a split's queries, from files by split."""
 
     @lru_cache
     def topics(split: str) -> TaskSet:
@@ -53,14 +44,10 @@ def file_topics(files: dict[str, Path], name: str) -> Callable[[str], TaskSet]:
 
 
 def reference_topics(corpus: PaperCorpus, name: str) -> Callable[[str], TaskSet]:
-    """Return what makes papers of a corpus into tasks: find what a paper of this title cites.
+    """Return tasks made of a corpus's papers: find what a paper of this title cites.
 
-    The query is the title and the gold what the paper cites; the paper itself is hidden, as is, by the
-    query's date, everything later. What it cites and is later all the same is not asked for.
-
-    Args:
-        corpus: the papers.
-        name: of the data set.
+    The query is the title and the gold the paper's references; the paper itself is hidden, as is, by the
+    query's date, everything later. Later references do not count.
     """
 
     @lru_cache
@@ -77,10 +64,10 @@ def _reference_topics(corpus: PaperCorpus) -> Iterator[tuple[str, Topic]]:
     dates, cited = corpus.graph.dates, corpus.graph.cited
     for number in range(len(corpus)):
         row = cited.row(number)
-        if len(row) < FEWEST_REFERENCES:
+        if len(row) < MIN_REFERENCES:
             continue
         wanted = row[dates[row] <= last_day(int(dates[number]))].tolist()
-        if len(wanted) >= FEWEST_REFERENCES:
+        if len(wanted) >= MIN_REFERENCES:
             paper = corpus.paper(number)
             gold = tuple(sorted({plain_id(corpus.paper(target).id) for target in wanted}))
             yield paper.id, Topic(paper.title, gold, int(dates[number]), (paper.id,))

@@ -1,10 +1,10 @@
-"""What a task asks for."""
+"""Topic of a task: its query and its gold papers."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from agentgym.hashing import content_id
+from agentgym.core.hashing import content_id
 
 
 class Topic(NamedTuple):

@@ -20,15 +20,15 @@ from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from agentgym.arrays import Bools, Floats
+from agentgym.core.arrays import Bools, Floats
+from agentgym.core.options import check_options, check_reset_options, check_seed, options_of
+from agentgym.core.tasks import Task, TaskSet
 from agentgym.env import RESET_OPTIONS as SINGLE_OPTIONS
 from agentgym.envs.sokoban.arrays import BoardBatch
 from agentgym.envs.sokoban.env import SokobanEnv
 from agentgym.envs.sokoban.level import SYMBOLS
 from agentgym.envs.sokoban.tiles import draw
 from agentgym.errors import UsageError
-from agentgym.options import check_options, check_reset_options, check_seed, options_of
-from agentgym.tasks import Task, TaskSet
 from agentgym.vector.arguments import (
     as_seeds,
     autoreset_mode_of,
@@ -122,17 +122,9 @@ class SokobanArrayEnv(gymnasium.Env[BoardPlanes, np.int64]):
         return self._observe(), self._info(info)
 
     def step(self, action: Any) -> tuple[BoardPlanes, float, bool, bool, dict[str, Any]]:
-        """Play one action.
+        """Play one action, a number below ``action_space.n``.
 
-        Args:
-            action: a number below ``action_space.n``.
-
-        Returns:
-            observation, reward, terminated, truncated, info.
-
-        Raises:
-            UsageError: the action is no such number.
-            ResetNeeded: no episode is running.
+        Returns observation, reward, terminated, truncated, info. `ResetNeeded` where no episode is running.
         """
         if not self.action_space.contains(action):
             raise UsageError(f"an action is a number from 0 to {len(self.names) - 1}, got {action!r}")
@@ -140,11 +132,7 @@ class SokobanArrayEnv(gymnasium.Env[BoardPlanes, np.int64]):
         return self._observe(), reward, terminated, truncated, self._info(info)
 
     def action_masks(self) -> Bools:
-        """Return the mask as sb3-contrib asks for it: bool, True for the actions that change the board.
-
-        Raises:
-            ResetNeeded: no task has been started.
-        """
+        """Return the mask in sb3-contrib's form: bool, True for the actions that change the board."""
         self.game.task  # noqa: B018 (raises before the first reset)
         return np.array(self.game.effective(), dtype=np.bool_)
 
@@ -230,13 +218,8 @@ class SokobanArrayVectorEnv(VectorEnv[Any, Any, Any]):
     ) -> tuple[BoardPlanes, dict[str, Any]]:
         """Start episodes in all slots, or in those of a mask.
 
-        Args:
-            seed: int s seeds slot i with s + i; a list seeds each slot.
-            options: ``tasks`` (length N, by id or source id; None draws) and ``reset_mask`` (bool[N]).
-
-        Raises:
-            UsageError: unknown option or task, or a wrong length.
-            ResetNeeded: a slot outside of the mask has never been reset.
+        An int seed s seeds slot i with s + i; a list seeds each slot. ``options``: ``tasks`` (length N, by id
+        or source id; None draws) and ``reset_mask`` (bool[N]).
         """
         n = self.num_envs
         given = check_reset_options(options, RESET_OPTIONS)
@@ -254,17 +237,10 @@ class SokobanArrayVectorEnv(VectorEnv[Any, Any, Any]):
         return self._observe(), _masked(self._columns(slots), slots, n)
 
     def step(self, actions: Any) -> tuple[BoardPlanes, Floats, Bools, Bools, dict[str, Any]]:
-        """Step every slot.
+        """Step every slot, with N numbers.
 
-        Args:
-            actions: N numbers.
-
-        Returns:
-            observations, rewards float64[N], terminations bool[N], truncations bool[N], infos.
-
-        Raises:
-            UsageError: not N numbers of the action space.
-            ResetNeeded: a slot has not begun, or its episode is over and the mode is DISABLED.
+        Returns observations, rewards float64[N], terminations bool[N], truncations bool[N], infos.
+        `ResetNeeded` where a slot has not begun, or its episode is over and the mode is DISABLED.
         """
         n = self.num_envs
         numbers = np.asarray(actions)
@@ -292,11 +268,7 @@ class SokobanArrayVectorEnv(VectorEnv[Any, Any, Any]):
         return self._observe(), rewards, terminated, truncated, with_masks(self._columns(every), n) | infos
 
     def action_masks(self) -> Bools:
-        """Return bool[N, actions]: True for the actions that change the board.
-
-        Raises:
-            ResetNeeded: no slot has begun.
-        """
+        """Return bool[N, actions]: True for the actions that change the board."""
         self._require_tasks("action_masks()")
         return self._batch.effective()
 
@@ -363,7 +335,7 @@ class SokobanArrayVectorEnv(VectorEnv[Any, Any, Any]):
 
 
 def _masked(columns: dict[str, npt.NDArray[Any]], slots: npt.NDArray[np.intp], n: int) -> dict[str, Any]:
-    """Spread columns of some slots over all n, and add the masks that say which."""
+    """Spread columns of some slots over all n, and add the masks of these slots."""
     mask = np.zeros(n, dtype=np.bool_)
     mask[slots] = True
     infos: dict[str, Any] = {key: spread(column, slots.tolist(), n) for key, column in columns.items()}

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from agentgym.arrays import Bools, Ints
+from agentgym.core.arrays import Bools, Ints
 from agentgym.envs.sokoban.builtin.bank import Bank
 from agentgym.envs.sokoban.engine import SokobanAction, play
 from agentgym.envs.sokoban.level import (
@@ -37,7 +37,7 @@ _NO_PUSH = 1024
 
 
 class Tables(NamedTuple):
-    """What happens, by key."""
+    """Transition tables, by key."""
 
     flips: npt.NDArray[np.uint8]
     """Bits to flip in the three cells, shape (2048, 3)."""
@@ -113,16 +113,10 @@ class BoardBatch:
         max_steps: int,
         upstream_count: bool = False,
     ):
-        """Make room for boards.
+        """Allocate N boards of at most ``size`` characters; ``rewards`` is a table of `engine.REWARDS`.
 
-        Args:
-            num: number of boards, N.
-            size: longest board's text, in characters.
-            actions: the action set.
-            rewards: table of `engine.REWARDS`.
-            max_steps: step limit.
-            upstream_count: count boxes on targets as gym-sokoban does: from 0 at the start of every
-                episode, whatever the board.
+        ``upstream_count`` counts boxes on targets as gym-sokoban does: from 0 at the start of every episode,
+        whatever the board.
         """
         self.num = num
         self.size = size
@@ -177,12 +171,9 @@ class BoardBatch:
         self.turns[slot] = 0
 
     def load_from(self, bank: Bank, slots: Ints, rows: Ints) -> None:
-        """Start episodes of a bank's levels, none of which has a box on a target.
+        """Start episodes of a bank's levels, none of which has a box on a target, in n slots.
 
-        Args:
-            bank: levels of one configuration.
-            slots: n slots.
-            rows: n positions in the bank.
+        ``rows``: n positions in the bank.
         """
         length = bank.boards.shape[1]
         self.boards[slots, :length] = bank.boards[rows]
@@ -212,9 +203,7 @@ class BoardBatch:
     def symbols(self, slots: Ints | None, extent: tuple[int, int]) -> npt.NDArray[np.uint8]:
         """Return boards as symbols of shape (n, height, width), with wall added on the right and below.
 
-        Args:
-            slots: the boards; None for all.
-            extent: height and width; ``size`` is that of a board of this extent.
+        ``slots`` None means all; ``extent``: height and width, whose board has ``size`` characters.
         """
         where: Any = slice(None) if slots is None else slots
         height, width = extent
@@ -227,11 +216,9 @@ class BoardBatch:
     # ---- stepping --------------------------------------------------------------------------
 
     def step(self, actions: npt.NDArray[np.integer], slots: Ints | None = None) -> Steps:
-        """Play one action on each board.
+        """Play one action on each board, (n,).
 
-        Args:
-            actions: integers of shape (n,).
-            slots: the boards to step, all different; None for all.
+        ``slots``: all different; None for all.
         """
         every = slots is None
         rows = self._rows if every else self._rows[slots]
@@ -267,7 +254,7 @@ class BoardBatch:
         return Steps(rewards, terminated, truncated, moved, _TABLES.pushed.take(keys))
 
     def effective(self, slots: Ints | None = None) -> Bools:
-        """Return which actions would change the board, shape (n, number of actions)."""
+        """Return bool (n, number of actions): the actions that would change the board."""
         count = len(self._actions)
         rows = (self._rows if slots is None else self._rows[slots])[:, None] + np.arange(count)
         players = self._players if slots is None else self._players[slots]
@@ -277,7 +264,7 @@ class BoardBatch:
         return moved
 
     def _changes(self, missing: Ints, slots: Ints | None) -> Ints:
-        """Return the signs by which the count of boxes on targets differs from the one kept."""
+        """Return the signs of the difference between the count of boxes on targets and the stored one."""
         where = slice(None) if slots is None else slots
         now = self.boxes[where] - missing
         changes: Ints = np.sign(now - self.counted[where])

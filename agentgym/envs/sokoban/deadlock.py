@@ -1,4 +1,4 @@
-"""Deadlocks that can be seen on the board: frozen boxes, of which a box in a corner is the simplest.
+"""Deadlock detection: frozen boxes, of which a box in a corner is the simplest.
 
 A box is frozen if it can never move again: on both axes it has a wall or another frozen box beside
 it. A frozen box that is not on a target loses the level. The test is sound and not complete: some
@@ -13,10 +13,7 @@ from agentgym.envs.sokoban.masks import boxes, loose_boxes, walls
 def frozen(boxes: int, walls: int, stride: int) -> int:
     """Return the largest set of boxes that block each other and are blocked by walls for ever.
 
-    Args:
-        boxes: mask of the boxes.
-        walls: mask of the walls.
-        stride: distance between a cell and the one below it.
+    Boxes and walls are masks; ``stride``: distance between a cell and the one below it.
     """
     held, before = boxes, -1
     while held != before:

@@ -1,15 +1,15 @@
-"""Sokoban drawn for people: the board as pixels, and how it stands."""
+"""Sokoban drawing for people: the board as pixels, and its status."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym.elements import Element, element, picture
+from agentgym.core.elements import Element, element, picture
+from agentgym.core.suite_spec import SuiteDrawing
+from agentgym.core.types import Step
 from agentgym.envs.sokoban.env import REJECTED, SokobanState
 from agentgym.envs.sokoban.tiles import TILE, draw
-from agentgym.suites import SuiteDrawing
-from agentgym.types import Step
 
 
 def draw_board(env: Any, steps: Sequence[Step]) -> Element:

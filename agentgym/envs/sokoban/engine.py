@@ -1,4 +1,4 @@
-"""The rules: what an action does to one board.
+"""Rules of the game: the effect of an action on one board.
 
 Rules and numbers are those of gym-sokoban's ``SokobanEnv`` (``gym_sokoban/envs/sokoban_env.py``).
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
+from agentgym.core.rewards import WIN, RewardScheme
 from agentgym.envs.sokoban.level import BOX, BOX_ON_TARGET, FLOOR, PLAYER, PLAYER_ON_TARGET, TARGET
 from agentgym.errors import UsageError, nearest
-from agentgym.rewards import WIN, RewardScheme
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ RECEIVE = {FLOOR: BOX, TARGET: BOX_ON_TARGET}
 
 
 class Move(NamedTuple):
-    """What an action did to a board."""
+    """Effect of an action on a board."""
 
     player: int
     """Where the player is now."""
@@ -81,13 +81,9 @@ class Move(NamedTuple):
 
 
 def play(board: bytearray, player: int, delta: int, pushes: bool) -> Move:
-    """Play one action on ``board``, in place.
+    """Play one action on ``board``, in place; the room must be closed.
 
-    Args:
-        board: the board's text; the room must be closed.
-        player: index of the player.
-        delta: the action's step along the board; 0 stays.
-        pushes: whether the action may push.
+    ``delta``: the action's step along the board; 0 stays.
     """
     ahead = player + delta
     cell = board[ahead]
@@ -107,20 +103,12 @@ def play(board: bytearray, player: int, delta: int, pushes: bool) -> Move:
 
 
 def actions_of(name: str) -> tuple[SokobanAction, ...]:
-    """Return an action set by name.
-
-    Raises:
-        UsageError: unknown name.
-    """
+    """Return an action set by name."""
     return _look_up(ACTIONS, name, "actions")
 
 
 def rewards_of(name: str) -> tuple[float, ...]:
-    """Return a reward table by name.
-
-    Raises:
-        UsageError: unknown name.
-    """
+    """Return a reward table by name."""
     return _look_up(REWARDS, name, "reward")
 
 

@@ -10,6 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from agentgym.core.path_measures import measured_path
+from agentgym.core.spaces import UnicodeText
+from agentgym.core.suite_spec import SuiteSpec
+from agentgym.core.tasks import Task
 from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.envs.sokoban.builtin.generator import Config
 from agentgym.envs.sokoban.deadlock import is_deadlocked
@@ -20,10 +24,6 @@ from agentgym.envs.sokoban.suite import SUITE, TOOLS
 from agentgym.envs.sokoban.tasks import builtin_or_file_tasks, extent_of
 from agentgym.envs.sokoban.tiles import TileSize, draw, grid, pixels_of
 from agentgym.errors import UsageError
-from agentgym.path_measures import measured_path
-from agentgym.spaces import UnicodeText
-from agentgym.suites import SuiteSpec
-from agentgym.tasks import Task
 
 ObsT = TypeVar("ObsT")
 
@@ -34,7 +34,7 @@ REJECTED = "Nothing happened: this action is not possible here.\n"
 
 
 class SokobanState(NamedTuple):
-    """What a snapshot holds of a board."""
+    """Snapshot state of a board."""
 
     board: bytes
     player: int
@@ -46,7 +46,7 @@ class SokobanState(NamedTuple):
 
 
 class _Sokoban(AgentEnv[ObsT]):
-    """What the text and the image form share: everything but the observation."""
+    """Common part of the text and the image form: everything but the observation."""
 
     suite: ClassVar[str] = SUITE.name
     suite_spec: ClassVar[SuiteSpec] = SUITE
@@ -103,7 +103,7 @@ class _Sokoban(AgentEnv[ObsT]):
         self._number = {action.name: i for i, action in enumerate(self.actions)}
         self.names = tuple(self._number)
         self.rewards = rewards_of(reward)
-        _check_switches(parity, effective_only=effective_only, stream=stream)
+        _check_flags(parity, effective_only=effective_only, stream=stream)
         self.upstream_count = parity is not None
         self.effective_only = effective_only
         self.tile_size: TileSize = tile_size
@@ -214,7 +214,7 @@ class _Sokoban(AgentEnv[ObsT]):
         )
 
     def state_text(self) -> str:
-        """Return what `state_hash` covers, readable: the board, and what else decides the future."""
+        """Return the content of `state_hash`, readable: the board, and all else that decides the future."""
         ended = " (ended)" if self._terminated else ""
         text = f"{self.suite} {self.task.id}{ended}\n{self._board.decode('ascii')}"
         return f"{text}\nboxes counted on targets: {self._counted}" if self.upstream_count else text
@@ -283,10 +283,10 @@ def measures_of(task: Task, *, won: bool, steps: int) -> dict[str, float]:
     return measured_path(won=won, steps=steps, reference=fewest_moves)
 
 
-def _check_switches(parity: object, **switches: object) -> None:
+def _check_flags(parity: object, **flags: object) -> None:
     if parity not in (None, "gym-sokoban"):
         raise UsageError(f"unknown parity {parity!r}; choose 'gym-sokoban' or None")
-    for option, given in switches.items():
+    for option, given in flags.items():
         if not isinstance(given, bool):
             raise UsageError(f"{option} is true or false, got {given!r}")
 

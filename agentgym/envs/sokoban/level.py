@@ -22,7 +22,7 @@ SYMBOLS = "# .$*@+"
 _EMPTIED = bytes.maketrans(b"$*@+", b" . .")
 """Leaves walls, floor and targets of a board."""
 
-LARGEST = 256
+MAX_SIZE = 256
 """Rows or columns of a level at most."""
 
 
@@ -64,20 +64,13 @@ class Level:
 
     @classmethod
     def parse(cls, rows: Sequence[str]) -> Level:
-        """Read and check a level.
-
-        Args:
-            rows: lines of .xsb symbols; short ones are filled up with floor.
-
-        Raises:
-            UsageError: it is not a playable level; the message says why.
-        """
+        """Parse lines of .xsb symbols and check the level; short lines are filled up with floor."""
         if len(rows) < 3:
             raise UsageError(f"a level has at least 3 rows, this has {len(rows)}")
         width = max(map(len, rows))
-        if max(len(rows), width) > LARGEST:
+        if max(len(rows), width) > MAX_SIZE:
             raise UsageError(
-                f"a level has at most {LARGEST} rows and columns, this has {len(rows)} and {width}"
+                f"a level has at most {MAX_SIZE} rows and columns, this has {len(rows)} and {width}"
             )
         text = "\n".join(row.ljust(width) for row in rows)
         unknown = set(text) - set(SYMBOLS) - {"\n"}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+from agentgym.core.types import Completion, Request
 from agentgym.envs.sokoban.engine import ACTIONS, play
 from agentgym.envs.sokoban.level import PLAYER, PLAYER_ON_TARGET, Level
 from agentgym.envs.sokoban.solver import solve
 from agentgym.errors import UsageError
-from agentgym.types import Completion, Request
 
 EXACT_BOXES = 2
 """Up to so many boxes, solutions have fewest moves; beyond, at most `GREEDY_WEIGHT` times as many."""
@@ -47,11 +47,7 @@ class SokobanOracle:
         self._next: dict[bytes, str] = {}
 
     def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answer each request from its snapshot.
-
-        Raises:
-            UsageError: a request carries no snapshot.
-        """
+        """Answer each request from its snapshot, which it must carry."""
         return [Completion(self._action(request)) for request in requests]
 
     def _action(self, request: Request) -> str:

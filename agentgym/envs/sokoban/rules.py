@@ -12,10 +12,10 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from agentgym.core.types import Completion, Observation, Policy, Request
 from agentgym.envs.sokoban.level import PLAYER, PLAYER_ON_TARGET
 from agentgym.envs.sokoban.masks import boxes
 from agentgym.envs.sokoban.solver import DIRECTIONS, NEVER, FloorPlan, PushState
-from agentgym.types import Completion, Observation, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 
 _ROW = re.compile(r"[# .$*@+]+")
@@ -81,5 +81,5 @@ def _move(board: bytes, past: frozenset[int]) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _floor_plan(empty: bytes) -> FloorPlan:
-    """Return what is known of a board without boxes and player."""
+    """Return the facts about a board without boxes and player."""
     return FloorPlan(empty)

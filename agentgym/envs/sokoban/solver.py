@@ -1,4 +1,4 @@
-"""A* over pushes: a solution of a board, of fewest moves if asked.
+"""A* over pushes: a solution of a board, of fewest moves on request.
 
 A node is a box layout and the player's cell after a push; an edge walks to a box and pushes it, and
 costs the moves of both. The bound is the cheapest assignment of boxes to targets in pushes on an
@@ -32,7 +32,7 @@ class PushState(NamedTuple):
 
 
 class _Push(NamedTuple):
-    """How a node was reached: from ``parent``, with the player at ``stand``, pushing ``direction``."""
+    """Origin of a node: from ``parent``, with the player at ``stand``, pushing ``direction``."""
 
     parent: PushState
     stand: int
@@ -55,7 +55,7 @@ class FloorPlan:
         self._bounds: dict[int, int] = {}
 
     def _pushes_to(self, target: int) -> dict[int, int]:
-        """Return, for each cell from which a lone box can be pushed to ``target``, in how many pushes."""
+        """Return the number of pushes of a lone box to ``target``, by cell from which there is a way."""
         distance = {target: 0}
         queue = [target]
         for cell in queue:
@@ -131,13 +131,10 @@ class FloorPlan:
 
 
 def solve(board: bytes, *, weight: float = 1.0, max_nodes: int = MAX_NODES) -> tuple[str, ...] | None:
-    r"""Return moves that solve a board, or None if there are none or too many nodes were needed.
+    r"""Return moves that solve a board of a closed room, or None if there are none or too many nodes.
 
-    Args:
-        board: text of a closed room.
-        weight: of the bound; 1 gives a solution of fewest moves, more is faster and gives one at most
-            ``weight`` times as long.
-        max_nodes: nodes to expand before giving up.
+    ``weight``: of the bound; 1 gives a solution of fewest moves, more is faster and gives one at most
+    ``weight`` times as long.
 
     Example:
         >>> solve(b"######\n#@ $.#\n######")

@@ -1,8 +1,8 @@
 """Sokoban as the rest of the package sees it."""
 
-from agentgym.path_measures import path_measures
-from agentgym.suites import DataSource, PromptDefaults, ScreenHints, SuiteSpec, Symbol
-from agentgym.tools import Tool, ToolParameter
+from agentgym.core.path_measures import path_measures
+from agentgym.core.suite_spec import DataSource, PromptDefaults, ScreenHints, SuiteSpec, Symbol
+from agentgym.core.tools import Tool, ToolParameter
 
 BOXOBAN = DataSource(
     name="boxoban",

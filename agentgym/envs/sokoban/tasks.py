@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from agentgym.core.hashing import content_id
+from agentgym.core.tasks import DEFAULT_SIZES, ListTaskSet, Task, TaskSet, check_split, is_task_id, split_of
 from agentgym.envs.sokoban.builtin.bank import Bank, load
 from agentgym.envs.sokoban.builtin.generator import VERSION, Config, generate
 from agentgym.envs.sokoban.data.files import locate, read
 from agentgym.envs.sokoban.level import Level
 from agentgym.envs.sokoban.suite import SUITE
 from agentgym.errors import UsageError
-from agentgym.hashing import content_id
-from agentgym.tasks import DEFAULT_SIZES, ListTaskSet, Task, TaskSet, check_split, is_task_id, split_of
 
 REMEMBERED = 100_000
 """Streamed tasks that can still be named by id; older ones by source id only."""
@@ -81,11 +81,7 @@ class BankTaskSet(TaskSet):
         return self._ids
 
     def verify(self) -> None:
-        """Generate every level anew and compare.
-
-        Raises:
-            UsageError: a level is not what its candidate number gives, or not of this split.
-        """
+        """Generate every level anew and compare."""
         for i, candidate in enumerate(self._candidates):
             level = generate(self.config, candidate)
             if level is None or level.board != self._board(i) or split_of(self.ids[i]) != self.split:
@@ -189,11 +185,7 @@ def _easy(bank: Bank, max_optimal: int) -> Bank:
 def builtin_or_file_tasks(
     split: str, dataset: str, config: Config, *, stream: bool, max_optimal: int | None = None
 ) -> TaskSet:
-    """Return the tasks of ``dataset``: those of ``config`` if it is ``"builtin"``, else of level files.
-
-    Raises:
-        UsageError: unknown split, no such data, or a stream or a choice of levels that are not built in.
-    """
+    """Return the tasks of ``dataset``: those of ``config`` if it is ``"builtin"``, else of level files."""
     given: object = dataset  # suites and the command line pass what they were given
     if not (isinstance(given, str) and given):
         raise UsageError(f"dataset is 'builtin', a path or a name, got {given!r}")
@@ -209,25 +201,16 @@ def builtin_or_file_tasks(
 
 
 def builtin_tasks(split: str, config: Config, *, stream: bool, max_optimal: int | None = None) -> BankTaskSet:
-    """Return the generated tasks of a split; the same object for the same arguments.
-
-    Raises:
-        UsageError: unknown split, or no level is that easy.
-    """
+    """Return the generated tasks of a split; the same object for the same arguments."""
     check_split(split, DEFAULT_SIZES)
     return _builtin_tasks(split, config, stream, max_optimal)
 
 
 def file_tasks(split: str, dataset: str) -> ListTaskSet:
-    """Return the tasks of level files.
+    """Return the tasks of level files, as `locate` finds them.
 
-    Args:
-        split: sub-folder of a data set that has sub-folders. A file or a folder of files is one set,
-            named after it: ``train``, the default, stands for it as well.
-        dataset: see `agentgym.envs.sokoban.data.files.locate`.
-
-    Raises:
-        UsageError: no such data, unknown split, or an unreadable level.
+    ``split`` is a sub-folder, where there are any. A file or a folder of files is one set, named after it:
+    ``train``, the default, stands for it as well.
     """
     path, split_folder = locate(dataset, split)
     name = path.parent.name if split_folder else path.name

@@ -37,26 +37,14 @@ _RADIUS = np.hypot(_Y - 7.5, _X - 7.5)
 
 
 def pixels_of(tile_size: TileSize) -> int:
-    """Return the side of a cell in pixels.
-
-    Raises:
-        UsageError: neither 16 nor ``"tiny"``.
-    """
+    """Return the side of a cell in pixels."""
     if tile_size not in (TILE, "tiny"):
         raise UsageError(f"tile_size must be {TILE} or 'tiny', got {tile_size!r}")
     return TILE if tile_size == TILE else 1
 
 
 def draw(boards: npt.NDArray[np.uint8], tile_size: TileSize) -> Image:
-    """Draw boards.
-
-    Args:
-        boards: symbols as byte values, shape (n, height, width).
-        tile_size: 16, or ``"tiny"`` for one pixel a cell.
-
-    Returns:
-        Pictures of shape (n, height * pixels, width * pixels, 3).
-    """
+    """Draw boards of symbols, (n, height, width), as pictures (n, height * pixels, width * pixels, 3)."""
     n, height, width = boards.shape
     tiles = _tile_numbers().take(boards)
     if tile_size == "tiny":
@@ -148,7 +136,7 @@ def _target() -> npt.NDArray[np.float64]:
 
 
 def _covered_target() -> npt.NDArray[np.float64]:
-    """Return a target that shows around whoever stands on it."""
+    """Return a target's tile, visible around a box or player on it."""
     tile = _floor()
     tile[_RADIUS < 8.0] = (206, 66, 58)
     tile[_RADIUS < 6.4] = (244, 176, 160)

@@ -10,16 +10,16 @@ import numpy.typing as npt
 from gymnasium.error import ResetNeeded
 from gymnasium.utils import seeding
 
-from agentgym.arrays import Ints
+from agentgym.core.arrays import Ints
+from agentgym.core.generators import GeneratorState, restored_generator
+from agentgym.core.hashing import StateHasher, canonical
+from agentgym.core.tasks import Task
+from agentgym.core.types import Snapshot
 from agentgym.envs.sokoban.arrays import BoardBatch
 from agentgym.envs.sokoban.deadlock import is_deadlocked
 from agentgym.envs.sokoban.env import REJECTED, SokobanEnv, SokobanState, VisualSokobanEnv, measures_of
 from agentgym.envs.sokoban.level import Level
 from agentgym.envs.sokoban.tiles import draw
-from agentgym.generators import GeneratorState, restored_generator
-from agentgym.hashing import StateHasher, canonical
-from agentgym.tasks import Task
-from agentgym.types import Snapshot
 from agentgym.vector.arguments import as_slots
 from agentgym.vector.batching import (
     Infos,
@@ -33,7 +33,7 @@ from agentgym.vector.core import AgentVectorEnv
 
 
 class _Scope(NamedTuple):
-    """What a slot's state hashes start from."""
+    """Scope of a slot's state hashes."""
 
     prefix: bytes
     """What `canonical` puts before the bytes of a board."""

@@ -1,8 +1,8 @@
-"""What a character can do, as an action string and as a line of the conversation.
+"""Actions of a character, as action strings and as lines of the conversation.
 
 An action is ``speak[...]``, ``non-verbal[...]``, ``action[...]``, ``leave`` or ``none``
-(`agentgym.calls` says how any text is written between the brackets). SOTOPIA's own form, a JSON object with
-``action_type`` and ``argument``, is read as well, since published models answer in it.
+(`agentgym.core.calls` says how any text is written between the brackets). SOTOPIA's own form, a JSON object
+with ``action_type`` and ``argument``, is read as well, since published models answer in it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias, cast, get_args
 
-from agentgym.calls import Call, read_calls, write_calls
+from agentgym.core.calls import Call, read_calls, write_calls
 from agentgym.errors import UsageError
-from agentgym.untrusted import loads_json
+from agentgym.io.untrusted import loads_json
 
 ActionType: TypeAlias = Literal["none", "speak", "non-verbal communication", "action", "leave"]
 
@@ -30,7 +30,7 @@ _NAMES = {kind: name for name, kind in CALLS.items()}
 
 
 class SocialAction(NamedTuple):
-    """What a character does in a turn.
+    """A character's action in a turn.
 
     Example:
         >>> SocialAction("speak", "Hello!").written
@@ -51,7 +51,7 @@ class SocialAction(NamedTuple):
 
     @property
     def told(self) -> str:
-        """What the conversation shows of it, after the character's name; as in SOTOPIA."""
+        """The action's words in the conversation, after the character's name; as in SOTOPIA."""
         match self.type:
             case "none":
                 return "did nothing"

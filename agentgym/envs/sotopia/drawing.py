@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentgym.elements import Element, element
+from agentgym.core.elements import Element, element
+from agentgym.core.suite_spec import SuiteDrawing
+from agentgym.core.types import Step
 from agentgym.envs.sotopia.actions import SocialAction
 from agentgym.envs.sotopia.env import NOT_READ, SotopiaEnv
 from agentgym.envs.sotopia.markup import strip_tags
 from agentgym.envs.sotopia.ratings import DIMENSIONS, Ratings
 from agentgym.envs.sotopia.scenarios import Scenario, Side
 from agentgym.envs.sotopia.state import SotopiaState
-from agentgym.suites import SuiteDrawing
-from agentgym.types import Step
 
 _SIDES: tuple[Side, Side] = (0, 1)
 _PLACES = ("left", "right")
 
 
 def draw_talk(env: SotopiaEnv, steps: Sequence[Step]) -> Element:
-    """Draw the situation, what each side wants, and what they said and did."""
+    """Draw the situation, each side's goal, and the conversation."""
     state: SotopiaState = env.snapshot().state
     scenario: Scenario = env.task.content.scenario
     own: Side | None = env.task.content.side

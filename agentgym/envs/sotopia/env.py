@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from agentgym.answers import Answerer, Ask, Asking
+from agentgym.core.queries import Query, QueryBackend, QueryGenerator
+from agentgym.core.rewards import check_scheme
+from agentgym.core.suite_spec import SuiteSpec
+from agentgym.core.tasks import Task
 from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.envs.sotopia.actions import NOTHING, ActionType, SocialAction
 from agentgym.envs.sotopia.builtin.candidates import candidates
@@ -30,9 +33,6 @@ from agentgym.envs.sotopia.source import BUILTIN, BUILTIN_SPLITS
 from agentgym.envs.sotopia.state import SotopiaState, check_talk, context, transcript
 from agentgym.envs.sotopia.suite import SUITE
 from agentgym.envs.sotopia.views import conversation, judge_view
-from agentgym.rewards import check_scheme
-from agentgym.suites import SuiteSpec
-from agentgym.tasks import Task
 from agentgym.vector.serial import SerialVectorEnv
 
 NOT_READ = "Your last action could not be read, and you did nothing."
@@ -47,7 +47,7 @@ BothRatings = tuple[Ratings, Ratings]
 
 
 class Played(NamedTuple):
-    """What an action leads to, once everything that it needs has been answered."""
+    """Result of an action, once all of its queries have been answered."""
 
     talk: GameState
     ratings: BothRatings | None
@@ -89,8 +89,8 @@ class SotopiaEnv(AgentEnv[str]):
         split: str = "train",
         dataset: str = BUILTIN,
         mode: str = "partner",
-        partner: str | Mapping[str, Any] | Answerer = "fair",
-        judge: str | Mapping[str, Any] | Answerer = "rules",
+        partner: str | Mapping[str, Any] | QueryBackend = "fair",
+        judge: str | Mapping[str, Any] | QueryBackend = "rules",
         order: str = "round-robin",
         stale_rule: str = "acting-agents",
         view: str = "default",
@@ -101,7 +101,7 @@ class SotopiaEnv(AgentEnv[str]):
         max_steps: int | None = None,
         render_mode: str | None = None,
     ):
-        """Open the scenarios, and say who plays and who judges.
+        """Open the scenarios, and set partner and judge.
 
         Args:
             split: built-in: ``train``, ``valid``, ``test`` or ``hard``; SOTOPIA's own: ``all`` or ``hard``.
@@ -137,7 +137,7 @@ class SotopiaEnv(AgentEnv[str]):
         )
         self.sides = 2 if self.options.mode == "self-chat" else 1
         setup = set_up(dataset, split, self.options, partner, judge)
-        self.judge, self.players, self.answerers, self._game_of = setup[1:5]
+        self.judge, self.players, self.query_backends, self._game_of = setup[1:5]
         if self.options.actions == "candidates":
             self.action_kind = "enumerated"
         limit = self.options.steps if max_steps is None else max_steps
@@ -146,13 +146,13 @@ class SotopiaEnv(AgentEnv[str]):
 
     # ---- what is asked -------------------------------------------------------------------------
 
-    def _load_asks(self, task: Task) -> Asking:
+    def _load_queries(self, task: Task) -> QueryGenerator:
         """Let the partner act where it comes first."""
         game = self._game_of(task)
         return (yield from self._partner_acts(task, game, game.initial(), OPENING, 0))
 
-    def _asks(self, action: str) -> Asking:
-        """Ask the partner what it does, then the judge where the conversation ends.
+    def _action_queries(self, action: str) -> QueryGenerator:
+        """Query the partner's action, then the judge where the conversation ends.
 
         Each round is asked, be it of nobody: so the rounds of all slots are of one kind, and one call each.
         """
@@ -165,16 +165,18 @@ class SotopiaEnv(AgentEnv[str]):
         if not self._rates(talk, move):
             yield ()
             return Played(talk, None)
-        (answer,) = yield (Ask(JUDGE, self.judge.question(self._scenario, talk)),)
+        (answer,) = yield (Query(JUDGE, self.judge.question(self._scenario, talk)),)
         return Played(talk, read_rating(answer))
 
-    def _partner_acts(self, task: Task, game: SocialGame, talk: GameState, name: str, sample: int) -> Asking:
+    def _partner_acts(
+        self, task: Task, game: SocialGame, talk: GameState, name: str, sample: int
+    ) -> QueryGenerator:
         """Ask the partner until it is the learner's turn, in one round at least."""
         name = name if name in self.players else PARTNER
         asked = False
         while (waiting := game.to_act(talk)) and task.content.side not in (None, waiting[0]):
             question = self.players[name].question(task.content.scenario, waiting[0], talk, sample)
-            (answer,) = yield (Ask(name, question),)
+            (answer,) = yield (Query(name, question),)
             talk = game.apply(talk, waiting[0], read_reply(answer))
             asked = True
         if not asked:
@@ -182,12 +184,12 @@ class SotopiaEnv(AgentEnv[str]):
         return talk
 
     def _played(self, action: str) -> SocialAction | None:
-        """Return what an action does; None where it is rejected and does nothing."""
+        """Return an action's result; None where it is rejected and does nothing."""
         move = self._read(action)
         return NOTHING if move is None and self.options.unreadable == "none" else move
 
     def _rates(self, talk: GameState, move: SocialAction | None) -> bool:
-        """Return whether the judge is asked after a step.
+        """Return whether the judge rates after a step.
 
         A rejected action leaves the conversation as it was: what the judge said of it stands, and an exact
         judge can be asked whenever it matters. Only a model must be asked now where it never was.
@@ -244,11 +246,11 @@ class SotopiaEnv(AgentEnv[str]):
         return Outcome(self._reward(before, bool(ending)), valid, terminated)
 
     def _reject(self, action: str) -> Outcome:
-        """Pay what the conversation has come to where a rejected action is the last one."""
+        """Pay the conversation's result where a rejected action is the last one."""
         return Outcome(self._reward(self._now, False), valid=False)
 
     def _reward(self, before: SotopiaState, over: bool) -> float:
-        """Return what a step pays, once its state has been taken over."""
+        """Return a step's reward, once its state has been taken over."""
         if self.options.reward == "utterance":
             return (self._goal(self._now.ratings) - self._goal(before.ratings)) / GREATEST_GOAL
         return self._goal(self._rated()) / GREATEST_GOAL if over or self._is_last else 0.0
@@ -259,7 +261,7 @@ class SotopiaEnv(AgentEnv[str]):
 
     @property
     def _is_last(self) -> bool:
-        """Whether the step being played is the last that the limit allows."""
+        """Whether the current step is the last within the limit."""
         return self._turn + 1 >= self.max_steps
 
     @property

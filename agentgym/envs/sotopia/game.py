@@ -1,4 +1,4 @@
-"""The game itself: whose turn it is, what may be done, and when it is over.
+"""Rules of the game: turns, admissible moves, and the end.
 
 No input or output, and no chance: who acts in random order is drawn beforehand and handed in.
 """
@@ -8,23 +8,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
+from agentgym.core.options import is_whole
 from agentgym.envs.sotopia.actions import ACTION_TYPES, NOTHING, ActionType, SocialAction
 from agentgym.envs.sotopia.options import check_choice
 from agentgym.envs.sotopia.scenarios import Side
 from agentgym.errors import UsageError
-from agentgym.options import is_whole
 
 Order: TypeAlias = Literal["round-robin", "simultaneous", "random"]
 StaleRule: TypeAlias = Literal["0.1.4", "acting-agents"]
 Ending: TypeAlias = Literal["", "left", "stale", "turns"]
 
-MAX_TURNS = 20
+DEFAULT_TURNS = 20
 """Turns of a conversation unless said otherwise."""
 
-MOST_TURNS = 1_000
+MAX_TURNS = 1_000
 """Turns of a conversation at most."""
 
-MOST_NOTHING = 2
+MAX_NOTHING = 2
 """How many times in a row nothing may be done; once more, and the conversation is over."""
 
 _EITHER: tuple[tuple[Side, ...], tuple[Side, ...]] = ((0,), (1,))
@@ -56,7 +56,7 @@ class SocialGame:
     """The rules of a conversation: a pure function from states and actions to states.
 
     A turn is over when everybody who was to act has acted; the other side does nothing. The conversation
-    is over when somebody has left, when nothing has been done more than `MOST_NOTHING` times in a row, or
+    is over when somebody has left, when nothing has been done more than `MAX_NOTHING` times in a row, or
     after ``max_turns`` turns.
 
     Example:
@@ -69,7 +69,7 @@ class SocialGame:
     """
 
     def __init__(
-        self, order: Order, stale_rule: StaleRule, max_turns: int = MAX_TURNS, draws: Sequence[Side] = ()
+        self, order: Order, stale_rule: StaleRule, max_turns: int = DEFAULT_TURNS, draws: Sequence[Side] = ()
     ):
         """Fix the rules.
 
@@ -85,8 +85,8 @@ class SocialGame:
         """
         check_choice("order", order, get_args(Order))
         check_choice("stale_rule", stale_rule, get_args(StaleRule))
-        if not is_whole(max_turns) or not 1 <= max_turns <= MOST_TURNS:
-            raise UsageError(f"max_turns must be a number from 1 to {MOST_TURNS}, got {max_turns!r:.40}")
+        if not is_whole(max_turns) or not 1 <= max_turns <= MAX_TURNS:
+            raise UsageError(f"max_turns must be a number from 1 to {MAX_TURNS}, got {max_turns!r:.40}")
         if order == "random" and (len(draws) < max_turns or any(side not in (0, 1) for side in draws)):
             raise UsageError(f"order 'random' needs draws: side 0 or 1 for each of {max_turns} turns")
         if order != "random" and draws:
@@ -101,15 +101,15 @@ class SocialGame:
             self._acting = (_BOTH,) if order == "simultaneous" else _EITHER
 
     def initial(self) -> GameState:
-        """Return the state before anybody has done anything."""
+        """Return the initial state."""
         return GameState()
 
     def acting(self, number: int) -> tuple[Side, ...]:
-        """Return who acts in a turn, the first being number 0, whether or not it comes to it."""
+        """Return the sides of a turn, the first being number 0, whether or not it is reached."""
         return self._acting[number % len(self._acting)]
 
     def to_act(self, state: GameState) -> tuple[Side, ...]:
-        """Return who has still to act in this turn, in the order of `apply`; nobody when it is over."""
+        """Return the sides still to act in this turn, in the order of `apply`; none when it is over."""
         turns, pending, left, stale = state
         number = len(turns)
         if left or stale or number >= self.max_turns:
@@ -167,7 +167,7 @@ class SocialGame:
         return "turns" if len(state.turns) >= self.max_turns else ""
 
     def _is_stale(self, turns: tuple[SocialTurn, ...]) -> bool:
-        """Return whether the last actions that count are more than `MOST_NOTHING` times nothing."""
+        """Return whether the last actions that count are more than `MAX_NOTHING` times nothing."""
         everybody = self.stale_rule == "0.1.4"
         count = 0
         for turn in reversed(turns):
@@ -176,6 +176,6 @@ class SocialGame:
                     if turn.actions[side].type != "none":
                         return False
                     count += 1
-                    if count > MOST_NOTHING:
+                    if count > MAX_NOTHING:
                         return True
         return False

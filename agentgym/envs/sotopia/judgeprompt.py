@@ -1,4 +1,4 @@
-"""The judge's prompt: a TOML file with the words, and a strict reader of what the judge answers."""
+"""Judge prompt: a TOML file with its words, and a strict parser of the judge's answer."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 from string import Formatter
 from typing import Any, Final
 
+from agentgym.core.hashing import canonical_json
 from agentgym.envs.sotopia.game import GameState
 from agentgym.envs.sotopia.quoting import json_line, marker
 from agentgym.envs.sotopia.ratings import DIMENSIONS, Ratings
 from agentgym.envs.sotopia.scenarios import Scenario
 from agentgym.envs.sotopia.views import judge_view
 from agentgym.errors import UsageError
-from agentgym.hashing import canonical_json
+from agentgym.io.records import parse
+from agentgym.io.untrusted import loads_json, loads_toml
 from agentgym.prompts.defusing import defused
-from agentgym.records import parse
-from agentgym.untrusted import loads_json, loads_toml
 
 OWN: Final = "sotopia-judge"
 """Id of the prompt that ships with the package."""
@@ -28,7 +28,7 @@ OWN: Final = "sotopia-judge"
 SIDES: Final = ("first", "second")
 """Keys of the two characters in a judge's answer."""
 
-LONGEST_REASON: Final = 4_000
+MAX_REASON_LENGTH: Final = 4_000
 """Characters of a reason at most."""
 
 _NEEDED = ("context", "conversation")
@@ -37,7 +37,7 @@ _SLOTS = (*_NEEDED, "first", "second", "marker")
 
 @dataclass(frozen=True, slots=True)
 class JudgePrompt:
-    """What a judge is asked.
+    """Prompt of a judge.
 
     Example:
         >>> judge_prompt().id, len(judge_prompt().sha256)
@@ -98,7 +98,7 @@ class JudgePrompt:
 
 
 def told_lines(scenario: Scenario, state: GameState) -> Iterator[str]:
-    """Yield what was done, a JSON object a line.
+    """Yield the actions, a JSON object a line.
 
     Only who was to act is told of, with everything that was said, whatever tags are in it.
     """
@@ -118,11 +118,7 @@ def _one_line(text: str) -> str:
 def judge_prompt(path: str = "") -> JudgePrompt:
     """Return a judge's prompt.
 
-    Args:
-        path: a TOML file with ``id``, ``version``, ``text`` and ``repair``; empty for the package's own.
-
-    Raises:
-        UsageError: it cannot be read, or has other keys or slots.
+    ``path``: a TOML file with ``id``, ``version``, ``text`` and ``repair``; empty for the package's own.
     """
     return _own() if not path else _read(Path(path).expanduser())
 
@@ -135,7 +131,7 @@ def _own() -> JudgePrompt:
 
 
 def _read(path: Path) -> JudgePrompt:
-    from agentgym.untrusted import read_toml_table
+    from agentgym.io.untrusted import read_toml_table
 
     return parse(JudgePrompt, read_toml_table(path), str(path))
 
@@ -145,13 +141,10 @@ class UnreadableRatingError(ValueError):
 
 
 def read_reply(text: str) -> dict[str, Any]:
-    """Return the ratings that a judge's answer gives, as `read_rating` takes them.
+    """Return the ratings of a judge's answer, as `read_rating` takes them.
 
-    Args:
-        text: one JSON object, alone or in a code fence.
-
-    Raises:
-        UnreadableRatingError: it is anything else, or a score is missing or out of its range.
+    The text is one JSON object, alone or in a code fence; else, or where a score is missing or out of its
+    range, `UnreadableRatingError`.
     """
     try:
         record = loads_json(_unfenced(text), "the answer")
@@ -191,15 +184,11 @@ def _scored(where: str, rated: Any, bounds: tuple[int, int]) -> tuple[int, str]:
         )
     if not isinstance(reason, str):
         raise UnreadableRatingError(f"{where}.reason must be a string, and is {reason!r:.60}")
-    return score, reason[:LONGEST_REASON]
+    return score, reason[:MAX_REASON_LENGTH]
 
 
 def read_rating(answer: Any) -> tuple[Ratings, Ratings]:
-    """Return a judge's answer, which anybody may have recorded, as the ratings of both sides.
-
-    Raises:
-        UsageError: it is no pair of seven whole numbers within their bounds.
-    """
+    """Validate a judge's untrusted answer as the ratings of both sides, seven whole numbers each."""
     rows = answer.get("ratings") if isinstance(answer, dict) else None
     if isinstance(rows, list | tuple) and len(rows) == len(SIDES):
         first, second = (_row(row) for row in rows)

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from agentgym.answers import AnswerKind, UnansweredError
+from agentgym.core.queries import AnswerKind, UnansweredError
 from agentgym.endpoint.chat import ChatMessage, ChatReply, ChatRequest, ChatSampling
 from agentgym.envs.sotopia.builtin.judge import JUDGE_VERSION, rate
 from agentgym.envs.sotopia.game import GameState
@@ -33,15 +33,15 @@ REPAIRED: Final = 8_000
 
 
 class SocialJudge(Protocol):
-    """Rates conversations; an `agentgym.answers.Answerer`."""
+    """Rates conversations; an `agentgym.core.queries.QueryBackend`."""
 
     @property
     def kind(self) -> AnswerKind:
-        """What its answers are."""
+        """The kind of its answers."""
         ...
 
     def question(self, scenario: Scenario, state: GameState) -> Any:
-        """Return what to ask about a conversation: all that the answer depends on."""
+        """Return a conversation's question: all that the answer depends on."""
         ...
 
     def answer(self, questions: Sequence[Any]) -> Sequence[Any]:
@@ -76,7 +76,7 @@ class RuleJudge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeOptions:
-    """How a model that is the judge is asked."""
+    """Request options of a model that is the judge."""
 
     temperature: float = 0.0
     max_tokens: int = 2_048
@@ -93,15 +93,7 @@ class ModelJudge:
     """
 
     def __init__(self, model: ModelPart, options: JudgeOptions):
-        """Read the prompt.
-
-        Args:
-            model: is asked.
-            options: how.
-
-        Raises:
-            UsageError: the prompt's file is no good.
-        """
+        """Read the prompt."""
         self._model = model
         self.prompt: JudgePrompt = judge_prompt(options.prompt)
         self._sampling = ChatSampling(temperature=options.temperature, max_tokens=options.max_tokens)
@@ -118,12 +110,7 @@ class ModelJudge:
         return self.prompt.filled(scenario, state)
 
     def submit(self, question: Any, *, sample: int = 0) -> Future[Any]:
-        """Ask for a rating.
-
-        Args:
-            question: the prompt.
-            sample: tells ratings of one conversation apart, where several are wanted.
-        """
+        """Ask for a rating; ``sample`` distinguishes ratings of one conversation."""
         return _Rating(self, str(question), sample).begin()
 
     def ask(self, messages: tuple[ChatMessage, ...], sample: int) -> Future[ChatReply]:
@@ -148,7 +135,7 @@ class ModelJudge:
 
 
 class _Rating:
-    """One rating being asked for: calls that follow on each other, none of which anybody waits for."""
+    """One pending rating: calls in sequence, without a waiting thread."""
 
     def __init__(self, judge: ModelJudge, prompt: str, sample: int):
         self._judge = judge

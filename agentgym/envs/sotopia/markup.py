@@ -1,4 +1,4 @@
-"""The tags of SOTOPIA's texts: who is shown what stands within them.
+"""Tags of SOTOPIA's texts: the viewers of each part.
 
 ``<extra_info>``, ``<clarification_hint>`` and ``<strategy_hint>`` mark parts of a text, ``<p>`` any part; an
 attribute ``viewer="agent_0"`` or ``viewer="agent_1"`` shows a part to side 0 or 1 only,
@@ -26,9 +26,7 @@ def strip_tags(text: str, viewer: Side | None) -> str:
     Where an ampersand begins no entity, all of them are text. What is no XML even so, such as a bare ``<``,
     is read all the same: what is no tag is text, and a tag that is never closed reaches to the end.
 
-    Args:
-        text: with tags.
-        viewer: a side, or None for the judge, who is shown everything.
+    The viewer None is the judge, who is shown everything.
 
     Example:
         >>> strip_tags('Sell it (<extra_info>for <p viewer="agent_0">at least 40</p>!</extra_info>)', 1)

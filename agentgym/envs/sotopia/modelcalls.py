@@ -1,4 +1,4 @@
-"""Models behind an endpoint as parts of the environment: what partner and judge have in common."""
+"""Model calls of the environment: the common part of partner and judge behind an endpoint."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import fields
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from agentgym.answers import UnansweredError
+from agentgym.core.queries import UnansweredError
 from agentgym.endpoint.chat import ChatReply, ChatRequest
 from agentgym.endpoint.errors import (
     ContentFilteredError,
@@ -16,7 +16,7 @@ from agentgym.endpoint.errors import (
 )
 from agentgym.endpoint.spec import EndpointSpec
 from agentgym.errors import UsageError
-from agentgym.records import parse
+from agentgym.io.records import parse
 
 Submit: TypeAlias = Callable[[ChatRequest], "Future[ChatReply]"]
 """Asks a model."""
@@ -46,15 +46,10 @@ class ModelPart(NamedTuple):
 
 
 def read_model(table: Mapping[str, Any], own: type[OptionsT], where: str) -> tuple[EndpointSpec, OptionsT]:
-    """Read an option that names a model: where it is, and how it is asked.
+    """Read an option that names a model behind an endpoint.
 
-    Args:
-        table: ``endpoint`` (the URL), ``model`` and more of an `EndpointSpec`, and the fields of ``own``.
-        own: how it is asked; a dataclass.
-        where: names the option in messages.
-
-    Raises:
-        UsageError: something is missing, unknown or of another type.
+    ``table``: ``endpoint`` (the URL), ``model`` and more of an `EndpointSpec`, and the fields of the
+    dataclass ``own``; ``where`` names the option in messages.
     """
     names = {field.name for field in fields(own)}  # type: ignore[arg-type]
     rest = {key: value for key, value in table.items() if key not in names}

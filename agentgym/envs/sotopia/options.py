@@ -8,13 +8,7 @@ from agentgym.errors import UsageError, nearest
 
 
 def check_choice(what: str, value: object, known: Sequence[str]) -> None:
-    """Raise a UsageError that names the nearest value unless ``value`` is one of ``known``.
-
-    Args:
-        what: names the option.
-        value: what was given.
-        known: the values that there are.
-    """
+    """Raise a UsageError that names the nearest value unless ``value`` is one of ``known``."""
     if not isinstance(value, str) or value not in known:
         raise UsageError(
             f"unknown {what} {value!r:.60}{nearest(str(value)[:60], known)}; choose one of {', '.join(known)}"

@@ -1,10 +1,11 @@
-"""The policy that knows the terms of both sides and how the partner bargains."""
+"""Oracle policy, with both sides' terms and the partner's temperament."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from agentgym.core.types import Completion, Request
 from agentgym.envs.sotopia.actions import SocialAction
 from agentgym.envs.sotopia.builtin.optimum import oracle_action
 from agentgym.envs.sotopia.builtin.temperaments import Temperament
@@ -13,11 +14,10 @@ from agentgym.envs.sotopia.setup import PARTNER, TalkOptions
 from agentgym.envs.sotopia.state import SotopiaState
 from agentgym.envs.sotopia.tasks import Seat
 from agentgym.errors import UnsupportedEnvError, UsageError
-from agentgym.types import Completion, Request
 
 
 class TalkedGame(Protocol):
-    """What is read of an environment, which imports this module."""
+    """The part of an environment that the oracle reads; environments import this module."""
 
     options: TalkOptions
     players: Mapping[str, Partner]
@@ -30,11 +30,7 @@ class SotopiaOracle:
     """
 
     def __init__(self, game: TalkedGame):
-        """Take what the game is played with.
-
-        Raises:
-            UnsupportedEnvError: the partner is not scripted, or the order is not round-robin.
-        """
+        """Take the game's parts: a scripted partner and the order round-robin, or `UnsupportedEnvError`."""
         partner = game.players.get(PARTNER)
         if not isinstance(partner, TemperamentPartner):
             raise UnsupportedEnvError(
@@ -46,11 +42,7 @@ class SotopiaOracle:
         self._turns = game.options.max_turns
 
     def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answer each request from its snapshot.
-
-        Raises:
-            UsageError: a request carries no snapshot.
-        """
+        """Answer each request from its snapshot, which it must carry."""
         return [Completion(self._action(request).written) for request in requests]
 
     def _action(self, request: Request) -> SocialAction:

@@ -1,4 +1,4 @@
-"""What a character sees before it acts: the same text for learners and for models that are partners."""
+"""Observations of a character: the same text for learners and for models that are partners."""
 
 from __future__ import annotations
 
@@ -36,21 +36,14 @@ def _template(type: ActionType) -> str:
 
 
 def page(scenario: Scenario, side: Side, state: GameState, detail: Detail) -> str:
-    """Return all that a character knows: what it was told, and the conversation so far.
-
-    Args:
-        scenario: is played.
-        side: who looks.
-        state: the conversation as it stands.
-        detail: how much it was told.
-    """
+    """Return all that a character knows: its context and the conversation so far."""
     told = conversation(scenario, state, side) or "(nothing yet)"
     return f"{view(scenario, side, detail)}\n\nConversation so far:\n{told}"
 
 
 @lru_cache(maxsize=1_024)
 def goal(scenario: Scenario, side: Side) -> str:
-    """Return a side's goal as it is told it, on one line."""
+    """Return a side's own goal, on one line."""
     return " ".join(strip_tags(scenario.goals[side], side).split())
 
 

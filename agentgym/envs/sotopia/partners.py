@@ -12,7 +12,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, Self
 
-from agentgym.answers import AnswerKind
+from agentgym.core.hashing import content_id
+from agentgym.core.queries import AnswerKind
 from agentgym.endpoint.chat import ChatMessage, ChatReply, ChatRequest, ChatSampling
 from agentgym.envs.sotopia.actions import ACTION_TYPES, NOTHING, SocialAction
 from agentgym.envs.sotopia.builtin.partners import PARTNERS_VERSION, ScriptedPartner
@@ -23,22 +24,17 @@ from agentgym.envs.sotopia.pages import goal, page, read_move, templates
 from agentgym.envs.sotopia.scenarios import Scenario, Side
 from agentgym.envs.sotopia.views import Detail
 from agentgym.errors import UsageError
-from agentgym.hashing import content_id
 from agentgym.prompts import load_template
 from agentgym.prompts.defusing import defused
 from agentgym.prompts.fields import PromptFields
 from agentgym.prompts.rendering import render
 
-LONGEST_REPLY: Final = 4_096
+MAX_REPLY_LENGTH: Final = 4_096
 """Characters of a partner's action. A longer one is none."""
 
 
 def read_reply(answer: Any) -> SocialAction:
-    """Return what a partner does, by an answer that anybody may have recorded.
-
-    Raises:
-        UsageError: it is no action string.
-    """
+    """Validate a partner's untrusted answer as an action."""
     action = _read(answer) if isinstance(answer, str) else None
     if action is None:
         raise UsageError(f"a partner answers with an action such as speak[words], got {answer!r:.80}")
@@ -46,19 +42,19 @@ def read_reply(answer: Any) -> SocialAction:
 
 
 def _read(text: str) -> SocialAction | None:
-    return read_move(text) if len(text) <= LONGEST_REPLY else None
+    return read_move(text) if len(text) <= MAX_REPLY_LENGTH else None
 
 
 class Partner(Protocol):
-    """Plays the other side; an `agentgym.answers.Answerer`."""
+    """Plays the other side; an `agentgym.core.queries.QueryBackend`."""
 
     @property
     def kind(self) -> AnswerKind:
-        """What its answers are."""
+        """The kind of its answers."""
         ...
 
     def question(self, scenario: Scenario, side: Side, state: GameState, sample: int) -> Any:
-        """Return what to ask: all that the answer depends on.
+        """Return the question: all that the answer depends on.
 
         Args:
             scenario: is played.
@@ -95,7 +91,7 @@ class TemperamentPartner:
         return scenario, side, state
 
     def answer(self, questions: Sequence[Any]) -> list[str]:
-        """Return what the script does."""
+        """Return the script's action."""
         return [self._script.reply(*question).written for question in questions]
 
     def agrees(self, said: Any, computed: Any) -> bool:
@@ -105,7 +101,7 @@ class TemperamentPartner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartnerOptions:
-    """How a model that is the partner is asked."""
+    """Request options of a model that is the partner."""
 
     temperature: float = 0.7
     max_tokens: int = 512
@@ -130,14 +126,10 @@ class ModelPartner:
         *,
         opening: bool = False,
     ):
-        """Say what is asked, and how.
+        """Set model and options; ``detail`` bounds a side's knowledge of the other.
 
-        Args:
-            model: is asked.
-            options: how.
-            detail: how much a side is told of the other.
-            opening: whether it opens conversations. Attempts at one task begin alike, so an opening is asked
-                for once in a task, at temperature 0.
+        Attempts at one task begin alike: with ``opening``, an opening is generated once for a task, at
+        temperature 0.
         """
         self._template = load_template(options.wording, options.format)
         self._model, self._options, self._detail = model, options, detail

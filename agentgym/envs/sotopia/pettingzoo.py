@@ -1,4 +1,4 @@
-"""SOTOPIA as a PettingZoo environment: both sides, one after the other, for whoever trains or plays both.
+"""SOTOPIA as a PettingZoo environment: both sides, one after the other.
 
 It needs the extra ``pettingzoo``, and nothing else of the package needs it.
 
@@ -19,18 +19,18 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from gymnasium import spaces
 
+from agentgym.core.options import check_seed
+from agentgym.core.spaces import UnicodeText
 from agentgym.envs.sotopia.actions import ACTION_TYPES, NOTHING, SocialAction, read_action
 from agentgym.envs.sotopia.builtin.judge import rate
-from agentgym.envs.sotopia.game import MAX_TURNS, GameState, Order, SocialGame, StaleRule
+from agentgym.envs.sotopia.game import DEFAULT_TURNS, GameState, Order, SocialGame, StaleRule
 from agentgym.envs.sotopia.options import check_choice
 from agentgym.envs.sotopia.ratings import Ratings
 from agentgym.envs.sotopia.scenarios import Scenario, Side
 from agentgym.envs.sotopia.source import BUILTIN, open_tasks
 from agentgym.envs.sotopia.views import Detail, conversation, judge_view, view
 from agentgym.errors import UsageError
-from agentgym.extras import load
-from agentgym.options import check_seed
-from agentgym.spaces import UnicodeText
+from agentgym.io.optional import load
 
 load("pettingzoo", "pettingzoo", "the PettingZoo environment of SOTOPIA")
 from pettingzoo import AECEnv  # noqa: E402
@@ -40,7 +40,7 @@ RatingFunction: TypeAlias = Callable[[Scenario, GameState], tuple[Ratings, Ratin
 
 RewardOf: TypeAlias = Literal["goal", "overall"]
 
-LONGEST_ARGUMENT = 8_192
+MAX_ARGUMENT_LENGTH = 8_192
 """Characters of what is said or done at most."""
 
 AGENTS: Mapping[str, Side] = {"side_0": 0, "side_1": 1}
@@ -77,7 +77,7 @@ class SotopiaAec(AECEnv):  # type: ignore[misc]  # the package has no types
         order: Order = "round-robin",
         stale_rule: StaleRule = "acting-agents",
         view: Detail = "default",
-        max_turns: int = MAX_TURNS,
+        max_turns: int = DEFAULT_TURNS,
         judge: RatingFunction | None = None,
         reward: RewardOf = "goal",
         render_mode: Literal["ansi"] | None = None,
@@ -175,13 +175,13 @@ class SotopiaAec(AECEnv):  # type: ignore[misc]  # the package has no types
             self._deads_step_first()
 
     def observe(self, agent: str) -> SocialObservation:
-        """Return what a side has been shown."""
+        """Return a side's observation."""
         side = AGENTS[agent]
         told = (view(self._scenario, side, self._view), conversation(self._scenario, self._state, side))
         return {"text": "\n".join(filter(None, told)), "turn": np.int64(len(self._state.turns))}
 
     def render(self) -> str | None:
-        """Return all there is, as the judge is told it; None without a mode."""
+        """Return the judge's view of everything; None without a mode."""
         if self.render_mode is None:
             return None
         return f"{judge_view(self._scenario)}\n{conversation(self._scenario, self._state, None)}"
@@ -200,7 +200,7 @@ class SotopiaAec(AECEnv):  # type: ignore[misc]  # the package has no types
         self._state = self._game.initial()
 
     def _after_action(self) -> None:
-        """Select the side that acts next, or end it; say what sides may do."""
+        """Select the side that acts next, or end it; update both sides' admissible actions."""
         ending = self._game.over(self._state)
         for agent, side in AGENTS.items():
             self.infos[agent]["legal_action_types"] = self._game.legal(self._state, side)
@@ -221,19 +221,19 @@ def _observation_space(max_turns: int) -> spaces.Dict:
 
 def _action_space() -> spaces.Dict:
     kinds = spaces.Discrete(len(ACTION_TYPES))
-    return spaces.Dict({"action_type": kinds, "argument": UnicodeText(LONGEST_ARGUMENT)})
+    return spaces.Dict({"action_type": kinds, "argument": UnicodeText(MAX_ARGUMENT_LENGTH)})
 
 
 def _read(action: Any) -> SocialAction | None:
     """Return the action that a string or a mapping is; None where it is none."""
     if isinstance(action, str):
-        return read_action(action) if len(action) <= LONGEST_ARGUMENT else None
+        return read_action(action) if len(action) <= MAX_ARGUMENT_LENGTH else None
     if not isinstance(action, Mapping) or set(action) != {"action_type", "argument"}:
         return None
     kind, argument = action["action_type"], action["argument"]
     if isinstance(kind, int | np.integer) and 0 <= kind < len(ACTION_TYPES):
         kind = ACTION_TYPES[kind]
-    if kind not in ACTION_TYPES or not isinstance(argument, str) or len(argument) > LONGEST_ARGUMENT:
+    if kind not in ACTION_TYPES or not isinstance(argument, str) or len(argument) > MAX_ARGUMENT_LENGTH:
         return None
     if kind in ("none", "leave"):
         return SocialAction(kind)

@@ -1,4 +1,4 @@
-"""Quoting: how words of a conversation stand in a prompt of a model that is asked about them.
+"""Quoting of a conversation's words in a model's prompt.
 
 What a character says may be written by anybody, a model that wants to win included. In a prompt for a partner
 or a judge it must not end its message, begin another role or look like an instruction of the prompt itself.

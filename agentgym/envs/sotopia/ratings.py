@@ -18,7 +18,7 @@ DIMENSIONS: Mapping[str, tuple[int, int]] = {
 
 
 class Ratings(NamedTuple):
-    """How one character did: a whole number for each of `DIMENSIONS`.
+    """Ratings of one character: a whole number for each of `DIMENSIONS`.
 
     Example:
         >>> Ratings(9, 2, 4, 0, 0, 0, 6).overall
@@ -47,7 +47,7 @@ class Ratings(NamedTuple):
 
     @property
     def within_bounds(self) -> bool:
-        """Whether each rating is one that its dimension can have."""
+        """Whether each rating is within its dimension's bounds."""
         return all(
             least <= rating <= greatest
             for rating, (least, greatest) in zip(self, DIMENSIONS.values(), strict=True)

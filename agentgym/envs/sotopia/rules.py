@@ -1,4 +1,4 @@
-"""An agent that bargains by rule, from what its side is shown: the floor for agents that read.
+"""Rule-based bargainer, with its side's view: the baseline of reading agents.
 
 It reads its own goal, the points in it and the conversation. It asks once, shows evidence that speaks to what
 it was told, then offers the deals that are worth most to itself, one after the other, and asks for less with
@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from agentgym.core.types import Completion, Policy, Request
 from agentgym.envs.sotopia.actions import NOTHING, SocialAction
 from agentgym.envs.sotopia.builtin.terms import Exhibit
 from agentgym.envs.sotopia.game import GameState
 from agentgym.envs.sotopia.scenarios import Side
 from agentgym.errors import UnsupportedEnvError, UsageError
-from agentgym.types import Completion, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 
 SUITE = "sotopia"
@@ -35,7 +35,7 @@ _LINE = re.compile(r"^Turn #\d+: (.*)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class OwnTerms:
-    """What a side knows of the terms: its own part."""
+    """A side's knowledge of the terms: its own part."""
 
     gains: dict[str, int]
     """What each deal brings it beyond no deal."""
@@ -44,9 +44,6 @@ class OwnTerms:
     @classmethod
     def read(cls, goal: str) -> Self:
         """Read the text of a built-in goal.
-
-        Raises:
-            UsageError: it is none.
 
         Example:
             >>> goal = "What terms are worth to you, in points: 40 = 0; 45 = 5; no agreement = 1."
@@ -74,10 +71,7 @@ class OwnTerms:
 def choose(own: OwnTerms, mine: Sequence[SocialAction], theirs: Sequence[SocialAction]) -> SocialAction:
     """Return the next action of a side.
 
-    Args:
-        own: what it knows of the terms.
-        mine: what it did in its turns.
-        theirs: what the other did in its turns.
+    ``mine`` and ``theirs``: the actions so far.
     """
     moves = [action.argument.lower() for action in theirs if action.type == "action"]
     if "accept" in moves or SocialAction("action", "accept") in mine:
@@ -102,7 +96,7 @@ def choose(own: OwnTerms, mine: Sequence[SocialAction], theirs: Sequence[SocialA
 
 
 def _standing(moves: Sequence[str], mine: Sequence[SocialAction]) -> str:
-    """Return what the other offers; empty for nothing. This agent rejects nothing."""
+    """Return the other's offer; empty for nothing. This agent rejects nothing."""
     offers = [move.removeprefix("offer ") for move in moves if move.startswith("offer ")]
     return offers[-1] if offers else ""
 
@@ -123,17 +117,13 @@ def _exhibit(own: OwnTerms, mine: Sequence[SocialAction], theirs: Sequence[Socia
 
 
 def sides(state: GameState, side: Side) -> tuple[list[SocialAction], list[SocialAction]]:
-    """Return what a side, and what the other, did when it was to act."""
+    """Return the actions of a side, and of the other, in their turns."""
     mine = [turn.actions[side] for turn in state.turns if side in turn.acting]
     return mine, [turn.actions[1 - side] for turn in state.turns if 1 - side in turn.acting]
 
 
 def make_bargainer(envs: AgentVectorEnv) -> Policy:
-    """Make the agent ``rules`` of this suite.
-
-    Raises:
-        UnsupportedEnvError: the environment is not SOTOPIA.
-    """
+    """Make the agent ``rules`` of this suite."""
     if envs.prototype.suite != SUITE:
         raise UnsupportedEnvError(
             f"the agent 'bargainer' plays SOTOPIA, not {type(envs.prototype).__name__}; use the agent 'rules'"
@@ -175,14 +165,9 @@ def _action(request: Request) -> str:
 
 
 def read_page(page: str, side: Side | None = None) -> tuple[OwnTerms, list[SocialAction], list[SocialAction]]:
-    """Read what a side is shown: its terms, what it did, and what the other did.
+    """Read a side's page: its terms, its actions, and the other's actions.
 
-    Args:
-        page: the context and the conversation, as `agentgym.envs.sotopia.views` writes them.
-        side: who reads it; None for the one whose goal it tells.
-
-    Raises:
-        UsageError: the page is none of a built-in scenario.
+    The page is as `agentgym.envs.sotopia.views` writes it; ``side`` None is the one whose goal it holds.
     """
     people = _PARTICIPANTS.search(page)
     if people is None:

@@ -1,4 +1,4 @@
-"""Scenarios: two characters, what relates them, where they are, and what each wants."""
+"""Scenarios: two characters, their relationship, their place, and their goals."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Character:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What two characters play: SOTOPIA's environment profile with a pair of agents.
+    """Scenario of two characters: SOTOPIA's environment profile with a pair of agents.
 
     Texts may hold SOTOPIA's tags ``<extra_info>``, ``<clarification_hint>`` and ``<strategy_hint>``, with
     ``viewer="agent_0"`` or ``viewer="agent_1"`` for what only side 0 or 1 is shown (see `markup`).

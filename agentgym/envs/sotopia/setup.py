@@ -1,4 +1,4 @@
-"""What an environment is made of: scenarios, rules, partner and judge, and the names that pin them."""
+"""Setup of an environment: scenarios, rules, partner and judge, and the names that pin them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias, cast, get_args
 
-from agentgym.answers import Answerer
+from agentgym.core.hashing import content_id, sha256_json
+from agentgym.core.options import is_whole
+from agentgym.core.queries import QueryBackend
+from agentgym.core.rewards import check_scheme
+from agentgym.core.rng import KeyRng
+from agentgym.core.tasks import Task, TaskSet
 from agentgym.envs.sotopia.builtin.temperaments import NAMES, Temperament
-from agentgym.envs.sotopia.game import MOST_TURNS, Order, SocialGame, StaleRule
+from agentgym.envs.sotopia.game import MAX_TURNS, Order, SocialGame, StaleRule
 from agentgym.envs.sotopia.judges import JudgeOptions, ModelJudge, RuleJudge, SocialJudge
 from agentgym.envs.sotopia.modelcalls import ModelPart, read_model
 from agentgym.envs.sotopia.options import check_choice
@@ -20,12 +25,7 @@ from agentgym.envs.sotopia.source import BUILTIN, open_tasks
 from agentgym.envs.sotopia.tasks import SeatMode
 from agentgym.envs.sotopia.views import Detail
 from agentgym.errors import UsageError, nearest
-from agentgym.extras import load_reference
-from agentgym.hashing import content_id, sha256_json
-from agentgym.options import is_whole
-from agentgym.rewards import check_scheme
-from agentgym.rng import KeyRng
-from agentgym.tasks import Task, TaskSet
+from agentgym.io.optional import load_reference
 
 RewardKind: TypeAlias = Literal["goal", "utterance"]
 ActionForm: TypeAlias = Literal["text", "candidates"]
@@ -66,16 +66,12 @@ class TalkOptions:
 
     @classmethod
     def checked(cls, **values: Any) -> Self:
-        """Return options whose values are checked.
-
-        Raises:
-            UsageError: one is none of those that there are.
-        """
+        """Return options whose values are checked."""
         for name, kind in _CHOICES.items():
             check_choice(name, values[name], get_args(kind))
-        if not is_whole(values["max_turns"]) or not 1 <= values["max_turns"] <= MOST_TURNS:
+        if not is_whole(values["max_turns"]) or not 1 <= values["max_turns"] <= MAX_TURNS:
             raise UsageError(
-                f"max_turns must be a whole number from 1 to {MOST_TURNS}, got {values['max_turns']!r:.60}"
+                f"max_turns must be a whole number from 1 to {MAX_TURNS}, got {values['max_turns']!r:.60}"
             )
         return cls(**values)
 
@@ -88,11 +84,7 @@ class TalkOptions:
 
 
 def reward_rule(reward: str) -> RewardKind:
-    """Return the rule of this suite that a reward is paid by, or that a reward scheme replaces.
-
-    Raises:
-        UsageError: there is no such reward.
-    """
+    """Return the suite's own rule for a reward, or the one that a reward scheme replaces."""
     for rule in REWARD_RULES:
         if reward == rule:
             return rule
@@ -101,13 +93,13 @@ def reward_rule(reward: str) -> RewardKind:
 
 
 class TalkSetup(NamedTuple):
-    """What an environment is made of."""
+    """Parts of an environment."""
 
     tasks: TaskSet
     judge: SocialJudge
     players: Mapping[str, Partner]
     """The partner by what it is asked for, openings apart where those differ; none in self-chat."""
-    answerers: Mapping[str, Answerer]
+    query_backends: Mapping[str, QueryBackend]
     game_of: Callable[[Task], SocialGame]
     """Returns the rules of a task; who acts in random order follows from the task."""
     key: str
@@ -115,18 +107,9 @@ class TalkSetup(NamedTuple):
 
 
 def set_up(dataset: object, split: str, options: TalkOptions, partner: Any, judge: Any) -> TalkSetup:
-    """Open what an environment plays.
+    """Open an environment's parts.
 
-    Args:
-        dataset: as `agentgym.envs.sotopia.source.open_tasks` takes it.
-        split: of the data.
-        options: of the environment.
-        partner: as `make_partner` takes it.
-        judge: as `make_judge` takes it.
-
-    Raises:
-        UsageError: an option is none of those that there are, or does not go with the data.
-        MissingDataError: the data is not on this machine.
+    Arguments as `open_tasks`, `make_partner` and `make_judge` take them.
     """
     if not isinstance(dataset, str) or not dataset:
         raise UsageError(f"dataset is {BUILTIN!r}, or name or path of imported data, got {dataset!r:.60}")
@@ -147,9 +130,9 @@ def set_up(dataset: object, split: str, options: TalkOptions, partner: Any, judg
     }
     pinned = _pinned(tasks, tuple(parts.items()))
     shared = {name: value for name, value in pinned.manifest.items() if name not in _OF_A_SPLIT}
-    answerers: dict[str, Answerer] = {**players, JUDGE: rater}
+    query_backends: dict[str, QueryBackend] = {**players, JUDGE: rater}
     key = f"{dataset}:{sha256_json(shared)[:16]}"
-    return TalkSetup(pinned, rater, players, answerers, partial(_game, options), key)
+    return TalkSetup(pinned, rater, players, query_backends, partial(_game, options), key)
 
 
 _OF_A_SPLIT = ("split", "n", "scenarios_sha256")
@@ -178,7 +161,7 @@ def _rules(order: Order, stale_rule: StaleRule, max_turns: int, draws: tuple[Sid
 
 @lru_cache(maxsize=1_024)
 def _drawn(task_id: str, turns: int) -> tuple[Side, ...]:
-    """Return who acts in each turn; both do at some time, where there are turns enough."""
+    """Return the sides of each turn; both act at some time, where there are turns enough."""
     rng = KeyRng(int(content_id(("order", task_id))[:16], 16))
     drawn: list[Side] = [1 if rng.below(2) else 0 for _ in range(turns)]
     if len(set(drawn)) == 1:
@@ -189,14 +172,8 @@ def _drawn(task_id: str, turns: int) -> tuple[Side, ...]:
 def make_partner(partner: Any, options: TalkOptions, *, builtin: bool) -> Partner:
     """Return a partner by name.
 
-    Args:
-        partner: a temperament; a table that names a model; ``module:attribute``, a partner or what makes one
-            without arguments; or a partner.
-        options: of the environment.
-        builtin: whether the scenarios are built in.
-
-    Raises:
-        UsageError: there is none of this name, or it does not play such scenarios.
+    A temperament; a table that names a model; ``module:attribute``, a partner or a factory of one without
+    arguments; or a partner. ``builtin`` is of the scenarios.
     """
     if isinstance(partner, Mapping):
         spec, own = read_model(partner, PartnerOptions, "partner")
@@ -213,11 +190,7 @@ def make_partner(partner: Any, options: TalkOptions, *, builtin: bool) -> Partne
 
 
 def make_judge(judge: Any, *, builtin: bool) -> SocialJudge:
-    """Return a judge by name; as `make_partner`.
-
-    Raises:
-        UsageError: there is none of this name, or it does not rate such scenarios.
-    """
+    """Return a judge by name; as `make_partner`."""
     if isinstance(judge, Mapping):
         spec, own = read_model(judge, JudgeOptions, "judge")
         return ModelJudge(ModelPart(spec), own)

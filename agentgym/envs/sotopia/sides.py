@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 
+from agentgym.core.types import AsyncPolicy, Completion, EpisodeListener, Policy, Request, Trajectory
 from agentgym.envs.sotopia.scenarios import Side
 from agentgym.errors import UsageError
-from agentgym.types import AsyncPolicy, Completion, EpisodeListener, Policy, Request, Trajectory
 
 
 class SidesPolicy:
@@ -19,7 +19,7 @@ class SidesPolicy:
     Example:
         >>> from agentgym.agents.random import RandomPolicy
         >>> from agentgym.envs.sotopia.env import SotopiaVectorEnv
-        >>> from agentgym.rollout import RolloutWorker
+        >>> from agentgym.rollout.worker import RolloutWorker
         >>> envs = SotopiaVectorEnv(2, mode="self-chat", split="test", autoreset_mode="Disabled")
         >>> both = SidesPolicy(RandomPolicy("template"), RandomPolicy("template"))
         >>> worker = RolloutWorker(envs, both, env_id="agentgym/Sotopia-v0")
@@ -48,7 +48,7 @@ class SidesPolicy:
         return completions
 
     def ended(self, trajectory: Trajectory) -> None:
-        """Tell the policies that listen how an episode ended."""
+        """Pass a finished episode on to the policies that listen."""
         for policy in self.policies:
             if isinstance(policy, EpisodeListener):
                 policy.ended(trajectory)

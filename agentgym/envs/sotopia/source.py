@@ -1,14 +1,14 @@
-"""Where tasks come from: the built-in scenarios, the official ones, and folders of others."""
+"""Sources of tasks: the built-in scenarios, the official ones, and folders of others."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
+from agentgym.core.tasks import TaskSet, check_split
 from agentgym.envs.sotopia.builtin.scenarios import SIZES, scenarios
 from agentgym.envs.sotopia.data.folders import SPLITS, ProfileFolder
 from agentgym.envs.sotopia.data.importer import open_profiles
 from agentgym.envs.sotopia.tasks import ScenarioList, SeatMode, SeatTasks
-from agentgym.tasks import TaskSet, check_split
 
 BUILTIN = "builtin"
 

@@ -1,6 +1,6 @@
-"""The official scenarios: where each set can be had, and what a copy of it holds."""
+"""The official scenarios: their upstreams, and the files of a copy."""
 
-from agentgym.suites import DataSource
+from agentgym.core.suite_spec import DataSource
 
 SOTOPIA = DataSource(
     name="sotopia",

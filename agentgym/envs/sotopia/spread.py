@@ -1,4 +1,4 @@
-"""The spread of a judge: how far its ratings of one conversation lie apart."""
+"""Judge spread: the variation of repeated ratings of one conversation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agentgym.answers import UnansweredError
+from agentgym.core.queries import UnansweredError
 from agentgym.envs.sotopia.game import GameState
 from agentgym.envs.sotopia.judgeprompt import read_rating
 from agentgym.envs.sotopia.judges import ModelJudge, SocialJudge
@@ -21,7 +21,7 @@ class RatingSpread:
     """Standard deviations of ratings, of both sides of all conversations that were rated each time."""
 
     judge: str
-    """What rated: `agentgym.answers.AnswerKind.name`."""
+    """What rated: `agentgym.core.queries.AnswerKind.name`."""
     conversations: int
     """Rated each time."""
     unrated: int

@@ -1,4 +1,4 @@
-"""The state of an episode, and what tells states apart."""
+"""Episode state, and its hash."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentgym.envs.sotopia.scenarios import Scenario, Side
 
 
 class SotopiaState(NamedTuple):
-    """What a snapshot holds of an episode."""
+    """Snapshot state of an episode."""
 
     talk: GameState = GameState()
     ratings: tuple[Ratings, Ratings] | None = None
@@ -23,7 +23,7 @@ class SotopiaState(NamedTuple):
 
 
 def transcript(state: GameState) -> tuple[str, str]:
-    r"""Return what was done, a line a turn, and what waits for the other side; other states have others.
+    r"""Return the actions, a line a turn, and those that wait for the other side; unique to the state.
 
     Actions as they are read hold no separators, which are blanks (`agentgym.envs.sotopia.pages.read_move`).
 
@@ -45,7 +45,7 @@ _ACTING = {(0,): "0", (1,): "1", (0, 1): "01"}
 
 
 def context(scenario: Scenario, side: Side, state: GameState) -> tuple[Any, ...]:
-    """Return what a conversation has come to, without its free words: coarser than `transcript`.
+    """Return a conversation's result so far, without its free words: coarser than `transcript`.
 
     Of a built-in scenario: what binds (offers, the deal, evidence, promises, exclusions); of others, how
     often each side has acted. And of both, the side to act and the types of the last moves.
@@ -65,11 +65,11 @@ def _bound(scenario: Scenario, state: GameState) -> Any:
         *table.promised,
         *table.excluded,
         *table.shown,
-        *(min(count, MOST_COUNTED) for count in (*table.serious, *table.insults)),
+        *(min(count, MAX_COUNTED) for count in (*table.serious, *table.insults)),
     )
 
 
-MOST_COUNTED = max(max(len(way.shares), way.bears) for way in BARGAINING.values())
+MAX_COUNTED = max(max(len(way.shares), way.bears) for way in BARGAINING.values())
 """Serious offers and insults beyond so many make no difference to any scripted partner."""
 
 

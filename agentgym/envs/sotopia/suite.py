@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from agentgym.core.suite_spec import Measure, PromptDefaults, ScreenHints, SuiteSpec
+from agentgym.core.tools import Tool, ToolParameter
 from agentgym.envs.sotopia.ratings import DIMENSIONS
 from agentgym.envs.sotopia.sources import SOURCES
-from agentgym.suites import Measure, PromptDefaults, ScreenHints, SuiteSpec
-from agentgym.tools import Tool, ToolParameter
 
 _ABOUT = {
     "believability": "acts as the person it is",

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from functools import cached_property
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
+from agentgym.core.hashing import content_id, sha256_json
+from agentgym.core.tasks import Task, TaskSet
 from agentgym.envs.sotopia.scenarios import Scenario, Side
 from agentgym.errors import UsageError
-from agentgym.hashing import content_id, sha256_json
-from agentgym.tasks import Task, TaskSet
 
 SeatMode: TypeAlias = Literal["partner", "self-chat"]
 """Whether a policy plays one side, against a partner, or both."""
@@ -21,7 +21,7 @@ _SIDES: Mapping[SeatMode, tuple[Side | None, ...]] = {"partner": (0, 1), "self-c
 
 
 class Seat(NamedTuple):
-    """What a task is: a scenario, and who plays in it."""
+    """A task: a scenario, and the played sides."""
 
     scenario: Scenario
     side: Side | None
@@ -29,7 +29,7 @@ class Seat(NamedTuple):
 
 
 class ScenarioPool(Protocol):
-    """The scenarios of a split, in order, made as they are asked for."""
+    """The scenarios of a split, in order, made on demand."""
 
     @property
     def split(self) -> str:
@@ -63,11 +63,7 @@ class ScenarioList:
     """Scenarios that are in memory, as a `ScenarioPool`."""
 
     def __init__(self, split: str, dataset: str, scenarios: Sequence[Scenario]):
-        """Hold scenarios in order; equal ones are told apart by a number.
-
-        Raises:
-            UsageError: there are none.
-        """
+        """Hold scenarios in order; equal ones get different numbers."""
         if not scenarios:
             raise UsageError(
                 f"{SUITE_NAME}: split {split!r} of {dataset} holds no scenario; name another split"
@@ -108,12 +104,7 @@ class SeatTasks(TaskSet):
     """
 
     def __init__(self, pool: ScenarioPool, mode: SeatMode):
-        """Describe the tasks.
-
-        Args:
-            pool: their scenarios.
-            mode: who is played.
-        """
+        """Describe the tasks."""
         self.pool = pool
         self.mode = mode
         self._sides = _SIDES[mode]
@@ -165,11 +156,7 @@ class SeatTasks(TaskSet):
         return None if place is None or side not in ("0", "1") else 2 * place + int(side)
 
     def verify(self) -> None:
-        """Re-derive every id from the content.
-
-        Raises:
-            UsageError: an id does not follow from it.
-        """
+        """Recompute every id from the content."""
         for place, name in enumerate(self.pool.ids):
             scenario = self.pool[place]
             if scenario.terms is None and scenario_id(scenario) != name.partition("-")[0]:

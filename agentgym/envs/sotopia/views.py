@@ -1,4 +1,4 @@
-"""What each side, and the judge, are shown: the context before the talk, and the conversation so far.
+"""Views of each side and of the judge: the context before the conversation, and the turns so far.
 
 A side is told its own profile, goal and secret. Of the other side it is told what the relationship lets it
 know; never its goal or its secret.
@@ -37,16 +37,10 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def view(scenario: Scenario, side: Side, detail: Detail = "default") -> str:
-    """Return what a side is told before the conversation.
+    """Return a side's context before the conversation.
 
-    Args:
-        scenario: what is played.
-        side: who is told.
-        detail: ``default``; ``lite``, without the characters' backgrounds; or ``omniscient``, with
-            everything that the judge is told.
-
-    Raises:
-        UsageError: unknown detail.
+    ``detail``: ``default``; ``lite``, without the characters' backgrounds; or ``omniscient``, the judge's
+    own.
     """
     check_choice("view", detail, get_args(Detail))
     return _view(scenario, side, detail)
@@ -68,12 +62,10 @@ def _view(scenario: Scenario, side: Side, detail: Detail) -> str:
 
 
 def judge_view(scenario: Scenario, *, backgrounds: bool = True) -> str:
-    """Return what the judge is told: all there is, both goals and both secrets included.
+    """Return the judge's context: both goals and both secrets included.
 
-    Args:
-        scenario: what is played.
-        backgrounds: whether to tell the characters' backgrounds; SOTOPIA 0.1.4 does not where sides are shown
-            the view ``lite``, though its judge then rates secrets that it has not been told.
+    SOTOPIA 0.1.4 leaves out the backgrounds where sides are shown the view ``lite``, though its judge then
+    rates secrets that it has not read.
     """
     known = [_background(each, scenario.relationship, True) for each in scenario.characters]
     return _context(
@@ -121,13 +113,7 @@ def conversation(scenario: Scenario, state: GameState, side: Side | None, form: 
 
 
 def turn_text(scenario: Scenario, turn: SocialTurn, side: Side) -> str:
-    """Return a turn as SOTOPIA 0.1.4 shows it to a side: what was done, by whom, tags applied.
-
-    Args:
-        scenario: what is played.
-        turn: one of its turns.
-        side: who is shown it.
-    """
+    """Return a turn as SOTOPIA 0.1.4 shows it to a side: the action, its author, tags applied."""
     done = (
         f"{character.name} {action.told}"
         for character, action in zip(scenario.characters, turn.actions, strict=True)
@@ -153,7 +139,7 @@ def _context(scenario: Scenario, text: str, backgrounds: list[str], goals: list[
 
 
 def _background(character: Character, relationship: int, own: bool) -> str:
-    """Return what is known of a character: all by itself, else as much as the relationship lets know."""
+    """Return a character's background: all for itself, else as much as the relationship reveals."""
     if not own and relationship == STRANGER:
         return ""
     if not own and relationship == KNOW_BY_NAME:
@@ -170,7 +156,7 @@ def _background(character: Character, relationship: int, own: bool) -> str:
 
 
 def _history(scenario: Scenario, state: GameState) -> Iterator[str]:
-    """Yield what SOTOPIA 0.1.4 shows its judge after the context: who did nothing is left out."""
+    """Yield the judge's lines after the context, as in SOTOPIA 0.1.4: without the idle side."""
     for number, turn in enumerate(state.turns, start=1):
         yield f"Turn #{number}"
         for character, action in zip(scenario.characters, turn.actions, strict=True):
@@ -180,7 +166,7 @@ def _history(scenario: Scenario, state: GameState) -> Iterator[str]:
 
 @lru_cache(maxsize=2_048)  # every observation shows all that was said before it
 def _quoted(action: SocialAction) -> str:
-    """Return what was done on one line that nothing in it can end or take for another's."""
+    """Return an action on one line, with all that could end the line or forge another's escaped."""
     if action.type == "speak":
         return f"said: {json.dumps(_plain(action.argument), ensure_ascii=False)}"
     return action._replace(argument=_plain(action.argument)).told

@@ -1,1 +1,1 @@
-"""WebShop: buying what an instruction asks for."""
+"""WebShop: buy the product that an instruction describes."""

@@ -1,4 +1,4 @@
-"""WebShop drawn for people: the page that is open, as the suite's site shows it, and what was asked for."""
+"""WebShop drawing for people: the open page, as the suite's site shows it, and the goal."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from xml.etree.ElementTree import Element as XmlElement
 
-from agentgym.elements import Element, element
+from agentgym.core.elements import Element, element
+from agentgym.core.suite_spec import SuiteDrawing
+from agentgym.core.types import Step
 from agentgym.envs.webshop.engine.goals import NO_LIMIT
 from agentgym.envs.webshop.engine.session import DONE
 from agentgym.envs.webshop.engine.view import REJECTED
 from agentgym.envs.webshop.env import WebShopEnv, WebShopState
 from agentgym.envs.webshop.site.html import NODE, page_element
-from agentgym.suites import SuiteDrawing
-from agentgym.types import Step
 
 CLICK: Final = "click["
 
@@ -64,7 +64,7 @@ def _drawn(part: XmlElement) -> Element:
 
 
 def _purchase(env: WebShopEnv) -> Element:
-    """Say what the purchase met of what was asked for."""
+    """Describe the goal's requirements that the purchase met."""
     score, goal, bought = env.world.score(env.visit, env.goal), env.goal, env.world.item(env.visit.asin)
     met = {
         "Attributes": f"{score.attributes} of {len(goal.attributes)}",
@@ -85,7 +85,7 @@ def _purchase(env: WebShopEnv) -> Element:
 
 
 def _wanted(env: WebShopEnv) -> Element:
-    """Say what the goal is scored by, which the agent is not told."""
+    """Describe the scored goal, which the agent does not see."""
     goal = env.goal
     options = [each if isinstance(each, str) else ": ".join(each) for each in goal.options]
     limit = [] if goal.price_upper == NO_LIMIT else [f"price below ${goal.price_upper:.2f}"]

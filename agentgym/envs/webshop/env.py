@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
+from agentgym.core.rewards import WIN, check_scheme
+from agentgym.core.rng import KeyRng
+from agentgym.core.suite_spec import SuiteSpec
+from agentgym.core.tasks import Task
 from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.envs.webshop.data.products import Goals
 from agentgym.envs.webshop.engine.goals import Goal
@@ -21,16 +25,12 @@ from agentgym.envs.webshop.oracle import WebShopOracle
 from agentgym.envs.webshop.source import BUILTIN, load_tasks, open_world
 from agentgym.envs.webshop.splits import GoalDivision
 from agentgym.envs.webshop.suite import SUITE
-from agentgym.retrieval.engines import SearchEngine
-from agentgym.rewards import WIN, check_scheme
-from agentgym.rng import KeyRng
-from agentgym.suites import SuiteSpec
-from agentgym.tasks import Task
+from agentgym.retrieval.opening import SearchEngine
 from agentgym.vector.serial import SerialVectorEnv
 
 
 class WebShopState(NamedTuple):
-    """What a snapshot holds of an episode."""
+    """Snapshot state of an episode."""
 
     visit: Visit
     noise: int = 0
@@ -249,12 +249,12 @@ class WebShopEnv(AgentEnv[str]):
 
     @property
     def visit(self) -> Visit:
-        """Which page is open, and what led there."""
+        """The open page, and the path to it."""
         return self._visit
 
     @property
     def goal(self) -> Goal:
-        """What the task asks for."""
+        """The task's goal."""
         return self._goal
 
     def shown(self) -> list[tuple[Node, str]]:

@@ -7,6 +7,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple, Protocol
 
+from agentgym.core.tasks import Task
+from agentgym.core.types import Completion, Request
 from agentgym.envs.webshop.data.products import Product
 from agentgym.envs.webshop.engine.goals import Goal
 from agentgym.envs.webshop.engine.purchases import Purchase, purchases
@@ -22,8 +24,6 @@ from agentgym.envs.webshop.engine.session import (
 )
 from agentgym.envs.webshop.engine.world import ShopWorld
 from agentgym.errors import UsageError
-from agentgym.tasks import Task
-from agentgym.types import Completion, Request
 
 PLANS_KEPT = 16_384
 """Goals whose plan is kept."""
@@ -57,11 +57,7 @@ class WebShopOracle:
         self._plan = lru_cache(PLANS_KEPT)(self._make_plan)
 
     def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answer each request from its snapshot.
-
-        Raises:
-            UsageError: a request carries no snapshot.
-        """
+        """Answer each request from its snapshot, which it must carry."""
         return [Completion(self._action(request)) for request in requests]
 
     def plan(self, goal: Goal) -> ShoppingPlan | None:
@@ -81,7 +77,7 @@ class WebShopOracle:
         return f"search[{plan.query}]" if text is None else f"click[{text}]"
 
     def _click(self, plan: ShoppingPlan, visit: Visit) -> str | None:
-        """Return what to click on the open page; None to search instead."""
+        """Return the click on the open page; None to search instead."""
         if visit.asin == plan.purchase.asin and visit.page == ITEM:
             chosen = dict(visit.options)
             left = (value for name, value in plan.purchase.options if chosen.get(name) != value)
@@ -117,7 +113,7 @@ class WebShopOracle:
 
 
 class _Shop(Protocol):
-    """What is read of an environment, which imports this module."""
+    """The part of an environment that the oracle reads; environments import this module."""
 
     world: ShopWorld
 
@@ -133,7 +129,7 @@ def untold(env: _Shop) -> Iterator[str]:
 
 
 def _queries(product: Product, goal: Goal) -> Iterator[str]:
-    """Yield what may be searched for to find a product, simple queries first."""
+    """Yield queries that may find a product, simple ones first."""
     yield _sayable(product.title)
     yield _sayable(" ".join((product.title, *goal.attributes)))
     yield _sayable(" ".join((product.query, *goal.attributes)))
@@ -141,5 +137,5 @@ def _queries(product: Product, goal: Goal) -> Iterator[str]:
 
 
 def _sayable(query: str) -> str:
-    """Return a query as the shop takes it, without what cannot be said in an action."""
+    """Return a query in the shop's form, without characters that no action can hold."""
     return query.translate(_UNSAYABLE).lower().strip()

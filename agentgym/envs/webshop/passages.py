@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from agentgym.core.types import Passage
 from agentgym.envs.webshop.builtin.catalogue import builtin_catalogue
 from agentgym.envs.webshop.data.productfiles import read_catalogue
 from agentgym.envs.webshop.data.products import Catalogue
-from agentgym.types import Passage
 
 
 def builtin_passages() -> Iterator[Passage]:
@@ -17,12 +17,7 @@ def builtin_passages() -> Iterator[Passage]:
 
 
 def read_passages(files: Sequence[Path]) -> Iterator[Passage]:
-    """Yield the products of WebShop's files.
-
-    Args:
-        files: of products and of attributes, as `agentgym.envs.webshop.data.productfiles.read_catalogue`
-            takes them.
-    """
+    """Yield the products of WebShop's files."""
     return _passages(read_catalogue(*files))
 
 

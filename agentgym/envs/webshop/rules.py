@@ -1,4 +1,4 @@
-"""An agent that shops by rule, from what everybody sees: the floor for agents that read.
+"""Rule-based shopper, with an agent's view: the baseline of reading agents.
 
 It searches the instruction, opens the first hit, chooses of each option the longest value that the
 instruction names, and buys.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from agentgym.core.types import Completion, Policy, Request
 from agentgym.errors import UnsupportedEnvError
-from agentgym.types import Completion, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 
 SUITE = "webshop"
@@ -26,11 +26,7 @@ _NOT_SAID = re.compile(r"[\[\]\s]+")
 
 
 def make_shopper(envs: AgentVectorEnv) -> Policy:
-    """Make the agent ``shopper``.
-
-    Raises:
-        UnsupportedEnvError: the environment is not WebShop.
-    """
+    """Make the agent ``shopper``."""
     if envs.prototype.suite != SUITE:
         name = type(envs.prototype).__name__
         raise UnsupportedEnvError(f"the agent 'shopper' plays WebShop, not {name}; use the agent 'rules'")

@@ -6,6 +6,7 @@ from copy import copy
 from functools import lru_cache
 from typing import get_args
 
+from agentgym.core.tasks import TaskSet
 from agentgym.envs.webshop.builtin.catalogue import BUILTIN, builtin_catalogue, shop_of
 from agentgym.envs.webshop.builtin.tasks import SIZES, builtin_tasks
 from agentgym.envs.webshop.data.importer import open_catalogue
@@ -18,8 +19,7 @@ from agentgym.envs.webshop.engine.world import ShopWorld
 from agentgym.envs.webshop.splits import GoalDivision
 from agentgym.envs.webshop.tasks import goal_splits, goal_tasks
 from agentgym.errors import UsageError
-from agentgym.retrieval.engines import SearchEngine, check_engine
-from agentgym.tasks import TaskSet
+from agentgym.retrieval.opening import SearchEngine, check_engine
 
 __all__ = ["BUILTIN", "kind_of_goals", "load_tasks", "load_world", "open_world", "splits_with_tasks"]
 
@@ -27,11 +27,7 @@ __all__ = ["BUILTIN", "kind_of_goals", "load_tasks", "load_world", "open_world",
 def open_world(
     dataset: str | ShopWorld, *, tagger: str, search: SearchEngine, special_queries: bool
 ) -> ShopWorld:
-    """Return a world made beforehand as it is; else `load_world`.
-
-    Raises:
-        UsageError: as `load_world`; or something is asked for that the world was not made with.
-    """
+    """Return a world made beforehand as it is, if it was made with these options; else `load_world`."""
     tagger = str(tagger)  # options come from suites and the command line: a list cannot be looked up
     check_text("search", search)
     check_choice("special_queries", special_queries, (True, False))
@@ -51,16 +47,9 @@ def load_world(
 ) -> ShopWorld:
     """Return the world of a data set; the same object for the same arguments.
 
-    Args:
-        dataset: ``"builtin"``, ``"builtin:SIZE"`` or ``"builtin:SIZE:SEED"``; or as
-            `agentgym.envs.webshop.data.importer.open_catalogue` takes it.
-        tagger: as `agentgym.envs.webshop.engine.taggers.make_tagger` takes it.
-        search: what ranks; ``"bm25"`` for the built-in data set.
-        special_queries: whether `agentgym.envs.webshop.engine.special` answers those that begin with a mark.
-
-    Raises:
-        UsageError: unknown tagger or search, or something that is not installed.
-        MissingDataError: the data set is not on this machine.
+    ``dataset``: ``"builtin"``, ``"builtin:SIZE"`` or ``"builtin:SIZE:SEED"``; or as `open_catalogue` takes
+    it. ``tagger`` as `make_tagger` takes it; ``search`` is ``"bm25"`` for the built-in data set;
+    ``special_queries``: whether `agentgym.envs.webshop.engine.special` answers those that begin with a mark.
     """
     check_engine(search)
     shop = shop_of(dataset)
@@ -90,16 +79,8 @@ def load_tasks(
 ) -> TaskSet:
     """Return the tasks of a split.
 
-    Args:
-        world: they are played in.
-        split: its name.
-        goals: whose; None for human ones where there are any. Not for the built-in data set.
-        difficulty: of built-in goals; None for all.
-        split_by: what decides whether a goal is for training, validation or test.
-        generator: version of built-in goals; None for the newest.
-
-    Raises:
-        UsageError: unknown split, or an option that is not for this data set.
+    ``goals`` None means human ones where there are any; not for the built-in data set. ``difficulty`` None
+    means all, ``generator`` None the newest; both are of built-in goals.
     """
     shop = shop_of(world.name)
     if shop is not None:
@@ -117,11 +98,7 @@ def load_tasks(
 
 
 def kind_of_goals(world: ShopWorld, goals: Goals | None) -> Goals:
-    """Return whose goals an imported data set is played with: those asked for, or human ones if it has any.
-
-    Raises:
-        UsageError: unknown kind.
-    """
+    """Return the kind of goals of an imported data set; None means human ones if it has any."""
     if goals is None:
         has_human = next(iter(world.catalogue.instructions("human")), None) is not None
         return "human" if has_human else "synthetic"

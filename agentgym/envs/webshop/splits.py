@@ -1,12 +1,12 @@
-"""Which split a goal belongs to: by its own content, or by its product's."""
+"""Splits of goals, by their own content or by their product's."""
 
 from __future__ import annotations
 
 from typing import Literal, TypeAlias, get_args
 
+from agentgym.core.hashing import content_id
+from agentgym.core.tasks import split_of
 from agentgym.envs.webshop.engine.options import check_choice
-from agentgym.hashing import content_id
-from agentgym.tasks import split_of
 
 GoalDivision: TypeAlias = Literal["goal", "product"]
 """What decides a goal's split: its product, attributes and options together, or its product alone."""
@@ -18,12 +18,7 @@ def check_split_by(split_by: object) -> None:
 
 
 def split_of_goal(goal_id: str, asin: str, split_by: GoalDivision) -> str:
-    """Return ``train``, ``valid`` or ``test``.
-
-    Args:
-        goal_id: the goal's; a suffix that numbers duplicates does not matter.
-        asin: of the goal's product.
-        split_by: what decides.
+    """Return the split of a goal; a suffix of its id that numbers duplicates does not count.
 
     Example:
         >>> split_of_goal("0" * 31 + "5", "B000000001", "goal")

@@ -2,8 +2,8 @@
 
 import math
 
-from agentgym.suites import DataSource, Measure, PromptDefaults, SuiteSpec
-from agentgym.tools import Tool, ToolParameter
+from agentgym.core.suite_spec import DataSource, Measure, PromptDefaults, SuiteSpec
+from agentgym.core.tools import Tool, ToolParameter
 
 WEBSHOP = DataSource(
     name="webshop",

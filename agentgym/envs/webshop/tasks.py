@@ -1,4 +1,4 @@
-"""The goals of a data set as tasks, and how they are divided.
+"""Tasks of a data set's goals, and their splits.
 
 Upstream's users divide goals by position in a list that each worker shuffles for itself, so that goals
 kept for evaluation are met in training. The default splits here follow from a goal's content, whatever its
@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from agentgym.core.tasks import DEFAULT_SIZES, ListTaskSet, Task, check_split
 from agentgym.envs.webshop.data.products import Goals
 from agentgym.envs.webshop.engine.goals import Goal, make_goals
 from agentgym.envs.webshop.engine.world import ShopWorld
 from agentgym.envs.webshop.splits import GoalDivision, check_split_by, split_of_goal
 from agentgym.envs.webshop.suite import SUITE
 from agentgym.errors import UsageError
-from agentgym.tasks import DEFAULT_SIZES, ListTaskSet, Task, check_split
 
 UPSTREAM_SEED = 233
 """Of the shuffle that gives goals their numbers in upstream's environment."""
@@ -55,11 +55,7 @@ class GoalSet(ListTaskSet):
         return self._tasks[min(int(place), len(self) - 1)]
 
     def verify(self) -> None:
-        """Re-derive every id from the goal.
-
-        Raises:
-            UsageError: an id does not follow from the content.
-        """
+        """Recompute every id from the goal."""
         for task in self:
             if task.content.id != task.id.partition("-")[0]:
                 raise UsageError(f"goal {task.source_id} is not the one its id {task.id} says; import again")
@@ -69,14 +65,7 @@ class GoalSet(ListTaskSet):
 def goal_tasks(world: ShopWorld, split: str, kind: Goals, *, split_by: GoalDivision = "goal") -> GoalSet:
     """Return the goals of a split.
 
-    Args:
-        world: made of the data set.
-        split: ``train``, ``valid`` or ``test``, by content; or one of `RANGES`.
-        kind: whose goals.
-        split_by: what content: the goal's, or its product's alone.
-
-    Raises:
-        UsageError: unknown split, or the data set has no goals for it.
+    ``train``, ``valid`` or ``test`` are by content (the goal's, or its product's alone); others are `RANGES`.
     """
     check_split(split, SPLITS)
     check_split_by(split_by)
@@ -113,7 +102,7 @@ def _every_task(world: ShopWorld, kind: Goals) -> list[Task]:
 
 
 def _tasks(goals: Iterable[Goal], world: ShopWorld) -> Iterator[Task]:
-    """Yield a task for each goal. Duplicates are told apart here, so that a task is the same in any split."""
+    """Yield a task for each goal. Duplicates are numbered here, so that a task is the same in any split."""
     seen: Counter[str] = Counter()
     for number, goal in enumerate(goals):
         name = goal.id

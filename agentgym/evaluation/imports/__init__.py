@@ -1,1 +1,1 @@
-"""Runs of other projects: their logs are read, played again here, compared, and kept as runs."""
+"""Runs of other projects: their logs are parsed, replayed, compared, and converted to runs."""

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from agentgym.agents.screen import text_of
+from agentgym.core.types import Completion, EndReason, Step, Trajectory
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
 from agentgym.evaluation.imports.logs import LogDialect, LoggedEpisode, one_line
-from agentgym.evaluation.replay import Replay
-from agentgym.evaluation.suite import PlayedEnv
-from agentgym.types import Completion, EndReason, Step, Trajectory
+from agentgym.evaluation.log.replay import Replay
+from agentgym.evaluation.suites.suite import PlayedEnv
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,7 +49,7 @@ class LogMismatch:
 
 @dataclass(slots=True)
 class Agreement:
-    """How far an episode agrees."""
+    """Agreement of an episode with its log."""
 
     where: str
     task: str
@@ -59,7 +59,7 @@ class Agreement:
     mismatches: list[LogMismatch] = field(default_factory=list)
 
     def add(self, step: int, quantity: Quantity, theirs: Any, ours: Any) -> None:
-        """Compare one value; None is what the log does not say."""
+        """Compare one value; None is missing from the log."""
         if theirs is None:
             return
         self.compared[quantity] += 1
@@ -92,11 +92,7 @@ class TaskFinder:
         self._found: dict[str, tuple[str, ...]] = {}
 
     def find(self, episode: LoggedEpisode) -> tuple[str, ...]:
-        """Return the ids of the tasks that an episode may be of: several look the same at first.
-
-        Raises:
-            UsageError: there is none.
-        """
+        """Return the ids of the tasks that an episode may be of: several look the same at first."""
         tasks, seen = self._game.tasks, episode.observation
         missing = f"{episode.where}: no task of {self._game.suite}'s split {tasks.split!r}"
         if episode.task:
@@ -135,17 +131,7 @@ def compare_episode(
     seed: int = 0,
     rollout: int = 0,
 ) -> tuple[Trajectory, Agreement]:
-    """Play a logged episode's actions and compare what follows from each.
-
-    Args:
-        episode: of the log.
-        game: the environment.
-        env: its place in a suite.
-        dialect: of the log.
-        task: the episode's, by id.
-        seed: it is reset with.
-        rollout: which attempt at the task it is.
-    """
+    """Play a logged episode's actions and compare what follows from each."""
     replay = Replay.begin(game, env, task, seed, rollout)
     found = Agreement(episode.where, task, dialect)
     found.add(0, "observation", episode.observation, text_of(replay.observation))
@@ -169,7 +155,7 @@ def compare_episode(
 def _trajectory(
     replay: Replay, env: PlayedEnv, steps: tuple[Step, ...], seed: int, rollout: int
 ) -> Trajectory:
-    """Return what was played; a log that stops before the end is an agent that gave up."""
+    """Return the played episode; a log that stops before the end is an agent that gave up."""
     reason: EndReason = "step_limit" if replay.over else "agent_error"
     if steps and steps[-1].terminated:
         reason = "success" if replay.info["won"] else "failure"

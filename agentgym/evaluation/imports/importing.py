@@ -17,21 +17,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym.agents.imported import IMPORTED
+from agentgym.core.types import Trajectory
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
-from agentgym.evaluation.answerbook import answer_pins
 from agentgym.evaluation.imports.comparison import Agreement, LogMismatch, TaskFinder, compare_episode
 from agentgym.evaluation.imports.dialects import DIALECTS
-from agentgym.evaluation.plan import open_single, planned_episodes
-from agentgym.evaluation.recordings import SCALE, write_recorded
-from agentgym.evaluation.results import record_of
-from agentgym.evaluation.suite import MOST_ATTEMPTS, Suite, SuiteAgent, SuiteEnv, check_names
-from agentgym.evaluation.suite_text import write_suite
+from agentgym.evaluation.log.recorded_answers import answer_pins
+from agentgym.evaluation.log.recordings import SCALE, write_recorded
+from agentgym.evaluation.log.results import record_of
 from agentgym.evaluation.suites import NAMES, own_suite_file
-from agentgym.files import make_folder, replace_file
-from agentgym.provenance import here_and_now
-from agentgym.types import Trajectory
-from agentgym.untrusted import read_file
+from agentgym.evaluation.suites.plan import open_single, planned_episodes
+from agentgym.evaluation.suites.suite import MAX_ATTEMPTS, Suite, SuiteAgent, SuiteEnv, check_names
+from agentgym.evaluation.suites.suite_text import write_suite
+from agentgym.io.files import make_folder, replace_file
+from agentgym.io.provenance import here_and_now
+from agentgym.io.untrusted import read_file
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,7 +52,7 @@ class LogSource:
 
 @dataclass(frozen=True, slots=True)
 class ImportedRun:
-    """What came of a log."""
+    """Result of an import."""
 
     episodes: int
     """Those whose tasks are at hand: they were played and compared."""
@@ -84,22 +84,13 @@ def import_log(
 ) -> ImportedRun:
     """Play a log and write the run and the report.
 
-    Args:
-        source: the log.
-        env: what it was played in.
-        out: folder of results.
-        suite: that it becomes a run of, with ``env`` alone; None for one made of the log's tasks.
-        console: where progress is shown; None for nowhere.
-
-    Raises:
-        UsageError: the log cannot be read, is of another environment, or no task of it is at hand.
-        MissingDataError: the environment's data is not on this machine.
+    ``suite`` None makes one of the log's tasks. Otherwise the run is of this suite, with ``env`` alone.
     """
     check_names([("agent", source.agent)])
     sha256 = hashlib.sha256(read_file(source.path, remedy="name a log")).hexdigest()
     check_environment(DIALECTS[source.dialect].environment(source.path), env)
     with closing(open_single(env)) as game:
-        if pins := answer_pins(game.answerers):
+        if pins := answer_pins(game.query_backends):
             raise UsageError(
                 f"{env.id} asks {pins[0].name} outside the package, which no log holds: "
                 "import logs of environments that answer by themselves"
@@ -136,7 +127,7 @@ def import_log(
 
 
 def check_environment(stated: Mapping[str, Any], env: SuiteEnv | None) -> None:
-    """Raise a UsageError with the flags where a log says it was played elsewhere, or nothing says where."""
+    """Refuse a log of another environment, or of an unnamed one; the UsageError names the flags."""
     if not stated and env is None:
         raise UsageError("say what the log was played in: --env ENV, or --suite SUITE --env LABEL")
     split, options = stated.get("split"), stated.get("options")
@@ -155,7 +146,7 @@ def _play(
     name: str,
     console: Console | None,
 ) -> tuple[Sequence[tuple[Trajectory, Agreement]], tuple[str, ...], Suite]:
-    """Play the episodes whose tasks are at hand; return also why others are not, and the suite."""
+    """Play the episodes with available tasks; return also why others are left out, and the suite."""
     from rich.progress import track
 
     dialect = DIALECTS[source.dialect]
@@ -176,7 +167,7 @@ def _play(
         raise UsageError(not_found[0] if not_found else f"{source.path} holds no episode")
     times = Counter(task for _, task in found)
     if suite is None:
-        attempts = min(MOST_ATTEMPTS, *times.values())
+        attempts = min(MAX_ATTEMPTS, *times.values())
         suite = Suite(name, "1", 0, attempts, env=(replace(env, tasks=tuple(times)),), agent=SCALE)
     env = suite.env[0]
     seeds = {(each.task.id, each.rollout): each.seed for each in planned_episodes(suite, env, game.tasks)}

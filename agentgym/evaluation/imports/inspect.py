@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agentgym.core.tools import Tool, ToolCall, ToolCallError, action_of
 from agentgym.errors import UsageError
 from agentgym.evaluation.imports.logs import LoggedEpisode, parse_episode
-from agentgym.evaluation.inspect_log import LOG_VERSION
-from agentgym.tools import Tool, ToolCall, ToolCallError, action_of
-from agentgym.untrusted import read_json
+from agentgym.evaluation.log.inspect_log import LOG_VERSION
+from agentgym.io.untrusted import read_json
 
 STORE = "agentgym"
 """Key of a sample's store under which its episode is, and name of the scorer."""
@@ -30,7 +30,7 @@ def read(path: Path, tools: Sequence[Tool]) -> Sequence[LoggedEpisode]:
 
 
 def environment(path: Path) -> Mapping[str, Any]:
-    """Return what a log says it was played in; errors as `read`."""
+    """Return the environment that a log names; errors as `read`."""
     described = _log(path).get("eval")
     metadata = described.get("metadata") if isinstance(described, dict) else None
     return metadata if isinstance(metadata, dict) and isinstance(metadata.get("env"), str) else {}

@@ -1,4 +1,4 @@
-"""What a log of another project's run says, whatever its dialect."""
+"""Log of another project's run, independent of its dialect."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentgym.records import parse
-from agentgym.tools import Tool
-from agentgym.untrusted import read_json_records
+from agentgym.core.tools import Tool
+from agentgym.io.records import parse
+from agentgym.io.untrusted import read_json_records
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedStep:
-    """An action, and what followed; None is what the log does not say."""
+    """An action, and its result; None is missing from the log."""
 
     action: str
     observation: str | None = None
@@ -43,7 +43,7 @@ class LoggedEpisode:
 
 @dataclass(frozen=True, slots=True)
 class LogDialect:
-    """How one project writes logs."""
+    """Log format of one project."""
 
     read: Callable[[Path, Sequence[Tool]], Sequence[LoggedEpisode]]
     """Reads a log; the tools are the suite's, for logs that hold calls. Raises UsageError."""

@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from agentgym.core.tools import Tool
 from agentgym.errors import UsageError
 from agentgym.evaluation.imports.logs import LoggedEpisode, LoggedStep, one_line, same_text
-from agentgym.tools import Tool
-from agentgym.untrusted import loads_json, read_file
+from agentgym.io.untrusted import loads_json, read_file
 
 _WELCOME = "-= "
 _ROOMS = ("You are in the middle of a room.", "You stand in a ")
@@ -35,7 +35,7 @@ _PIECES = re.compile(r"[\[\]\n]| \[SEP\] ")
 
 
 def read(path: Path, tools: Sequence[Tool]) -> tuple[LoggedEpisode, ...]:
-    """Read a transcript, or a notebook with what its cells print; UsageError where it holds no episode."""
+    """Read a transcript, or a notebook's printed output; UsageError where it holds no episode."""
     raw = read_file(path, remedy="name a transcript or a notebook")
     try:
         text = _printed(loads_json(raw, str(path)), path) if path.suffix == ".ipynb" else raw.decode("utf-8")

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from agentgym.core.tools import Tool
 from agentgym.errors import UsageError
 from agentgym.evaluation.imports.logs import LoggedEpisode, LoggedStep, same_text
-from agentgym.records import parse
-from agentgym.tools import Tool
-from agentgym.untrusted import loads_json, read_json_records
+from agentgym.io.records import parse
+from agentgym.io.untrusted import loads_json, read_json_records
 
 _SEEN = re.compile(r"current observation is: (.*?)\nYour admissible actions", re.DOTALL)
 _TAGGED = re.compile(r"<action>(.*?)</action>", re.DOTALL)
@@ -42,7 +42,7 @@ class _Row:
 
     @property
     def action(self) -> str:
-        """What was sent, projected as verl-agent does where the row does not say it."""
+        """The action, projected as verl-agent does where the row lacks it."""
         response = (self.llm_output or self.output or "").lower()
         tagged = _TAGGED.search(response)
         return self.projected_action or (tagged[1].strip() if tagged else response[-_UNTAGGED:])

@@ -1,4 +1,4 @@
-"""The benchmark suites that ship with the package, and how a suite is found by name."""
+"""Benchmark suites that ship with the package, and their lookup by name."""
 
 from __future__ import annotations
 
@@ -36,13 +36,10 @@ def suite_file(suite: str) -> Path:
 
 
 def suite_file_of_run(folder: Path, name: str) -> Path:
-    """Return the file of the suite that a run says it is of.
+    """Return the file of the suite that a run names.
 
-    The shipped suite of that name goes before ``suites/NAME.toml`` in a folder above the run, which whoever
-    made the run may have changed.
-
-    Raises:
-        UsageError: there is none.
+    The shipped suite of that name goes before ``suites/NAME.toml`` in a folder above the run, which the run's
+    author may have changed.
     """
     path = FOLDER / f"{name}.toml" if name in NAMES else own_suite_file(folder, name)
     if path is None:

@@ -1,1 +1,1 @@
-"""Diagnostics of single runs: what the papers draw beside learning curves."""
+"""Diagnostics of single runs: the papers' figures beside learning curves."""

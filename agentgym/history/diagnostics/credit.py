@@ -21,7 +21,7 @@ from agentgym.history.diagnostics.source import (
 from agentgym.history.diagrams import Diagram, Panel, Series
 from agentgym.history.rollouts import KeptEpisode
 
-LONGEST = 50
+MAX_LENGTH = 50
 """Steps of an episode that are shown."""
 
 _SUCCESS = "success"
@@ -96,7 +96,7 @@ def _path(episode: KeptEpisode) -> list[str]:
 
 
 def _distances(episodes: list[KeptEpisode]) -> dict[str, int]:
-    """Return how many steps each state is from SUCCESS; states that do not lead there are left out."""
+    """Return the number of steps from each state to SUCCESS; states that do not lead there are left out."""
     before: dict[str, set[str]] = {}
     for episode in episodes:
         for here, after in pairwise(_path(episode)):
@@ -122,16 +122,8 @@ def progress_diagram(
 ) -> Diagram:
     """Return the diagram of a measure of progress over iterations, in episodes won and lost.
 
-    Args:
-        source: the run.
-        measure: from episodes to whether each step progressed, by the place of the episode.
-        name: of the diagnostic.
-        title: of the diagram.
-        remark: how to read it.
-        panels: further ones.
-
-    Raises:
-        UsageError: no step can be measured.
+    ``measure``: from episodes to whether each step progressed, by the place of the episode; ``remark``: how
+    to read the diagram.
     """
     rows: dict[str, list[float | None]] = {"won": [], "lost": []}
     for episodes in source.rollouts.values():
@@ -167,13 +159,13 @@ def values(source: RunSource) -> Diagram:
         split = won_and_lost(source.rollouts[iteration])
         length = max(len(episode.steps) for episode in source.rollouts[iteration])
         series = tuple(
-            _profile(f"episodes {label}", own, min(length, LONGEST)) for label, own in split.items() if own
+            _profile(f"episodes {label}", own, min(length, MAX_LENGTH)) for label, own in split.items() if own
         )
         panels.append(
             Panel(
                 title=f"Iteration {iteration}",
                 x_label="step of the episode",
-                x=tuple(float(place + 1) for place in range(min(length, LONGEST))),
+                x=tuple(float(place + 1) for place in range(min(length, MAX_LENGTH))),
                 series=series,
             )
         )

@@ -1,4 +1,4 @@
-"""Diagnostics of what a run spends: seconds by stage, tokens and tool calls, and its critic's loss."""
+"""Diagnostics of cost: seconds by stage, tokens and tool calls, and the critic's loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Diagnostics that ask the environment: success by golden length, and progress by true distance.
+"""Diagnostics by replay: success by golden length, and progress by true distance.
 
 The environment's oracle (a planner or a solver) is played from the states in question: its number of steps to
 success is the distance, exact where it plans shortest ways.
@@ -11,29 +11,25 @@ from copy import deepcopy
 from itertools import pairwise
 from typing import Any
 
+from agentgym.core.types import Request
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
-from agentgym.evaluation.statistics import wilson
+from agentgym.evaluation.board.statistics import wilson
 from agentgym.history.diagnostics.credit import progress_diagram
 from agentgym.history.diagnostics.source import RunSource
 from agentgym.history.diagrams import Diagram, Panel, Series
 from agentgym.history.rollouts import KeptEpisode
 from agentgym.registration import open_env
-from agentgym.types import Request
 
 _BEYOND = 400
 """Steps after which an oracle counts as lost."""
 
 
 class OracleDistance:
-    """Steps to success from states of a run's environment, by its oracle; each state is asked about once."""
+    """Steps to success from states of a run's environment, by its oracle; results are cached."""
 
     def __init__(self, source: RunSource):
-        """Open the environment that the run was trained on.
-
-        Raises:
-            UsageError: it cannot be opened, or has no oracle.
-        """
+        """Open the environment that the run was trained on."""
         settings = source.history.settings
         prefix = "env_options."
         options = {
@@ -54,8 +50,7 @@ class OracleDistance:
     def along(self, episode: KeptEpisode) -> list[int | None]:
         """Return the distance of every state of an episode, the last one included.
 
-        Raises:
-            UsageError: played again, the episode comes to other states.
+        The replay must come to the recorded states.
         """
         info = self._begin(episode)
         distances = [self._distance(episode, info["state_hash"])]

@@ -1,4 +1,4 @@
-"""What diagnostics are computed from: a run's metrics and the rollouts that it kept."""
+"""Data source of diagnostics: a run's metrics and recorded rollouts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentgym.history.run import RunHistory, read_history
 
 @dataclass(frozen=True)
 class RunSource:
-    """A run's folder, read when it is asked for."""
+    """A run's folder, read on demand."""
 
     folder: Path
 
@@ -40,11 +40,7 @@ class RunSource:
 
     @cached_property
     def rollouts(self) -> dict[int, list[KeptEpisode]]:
-        """The episodes of each iteration whose rollouts were kept, ascending.
-
-        Raises:
-            UsageError: none were.
-        """
+        """The episodes of each iteration with recorded rollouts, ascending; there must be some."""
         kept = {
             iteration: read_rollouts(self.folder, iteration) for iteration in kept_iterations(self.folder)
         }
@@ -56,18 +52,13 @@ class RunSource:
 
     @property
     def episodes(self) -> list[KeptEpisode]:
-        """All kept episodes."""
+        """All recorded episodes."""
         return [episode for some in self.rollouts.values() for episode in some]
 
     def column(self, name: str, *, missing: str) -> tuple[float | None, ...]:
         """Return a number of every iteration by its flat name; None where one lacks it.
 
-        Args:
-            name: as `IterationMetrics.number` takes it.
-            missing: what to say if none has it: which setting records it.
-
-        Raises:
-            UsageError: none has it.
+        ``missing`` ends the message if none has it: the setting that records it.
         """
         values = [metrics.number(name) for metrics in self.iterations]
         if not any(math.isfinite(value) for value in values):
@@ -90,7 +81,7 @@ def steps_of(episodes: list[KeptEpisode]) -> Iterator[tuple[KeptEpisode, KeptSte
 def by_kept_iteration(
     source: RunSource, measure: Callable[[list[KeptEpisode]], float | None]
 ) -> tuple[float | None, ...]:
-    """Return a number of each kept iteration's episodes."""
+    """Return a number of each recorded iteration's episodes."""
     return tuple(measure(episodes) for episodes in source.rollouts.values())
 
 

@@ -20,7 +20,7 @@ BUCKETS = (
 
 
 def group_sizes(episodes: list[KeptEpisode]) -> list[int]:
-    """Return how many steps were taken in each state, where those of a group are compared."""
+    """Return the number of steps in each state, where those of a group are compared."""
     counts = Counter(
         (episode.iteration, episode.group, step.state_hash) for episode in episodes for step in episode.steps
     )

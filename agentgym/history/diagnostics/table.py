@@ -43,15 +43,9 @@ def describe_diagnostics() -> list[tuple[str, DiagnosticData, str]]:
 
 
 def diagnose(folder: Path, name: str) -> Diagram:
-    """Compute a diagnostic of a run.
+    """Compute one of `DIAGNOSTICS` of a run.
 
-    Args:
-        folder: of the run.
-        name: one of `DIAGNOSTICS`.
-
-    Raises:
-        UsageError: there is none of that name, or the run lacks what it is computed from; the message names
-            the setting that records it.
+    `UsageError` names the setting that records what the run lacks.
     """
     if name not in _TABLE:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Diagnostics of 3SPO's trees: rollouts K of a state by how hard it is, and one state over its visits."""
+"""Diagnostics of 3SPO's trees: rollouts K by a state's difficulty, and one state over its visits."""
 
 from __future__ import annotations
 

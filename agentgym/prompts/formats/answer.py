@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+from agentgym.core.tools import Tool, tool_schemas
 from agentgym.errors import UsageError
-from agentgym.tools import Tool, tool_schemas
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from agentgym.core.tools import ACT, Tool, ToolCall, ToolCallError, action_of, call_of
 from agentgym.prompts.formats.answer import Answer, UnreadableError, split_first_thought, split_thought
 from agentgym.prompts.formats.tags import ANSWER
-from agentgym.tools import ACT, Tool, ToolCall, ToolCallError, action_of, call_of
 
 _INK = re.compile(r"\S")
 _WRAPPINGS = (("<tool_call>", "</tool_call>"), ("```json", "```"), ("```", "```"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from agentgym.core.tools import Tool, ToolCall, ToolCallError, ToolParameter, action_of, call_of
 from agentgym.errors import UsageError
 from agentgym.prompts.formats.answer import (
     Answer,
@@ -13,7 +14,6 @@ from agentgym.prompts.formats.answer import (
     split_first_thought,
     split_thought,
 )
-from agentgym.tools import Tool, ToolCall, ToolCallError, ToolParameter, action_of, call_of
 
 SEARCH = Tool("search", "Search for passages.", (ToolParameter("query"),))
 ANSWER = Tool("answer", "Answer the question.", (ToolParameter("text"),))

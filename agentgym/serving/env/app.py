@@ -13,13 +13,13 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from agentgym.errors import UsageError
-from agentgym.extras import load
+from agentgym.io.optional import load
+from agentgym.io.untrusted import loads_json
 from agentgym.serving.app_server import PATIENCE, AppServer
 from agentgym.serving.env.service import Client, EnvService
 from agentgym.serving.env.sessions import SessionError
 from agentgym.serving.hosts import HostGuard
 from agentgym.serving.requests import error_response, read_body, refusal
-from agentgym.untrusted import loads_json
 from agentgym.version import __version__
 
 if TYPE_CHECKING:
@@ -100,10 +100,7 @@ Application: TypeAlias = Callable[..., Awaitable[None]]
 def make_app(service: EnvService, guard: HostGuard, token: str | None = None) -> Application:
     """Return the application of a service, for names that the guard knows and clients that show the token.
 
-    WebSockets and messages go past FastAPI, whose way to a route takes longer than a step.
-
-    Raises:
-        MissingPackageError: FastAPI is not installed.
+    WebSockets and messages bypass FastAPI, whose routing takes longer than a step.
     """
     load("fastapi", "serve", PURPOSE)
     from fastapi import FastAPI, Request, WebSocket
@@ -172,7 +169,15 @@ class EnvServer(AppServer):
         token: str | None = None,
         allowed_hosts: Iterable[str] = (),
     ):
-        """Listen, as `AppServer` does; requests have to show a token, where there is one, as their bearer."""
+        """Listen; ``serve_forever`` answers.
+
+        Args:
+            host: name or address of this machine.
+            port: 0 for any that is free.
+            service: carries out the messages.
+            token: what requests have to show as their bearer; None for nothing.
+            allowed_hosts: names that requests may have for the server, besides ``host`` and this machine's.
+        """
         super().__init__(
             host,
             port,
@@ -304,7 +309,7 @@ async def _part(websocket: "WebSocket", error: SessionError) -> None:
 async def _replied(
     door: _Door, websocket: "WebSocket", client: Client, text: str | bytes
 ) -> dict[str, Any] | None:
-    """Return the answer to a message of a WebSocket; None where it says good-bye."""
+    """Return the answer to a message of a WebSocket; None for a closing one."""
     try:
         door.count(websocket)
         message = _read(text)

@@ -13,14 +13,14 @@ import gymnasium
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode
 
-from agentgym.answers import UnansweredError
+from agentgym.core.options import reset_request
+from agentgym.core.queries import UnansweredError
+from agentgym.core.spaces import UnicodeText
+from agentgym.core.tasks import Task, TaskSet
+from agentgym.core.types import Snapshot
 from agentgym.errors import UsageError
-from agentgym.options import reset_request
-from agentgym.retrieval.http_client import TIMEOUT, HttpClient
+from agentgym.retrieval.engines.http_client import TIMEOUT, HttpClient
 from agentgym.serving.env.wire import frozen, read_observations, read_space
-from agentgym.spaces import UnicodeText
-from agentgym.tasks import Task, TaskSet
-from agentgym.types import Snapshot
 from agentgym.vector.arguments import autoreset_mode_of, checked_count
 from agentgym.vector.batching import Moves, Starts, batch_observations, info_column, unbatch_observations
 from agentgym.vector.core import AgentVectorEnv
@@ -37,11 +37,9 @@ class RemoteServer:
     def __init__(
         self, url: str, env_id: str | None, token: str | None, timeout: float, options: dict[str, Any]
     ):
-        """Ask the server what it serves.
+        """Query the server's environment and options, which must be these.
 
-        Raises:
-            UsageError: it serves another environment, or one with other options, or wants another token.
-            UnansweredError: it cannot be asked.
+        `UnansweredError` where it cannot be reached.
         """
         headers = None if token is None else {"Authorization": f"Bearer {token}"}
         self._http = HttpClient(url, "the environment server", timeout=timeout, headers=headers)
@@ -59,11 +57,8 @@ class RemoteServer:
     def ask(self, kind: str, **data: Any) -> Any:
         """Have a message carried out, and return its answer.
 
-        Raises:
-            ResetNeeded: a session's episode is over, or stands elsewhere than was thought.
-            LookupError: the server does not know a session any more.
-            UsageError: it refuses the message.
-            UnansweredError: it does not answer.
+        `ResetNeeded` where a session's episode is over, or stands at another step; `LookupError` where the
+        server does not know a session any more; `UnansweredError` where it does not answer.
         """
         return self._send("POST", f"/{kind}", json.dumps(data).encode())
 
@@ -145,11 +140,11 @@ class RemoteTaskSet(TaskSet):
 
 
 class _Prototype:
-    """What an `AgentVectorEnv` asks of the environment in its slots."""
+    """The part of a single environment that `AgentVectorEnv` reads."""
 
     metadata: dict[str, Any] = {"render_modes": [], "render_fps": 4}  # noqa: RUF012
     render_mode = None
-    answerers: dict[str, Any] = {}  # noqa: RUF012
+    query_backends: dict[str, Any] = {}  # noqa: RUF012
 
     def __init__(self, server: RemoteServer):
         about = server.about

@@ -8,19 +8,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
+from agentgym.core.tools import ACT, Tool, ToolCall, ToolCallError, action_of
 from agentgym.errors import UsageError, nearest
-from agentgym.records import parse
+from agentgym.io.records import parse
 from agentgym.registration import class_of, find_spec
 from agentgym.serving.env.sessions import EnvLimits, EnvSession, EnvSessions, SessionError, SessionResults
 from agentgym.serving.env.wire import row_schema, write_observations, write_space
-from agentgym.tools import ACT, Tool, ToolCall, ToolCallError, action_of
 from agentgym.vector.core import AgentVectorEnv
 from agentgym.vector.serial import SerialVectorEnv
 from agentgym.version import __version__
 
 _LOGGER = logging.getLogger("uvicorn.error")  # the server's own, which is shown
 
-LARGEST_RANGE = 1_000
+MAX_RANGE = 1_000
 """Tasks that are listed at once."""
 
 
@@ -34,7 +34,7 @@ class Reply(NamedTuple):
 
 @dataclass(slots=True)
 class Client:
-    """Who sends messages: one WebSocket, or one request."""
+    """Sender of messages: one WebSocket, or one request."""
 
     session: str | None = None
     """Named by messages that name none."""
@@ -150,15 +150,11 @@ class EnvService:
 
     @property
     def waits(self) -> bool:
-        """Whether a step may wait for answers from elsewhere, such as a model's."""
-        return bool(self.envs.prototype.answerers)
+        """Whether a step may wait for outside answers, such as a model's."""
+        return bool(self.envs.prototype.query_backends)
 
     def handle(self, client: Client, kind: Any, data: Any) -> Reply:
-        """Carry out a message.
-
-        Raises:
-            SessionError: it is not carried out, and nothing has changed.
-        """
+        """Carry out a message; a `SessionError` leaves everything as it was."""
         operation = self._operations.get(kind) if isinstance(kind, str) else None
         if operation is None:
             known = nearest(kind, self._operations) if isinstance(kind, str) else ""
@@ -194,7 +190,7 @@ class EnvService:
     # ---- what is served ----------------------------------------------------------------------
 
     def description(self) -> dict[str, Any]:
-        """Return what a client has to know to stand for the environment."""
+        """Return the environment's description for clients."""
         single = self.envs.prototype
         return {
             "id": self.env_id,
@@ -332,8 +328,8 @@ class EnvService:
         self._check_split(asked.split)
         tasks = self.envs.tasks
         wanted = range(*slice(asked.start, asked.stop).indices(len(tasks)))
-        if len(wanted) > LARGEST_RANGE:
-            raise UsageError(f"a range has at most {LARGEST_RANGE:,} tasks: ask for it in parts")
+        if len(wanted) > MAX_RANGE:
+            raise UsageError(f"a range has at most {MAX_RANGE:,} tasks: ask for it in parts")
         found = (tasks[number] for number in wanted)
         listed = [{"id": task.id, "source_id": task.source_id, "type": task.type} for task in found]
         return Reply("tasks", {"tasks": listed, "env_name": self.env_id})
@@ -351,11 +347,11 @@ class EnvService:
         return b64encode(self.sessions.snapshot(session)).decode()
 
     def _rows(self, played: SessionResults) -> Reply:
-        """Return what several sessions show: the form of one, with a list for each value."""
+        """Return several sessions' results: the form of one, with a list for each value."""
         return Reply("observations", self._columns(played))
 
     def _row(self, played: SessionResults) -> dict[str, Any]:
-        """Return what one session shows, as OpenEnv has it."""
+        """Return one session's result, in OpenEnv's form."""
         columns = self._columns(played)
         for name in ("observation", "metadata"):
             columns[name] = {key: values[0] for key, values in columns[name].items()}

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from agentgym.answers import UnansweredError
+from agentgym.core.queries import UnansweredError
+from agentgym.core.types import Snapshot
 from agentgym.errors import UsageError
-from agentgym.types import Snapshot
 from agentgym.vector.batching import Infos, batch_observations, info_columns
 from agentgym.vector.core import AgentVectorEnv
 from agentgym.vector.serial import SerialVectorEnv
@@ -18,7 +18,7 @@ from agentgym.vector.serial import SerialVectorEnv
 
 @dataclass(frozen=True, slots=True)
 class EnvLimits:
-    """What a server of an environment takes."""
+    """Limits of an environment's server."""
 
     sessions: int = 1_024
     """Sessions at once; also WebSockets."""
@@ -69,7 +69,7 @@ class EnvSession:
 
 @dataclass(frozen=True, slots=True)
 class SessionResults:
-    """What n sessions show after a reset, a step or a restore."""
+    """Results of n sessions after a reset, a step or a restore."""
 
     sessions: Sequence[EnvSession]
     observations: Any
@@ -87,7 +87,7 @@ class EnvSessions:
     ):
         """Take a vector environment in autoreset mode DISABLED, a slot for each session."""
         self.envs = envs
-        asks = bool(envs.prototype.answerers)  # then the vector environment gathers the answers
+        asks = bool(envs.prototype.query_backends)  # then the vector environment gathers the answers
         self._singles = envs.envs if isinstance(envs, SerialVectorEnv) and not asks else None
         self._limits = limits
         self._clock = clock
@@ -107,11 +107,7 @@ class EnvSessions:
         return tuple(self._sessions)
 
     def find(self, id: str) -> EnvSession:
-        """Return a session; it counts as used.
-
-        Raises:
-            SessionError: there is none.
-        """
+        """Return a session, which then counts as used; `SessionError` where there is none."""
         session = self._sessions.pop(id, None)
         if session is None:
             raise SessionError(
@@ -130,9 +126,8 @@ class EnvSessions:
     ) -> SessionResults:
         """Start an episode in each session; None begins a session.
 
-        Raises:
-            SessionError: unknown or repeated sessions, or too many.
-            UsageError: as `AgentVectorEnv.reset_at`.
+        `SessionError` for unknown or repeated sessions, or too many; `UsageError` as
+        `AgentVectorEnv.reset_at`.
         """
         sessions, begun = self._named_or_new(ids)
         given = list(seeds or [None] * len(ids))
@@ -152,15 +147,10 @@ class EnvSessions:
     def step(
         self, ids: Sequence[str], actions: Sequence[str], turns: Sequence[int] | None = None
     ) -> SessionResults:
-        """Play an action in each session.
+        """Play an action in each session, each once.
 
-        Args:
-            ids: sessions, each once.
-            actions: one for each.
-            turns: the steps that the client knows of, so that a message that comes twice is not played twice.
-
-        Raises:
-            SessionError: unknown, repeated or finished sessions, or ones that stand at another step.
+        ``turns``: the steps that the client knows of, so that a message that comes twice is not played twice.
+        `SessionError` for unknown, repeated or finished sessions, or ones that stand at another step.
         """
         sessions = self._named(ids)
         if not len(sessions) == len(actions) == len(turns if turns is not None else ids):
@@ -193,11 +183,9 @@ class EnvSessions:
         return self.envs.snapshot(session.slot).to_bytes()
 
     def restore(self, id: str | None, data: bytes) -> SessionResults:
-        """Put the episode of a snapshot, which may be anybody's bytes, into a session; None begins one.
+        """Put the episode of a snapshot, of untrusted bytes, into a session; None begins one.
 
-        Raises:
-            SessionError: unknown session, or too many.
-            UsageError: they are no snapshot of this environment; the session stays as it was.
+        Where they are no snapshot of this environment the session stays as it was.
         """
         snapshot = Snapshot.from_bytes(data)
         sessions, begun = self._named_or_new([id])

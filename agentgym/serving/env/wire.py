@@ -1,4 +1,4 @@
-"""Observations and spaces as JSON: what a server of an environment writes and its client reads.
+"""Observations and spaces as JSON, between an environment's server and its client.
 
 The observations of n sessions are an object whose members are lists of n: ``text``, and for pictures
 ``image_base64``, PNG files in base64, as OpenEnv's clients know them. Other arrays are nested lists.
@@ -14,8 +14,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from agentgym.elements import png, png_pixels
-from agentgym.spaces import UnicodeText
+from agentgym.core.elements import png, png_pixels
+from agentgym.core.spaces import UnicodeText
 
 TEXT = "text"
 """Name of an observation that is a text alone."""

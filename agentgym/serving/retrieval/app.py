@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from agentgym.errors import UsageError
-from agentgym.extras import load
-from agentgym.retrieval.dialects import (
+from agentgym.io.optional import load
+from agentgym.retrieval.corpus.dialects import (
     DEFAULT_K,
     RetrievalLimits,
     RetrievalRequest,
@@ -52,15 +52,9 @@ class RetrievalService:
     ):
         """Prepare; the application of `make_app` begins and ends it.
 
-        Args:
-            searcher: finds the passages.
-            limits: what is taken from requests.
-            default_k: passages for each query where a request does not say.
-            quoted: whether titles stand in quotation marks in ``contents``, as in the corpus wiki-18.
-            wait: seconds that a call of the index waits for further requests, while there are several.
-
-        Raises:
-            UsageError: ``default_k`` is not within the limits.
+        ``default_k``: passages for each query by default; ``quoted``: whether titles stand in quotation marks
+        in ``contents``, as in wiki-18; ``wait``: seconds that a call of the index waits for further requests,
+        while there are several.
         """
         self.limits = limits or RetrievalLimits()
         if not 1 <= default_k <= self.limits.k:
@@ -81,7 +75,7 @@ class RetrievalService:
         self._document = document
 
     def health(self) -> dict[str, Any]:
-        """Return what ``/health`` says."""
+        """Return the content of ``/health``."""
         manifest = self._searcher.index.manifest
         return {
             "status": "ok",
@@ -100,20 +94,13 @@ class RetrievalService:
         }
 
     def read(self, body: bytes) -> RetrievalRequest:
-        """Read the body of a request.
-
-        Raises:
-            UsageError: it is no request, or asks for too much.
-        """
+        """Parse the body of a request."""
         return read_request(body, self.limits, default_k=self.default_k)
 
     async def answer(self, request: RetrievalRequest) -> bytes:
         """Return the body of the answer to a request.
 
-        Raises:
-            QueueFullError: too many queries wait.
-            LargeAnswerError: it would be too large.
-            UsageError: the index cannot answer.
+        `QueueFullError` where too many queries wait, `LargeAnswerError` where it would be too large.
         """
         found = await self.batcher.search(request.queries, request.k)
         size = sum(len(document) for passages in found for document, _ in passages)
@@ -133,15 +120,7 @@ class RetrievalService:
 
 
 def make_app(service: RetrievalService, guard: HostGuard) -> "FastAPI":
-    """Return the application of a service.
-
-    Args:
-        service: answers.
-        guard: knows the names that requests may have for the server.
-
-    Raises:
-        MissingPackageError: FastAPI is not installed.
-    """
+    """Return the application of a service, for names that the guard knows."""
     load("fastapi", "serve", "the retrieval server")
     from fastapi import FastAPI, Request, Response
     from starlette.exceptions import HTTPException

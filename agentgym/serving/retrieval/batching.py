@@ -10,10 +10,10 @@ from typing import Generic, NamedTuple, TypeVar
 
 FoundT = TypeVar("FoundT")
 
-MOST_QUERIES = 512
+MAX_QUERIES = 512
 """Queries of a call, unless one request alone has more."""
 
-MOST_FOUND = 32_768
+MAX_FOUND = 32_768
 """Passages that a call finds, unless one request alone wants more."""
 
 WAIT = 0.004
@@ -43,18 +43,15 @@ class MicroBatcher(Generic[FoundT]):
         search: Callable[[Sequence[str], int], list[FoundT]],
         *,
         waiting: int,
-        most: int = MOST_QUERIES,
-        most_found: int = MOST_FOUND,
+        most: int = MAX_QUERIES,
+        most_found: int = MAX_FOUND,
         wait: float = WAIT,
     ):
         """Prepare; `start` begins.
 
-        Args:
-            search: is called in a thread, never twice at once, with queries and how many passages each gets.
-            waiting: queries that may wait.
-            most: queries of a call.
-            most_found: passages that a call may find, unless one request alone wants more.
-            wait: seconds to wait for further requests.
+        ``search`` is called in a thread, never twice at once, with queries and their number of passages.
+        ``waiting``: queries that may wait; ``most``: queries of a call; ``most_found``: passages of a call,
+        unless one request alone wants more; ``wait``: seconds to wait for further requests.
         """
         self._search = search
         self._most_waiting = waiting
@@ -85,11 +82,7 @@ class MicroBatcher(Generic[FoundT]):
         await asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)
 
     async def search(self, queries: tuple[str, ...], k: int) -> list[FoundT]:
-        """Return what is found for each query.
-
-        Raises:
-            QueueFullError: too many queries wait.
-        """
+        """Return the hits of each query; `QueueFullError` where too many wait."""
         if self.waiting + len(queries) > self._most_waiting and self.waiting:
             raise QueueFullError
         if not queries:

@@ -4,7 +4,7 @@
 /**
  * Films as they are loaded: texts, drawings and lists by number, made into nodes that hold text and nothing else.
  *
- * @typedef {{[name: string]: any}} Film  what `agentgym.site.films` writes of an episode
+ * @typedef {{[name: string]: any}} Film  what `agentgym.site.viewer_data` writes of an episode
  * @typedef {{run: string, number: number, step: number}} Place  a step of an episode of a run
  */
 const films = (() => {

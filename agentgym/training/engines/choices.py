@@ -30,7 +30,7 @@ class Tokenizer(Protocol):
 
 
 class ActionTrie:
-    """Every action that may be said now, by its token ids.
+    """Trie of the admissible actions, by their token ids.
 
     Where an action's tokens begin another action's, ``end`` follows them: only there is it needed to
     tell the two apart.
@@ -46,14 +46,9 @@ class ActionTrie:
     __slots__ = ("_actions", "_allowed", "_children", "longest")
 
     def __init__(self, spellings: Mapping[str, tuple[int, ...]], *, end: int):
-        """Build the trie.
+        """Build the trie of token ids by action.
 
-        Args:
-            spellings: token ids by action, at least one action.
-            end: the token that ends an action which begins another one.
-
-        Raises:
-            UsageError: no actions, two that are spelled alike, or one that contains ``end``.
+        ``end``: the token that ends an action which begins another one; no action may contain it.
         """
         if not spellings:
             raise UsageError("a choice needs at least one action: ask without actions for a free generation")
@@ -93,11 +88,7 @@ class ActionTrie:
         return self._children[node][token]
 
     def action(self, ids: Sequence[int]) -> str:
-        """Return the action that a whole response spells.
-
-        Raises:
-            ValueError: it spells none.
-        """
+        """Return the action that a whole response spells; `ValueError` where it spells none."""
         node: int | None = ROOT
         for token in ids:
             node = None if node is None else self._children[node].get(token)
@@ -111,8 +102,7 @@ class ActionTrie:
         What a learner normalises over: the log-probability of token t is
         ``logit - logsumexp(logits[allowed])``.
 
-        Raises:
-            ValueError: the response leaves the trie.
+        `ValueError` where the response leaves the trie.
         """
         sets = []
         node = ROOT
@@ -131,12 +121,9 @@ class ActionSpeller:
     """
 
     def __init__(self, tokenizer: Tokenizer, *, end: int, remember: int = 4096):
-        """Bind a tokenizer.
+        """Bind a tokenizer; at most ``remember`` tries are cached.
 
-        Args:
-            tokenizer: spells the actions.
-            end: the token that ends an action which begins another one.
-            remember: how many tries are kept.
+        ``end``: the token that ends an action which begins another one.
         """
         self._tokenizer = tokenizer
         self._end = end
@@ -145,11 +132,7 @@ class ActionSpeller:
         self._tries: OrderedDict[tuple[str, ...], ActionTrie] = OrderedDict()
 
     def spell(self, action: str) -> tuple[int, ...]:
-        """Return an action's token ids.
-
-        Raises:
-            UsageError: the vocabulary cannot spell it.
-        """
+        """Return an action's token ids; `UsageError` where the vocabulary cannot spell it."""
         if action not in self._spellings:
             ids = self._tokenizer.encode(action)
             said = self._tokenizer.decode(ids)
@@ -162,11 +145,7 @@ class ActionSpeller:
         return self._spellings[action]
 
     def trie(self, actions: tuple[str, ...]) -> ActionTrie:
-        """Return the trie of a tuple of admissible actions.
-
-        Raises:
-            UsageError: no actions, or the vocabulary cannot spell one.
-        """
+        """Return the trie of a tuple of admissible actions."""
         trie = self._tries.pop(actions, None)
         if trie is None:
             trie = ActionTrie({action: self.spell(action) for action in actions}, end=self._end)
@@ -176,14 +155,9 @@ class ActionSpeller:
         return trie
 
     def response(self, action: str, actions: tuple[str, ...]) -> tuple[int, ...]:
-        """Return the whole response that chooses an action: its spelling, and ``end`` where that is needed.
+        """Return the response that chooses an action: its spelling, and ``end`` where that is needed.
 
-        Args:
-            action: what is chosen.
-            actions: what it is chosen from.
-
-        Raises:
-            UsageError: it is none of them, or the vocabulary cannot spell one.
+        The action must be among ``actions``.
         """
         if action not in actions:
             raise UsageError(f"{action!r} is none of the {len(actions)} actions to choose from: choose one")

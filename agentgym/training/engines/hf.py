@@ -34,16 +34,10 @@ class HfEngine:
     """
 
     def __init__(self, model: PreTrainedModel, *, version: int = 0, batch_tokens: int = BATCH_TOKENS):
-        """Bind a model.
+        """Bind any causal language model whose every layer attends to the whole context.
 
-        Args:
-            model: any causal language model whose every layer attends to the whole context.
-            version: of its weights.
-            batch_tokens: bounds what is decoded together: rows times the longest prompt with its
-                response. A single row may be longer.
-
-        Raises:
-            UsageError: the model has layers of another kind, which padding would change.
+        ``version``: of its weights; ``batch_tokens`` bounds rows times the longest prompt with its response,
+        except for a single row.
         """
         if any(type(layer) is not DynamicLayer for layer in DynamicCache(config=model.config).layers):
             raise UsageError(
@@ -68,17 +62,10 @@ class HfEngine:
         return int(self._config.max_position_embeddings)
 
     def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
-        """Continue every prompt.
+        """Continue every prompt; one generation per request, in order.
 
-        Args:
-            requests: any number, of any lengths and kinds.
-
-        Returns:
-            One generation per request, in order.
-
-        Raises:
-            UsageError: an empty prompt, one that leaves no room in the context for a response, or
-                logits that are not numbers.
+        `UsageError` for an empty prompt, one that leaves no room in the context for a response, or logits
+        that are not numbers.
         """
         rows = [SampledResponse.to(request, self.context_length) for request in requests]
         training, attention = self.model.training, self._config._attn_implementation
@@ -94,15 +81,11 @@ class HfEngine:
         return generations(rows, self._version)
 
     def sync(self, state: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """Take over weights: all are looked at before the first is copied.
+        """Take over weights: all are checked before the first is copied.
 
-        Args:
-            state: every tensor of the model's ``state_dict`` by name, in any order; one of several tied
-                names suffices. Those of `NamedTensors` are taken one by one, others all kept until then.
-            version: of these weights.
-
-        Raises:
-            UsageError: a tensor is unknown, missing or of another shape. Then all weights are as before.
+        ``state``: every tensor of the model's ``state_dict`` by name, in any order; one of several tied names
+        suffices. Those of `NamedTensors` are taken one by one, others are all held until then. `UsageError`
+        where a tensor is unknown, missing or of another shape; then all weights are as before.
         """
         own = self.model.state_dict(keep_vars=True)
         if isinstance(state, NamedTensors):

@@ -1,4 +1,4 @@
-"""Generations on file: an engine that writes down what another says, and one that says it again.
+"""Recorded generations: an engine that records another, and one that replays the record.
 
 A rollout is reproduced from such a file without its model, token for token: to look at it again, or to
 find what else has changed between two runs.
@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from torch import Tensor
 
 from agentgym.errors import UsageError
-from agentgym.files import writing
+from agentgym.io.files import writing
 from agentgym.training.engines.responses import SampledResponse
 from agentgym.training.engines.types import Engine, Generation, GenerationRequest, Sampling
 
@@ -30,15 +30,7 @@ class RecordingEngine:
     """Answers with another engine's generations and appends each to a file, whole after every call."""
 
     def __init__(self, engine: Engine, path: str | Path):
-        """Begin a file.
-
-        Args:
-            engine: generates.
-            path: of the JSON Lines file, which must not exist.
-
-        Raises:
-            UsageError: it exists, or cannot be written.
-        """
+        """Begin a JSON Lines file, which must not exist, of what an engine generates."""
         self.engine = engine
         self._path = Path(path)
         if self._path.exists():
@@ -79,15 +71,7 @@ class ReplayEngine:
     """Answers what a file holds the answer to, and nothing else."""
 
     def __init__(self, path: str | Path, *, version: int | None = None):
-        """Read a recording.
-
-        Args:
-            path: of a file that a `RecordingEngine` wrote.
-            version: of the weights to begin with; None for the first that was recorded.
-
-        Raises:
-            UsageError: there is no such file, or it is damaged.
-        """
+        """Read the recording of a `RecordingEngine`; ``version`` None begins with its first."""
         self._path = Path(path)
         self._answers: dict[_Key, Generation] = {}
         try:
@@ -115,11 +99,10 @@ class ReplayEngine:
         return self._context_length
 
     def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
-        """Return what was recorded.
+        """Return the recorded generations.
 
-        Raises:
-            UsageError: a request was not recorded at this version, or with other actions to choose from;
-                or as the recorded engine raises it for prompts that are empty or too long.
+        `UsageError` where a request was not recorded at this version or with these choices; or as the
+        recorded engine raises it for prompts that are empty or too long.
         """
         return [self._replayed(request) for request in requests]
 

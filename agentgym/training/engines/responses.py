@@ -29,8 +29,7 @@ class SampledResponse:
     def to(cls, request: GenerationRequest, context_length: int) -> SampledResponse:
         """Begin a response, with the tokens that have no alternative.
 
-        Raises:
-            UsageError: the prompt is empty, or leaves no room in the context for a response.
+        `UsageError` where the prompt is empty, or leaves no room in the context for a response.
         """
         room = context_length - len(request.prompt_ids)
         if not request.prompt_ids:
@@ -72,12 +71,7 @@ class SampledResponse:
 
 
 def generations(responses: Iterable[SampledResponse], version: int) -> list[Generation]:
-    """Return finished responses as what an engine gives.
-
-    Args:
-        responses: all at their ends.
-        version: of the weights they were drawn with.
-    """
+    """Return finished responses as generations; ``version`` is of the weights that sampled them."""
     return [
         Generation(tuple(response.ids), tuple(response.logprobs), version, response.finish)
         for response in responses

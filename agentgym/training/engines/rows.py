@@ -36,9 +36,7 @@ class RowBuffer(DynamicLayer):  # type: ignore[no-untyped-call]
     def __init__(self, like: tuple[Tensor, Tensor], rows: int):
         """Make an empty buffer.
 
-        Args:
-            like: keys and values of any batch, (n, heads, columns, size).
-            rows: how many.
+        ``like``: keys and values of any batch, (n, heads, columns, size).
         """
         super().__init__()  # type: ignore[no-untyped-call]
         self.keys, self.values = (_room(states, rows, SPARE_COLUMNS) for states in like)
@@ -60,7 +58,7 @@ class RowBuffer(DynamicLayer):  # type: ignore[no-untyped-call]
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Return how many columns a block of queries sees, and where they begin."""
+        """Return the number of columns that a block of queries sees, and their start."""
         return self.get_seq_length() + query_length, 0
 
     def get_seq_length(self) -> int:
@@ -82,7 +80,7 @@ class ReadPrompt(NamedTuple):
 
     @property
     def key(self) -> Hashable:
-        """What makes two prompts the same."""
+        """Identity of a prompt."""
         return self.ids, () if self.shown is None else self.shown.pictures
 
     @property
@@ -99,13 +97,9 @@ class DecodingRows:
     """
 
     def __init__(self, model: PreTrainedModel, prompts: Sequence[ReadPrompt], *, prefill_tokens: int):
-        """Read the prompts, each different one once.
+        """Read the prompts, each different one once; none is empty.
 
-        Args:
-            model: a causal language model with full attention.
-            prompts: one per row, none empty.
-            prefill_tokens: at most so many tokens, padding included, are read in one pass, but for a
-                prompt that is longer.
+        At most ``prefill_tokens``, padding included, are read in one pass, but for a prompt that is longer.
         """
         self._model = model
         self._device = model.device
@@ -213,13 +207,9 @@ class DecodingRows:
         self.logits = self._forward(tokens, positions, mask, self._cache, self._shared)
 
     def leave(self, gone: Sequence[int]) -> list[tuple[int, int]]:
-        """Remove rows; the last ones take their places.
+        """Remove rows, ascending and not all; the last ones take their places.
 
-        Args:
-            gone: rows, ascending; not all of them.
-
-        Returns:
-            The moves: (place, the row that now stands there). Rows beyond the new count are no more.
+        Returns the moves: (place, the row that now stands there). Rows beyond the new count are gone.
         """
         rows = len(self._next)
         count = rows - len(gone)

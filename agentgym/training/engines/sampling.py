@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from agentgym.core.rng import TurnRng
 from agentgym.errors import UsageError
-from agentgym.rng import TurnRng
 
 _RESOLUTION = 1 << 53
 """A double's significand: every draw is exact, and below 1."""
@@ -20,17 +20,11 @@ def uniform(seed: int, position: int) -> float:
 def sample(logits: Tensor, temperatures: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
     """Draw one column per row by inverting the cumulative distribution.
 
-    Args:
-        logits: (n, k); a column at -inf is never drawn.
-        temperatures: (n,); 0 takes the largest logit.
-        uniforms: (n,) float64 in [0, 1).
+    ``logits``: (n, k); a column at -inf is never drawn; ``temperatures``: (n,); 0 takes the largest logit;
+    ``uniforms``: (n,) float64 in [0, 1). Returns (n,) columns, and (n,) their log-probabilities, float32: at
+    the row's temperature, or at 1 where that is 0.
 
-    Returns:
-        (n,) columns, and (n,) their log-probabilities, float32: at the row's temperature, or at 1 where
-        that is 0.
-
-    Raises:
-        UsageError: a row of logits is not a distribution.
+    A row of logits that is not a distribution is a `UsageError`.
     """
     greedy = temperatures == 0
     scale = torch.where(greedy, 1.0, temperatures)

@@ -26,7 +26,7 @@ NAME = "agentgym-decoding"
 
 @dataclass(slots=True)
 class SharedPrompts:
-    """Keys and values of p different prompts, and which of n rows continues which."""
+    """Keys and values of p different prompts, and the prompt of each of n rows."""
 
     keys: list[Tensor]
     """For each layer (p, key-value heads, P, size), columns padded on the left."""
@@ -45,14 +45,7 @@ class SharedPrompts:
     def of(
         cls, keys: list[Tensor], values: list[Tensor], padding: Tensor | None, prompt_of: Sequence[int]
     ) -> SharedPrompts:
-        """Assign rows to prompts.
-
-        Args:
-            keys: of each layer.
-            values: of each layer.
-            padding: of the prompts.
-            prompt_of: (n,) the prompt of each row.
-        """
+        """Assign rows to prompts; ``keys`` and ``values`` are of each layer, ``prompt_of`` is (n,)."""
         none = torch.zeros(0, dtype=torch.long, device=keys[0].device)
         shared = cls(keys, values, padding, [], none, none)
         shared.assign(prompt_of)
@@ -85,14 +78,9 @@ class SharedPrompts:
     def meet(self, queries: Tensor, layer: int, scale: float) -> tuple[Tensor, Tensor, Tensor]:
         """Attend to the prompts.
 
-        Args:
-            queries: (n, key-value heads, k, size).
-            layer: its number.
-            scale: of the products.
-
-        Returns:
-            (n, key-value heads, k, size) values weighted by exponentials, (n, key-value heads, k, 1) the
-            exponentials' sums and the products' maxima that were taken off before.
+        ``queries``: (n, key-value heads, k, size). Returns (n, key-value heads, k, size) values weighted by
+        exponentials, (n, key-value heads, k, 1) the exponentials' sums and the products' maxima that were
+        taken off before.
         """
         keys, values = self.keys[layer], self.values[layer]
         _, heads, k, size = queries.shape
@@ -122,17 +110,10 @@ def attend_shared(
 ) -> tuple[Tensor, Tensor | None]:
     """Compute attention as `transformers` asks for it, to ``shared_prompts`` and to rows' own columns.
 
-    Args:
-        module: the attention layer.
-        query: (n, heads, w, size) of each row's newest w tokens.
-        key: (n, key-value heads, columns, size), the rows' own columns, the newest w last.
-        value: as ``key``.
-        attention_mask: (n, 1, w, columns) which own columns a query sees; None for all.
-        shared_prompts: what rows continue; without, this is SDPA.
-        settings: what else the layer asks for, such as ``scaling``.
-
-    Returns:
-        (n, w, heads, size), and None in the place of weights, which nobody reads.
+    ``query``: (n, heads, w, size) of each row's newest w tokens; ``key`` and ``value``: (n, key-value heads,
+    columns, size), the rows' own columns, the newest w last; ``attention_mask``: (n, 1, w, columns), which
+    own columns a query sees, None for all. Without ``shared_prompts`` this is SDPA. Returns (n, w, heads,
+    size), and None in the place of weights.
     """
     if shared_prompts is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **settings)

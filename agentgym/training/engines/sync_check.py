@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.func import functional_call
 from transformers import PreTrainedModel
 
+from agentgym.core.rng import TurnRng
 from agentgym.errors import UsageError
-from agentgym.rng import TurnRng
 
 LENGTH = 64
 """Of the sequence, in tokens drawn from all of the vocabulary; less where the context is shorter."""
@@ -34,14 +34,9 @@ class SyncCheck:
     """A fixed sequence, and a model without weights that computes its log-probabilities with any."""
 
     def __init__(self, model: PreTrainedModel, *, tolerance: float):
-        """Take a model's structure.
+        """Take a model's structure; its weights are dropped.
 
-        Args:
-            model: of the engine's kind. Its weights are let go of.
-            tolerance: largest mean absolute difference between log-probabilities.
-
-        Raises:
-            UsageError: the tolerance is not above 0.
+        ``tolerance``: largest mean absolute difference between log-probabilities, above 0.
         """
         if not tolerance > 0:
             raise UsageError(f"the tolerance of the sync check must be above 0, got {tolerance}")
@@ -67,11 +62,8 @@ class SyncCheck:
     def log_probs(self, weights: Mapping[str, Tensor]) -> Tensor:
         """Compute the sequence's log-probabilities by one plain pass without cache, padding or batch.
 
-        Args:
-            weights: all of the model's, on one device; one of several tied names suffices.
-
-        Returns:
-            (len(ids) - 1,) float32, natural: of each token but the first, given those before it.
+        ``weights``: all of the model's, on one device; one of several tied names suffices. Returns (len(ids)
+        - 1,) float32, natural: of each token but the first, given those before it.
         """
         device = next(iter(weights.values())).device
         tokens = torch.tensor([self.ids], device=device)
@@ -84,17 +76,10 @@ class SyncCheck:
         return logits.log_softmax(-1).gather(1, tokens[0, 1:].unsqueeze(1)).squeeze(1)
 
     def check(self, weights: Mapping[str, Tensor], measured: Sequence[float]) -> float:
-        """Compare an engine's log-probabilities with those of the weights that it was given.
+        """Return the mean absolute difference between an engine's log-probabilities and its weights'.
 
-        Args:
-            weights: as `log_probs` takes them.
-            measured: by the engine, of each token but the first, at temperature 1.
-
-        Returns:
-            The mean absolute difference.
-
-        Raises:
-            CanaryError: it is above the tolerance, or not a number.
+        ``measured``: of each token but the first, at temperature 1. `CanaryError` where the difference is
+        above the tolerance, or not a number.
         """
         known: list[float] = self.log_probs(weights).tolist()
         off = sum(abs(x - y) for x, y in zip(known, measured, strict=True)) / len(known)

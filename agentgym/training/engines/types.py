@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from torch import Tensor
 
-from agentgym.errors import UsageError
+from agentgym.prompts.settings import check_sampling
 from agentgym.training.engines.choices import ActionTrie
 from agentgym.training.models.pictures import PicturePrompt
 
@@ -19,7 +18,7 @@ Finish: TypeAlias = Literal["stop", "length", "choice"]
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are drawn.
+    """Sampling parameters.
 
     Nothing truncates the distribution: what a learner recomputes must be what was sampled from.
 
@@ -37,19 +36,12 @@ class Sampling:
     """A free generation ends after any of these; it is part of the response."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be drawn from.
-
-        Raises:
-            UsageError: names the field.
-        """
-        if not (0 <= self.temperature < math.inf):
-            raise UsageError(f"temperature must be finite and at least 0, got {self.temperature}")
-        if self.max_tokens < 1:
-            raise UsageError(f"max_tokens must be at least 1, got {self.max_tokens}")
+        """Refuse what cannot be drawn from."""
+        check_sampling(self.temperature, self.max_tokens)
 
     @property
     def greedy(self) -> bool:
-        """Whether nothing is drawn."""
+        """Whether decoding is greedy."""
         return self.temperature == 0
 
 

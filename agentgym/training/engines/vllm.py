@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from agentgym.core.rng import TurnRng
 from agentgym.errors import UsageError
-from agentgym.extras import load
-from agentgym.rng import TurnRng
+from agentgym.io.optional import load
 from agentgym.training.engines.responses import SampledResponse, generations
 from agentgym.training.engines.sync_check import HALF_TOLERANCE, TOLERANCE, SyncCheck
 from agentgym.training.engines.types import Generation, GenerationRequest
@@ -57,21 +57,13 @@ class VllmEngine:
         sleep_level: int = 0,
         options: Mapping[str, Any] | None = None,
     ):
-        """Load a model with vLLM.
+        """Load a Hugging Face directory with vLLM.
 
-        Args:
-            directory: a Hugging Face directory.
-            version: of its weights.
-            dtype: to load them in; that of the learner keeps log-probabilities closest.
-            tolerance: of the sync check; None for `TOLERANCE`, or in half precision `HALF_TOLERANCE`.
-            context_length: most tokens of a prompt and its response; None for the model's. Raised to what
-                the sync check needs.
-            sleep_level: what `rest` gives back: 0 nothing, 1 the cache (weights move to main memory), 2 both.
-            options: more arguments of ``vllm.LLM``, such as ``gpu_memory_utilization``.
-
-        Raises:
-            UsageError: vLLM is not installed, set to run in a process of its own or does not start, the
-                directory is not one that `load_model` loads, or an option is one that the engine decides on.
+        ``dtype``: the learner's keeps log-probabilities closest; ``tolerance``: of the sync check, None for
+        `TOLERANCE` or in half precision `HALF_TOLERANCE`; ``context_length``: most tokens of a prompt and its
+        response, None for the model's, raised to the sync check's need; ``sleep_level``: what `rest` frees, 0
+        nothing, 1 the cache (weights move to main memory), 2 both; ``options``: more arguments of
+        ``vllm.LLM``, such as ``gpu_memory_utilization``, but for those that the engine decides on.
         """
         vllm = _import_vllm()
         model = open_directory(directory, dtype=dtype).model  # the check needs no weights of its own
@@ -117,18 +109,9 @@ class VllmEngine:
         sleep_level: int = 0,
         options: Mapping[str, Any] | None = None,
     ) -> VllmEngine:
-        """Load a learner's model beside it, as it is now.
+        """Load a learner's model beside it, as it is now; arguments as the constructor.
 
-        Args:
-            language_model: the learner's; it is saved into a temporary directory on the way, unless its
-                weights are in one still.
-            dtype: to load it in.
-            context_length: as the constructor.
-            sleep_level: as the constructor.
-            options: more arguments of ``vllm.LLM``.
-
-        Raises:
-            UsageError: as the constructor.
+        It is saved into a temporary directory on the way, unless its weights are in one still.
         """
         loaded = partial(
             cls, dtype=dtype, context_length=context_length, sleep_level=sleep_level, options=options
@@ -150,17 +133,10 @@ class VllmEngine:
         return self._context_length
 
     def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
-        """Continue every prompt.
+        """Continue every prompt; one generation per request, in order.
 
-        Args:
-            requests: any number, of any lengths and kinds.
-
-        Returns:
-            One generation per request, in order.
-
-        Raises:
-            UsageError: an empty prompt, one that leaves no room in the context for a response, a
-                temperature that vLLM would change, or weights that a failed sync left behind.
+        `UsageError` for an empty prompt, one that leaves no room in the context for a response, a temperature
+        that vLLM would change, or weights that a failed sync left behind.
         """
         if not self._whole:
             raise UsageError("the engine's last sync failed, so its weights are not known: sync it again")
@@ -176,16 +152,10 @@ class VllmEngine:
         return generations(responses, self._version)
 
     def sync(self, state: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """Take over weights, forget what was cached with the old ones, and check the sync.
+        """Take over weights, drop what was cached with the old ones, and check the sync.
 
-        Args:
-            state: every tensor of the model's ``state_dict`` by name, in any order; one of several tied
-                names suffices.
-            version: of these weights.
-
-        Raises:
-            UsageError: a tensor is unknown, missing or of another shape. Then all weights are as before.
-            CanaryError: other weights have arrived; nothing is sampled from them.
+        ``state`` and `UsageError` as `HfEngine.sync`. `CanaryError` where other weights have arrived; nothing
+        is sampled from them.
         """
         new = matched(self._sync_check.own, state, self._dtype)
         self._whole = False
@@ -213,10 +183,9 @@ class VllmEngine:
             self._asleep.remove(part)
 
     def log_probs(self, ids: Sequence[int]) -> list[float]:
-        """Compute the natural-log probability of each token of a sequence but the first, at temperature 1.
+        """Return the log-probability of each token but the first, natural, at temperature 1.
 
-        Args:
-            ids: at least two tokens, and fewer than the context has.
+        ``ids``: at least two tokens, and fewer than the context has.
         """
         (output,) = self._run([list(ids)], [self._parameters(max_tokens=1, prompt_logprobs=0)])
         places = zip(output.prompt_logprobs[1:], ids[1:], strict=True)
@@ -279,11 +248,7 @@ def _start(vllm: Any, arguments: Mapping[str, Any]) -> Any:
 
 
 def _import_vllm() -> Any:
-    """Import vLLM.
-
-    Raises:
-        UsageError: it is not installed, or would run in another process.
-    """
+    """Import vLLM."""
     if os.environ.setdefault(_OWN_PROCESS, "0") != "0":
         raise UsageError(f"weights are handed to vLLM in this process: set {_OWN_PROCESS}=0, or unset it")
     load("vllm.config", "vllm", "the engine 'vllm'")

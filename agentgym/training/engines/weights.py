@@ -15,18 +15,10 @@ def matched(
 ) -> dict[str, Tensor]:
     """Match new tensors with an engine's own, each tied weight once, under its first name.
 
-    Args:
-        own: every tensor of the engine's model by name, tied ones being one object, as
-            ``state_dict(keep_vars=True)`` gives them.
-        state: new tensors in any order; one of several tied names suffices. It is read to its end, so
-            tensors that are made on the way are all kept until then.
-        dtype: that they are kept in, given on as they come; by default their own.
-
-    Returns:
-        The new tensors, detached, in the order of ``own``.
-
-    Raises:
-        UsageError: as `check_shapes`.
+    ``own``: every tensor of the engine's model by name, tied ones being one object, as
+    ``state_dict(keep_vars=True)`` gives them; ``state``: in any order, one of several tied names suffices. It
+    is read to its end, so tensors that are made on the way are all held until then, in ``dtype`` (default:
+    their own). Returns them detached, in the order of ``own``.
     """
     given = {name: tensor.detach() if dtype is None else tensor.detach().to(dtype) for name, tensor in state}
     check_shapes(own, {name: tensor.shape for name, tensor in given.items()})
@@ -36,14 +28,9 @@ def matched(
 
 
 def check_shapes(own: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> None:
-    """Refuse new tensors that an engine's own cannot take over.
+    """Refuse new tensors that are unknown, missing or of another shape than an engine's own.
 
-    Args:
-        own: as `matched`.
-        shapes: of the new ones; one of several tied names suffices.
-
-    Raises:
-        UsageError: a tensor is unknown, missing or of another shape.
+    One of several tied names suffices.
     """
     for name, shape in shapes.items():
         if name not in own:

@@ -33,7 +33,7 @@ BLOCK = 128
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Which keys each block of `BLOCK` queries meets."""
+    """The keys of each block of `BLOCK` queries."""
 
     keys: Tensor
     """Positions, block after block."""
@@ -48,8 +48,7 @@ PackMask: TypeAlias = Blocks | BlockMask
 def pack_mask(ends: Tensor) -> PackMask:
     """Return the block attention mask of packed sequences: token j is attended to from j up to ``ends[j]``.
 
-    Args:
-        ends: (S,), of a trie in depth-first order; on the device where attention is computed.
+    ``ends``: (S,), of a trie in depth-first order; on the device where attention is computed.
     """
     return _blocks(ends) if ends.device.type == "cpu" else _block_mask(ends)
 
@@ -88,7 +87,7 @@ def _block_mask(ends: Tensor) -> BlockMask:
 
 
 def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """Return how many key blocks each query block has, and which come first, as FlexAttention lists them."""
+    """Return the number of key blocks of each query block, and their order, in FlexAttention's form."""
     order = torch.argsort(blocks.int(), dim=1, descending=True, stable=True)
     return blocks.sum(1, dtype=torch.int32)[None, None], order.to(torch.int32)[None, None]
 
@@ -105,17 +104,9 @@ def attend(
 ) -> tuple[Tensor, Tensor | None]:
     """Compute attention as `transformers` asks for it, by ``pack_mask`` where a pack is read.
 
-    Args:
-        module: the attention layer.
-        query: (1, heads, S, d) in a pack.
-        key: (1, key-value heads, S, d).
-        value: (1, key-value heads, S, d).
-        attention_mask: by which SDPA goes outside of packs.
-        pack_mask: who sees whom in a pack.
-        settings: what else the layer asks for, such as ``scaling`` and ``dropout``.
-
-    Returns:
-        (1, S, heads, d), and None in the place of weights, which nobody reads.
+    In a pack ``query`` is (1, heads, S, d), ``key`` and ``value`` (1, key-value heads, S, d);
+    ``attention_mask`` is for SDPA outside of packs. Returns (1, S, heads, d), and None in the place of
+    weights.
     """
     if pack_mask is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **settings)
@@ -144,11 +135,7 @@ def attend(
 
 
 def attend_in_packs(body: PreTrainedModel) -> None:
-    """Have a model that attends by SDPA attend by `attend`, from now on.
-
-    Raises:
-        UsageError: it attends otherwise.
-    """
+    """Switch a model from SDPA to `attend`."""
     config = body.config.get_text_config()
     if config._attn_implementation == "sdpa":
         body.set_attn_implementation(NAME)

@@ -40,7 +40,7 @@ _NOT_NEGATIVE = ("weight_decay", "entropy_coefficient", "token_budget", "chunk_l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerConfig:
-    """How a learner turns batches into updates; what is minimised is the algorithm's objective.
+    """Settings of a learner's updates; the loss is the algorithm's objective.
 
     Example:
         >>> LearnerConfig(learning_rate=1e-3, minibatches=4).max_grad_norm
@@ -100,11 +100,7 @@ class LearnerConfig:
     that sampled them did, up to this; None for no weights."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be trained with.
-
-        Raises:
-            UsageError: names the setting.
-        """
+        """Refuse settings that nothing can be trained with."""
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name in _POSITIVE and not 0 < value < math.inf:
@@ -129,14 +125,11 @@ class LearnerConfig:
     def settled(
         self, device: str = "cpu", *, exact_engine: bool = True, stale: bool = False
     ) -> LearnerConfig:
-        """Return the settings without any that is still to be chosen.
+        """Return the settings with nothing left to choose.
 
-        Token budget and checkpointing are those of a model of unknown size.
-
-        Args:
-            device: "cpu" or "cuda", where the learner computes.
-            exact_engine: whether responses are sampled by `transformers`, in the learner's type.
-            stale: whether responses may be older than the learner's weights.
+        Token budget and checkpointing are those of a model of unknown size. ``exact_engine``: whether
+        responses are sampled by `transformers`, in the learner's type; ``stale``: whether they may be older
+        than the learner's weights.
         """
         gpu = device != "cpu"
         dtype = ("bfloat16" if gpu else "float32") if self.dtype == "auto" else self.dtype
@@ -166,7 +159,7 @@ SuccessOf: TypeAlias = Literal["return", "won"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardModelConfig:
-    """How a process reward model is trained beside the policy (iStar, PRIME).
+    """Settings of a process reward model that is trained beside the policy (iStar, PRIME).
 
     What is not here, such as token budget, type and bound of gradients, is as for the policy.
 
@@ -197,11 +190,7 @@ class RewardModelConfig:
     """Iterations in a row without a pair to prefer after which a warning is given."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be trained with.
-
-        Raises:
-            UsageError: names the setting.
-        """
+        """Refuse settings that nothing can be trained with."""
         for name in ("learning_rate", "beta", "epochs", "minibatches", "patience", "lora_rank"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from agentgym.algos.tokens import Batch, Unit
-from agentgym.arrays import Floats
+from agentgym.core.arrays import Floats
 from agentgym.training.learner.distributed import Ranks, reshard
 from agentgym.training.learner.logprobs import hidden_states
 from agentgym.training.learner.packing import Pack, Packing, StepRow
@@ -25,11 +25,9 @@ class Critic(torch.nn.Module):
     """
 
     def __init__(self, model: PreTrainedModel, unit: Unit):
-        """Copy a model's body.
+        """Copy a model's body, on the meta device too.
 
-        Args:
-            model: left as it is. Where it is on the meta device, so is the critic's body.
-            unit: what gets a value, `agentgym.algos.table.Algorithm.critic`.
+        ``unit``: what gets a value, `agentgym.algos.table.Algorithm.critic`.
         """
         super().__init__()
         self.unit = unit
@@ -46,9 +44,7 @@ class Critic(torch.nn.Module):
     def forward(self, pack: Pack, unit: Unit | None = None) -> Tensor:
         """Return (r,) values of the pack's steps, or (R,) of its response tokens.
 
-        Args:
-            pack: on the critic's device.
-            unit: what gets a value (default: what the critic learns to value).
+        ``unit`` None is the one that the critic learns to value.
         """
         positions = pack.prompt_ends if (unit or self.unit) == "step" else pack.predictors
         states = hidden_states(self.body, pack)[positions]
@@ -69,13 +65,8 @@ class Critic(torch.nn.Module):
 
         What follows a truncated episode is worth the "step" of a row that only has the next prompt.
 
-        Args:
-            rows: any number; a step without any token is worth 0.
-            token_budget: most tokens that are read at once.
-            unit: what gets a value (default: what the critic learns to value).
-            ranks: that divide the work, where it is theirs.
-            packing: whether what rows begin with is read once.
-            device: where the critic computes (default: where its weights are).
+        A step without any token is worth 0. At most ``token_budget`` tokens are read at once; ``packing``:
+        whether shared beginnings of rows are read once.
         """
         unit, ranks = unit or self.unit, ranks or Ranks()
         total = len(rows) if unit == "step" else sum(len(row.response_ids) for row in rows)

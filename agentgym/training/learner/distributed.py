@@ -41,7 +41,7 @@ from torch.distributed.fsdp import (
 from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from agentgym.arrays import Floats
+from agentgym.core.arrays import Floats
 from agentgym.errors import UsageError
 
 _PATIENCE = timedelta(hours=2)
@@ -71,13 +71,9 @@ class Ranks:
     @classmethod
     @contextmanager
     def join(cls, device: str = "cpu") -> Iterator[Self]:
-        """Find the other processes that ``torchrun`` started, if it did, until the context is left.
+        """Join the other processes that ``torchrun`` started, if it did, until the context is left.
 
-        Args:
-            device: "cpu", or "cuda" for one device per process.
-
-        Raises:
-            UsageError: there is no such device, or there are fewer than processes.
+        ``device``: "cpu", or "cuda" for one device per process.
         """
         kind = torch.device(device)
         if kind.type == "cuda" and not torch.cuda.is_available():
@@ -103,7 +99,7 @@ class Ranks:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the process that writes and shows what all have in common."""
+        """Whether this process writes and prints what all have in common."""
         return self.rank == 0
 
     # ---- dividing work ------------------------------------------------------------------------
@@ -124,10 +120,9 @@ class Ranks:
     # ---- putting results together ---------------------------------------------------------------
 
     def gather(self, items: Sequence[_T]) -> list[_T]:
-        """Return the items of all ranks on every rank, dealt in turn: what `share` divided, put together.
+        """Return the items of all ranks on every rank, dealt in turn: the inverse of `share`.
 
-        Args:
-            items: of this rank, picklable; ranks may have different numbers of them.
+        Items are picklable; ranks may have different numbers of them.
         """
         if self.size == 1:
             return list(items)
@@ -179,15 +174,10 @@ class Ranks:
         """Divide a module's weights among the ranks, in place; each layer is put together while it computes.
 
         With a type of less precision than the weights', layers compute in it, a single process's too:
-        gradients are added up, and weights kept and updated, in their own.
-
-        Args:
-            module: called only as a whole from now on, and by all ranks equally often.
-            dtype: that is computed in.
-            exact: parts that compute in their weights' own type.
-            offload: whether weights, gradients and moments wait in main memory.
-            fill: gives those weights their values that are on the meta device, each rank's part alone; is
-                told where they are to lie.
+        gradients are added up, and weights kept and updated, in their own. From now on the module is called
+        only as a whole, and by all ranks equally often. ``exact``: parts that compute in their weights' own
+        type; ``offload``: whether weights, gradients and moments wait in main memory; ``fill`` gives weights
+        on the meta device their values, each rank's part alone, on the given device.
         """
         device = self.device_of(module)
         plain = self.size == 1 and all(weight.dtype == dtype for weight in module.parameters())
@@ -210,7 +200,7 @@ class Ranks:
         fill(torch.device("cpu") if offload else device)
 
     def device_of(self, module: torch.nn.Module) -> torch.device:
-        """Return where a module computes: on this rank's device, or where its weights are already."""
+        """Return a module's device: this rank's, or that of its weights."""
         first = next(module.parameters()).device
         return first if self.device.type == "cpu" and first.type != "meta" else self.device
 
@@ -227,18 +217,13 @@ def reshard(module: torch.nn.Module) -> None:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """Return a tensor with the parts of all ranks, which all have to ask for it."""
+    """Return a tensor with the parts of all ranks, which all have to call."""
     with torch.no_grad():
         return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor.detach()
 
 
 def gathered(state: Any, ranks: Ranks) -> Any:
-    """Return a state with whole tensors: copies in main memory, on the first rank only.
-
-    Args:
-        state: mappings of tensors and others; what is not sharded stays as it is.
-        ranks: all of which have to ask.
-    """
+    """Return a state with whole tensors: copies in main memory, on the first rank only; all have to call."""
     if isinstance(state, Mapping):
         return {name: gathered(value, ranks) for name, value in state.items()}
     if not isinstance(state, DTensor):

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from agentgym.algos.loss import TokenLayout, importance_weights, kl_loss, kl_terms, policy_loss, value_loss
 from agentgym.algos.objective import STEP_RATIOS, Objective
 from agentgym.algos.tokens import Batch
-from agentgym.arrays import Floats
+from agentgym.core.arrays import Floats
 from agentgym.errors import UsageError
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic
@@ -29,7 +29,7 @@ _CHANGES = ("gaps", "fresh", "drift", "stale")
 
 
 class Actor(torch.nn.Module):
-    """A model whose forward pass is what a learner asks of it, since what is sharded is called as a whole."""
+    """Wraps the policy so that FSDP sees one forward call."""
 
     def __init__(self, model: PreTrainedModel, config: LearnerConfig):
         """Bind a model and how it is read."""
@@ -40,9 +40,7 @@ class Actor(torch.nn.Module):
     def forward(self, pack: Pack, *, embeds: bool = False) -> tuple[Tensor, Tensor]:
         """Return (R,) log-probabilities and entropies of the pack's response tokens.
 
-        Args:
-            pack: on the model's device.
-            embeds: whether to return (r, d) last hidden states at the ends of prompts, and (r,) lengths.
+        ``embeds`` returns (r, d) last hidden states at the ends of prompts, and (r,) lengths.
         """
         settings = self.config
         if embeds:
@@ -70,7 +68,7 @@ class _Share:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """How far log-probabilities are from those at sampling time, before anything has changed."""
+    """Gap to the log-probabilities at sampling time, before any update."""
 
     largest: float = 0.0
     """Of the tokens that these weights have sampled: what engine and learner compute differently."""
@@ -90,17 +88,9 @@ def policy_gradient(
 ) -> tuple[dict[str, float], Gap]:
     """Add the gradient of a mini-batch's loss to the policy's.
 
-    Args:
-        actor: the policy.
-        packs: of the whole mini-batch.
-        batch: its columns.
-        objective: its options.
-        ranks: that divide the packs.
-        own_ratios: whether ratios are to the log-probabilities of this very pass, not the batch's old ones.
-
-    Returns:
-        Averages over the mini-batch by the names in `agentgym.training.learner.learner.UpdateMetrics`, and
-        how far log-probabilities are from those at sampling time.
+    ``packs`` are the whole mini-batch's, and divided among the ranks; ``own_ratios``: whether ratios are to
+    the log-probabilities of this very pass, not the batch's old ones. Returns averages by the names in
+    `UpdateMetrics`, and the gap to log-probabilities at sampling time.
     """
     sums = dict.fromkeys(
         ("loss", "kl", "clip_fraction", "entropy", "terms", "weighted", "tokens", *_CHANGES), 0.0
@@ -198,15 +188,7 @@ def _shares(
 def value_gradient(
     critic: Critic, packs: list[Pack], batch: Batch, config: LearnerConfig, ranks: Ranks
 ) -> float:
-    """Add the gradient of a mini-batch's value loss to the critic's; return the loss.
-
-    Args:
-        critic: what is trained.
-        packs: of the whole mini-batch.
-        batch: its columns, values and returns among them.
-        config: how far values may move.
-        ranks: that divide the packs.
-    """
+    """Add the gradient of a mini-batch's value loss to the critic's; return the loss."""
     steps = critic.unit == "step"
     mask = None if steps or batch.mask is None else torch.from_numpy(batch.mask)
 
@@ -248,11 +230,7 @@ def _tensor(column: Floats, like: Tensor) -> Tensor:
 
 
 def recompute_layers(model: PreTrainedModel) -> None:
-    """Have a model compute its layers again for the gradient, which it does in training mode only.
-
-    Raises:
-        UsageError: it would drop units out then.
-    """
+    """Have a model recompute its layers for the gradient, which needs training mode without dropout."""
     settings = model.config.get_text_config().to_dict()
     for name, value in settings.items():
         if "drop" in name and isinstance(value, float) and value > 0:

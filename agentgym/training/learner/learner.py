@@ -21,9 +21,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from agentgym.algos.objective import Objective
 from agentgym.algos.tokens import Batch, Unit
-from agentgym.arrays import Floats, Ints
+from agentgym.core.arrays import Floats, Ints
+from agentgym.core.stopwatch import stage
 from agentgym.errors import UsageError
-from agentgym.stopwatch import stage
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic, explained_variance
 from agentgym.training.learner.distributed import Ranks, gathered, load_moments, load_weights, reshard, whole
@@ -51,7 +51,7 @@ class DivergenceError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class UpdateMetrics:
-    """What an update did, averaged over its mini-batches."""
+    """Metrics of an update, averaged over its mini-batches."""
 
     loss: float
     """Of the policy: surrogate, divergence from the reference and entropy, weighted."""
@@ -105,23 +105,12 @@ class Learner:
         ranks: Ranks | None = None,
         weights: WeightFiles | None = None,
     ):
-        """Bind what is trained, in place.
+        """Bind policy, objective and settings; the policy is trained in place.
 
-        Args:
-            model: the policy. With one rank, in float32 and without an adapter, an engine may sample from
-                it; otherwise give the engine a copy made before.
-            objective: the algorithm's.
-            config: how it is minimised.
-            reference: what the policy stays near to, never updated; by default the policy as it is now,
-                where the objective asks for one: without its adapter, or else a copy.
-            critic: trained beside the policy.
-            ranks: that train together; by default this process alone.
-            weights: of the model, where it is on the meta device, and of a reference and a critic that are
-                there as well: each rank reads its own part.
-
-        Raises:
-            UsageError: the model cannot be packed, has no layers to adapt as the configuration says, or
-                drops units out where layers are computed again.
+        With one rank, in float32 and without an adapter, an engine may sample from ``model``; otherwise give
+        the engine a copy made before. ``reference``: never updated; by default the policy as it is now, where
+        the objective needs one: without its adapter, or else a copy. ``weights``: of models on the meta
+        device; each rank reads its own part.
         """
         self.ranks = ranks or Ranks()
         # where weights wait, if they are offloaded, nothing is computed
@@ -162,7 +151,7 @@ class Learner:
         weights: WeightFiles | None,
         exact: Sequence[torch.nn.Module] = (),
     ) -> None:
-        """Give weights the type they are kept in, and each rank its part; those of ``model`` may be read."""
+        """Convert weights to their stored type; give each rank its part; those of ``model`` may be read."""
         for weight in module.parameters():
             kept = torch.promote_types(weight.dtype, torch.float32) if weight.requires_grad else self._dtype
             weight.data = weight.data.to(kept)
@@ -206,11 +195,7 @@ class Learner:
 
     @stage("reference")
     def ref_log_probs(self, rows: Sequence[StepRow]) -> Floats:
-        """Return (T,) what the reference makes of the response tokens.
-
-        Raises:
-            UsageError: there is none.
-        """
+        """Return (T,) log-probabilities of the response tokens under the reference, which there must be."""
         if self._reference is not None:
             return self._log_probs(self._reference, rows)
         if not has_adapter(self.model):
@@ -220,11 +205,7 @@ class Learner:
 
     @stage("critic")
     def values(self, rows: Sequence[StepRow], unit: Unit | None = None) -> Floats:
-        """Return (n,) values of steps or (T,) of their response tokens, as `Critic.values` does.
-
-        Raises:
-            UsageError: there is no critic.
-        """
+        """Return (n,) values of steps or (T,) of their response tokens, as `Critic.values` does."""
         if self.critic is None:
             raise UsageError("there is no critic: give the learner one")
         budget, packing, device = self.config.token_budget, self.config.packing, self._device
@@ -263,17 +244,10 @@ class Learner:
     def update(self, rows: Sequence[StepRow], batch: Batch, *, seed: int, rate: float = 1.0) -> UpdateMetrics:
         """Take the optimiser steps of one batch.
 
-        Args:
-            rows: n, the tokens of each step.
-            batch: advantages and log-probabilities of the same steps, of which old ones are not read under
-                `steps_once`; with ``ref_log_probs`` where the objective has a divergence, with ``values`` and
-                ``returns`` where there is a critic.
-            seed: decides how mini-batches are drawn.
-            rate: multiplies the learning rates.
-
-        Raises:
-            UsageError: rows and batch do not fit, or a column is missing.
-            DivergenceError: a loss or a gradient is not a number. The step that it was for is not taken.
+        ``batch``: of the same n steps; old log-probabilities are not read under `steps_once`. It has
+        ``ref_log_probs`` where the objective has a divergence, ``values`` and ``returns`` where there is a
+        critic. ``seed`` decides how mini-batches are drawn; ``rate`` multiplies the learning rates.
+        `DivergenceError` where a loss or a gradient is not a number; its step is not taken.
         """
         self._check(rows, batch)
         self._set_rate(rate)
@@ -347,23 +321,20 @@ class Learner:
             yield from np.array_split(draws.permutation(count), self._parts(count))
 
     def steps_once(self, count: int) -> bool:
-        """Return whether a batch's ratios are those of its only step to itself: exactly 1, without a pass.
+        """Return whether a batch of ``count`` steps has ratios of exactly 1, without a pass.
 
-        That is where the learner recomputes old log-probabilities, and takes a single step.
-
-        Args:
-            count: number of the batch's steps.
+        So it is where the learner recomputes old log-probabilities, and takes a single step.
         """
         recomputes = self.config.old_log_probs == "recompute"
         return recomputes and self.config.epochs * self._parts(count) == 1
 
     def _parts(self, count: int) -> int:
-        """Return how many mini-batches a batch is cut into."""
+        """Return the number of mini-batches of a batch."""
         steps = self.config.minibatch_steps
         return self.config.minibatches if steps is None else max(1, round(count / steps))
 
     def _step(self, packs: list[Pack], batch: Batch, *, own_ratios: bool) -> tuple[dict[str, float], Gap]:
-        """Take one optimiser step; return what is logged, and how log-probabilities have changed."""
+        """Take one optimiser step; return its metrics, and the change of log-probabilities."""
         self._optimizer.zero_grad()
         sums, gap = policy_gradient(
             self._actor, packs, batch, self.objective, self.ranks, own_ratios=own_ratios
@@ -424,11 +395,10 @@ class Learner:
     # ---- checkpoints --------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a run is continued from, by any number of ranks: weights and optimisers.
+        """Return weights and optimisers, from which any number of ranks can continue a run.
 
-        Returns:
-            Whole tensors. A single rank's are its own, which updates change; of several ranks only the
-            first has them, as copies.
+        A single rank's tensors are its own, which updates change; of several ranks only the first has them,
+        whole, as copies.
         """
         parts: dict[str, Any] = {name: module.state_dict() for name, module in self._modules().items()}
         parts |= {name: optimizer.state_dict() for name, optimizer in self._optimizers().items()}
@@ -436,11 +406,7 @@ class Learner:
         return result
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned on the first rank, which every rank has to be given.
-
-        Raises:
-            UsageError: it is of a learner with other parts.
-        """
+        """Continue from the `state_dict` of the first rank, which every rank has to be given."""
         modules, optimizers = self._modules(), self._optimizers()
         expected = {*modules, *optimizers}
         if state.keys() != expected:
@@ -454,21 +420,14 @@ class Learner:
             load_moments(optimizer, state[name])
 
     def save_state(self, folder: Path) -> None:
-        """Write what a run is continued from, every rank its part; all have to call.
+        """Write weights and optimisers, every rank its part; all have to call.
 
         A reference is left out: it is the policy that the run began with.
-
-        Raises:
-            UsageError: it cannot be written.
         """
         save_shards(self._tensors(), folder)
 
     def load_state(self, folder: Path) -> None:
-        """Continue from what any number of ranks wrote by `save_state`; all have to call.
-
-        Raises:
-            UsageError: it is damaged, or of a learner with other parts.
-        """
+        """Continue from what any number of ranks wrote by `save_state`; all have to call."""
         modules, optimizers = self._trained(), self._optimizers()
         names = saved_names(folder)
         parts, expected = {name.partition("/")[0] for name in names}, {*modules, *optimizers}

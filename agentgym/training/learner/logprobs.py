@@ -30,17 +30,11 @@ More pays on accelerators only.
 def response_log_probs(
     model: PreTrainedModel, pack: Pack, *, temperature: float = 1.0, chunk_logits: int = CHUNK_LOGITS
 ) -> tuple[Tensor, Tensor]:
-    """Return what a model makes of the response tokens of a pack.
+    """Return (R,) log-probabilities and (R,) entropies in nats of a pack's response tokens.
 
-    Args:
-        model: as `check_model` accepts.
-        pack: on the model's device.
-        temperature: that responses were sampled at; 0 is taken for 1, as engines report it.
-        chunk_logits: most logits that are computed at once, but at least one token's.
-
-    Returns:
-        (R,) log-probabilities and (R,) entropies in nats, in the pack's order, both differentiable. Where
-        responses are constrained choices both are of the distribution over the allowed tokens.
+    In the pack's order, and differentiable. Where responses are constrained choices both are of the
+    distribution over the allowed tokens. ``temperature``: that responses were sampled at; 0 is taken for 1,
+    as engines report it. At most ``chunk_logits`` are computed at once, but at least one token's.
     """
     head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
     places, sources = torch.unique(pack.predictors, return_inverse=True)
@@ -73,13 +67,8 @@ def hidden_states(body: torch.nn.Module, pack: Pack) -> Tensor:
 def check_model(model: PreTrainedModel, device: torch.device | None = None) -> None:
     """Refuse a model that packing, or a head apart from the body, would change.
 
-    Args:
-        model: computes a few tokens.
-        device: where it does (default: where its weights are).
-
-    Raises:
-        UsageError: its layers do not all attend to the whole context, it does not compute attention with
-            SDPA as `transformers` has it, or its logits are not simply its head's.
+    It must attend to the whole context in every layer, by the SDPA of `transformers`, and have its head's
+    plain logits. Computes a few tokens, on ``device`` (default: where its weights are).
     """
     config = model.config.get_text_config()
     kind = model.config.model_type

@@ -27,15 +27,8 @@ def add_adapter(
 ) -> None:
     """Freeze a model and give it an adapter, in place. A's values are always the same draws.
 
-    Args:
-        model: keeps its class and what it computes.
-        rank: of the matrices.
-        alpha: the adapter is scaled by ``alpha / rank``.
-        targets: names of the layers to adapt, such as ``("q_proj", "v_proj")``; by default all linear layers
-            but the head.
-
-    Raises:
-        UsageError: it has one already, or none of its layers has such a name.
+    The adapter is scaled by ``alpha / rank``. ``targets``: names of layers, such as ``("q_proj", "v_proj")``;
+    by default all linear layers but the head. There must be no adapter yet.
     """
     if has_adapter(model):
         raise UsageError("the model has an adapter already: give one without")
@@ -93,9 +86,8 @@ def plain_weights(model: torch.nn.Module) -> NamedTensors:
 
     A tied tensor comes by its first name only.
 
-    Returns:
-        Whole tensors, of which every rank has to take all; those that were added to are in float32 at least,
-        the others may be the model's own.
+    Whole tensors, of which every rank has to take all; those that were added to are in float32 at least, the
+    others may be the model's own.
     """
     layers = {id(layer.base_layer.weight): layer for layer in _layers(model)}
     found: dict[str, Tensor] = {}

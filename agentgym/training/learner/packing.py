@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agentgym.arrays import Bools, Floats, Ints
+from agentgym.core.arrays import Bools, Floats, Ints
+from agentgym.core.types import Completion, Group, Request, Step
 from agentgym.errors import UsageError
 from agentgym.training.engines.choices import ActionSpeller
 from agentgym.training.models.pictures import Picture, PicturePrompt, PictureReader
-from agentgym.types import Completion, Group, Request, Step
 
 Packing: TypeAlias = Literal["tree", "rows"]
 """Whether rows of a pack share the tokens they begin with."""
@@ -43,11 +43,7 @@ class StepRow:
     """The pictures among the prompt's tokens; None for none."""
 
     def __post_init__(self) -> None:
-        """Refuse a response that nothing precedes, or that was not chosen from its choices.
-
-        Raises:
-            UsageError: says which.
-        """
+        """Refuse a response that nothing precedes, or that is none of its choices."""
         if self.response_ids and not self.prompt_ids:
             raise UsageError("a response follows an empty prompt: give at least one prompt token")
         if self.choices is not None and (
@@ -89,13 +85,8 @@ def step_rows(
 ) -> list[StepRow]:
     """Return the rows of rollouts, in the order of `agentgym.algos.batch.StepBatch.from_groups`.
 
-    Args:
-        groups: rollouts of a language model.
-        speller: the policy's own, where responses were constrained choices.
-        reader: of the model's pictures, where it was shown some.
-
-    Raises:
-        UsageError: a response is none of its step's admissible actions.
+    ``speller``: the policy's own, where responses were constrained choices; ``reader``: of the model's
+    pictures.
     """
     rows = []
     for group in groups:
@@ -111,17 +102,7 @@ def step_row(
     speller: ActionSpeller | None = None,
     reader: PictureReader | None = None,
 ) -> StepRow:
-    """Return the row of an answer.
-
-    Args:
-        completion: with its tokens.
-        asked: what was seen and could be done.
-        speller: as `step_rows`.
-        reader: as `step_rows`.
-
-    Raises:
-        UsageError: as `step_rows`.
-    """
+    """Return the row of a completion with its tokens; other arguments as `step_rows`."""
     prompt, response = completion.prompt_ids, completion.response_ids
     choices = None
     if speller is not None and response:
@@ -151,15 +132,7 @@ def sampled_log_probs(groups: Sequence[Group]) -> Floats:
 
 
 def stale_tokens(groups: Sequence[Group], version: int) -> Bools | None:
-    """Return (T,) which response tokens other weights have sampled, in the order of `step_rows`.
-
-    Args:
-        groups: rollouts.
-        version: of the weights now.
-
-    Returns:
-        None where they have sampled all of them.
-    """
+    """Return (T,) whether other weights sampled each response token; None where they sampled all."""
     stale = np.array(
         [
             step.completion.version != version
@@ -215,15 +188,8 @@ def pack_rows(
 ) -> list[Pack]:
     """Pack rows, the longest first, each into the first pack that has room; they share nothing.
 
-    Every response token is in exactly one pack. A row without any token is in none.
-
-    Args:
-        rows: any number, all of constrained or all of free responses.
-        token_budget: most tokens of a pack; a row that is longer has one of its own.
-        device: where tensors go.
-
-    Raises:
-        UsageError: the budget is below 1, or constrained and free responses are mixed.
+    Every response token is in exactly one pack. A row without any token is in none. All rows are of
+    constrained or all of free responses. A row longer than ``token_budget`` has a pack of its own.
     """
     check_packable(rows, token_budget)
     sizes = np.array([len(row) for row in rows], dtype=np.int64)
@@ -232,11 +198,7 @@ def pack_rows(
 
 
 def check_packable(rows: Sequence[StepRow], token_budget: int) -> None:
-    """Refuse what nothing packs.
-
-    Raises:
-        UsageError: the budget is below 1, or constrained and free responses are mixed.
-    """
+    """Refuse a budget below 1, and constrained and free responses together."""
     if token_budget < 1:
         raise UsageError(f"token_budget must be at least 1, got {token_budget}")
     if len({row.choices is None for row in rows if row.response_ids}) > 1:
@@ -244,7 +206,7 @@ def check_packable(rows: Sequence[StepRow], token_budget: int) -> None:
 
 
 def _first_fit(sizes: Ints, budget: int) -> list[list[int]]:
-    """Return which rows share a pack; equal sizes keep their order."""
+    """Return the rows of each pack; equal sizes keep their order."""
     packs: list[list[int]] = []
     room: list[int] = []
     for row in np.argsort(-sizes, kind="stable").tolist():
@@ -267,14 +229,11 @@ def lay_out(
     *,
     device: torch.device | str,
 ) -> list[Pack]:
-    """Make packs of rows of which it is known what they share.
+    """Make packs of rows with known shared beginnings.
 
-    Args:
-        rows: all of them.
-        packs: for each pack, which rows lie in it, and how many of its first tokens each one shares with
-            the one before it; nothing for the first. Shared tokens must make a trie: what a row shares
-            with any earlier one it shares with all between.
-        device: where tensors go.
+    ``packs``: for each pack, its rows, and how many of its first tokens each one shares with the one before
+    it; nothing for the first. Shared tokens must make a trie: what a row shares with any earlier one it
+    shares with all between.
     """
     lengths = np.array([len(row.response_ids) for row in rows], dtype=np.int64)
     begins = np.cumsum(lengths) - lengths

@@ -26,7 +26,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from agentgym.algos.loss import TokenLayout
 from agentgym.algos.objective import Objective
 from agentgym.algos.process import implicit_rewards, pool
-from agentgym.arrays import Floats, Ints
+from agentgym.core.arrays import Floats, Ints
 from agentgym.training.learner.config import LearnerConfig, RewardModelConfig
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import DivergenceError, Learner
@@ -71,11 +71,7 @@ class Answers:
         return np.array([len(row.response_ids) for row in self.rows], dtype=np.int64)
 
     def select(self, rows: Ints) -> Self:
-        """Return some of the steps, in ascending order.
-
-        Args:
-            rows: (k,) which.
-        """
+        """Return some of the steps, (k,), in ascending order."""
         tokens = np.zeros(len(self), dtype=np.bool_)
         tokens[rows] = True
         return type(self)(
@@ -104,18 +100,10 @@ class RewardModel(Learner):
         ranks: Ranks | None = None,
         weights: WeightFiles | None = None,
     ):
-        """Bind what is trained, in place.
+        """Bind the reward model, trained in place, and used by nothing else.
 
-        Args:
-            model: the reward model; nobody else's.
-            settings: its own.
-            config: the policy's, for all that is alike.
-            reference: whether log-ratios are to the model as it is now, which then stays as it is.
-            ranks: that train together; by default this process alone.
-            weights: of the model, where it is on the meta device.
-
-        Raises:
-            UsageError: as `Learner`.
+        ``config``: the policy's, for all that is alike; ``reference``: whether log-ratios are to the model as
+        it is now, which then stays as it is; ``weights``: of a model on the meta device.
         """
         own = replace(config, learning_rate=settings.learning_rate, lora_rank=settings.lora_rank)
         kept = copy.deepcopy(model) if reference and own.lora_rank is None else None
@@ -134,19 +122,10 @@ class RewardModel(Learner):
     ) -> dict[str, float]:
         """Take the optimiser steps of one batch.
 
-        Args:
-            answers: what is learned from.
-            loss: of their scores.
-            seed: decides how mini-batches are drawn.
-            rate: multiplies the learning rate.
-            log_probs: (T,) of the response tokens as the model is now, where they are known already.
-
-        Returns:
-            Averages over the steps taken of the loss, what it logs, and ``grad_norm``; ``count`` is summed
-            over one epoch. A mini-batch without terms takes no step.
-
-        Raises:
-            DivergenceError: a loss or a gradient is not a number. The step that it was for is not taken.
+        ``seed`` decides how mini-batches are drawn; ``rate`` multiplies the learning rate; ``log_probs``:
+        (T,) under the model as it is now, if known. Returns averages over the steps taken of the loss, its
+        diagnostics, and ``grad_norm``; ``count`` is summed over one epoch. A mini-batch without terms takes
+        no step. `DivergenceError` where a loss or a gradient is not a number; its step is not taken.
         """
         self._set_rate(rate)
         taken: list[dict[str, float]] = []
@@ -193,12 +172,9 @@ class RewardModel(Learner):
     def token_gradient(
         self, part: Answers, log_probs: Floats, loss: AnswerLoss
     ) -> tuple[Floats, dict[str, float]]:
-        """Return (T,) the derivative of a loss by each token's log-probability, and what is logged of it.
+        """Return (T,) the derivative of a loss by each token's log-probability, and its diagnostics.
 
-        Args:
-            part: a mini-batch.
-            log_probs: (T,) as the model is now.
-            loss: of its answers' scores.
+        ``log_probs``: (T,) under the model as it is now.
         """
         settings = self.settings
         tokens = torch.tensor(log_probs, dtype=torch.float64, requires_grad=True)
@@ -212,12 +188,7 @@ class RewardModel(Learner):
         return gradient.numpy(), {"loss": value.item(), **numbers}
 
     def accumulate(self, rows: Sequence[StepRow], gradient: Floats) -> None:
-        """Add to the weights' gradients what a derivative by log-probabilities makes of them.
-
-        Args:
-            rows: n steps.
-            gradient: (T,) the loss's derivative by each response token's log-probability.
-        """
+        """Backpropagate the loss's derivative by each response token's log-probability, (T,)."""
         lengths = np.array([len(row.response_ids) for row in rows], dtype=np.int64)
         matters = np.bincount(np.repeat(np.arange(len(rows)), lengths), gradient != 0, len(rows)) > 0
         weights = gradient[np.repeat(matters, lengths)]
@@ -232,11 +203,9 @@ class RewardModel(Learner):
     # ---- what others take over ------------------------------------------------------------------
 
     def save(self, directory: Path, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Save the model as an ordinary directory that says how it rewards; the first rank writes.
+        """Save the model as an ordinary directory with its reward settings; the first rank writes.
 
-        Args:
-            directory: made where it is missing; a frozen reference goes into a folder of it.
-            tokenizer: the policy's.
+        A frozen reference goes into a folder of it.
         """
         self.save_model(directory, tokenizer)
         if self.compared_with == "reference":

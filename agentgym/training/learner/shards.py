@@ -1,4 +1,4 @@
-"""Sharded states: what a learner is continued from, written by every rank at once as safetensors files.
+"""Sharded checkpoints of a learner: safetensors files, written by all ranks at once.
 
 `torch.distributed.checkpoint` cuts and joins the tensors, so any number of ranks goes on from what any other
 number wrote, and nobody ever holds all of it. Its safetensors form is used: the other one keeps a pickle,
@@ -27,8 +27,7 @@ from agentgym.errors import UsageError
 def unique_tensors(modules: Mapping[str, torch.nn.Module]) -> dict[str, Tensor]:
     """Return the tensors of modules by name, their own storage, each tied one once.
 
-    Args:
-        modules: by the name that begins those of their tensors.
+    ``modules``: by the name that begins those of their tensors.
     """
     found: dict[str, Tensor] = {}
     seen = set()
@@ -51,11 +50,9 @@ def moments(optimizers: Mapping[str, torch.optim.Optimizer]) -> dict[str, Tensor
 
 
 def begin_moments(optimizers: Mapping[str, torch.optim.Optimizer], names: set[str]) -> None:
-    """Give optimisers the empty states that `load_shards` fills.
+    """Give optimisers of AdamW's kind the empty states that `load_shards` fills.
 
-    Args:
-        optimizers: of AdamW's kind.
-        names: of tensors, as `moments` returns them; those of others are passed over.
+    ``names``: of tensors, as `moments` returns them; those of others are passed over.
     """
     for name, optimizer in optimizers.items():
         for number, weight in enumerate(_weights(optimizer)):
@@ -70,11 +67,7 @@ def begin_moments(optimizers: Mapping[str, torch.optim.Optimizer], names: set[st
 
 
 def save_shards(tensors: Mapping[str, Tensor], folder: Path) -> None:
-    """Write tensors; every rank its part, and all have to call.
-
-    Raises:
-        UsageError: they cannot be written.
-    """
+    """Write tensors; every rank its part, and all have to call."""
     with _as_usage_error(
         f"cannot write {folder}", "free space, or raise the limit of file sizes (`ulimit -f`)"
     ):
@@ -83,11 +76,7 @@ def save_shards(tensors: Mapping[str, Tensor], folder: Path) -> None:
 
 
 def saved_names(folder: Path) -> set[str]:
-    """Return the names of the tensors in a folder.
-
-    Raises:
-        UsageError: it is missing or damaged.
-    """
+    """Return the names of the tensors in a folder."""
     with _as_usage_error(f"cannot read the checkpoint {folder}", _OTHER):
         if not any(folder.glob("*.safetensors")):
             raise ValueError("it holds no safetensors files")
@@ -95,11 +84,7 @@ def saved_names(folder: Path) -> set[str]:
 
 
 def load_shards(tensors: Mapping[str, Tensor], folder: Path) -> None:
-    """Fill tensors with what `save_shards` wrote; every rank its part, and all have to call.
-
-    Raises:
-        UsageError: the folder is missing or damaged.
-    """
+    """Fill tensors from the files of `save_shards`; every rank its part, and all have to call."""
     with _as_usage_error(f"cannot read the checkpoint {folder}", _OTHER):
         reader = HuggingFaceStorageReader(str(folder))
         load(dict(tensors), storage_reader=reader, no_dist=not dist.is_initialized())

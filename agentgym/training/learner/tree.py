@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from agentgym.arrays import Ints
+from agentgym.core.arrays import Ints
 from agentgym.training.learner.packing import Pack, Packing, StepRow, check_packable, lay_out, pack_rows
 from agentgym.training.models.pictures import Picture
 
@@ -25,16 +25,9 @@ def pack_tree(
 ) -> list[Pack]:
     """Pack rows so that those which share much lie together.
 
-    Every response token is in exactly one pack. A row without any token is in none.
-
-    Args:
-        rows: any number, all of constrained or all of free responses.
-        token_budget: most tokens of a pack, or as many as its longest row has: rows that begin a row
-            which is longer than the budget share its pack.
-        device: where tensors go.
-
-    Raises:
-        UsageError: the budget is below 1, or constrained and free responses are mixed.
+    Every response token is in exactly one pack. A row without any token is in none. All rows are of
+    constrained or all of free responses. A pack has at most ``token_budget`` tokens, or as many as its
+    longest row: rows that begin a longer row share its pack.
 
     Example:
         >>> rows = [StepRow((5, 6), (7, 8)), StepRow((4,), (9,)), StepRow((5, 6), (8, 7))]
@@ -70,22 +63,19 @@ PACKINGS: Mapping[Packing, Callable[..., list[Pack]]] = {"tree": pack_tree, "row
 
 
 def _common(one: Ints, other: Ints) -> int:
-    """Return how many first tokens agree."""
+    """Return the length of the common prefix."""
     least = min(len(one), len(other))
     differs = one[:least] != other[:least]
     return int(differs.argmax()) if differs.any() else least
 
 
 def _cuts(sizes: Ints, shared: Ints, budget: int) -> list[int]:
-    """Return where to cut sorted rows into packs, 0 and their number included.
+    """Return the cuts of sorted rows into packs, 0 and their number included.
 
     A pack that begins at a row reads once more what that row shares with the one before. Cuts are where
     that is least, but a sixteenth of the budget counts as much as one more pack.
 
-    Args:
-        sizes: (n,) tokens of each row.
-        shared: (n,) how many it shares with the one before.
-        budget: most tokens of a pack, if it is not one row and beginnings of it.
+    ``sizes``: (n,) tokens of each row; ``shared``: (n,), with the one before.
     """
     count = len(sizes)
     if count == 0:

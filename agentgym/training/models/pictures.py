@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agentgym.arrays import Ints
+from agentgym.core.arrays import Ints
+from agentgym.core.types import Observation
 from agentgym.errors import UsageError
-from agentgym.types import Observation
 
 KEPT = 4096
 """Pictures that a reader remembers."""

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from agentgym.errors import UsageError
-from agentgym.files import replace_file
-from agentgym.records import parse
+from agentgym.io.files import replace_file
+from agentgym.io.records import parse
+from agentgym.io.untrusted import read_json
 from agentgym.training.models.models import LanguageModel
-from agentgym.untrusted import read_json
 
 REWARD_MODEL = "reward_model"
 """The reward model's directory within a checkpoint."""
@@ -22,7 +22,7 @@ REFERENCE = "reference"
 REWARD_MODEL_FILE = "reward_model.json"
 SCHEMA = 1
 
-_LARGEST = 1 << 16
+_MAX_SIZE = 1 << 16
 """Bytes of the file at most."""
 
 ComparedWith: TypeAlias = Literal["policy", "reference"]
@@ -63,7 +63,7 @@ def read_reward_model(directory: Path) -> RewardModelFile:
             f"{directory} holds no {REWARD_MODEL_FILE}: name the {REWARD_MODEL} folder in a checkpoint of "
             "istar or prime"
         )
-    table: Any = read_json(path, largest=_LARGEST)
+    table: Any = read_json(path, largest=_MAX_SIZE)
     if isinstance(table, dict) and table.get("schema") != SCHEMA:
         raise UsageError(f"{path}: schema {table.get('schema')!r} is not {SCHEMA}; save the model anew")
     record = parse(RewardModelFile, table, str(path))

@@ -17,10 +17,10 @@ from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, trainers
 from transformers import GenerationConfig, Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
 
 from agentgym.agents.random import RandomPolicy
+from agentgym.core.types import Observation, Policy
 from agentgym.errors import UsageError
-from agentgym.rollout import RolloutWorker
+from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.models.models import LanguageModel
-from agentgym.types import Observation, Policy
 from agentgym.vector.core import AgentVectorEnv
 
 PAD, BEGIN, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"

@@ -24,7 +24,7 @@ from torch.distributed.tensor import DTensor
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, GenerationConfig, PreTrainedModel
 
 from agentgym.errors import UsageError
-from agentgym.untrusted import read_json
+from agentgym.io.untrusted import read_json
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 """Names of the file of a model's weights, and of the list of several such files."""

@@ -11,14 +11,15 @@ import torch
 
 from agentgym.agents.metadata import AgentMetadata, Model
 from agentgym.errors import UsageError
+from agentgym.io.records import parse
 from agentgym.prompts.contexts import Context
 from agentgym.prompts.pictured import PictureUse
-from agentgym.records import parse
+from agentgym.prompts.settings import SETTINGS, UNMENTIONED, ActionChoice, Prompting
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.models.models import LanguageModel, load_model
 from agentgym.training.models.reward_model_file import read_reward_model
 from agentgym.training.policy.policy import LanguageModelPolicy
-from agentgym.training.policy.prompting import SETTINGS, UNMENTIONED, ActionChoice, Prompting
+from agentgym.training.policy.prompted import make_policy
 from agentgym.training.policy.rerank import RerankedPolicy, ResponseReward
 from agentgym.training.policy.saved import SavedAgent, read_agent, weights_sha256
 from agentgym.vector.core import AgentVectorEnv
@@ -57,7 +58,7 @@ def make_model_agent(
     Args:
         envs: what it will play.
         path: a model directory.
-        wording: of prompts, as the other settings of `agentgym.training.policy.prompting.Prompting`.
+        wording: of prompts, as the other settings of `agentgym.prompts.settings.Prompting`.
         answer: what the model is told about how to answer.
         history: past turns told.
         budget: most tokens of a prompt.
@@ -96,7 +97,7 @@ def _policy(
     load: Callable[[Path], LanguageModel],
 ) -> LanguageModelPolicy | RerankedPolicy:
     """Return the policy, or one that plays the best of its responses where a reward model is named."""
-    policy = prompting.policy(language_model, HfEngine(language_model.model), envs, keep_messages=True)
+    policy = make_policy(prompting, language_model, HfEngine(language_model.model), envs, keep_messages=True)
     if rerank is None:
         if candidates is not None:
             raise UsageError("candidates are chosen among by a reward model: name its folder with rerank")

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from agentgym.core.types import Completion, Request
 from agentgym.errors import UsageError
-from agentgym.evaluation.model_check import Recomputed, Tolerance
-from agentgym.evaluation.transcripts import TranscriptRecord, TranscriptTokens
+from agentgym.evaluation.log.transcripts import TranscriptRecord, TranscriptTokens
+from agentgym.evaluation.verify.model_check import Recomputed, Tolerance
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.responses import SampledResponse
 from agentgym.training.engines.sampling import uniform
@@ -20,7 +21,6 @@ from agentgym.training.engines.types import Generation, GenerationRequest
 from agentgym.training.policy.agent import make_model_agent
 from agentgym.training.policy.policy import LanguageModelPolicy, Question
 from agentgym.training.policy.rerank import RerankedPolicy
-from agentgym.types import Completion, Request
 from agentgym.vector.core import AgentVectorEnv
 
 TOLERANCES: Mapping[torch.dtype, Tolerance] = {
@@ -87,7 +87,7 @@ class ModelResponseChecker:
         )
 
     def recompute(self, request: Request, record: TranscriptRecord, number: int) -> Recomputed:
-        """Return what a response is found to be, as `agentgym.evaluation.model_check.ResponseChecker`."""
+        """Return what a response is found to be, as a `ResponseChecker` does."""
         step = record.steps[number]
         asked = self.policy.question(request)
         if isinstance(asked, Completion):

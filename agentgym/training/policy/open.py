@@ -11,12 +11,13 @@ import torch
 
 from agentgym.agents.random import RandomStringPolicy
 from agentgym.errors import UsageError, nearest
+from agentgym.prompts.settings import Prompting
 from agentgym.prompts.summary import summary_words
+from agentgym.registration import suite_spec
 from agentgym.training.models.families import FAMILIES, make_family_model
 from agentgym.training.models.models import LanguageModel, load_model, open_directory
 from agentgym.training.models.tiny import SHAPES, environment_texts, tiny_model, word_tokenizer
 from agentgym.training.models.tiny_vision import tiny_vision_model
-from agentgym.training.policy.prompting import Prompting
 from agentgym.training.policy.saved import read_agent
 from agentgym.vector.core import AgentVectorEnv
 
@@ -33,7 +34,7 @@ EPISODES = 128
 On ALFWorld's training tasks these say every word of 240 evaluation tasks, where 32 leave three unheard.
 """
 
-_LEAST_CONTEXT = 4096
+_MIN_CONTEXT = 4096
 
 
 def open_model(
@@ -77,7 +78,7 @@ def open_model(
     )
     # a text that a prompt puts after a blank begins with another token
     texts = (variant for text in dict.fromkeys(said) for variant in (text, f" {text}"))
-    context = max(_LEAST_CONTEXT, prompting.budget + prompting.max_tokens)
+    context = max(_MIN_CONTEXT, prompting.budget + prompting.max_tokens)
     if family and family != VISION:
         made = make_family_model(family, texts, size=size, context=context, seed=seed)
     else:
@@ -130,7 +131,7 @@ def default_prompting(spec: str, env_id: str) -> Prompting:
         UsageError: unknown size, or a directory that is missing or damaged.
     """
     if named := _tiny(spec):
-        prompting = Prompting.tiny(env_id)
+        prompting = Prompting.tiny(suite_spec(env_id).prompt)
         return replace(prompting, pictures="alone") if named[0] == VISION else prompting
     saved = read_agent(Path(spec))
-    return Prompting.default(env_id) if saved is None else saved.prompting
+    return Prompting.default(suite_spec(env_id).prompt) if saved is None else saved.prompting

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import takewhile
 
+from agentgym.core.types import Request
 from agentgym.errors import UsageError
+from agentgym.prompts.chat_tokenizer import ChatTokenizer
 from agentgym.prompts.fitting import FittedPrompt
 from agentgym.prompts.pictured import PictureUse, without_text
-from agentgym.training.models.models import ChatTokenizer
 from agentgym.training.models.pictures import PictureReader
-from agentgym.types import Request
 
 
 def with_picture(

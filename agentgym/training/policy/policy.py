@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Literal
 
+from agentgym.core.rng import TurnRng
+from agentgym.core.types import Completion, Message, Request
 from agentgym.errors import UsageError
 from agentgym.prompts.budget import FittedPrompt, PromptTooLongError
 from agentgym.prompts.parsers import Answer
-from agentgym.rng import TurnRng
 from agentgym.training.engines.choices import ActionSpeller, ActionTrie, Tokenizer
 from agentgym.training.engines.types import Engine, Generation, GenerationRequest, Sampling
-from agentgym.types import Completion, Message, Request
 
 _SLOT = re.compile(r"<[^<>]+>")
 _NO_TEMPLATES = (

@@ -16,9 +16,10 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from agentgym.arrays import Floats
+from agentgym.core.arrays import Floats
+from agentgym.core.rng import TurnRng
+from agentgym.core.types import Completion, Request
 from agentgym.errors import UsageError
-from agentgym.rng import TurnRng
 from agentgym.training.engines.types import Generation, GenerationRequest
 from agentgym.training.learner.config import CPU_TOKENS
 from agentgym.training.learner.logprobs import response_log_probs
@@ -32,7 +33,6 @@ from agentgym.training.models.reward_model_file import (
     read_reward_model,
 )
 from agentgym.training.policy.policy import LanguageModelPolicy, Question
-from agentgym.types import Completion, Request
 
 
 class ResponseReward:

@@ -11,24 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.errors import UsageError
-from agentgym.files import replace_file
-from agentgym.records import parse
+from agentgym.io.files import replace_file
+from agentgym.io.records import parse
+from agentgym.io.untrusted import read_json
+from agentgym.prompts.settings import Prompting
 from agentgym.training.models.models import LanguageModel, save_model
-from agentgym.training.policy.prompting import Prompting
-from agentgym.untrusted import read_json
 
 AGENT_FILE = "agent.json"
 SCHEMA = 3
 """Version of the file's format."""
 
-READABLE = (1, 2, SCHEMA)
-"""Versions that are read.
-
-Schema 1 has no system message and no options of the chat template; neither has any context, template file
-or pictures before schema 3.
-"""
-
-_LARGEST = 1 << 20
+_MAX_SIZE = 1 << 20
 """Bytes of the file at most."""
 
 _OWN_FILES = {"wording": "wording.toml", "template_file": "template.toml"}
@@ -123,10 +116,9 @@ def read_agent(directory: Path) -> SavedAgent | None:
                 f"the model directory {directory} does not exist: give the path of a saved model"
             )
         return None
-    table = read_json(path, largest=_LARGEST)
-    if isinstance(table, dict) and table.get("schema") not in READABLE:
-        known = " or ".join(map(str, READABLE))
-        raise UsageError(f"{path}: schema {table.get('schema')!r} is not {known}; save the model anew")
+    table = read_json(path, largest=_MAX_SIZE)
+    if isinstance(table, dict) and table.get("schema") != SCHEMA:
+        raise UsageError(f"{path}: schema {table.get('schema')!r} is not {SCHEMA}; save the model anew")
     layout = parse(AgentFile, table, str(path))
     prompting = Prompting.from_json(layout.prompting, where=f"{path}: prompting", folder=directory)
     return SavedAgent(prompting, layout.training)

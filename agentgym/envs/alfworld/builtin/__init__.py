@@ -1,1 +1,1 @@
-"""Generated games: rooms, furniture, things and six families of tasks, in the project's own words."""
+"""Generated games: rooms, furniture, objects and six families of tasks, in the project's own words."""

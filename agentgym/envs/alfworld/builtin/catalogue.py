@@ -1,4 +1,4 @@
-"""Rooms, furniture and things of the built-in games."""
+"""Rooms, furniture and objects of the built-in games."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RoomKind:
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """A kind of thing and what can be done with it."""
+    """A kind of object, and its possible uses."""
 
     name: str
     rooms: frozenset[str]

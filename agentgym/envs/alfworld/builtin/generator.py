@@ -1,4 +1,4 @@
-"""Make households: a furnished room, things in it, and a task that can be done.
+"""Household generator: a furnished room, objects in it, and a solvable task.
 
 A candidate depends on nothing but the generator's version and three numbers. What is to be brought is
 reachable by going, opening and taking, which nothing can undo; and at the start none of it is where it
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
+from agentgym.core.rng import KeyRng
 from agentgym.envs.alfworld.builtin.catalogue import LAMP, OPENABLE, ROOMS, THINGS, TOOLS
 from agentgym.envs.alfworld.builtin.layouts import HELD_OUT, KNOWN, VERSION, RoomLayout, layouts
-from agentgym.rng import KeyRng
 
 FAMILIES = ("pick", "look", "clean", "heat", "cool", "pick2")
 DIFFICULTIES = ("easy", "medium", "hard")
@@ -27,7 +27,7 @@ SPARES = {"easy": 1, "medium": 1, "hard": 0}
 
 
 class Quest(NamedTuple):
-    """What is to be done."""
+    """Goal of a generated game."""
 
     family: str
     thing: str
@@ -37,7 +37,7 @@ class Quest(NamedTuple):
 
     @property
     def needed(self) -> int:
-        """How many things it takes."""
+        """The number of objects it needs."""
         return 2 if self.family == "pick2" else 1
 
 
@@ -79,10 +79,7 @@ def family_of(number: int) -> str:
 def generate(number: int, attempt: int, *, held_out: bool) -> Household:
     """Make one household.
 
-    Args:
-        number: of the task; it decides family and difficulty.
-        attempt: tells apart the candidates for that task.
-        held_out: whether the layout is one of those that are held out.
+    ``number`` is the task's, which decides family and difficulty; ``attempt`` numbers its candidates.
     """
     draws = KeyRng(VERSION, 1 + held_out, number, attempt)
     family, difficulty = family_of(number), difficulty_of(number)
@@ -109,7 +106,7 @@ def settings(family: str, difficulty: str, held_out: bool) -> dict[str, tuple[Ro
 
 @cache
 def _homes(layout: RoomLayout) -> dict[str, tuple[int, ...]]:
-    """Return which pieces can hold each kind of thing of a room."""
+    """Return the pieces that can hold each kind of object of a room."""
     homes = {
         name: tuple(i for i, piece in enumerate(layout.pieces) if piece.kind in thing.homes)
         for name, thing in THINGS.items()
@@ -139,7 +136,7 @@ def _quests(layout: RoomLayout, family: str) -> dict[str, tuple[str, ...]]:
 
 
 def _wanted(layout: RoomLayout, quest: Quest, difficulty: str, draws: KeyRng) -> list[Item]:
-    """Put what the quest asks for anywhere but where it belongs; in sight if easy, out of sight if hard."""
+    """Place the goal's objects anywhere but at the goal; in sight if easy, out of sight if hard."""
     kinds = [piece.kind for piece in layout.pieces]
     starts = [i for i in _homes(layout)[quest.thing] if kinds[i] != quest.target]
     shut = [i for i in starts if kinds[i] in OPENABLE]
@@ -153,7 +150,7 @@ def _wanted(layout: RoomLayout, quest: Quest, difficulty: str, draws: KeyRng) ->
 
 
 def _others(layout: RoomLayout, quest: Quest, difficulty: str, draws: KeyRng) -> list[Item]:
-    """Strew about things that the quest does not ask for; of lamps there is one at most."""
+    """Scatter objects that the goal does not need; of lamps there is one at most."""
     homes = _homes(layout)
     names = [name for name in homes if name != quest.thing and (name, quest.family) != (LAMP, "look")]
     counts: Counter[str] = Counter()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from agentgym.core.tasks import IdTable, Task, save_id_tables
 from agentgym.envs.alfworld.builtin.tasks import ID_FILE, SIZES, attempted, stamp
-from agentgym.tasks import IdTable, Task, save_id_tables
 
 
 def make(split: str, numbers: Iterable[int]) -> IdTable:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
+from agentgym.core.rng import KeyRng
 from agentgym.envs.alfworld.builtin.catalogue import NEIGHBOURS, ROOMS
-from agentgym.rng import KeyRng
 
 VERSION = 1
 """Part of every seed; a change of the games made changes it."""
@@ -43,7 +43,7 @@ class RoomLayout:
 
     @property
     def signature(self) -> tuple[tuple[str, ...], ...]:
-        """What stands together: layouts that differ in no more than the numbering of locations share it."""
+        """The groups of furniture: layouts that differ in the numbering alone share it."""
         places: dict[int, list[str]] = {}
         for piece in self.pieces:
             places.setdefault(piece.location, []).append(piece.kind)
@@ -52,12 +52,7 @@ class RoomLayout:
 
 @cache
 def layouts(room: str, difficulty: str) -> tuple[RoomLayout, ...]:
-    """Return the layouts of a kind of room: `KNOWN` known ones, then `HELD_OUT` others, all different.
-
-    Args:
-        room: key of `ROOMS`.
-        difficulty: key of `SIZES`.
-    """
+    """Return the layouts of a kind of room: `KNOWN` known ones, then `HELD_OUT` others, all different."""
     draws = KeyRng(VERSION, 0, list(ROOMS).index(room), list(SIZES).index(difficulty))
     found: dict[tuple[tuple[str, ...], ...], RoomLayout] = {}
     while len(found) < KNOWN + HELD_OUT:

@@ -1,4 +1,4 @@
-"""Ids and names of furniture and things."""
+"""Ids and names of furniture and objects."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _objects(household: Household, furniture: Sequence[str], things: Sequence[st
 
 
 def _containment(household: Household) -> list[str]:
-    """Say which kinds of furniture can hold which kinds of things."""
+    """Return the kinds of furniture that can hold each kind of object."""
     holders = sorted({piece.kind for piece in household.layout.pieces})
     held = sorted({item.kind for item in household.items})
     return [

@@ -6,12 +6,12 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
+from agentgym.core.hashing import content_id
 from agentgym.envs.alfworld.builtin.catalogue import ROOMS
 from agentgym.envs.alfworld.builtin.generator import Household
 from agentgym.envs.alfworld.builtin.problem import problem
 from agentgym.envs.alfworld.builtin.walkthrough import walkthrough
 from agentgym.envs.alfworld.engine.gametext import GameText
-from agentgym.hashing import content_id
 
 _SENTENCES = {
     "pick": ("bring {a_thing} to {a_target}", "find {a_thing} and leave it at {a_target}"),
@@ -35,7 +35,7 @@ grammar :: \"""
 
 
 class Language(NamedTuple):
-    """What all generated games share."""
+    """Domain and grammar that all generated games share."""
 
     domain: str
     grammar: str

@@ -10,6 +10,8 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from agentgym.core.hashing import sha256_json
+from agentgym.core.tasks import IdTable, Task, TaskSet, check_split, is_task_id, split_of
 from agentgym.envs.alfworld.builtin.catalogue import OPENABLE
 from agentgym.envs.alfworld.builtin.generator import (
     DIFFICULTIES,
@@ -23,8 +25,6 @@ from agentgym.envs.alfworld.builtin.script import Script, language
 from agentgym.envs.alfworld.builtin.walkthrough import walkthrough
 from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.errors import UsageError, nearest
-from agentgym.hashing import sha256_json
-from agentgym.tasks import IdTable, Task, TaskSet, check_split, is_task_id, split_of
 
 SIZES = {"train": 10_000, "valid_seen": 1_000, "valid_unseen": 1_000}
 """Tasks of each split."""
@@ -126,13 +126,7 @@ def builtin_tasks(
 ) -> BuiltinGames:
     """Return the generated tasks of a split; the same object for the same arguments.
 
-    Args:
-        split: train, valid_seen or valid_unseen.
-        difficulty: easy, medium or hard; None for all, in equal parts.
-        types: families kept; None for all six, in equal parts.
-
-    Raises:
-        UsageError: unknown split, difficulty or family.
+    ``difficulty`` and ``types`` None mean all, in equal parts.
     """
     check_split(split, SIZES)
     if difficulty is not None and difficulty not in DIFFICULTIES:
@@ -157,7 +151,7 @@ def id_table(split: str) -> IdTable | None:
 
 
 def stamp() -> str:
-    """Return what tells one version of the generated games from another."""
+    """Return the version stamp of the generated games."""
     return f"{VERSION} {sha256_json(language())}"
 
 

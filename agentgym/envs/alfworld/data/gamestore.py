@@ -20,12 +20,12 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from agentgym.core.hashing import content_id
 from agentgym.data.recordfile import RecordFile, RecordWriter
 from agentgym.envs.alfworld.data.trials import Failure, Trial
 from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.envs.alfworld.engine.packing import VERSION
 from agentgym.errors import UsageError
-from agentgym.hashing import content_id
 
 SUFFIX = ".games"
 
@@ -40,7 +40,7 @@ _WINDOW = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class GameEntry:
-    """What the index says of a game."""
+    """Index entry of a game."""
 
     id: str
     """Content id of domain, grammar and problem."""
@@ -108,9 +108,7 @@ class GameStoreWriter:
     def finish(self, failures: Iterable[Failure] = (), left_out: Mapping[str, int] | None = None) -> None:
         """Write the index, games sorted by name, and put the file in its place.
 
-        Args:
-            failures: files that could not be read.
-            left_out: how many games do not belong to the published splits, by reason.
+        ``left_out``: the number of games outside of the published splits, by reason.
         """
         entries = sorted(self._entries, key=lambda entry: entry.name)
         index = json.dumps([list(asdict(entry).values()) for entry in entries], ensure_ascii=False)
@@ -126,7 +124,7 @@ class GameStoreWriter:
         self._file.finish(columns, about)
 
     def _record(self, kind: TextKind, raw: bytes) -> int:
-        """Return the number of a record, which is written where it is new.
+        """Return the number of a record; a new one is written.
 
         The first of a kind is the dictionary of the others: most of what they say, it says.
         """
@@ -153,11 +151,7 @@ class GameStore:
     """The games of a finished store, read one by one."""
 
     def __init__(self, path: Path):
-        """Read the index; as `open_store`, which keeps it.
-
-        Raises:
-            UsageError: no whole store of this version.
-        """
+        """Read the index, uncached; `open_store` caches it."""
         self.path = path
         self._file = RecordFile(path)
         about = self._file.about
@@ -181,11 +175,7 @@ class GameStore:
         self._shared = lru_cache(maxsize=8)(self._text)
 
     def read(self, number: int) -> GameText:
-        """Return the game ``entries[number]``.
-
-        Raises:
-            UsageError: the store is damaged.
-        """
+        """Return the game ``entries[number]``."""
         entry = self.entries[number]
         try:
             domain = self._shared("domain", entry.domain)
@@ -219,11 +209,7 @@ class GameStore:
 
 
 def open_store(path: Path) -> GameStore:
-    """Return the store in a file; one object for as long as the file stays the same.
-
-    Raises:
-        UsageError: no store, or a damaged one.
-    """
+    """Return the store in a file; one object for as long as the file stays the same."""
     try:
         status = path.stat()
     except OSError as error:

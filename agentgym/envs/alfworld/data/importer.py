@@ -7,6 +7,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from agentgym.core.hashing import content_id
 from agentgym.data.archives import Progress, find_members, is_archive
 from agentgym.data.directory import cache_directory, data_directory, find
 from agentgym.data.importing import Importer
@@ -33,7 +34,6 @@ from agentgym.envs.alfworld.engine.dialects import current_logic
 from agentgym.envs.alfworld.engine.packing import pack_problem, problem_digest
 from agentgym.envs.alfworld.suite import ALFWORLD
 from agentgym.errors import MissingDataError, UsageError
-from agentgym.hashing import content_id
 
 OFFICIAL = "official"
 """Name of the published data set, in the data directory."""
@@ -54,11 +54,7 @@ def find_files(origin: Path) -> Iterator[Path]:
 
 
 def check_file(path: Path) -> int:
-    """Return how many games a file holds.
-
-    Raises:
-        UsageError: a game or archive cannot be read, or a store's game is not what its id says.
-    """
+    """Return the number of games in a file; a store's games must match their ids."""
     if path.suffix == SUFFIX:
         store = open_store(path)
         for number, entry in enumerate(store.entries):
@@ -72,18 +68,9 @@ def check_file(path: Path) -> int:
 
 
 def convert(files: Sequence[Path], folder: Path, *, progress: Progress) -> dict[str, int]:
-    """Write one store for each split that files and archives hold.
+    """Write one store for each split; return the number of games by store.
 
-    Args:
-        files: as `find_files` yields them.
-        folder: where the stores go.
-        progress: called with bytes read and in all.
-
-    Returns:
-        How many games each store holds, by its file's name.
-
-    Raises:
-        UsageError: a file cannot be read, or nothing says which split a game belongs to.
+    ``progress`` is called with bytes read and in all.
     """
     stores = [file for file in files if file.suffix == SUFFIX]
     if stores:
@@ -111,16 +98,11 @@ def convert(files: Sequence[Path], folder: Path, *, progress: Progress) -> dict[
 
 
 def open_games(dataset: str, split: str) -> GameStore:
-    """Return the games of a split, imported into the cache when they are used first.
+    """Return the games of a split, imported into the cache at first use.
 
-    Args:
-        dataset: ``"official"`` (or ``"alfworld/official"``), the published games in the data directory;
-            or the path of a store, an archive, a game, or a folder of any of these.
-        split: of a data set that has splits; one without is taken whole.
-
-    Raises:
-        MissingDataError: nothing is there.
-        UsageError: the data set has other splits only.
+    ``dataset``: ``"official"`` (or ``"alfworld/official"``), the published games in the data directory; or
+    the path of a store, an archive, a game, or a folder of any of these. A data set without splits is taken
+    whole.
     """
     dataset = official_or_path(dataset)
     root = data_directory() / ALFWORLD.folder if dataset == OFFICIAL else _path(dataset)
@@ -178,7 +160,7 @@ def _fingerprint(files: Sequence[Path]) -> str:
 
 
 def with_grounded(trial: Trial) -> Trial:
-    """Return a trial with what its problem comes to, in its own domain and in the newest published one.
+    """Return a trial with its problem grounded in its own domain and in the newest published one.
 
     A game that cannot be grounded is left as it is: whoever plays it is told why.
     """

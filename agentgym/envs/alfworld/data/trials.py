@@ -1,4 +1,4 @@
-"""Which games of a copy of ALFWorld's data belong to its published splits, and what is known of them."""
+"""Trials of ALFWorld's data: those of the published splits, with family and recording."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from agentgym.data.archives import Member, Progress, read_members, stem_of
 from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.errors import UsageError
-from agentgym.untrusted import loads_json
+from agentgym.io.untrusted import loads_json
 
 SPLITS = ("train", "valid_seen", "valid_unseen", "valid_train")
 """Folders of the published data."""
@@ -31,10 +31,10 @@ GAME = "game.tw-pddl"
 RECORDING = "traj_data.json"
 """What a game was made from; names the family where the folder does not."""
 
-LONGEST_TYPE = 80
+MAX_TYPE_LENGTH = 80
 """Characters of a family's name that are kept."""
 
-MOST_WAITING = 256 << 20
+MAX_WAITING = 256 << 20
 """Bytes of games that wait for their recordings at most."""
 
 _FOLDER = re.compile(r"(?P<type>[a-z_]+)-(?P<object>\w+)-(?P<movable>\w+)-(?P<target>\w+)-(?P<scene>\d+)")
@@ -65,7 +65,7 @@ class Failure(NamedTuple):
 
 @dataclass(slots=True)
 class Harvest:
-    """What reading a copy brings besides trials."""
+    """By-products of reading a copy: unreadable files, and games left out."""
 
     failures: list[Failure] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
@@ -75,13 +75,8 @@ class Harvest:
 def read_trials(files: Collection[Path], harvest: Harvest, *, progress: Progress) -> Iterator[Trial]:
     """Read every trial in files and archives.
 
-    Args:
-        files: archives, games and recordings.
-        harvest: collects unreadable files and counts of games left out.
-        progress: called with bytes read and in all.
-
-    Yields:
-        Trials in the order of the files; where only a recording tells the family, when it comes.
+    ``harvest`` collects unreadable files and counts of games left out. Trials come in the order of the files;
+    where only a recording names the family, after it.
     """
     total = sum(file.stat().st_size for file in files)
     before = 0
@@ -112,7 +107,7 @@ def split_of_archive(archive: Path) -> str:
 
 @dataclass(slots=True)
 class _Desk:
-    """Where games wait for the recordings that tell their family."""
+    """Games that wait for the recordings that name their family."""
 
     harvest: Harvest
     waiting: dict[PurePosixPath, tuple[Member, str]] = field(default_factory=dict)
@@ -129,10 +124,10 @@ class _Desk:
             return
         if member.path.name == GAME:
             self.held += len(member.data)
-            if self.held > MOST_WAITING:
+            if self.held > MAX_WAITING:
                 raise UsageError(
                     f"{member.source}: the games before it, whose recordings tell their family, come to more "
-                    f"than {MOST_WAITING:,} bytes: put each {RECORDING} beside its {GAME}"
+                    f"than {MAX_WAITING:,} bytes: put each {RECORDING} beside its {GAME}"
                 )
             self.waiting[folder] = (member, split)
         else:
@@ -150,7 +145,7 @@ class _Desk:
     def _record(self, recording: Member) -> None:
         try:
             table = loads_json(recording.data, recording.source, repeated_keys=True)
-            self.families[recording.path.parent] = str(table["task_type"])[:LONGEST_TYPE]
+            self.families[recording.path.parent] = str(table["task_type"])[:MAX_TYPE_LENGTH]
         except (ValueError, KeyError, TypeError):
             reason = f"{recording.source}: no JSON with a 'task_type'; get the file again"
             self.harvest.failures.append(Failure(recording.source, reason))

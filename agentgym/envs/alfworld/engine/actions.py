@@ -1,4 +1,4 @@
-"""Write what a domain's actions need and do as Python functions, once for all its games.
+"""Compiler of a domain's actions into Python functions, once for all its games.
 
 For each action: its `ActionCode`, functions of the action's objects. For each way that a precondition can
 hold: a function that finds the objects in a state, from the *place* outwards. The place is the one atom of
@@ -77,15 +77,9 @@ class _Rule:
 def write_actions(
     domain: Domain, selector: str, indexes: Numbering
 ) -> tuple[str, Callable[[Any], ActionsCode]]:
-    """Write the functions of a domain's actions.
+    """Write the functions of a domain's actions; return the source, and their getter from its namespace.
 
-    Args:
-        domain: whose actions.
-        selector: a predicate exactly one of whose atoms holds in any state, or nothing.
-        indexes: gives the number of a table.
-
-    Returns:
-        The source, and what takes the functions out of the namespace it has been run in.
+    ``selector``: a predicate exactly one of whose atoms holds in any state, or nothing.
     """
     writer = _ActionWriter(domain, selector, indexes)
     rules = [rule for schema in domain.schemas for rule in writer.rules(schema)]
@@ -142,7 +136,7 @@ class _ActionWriter:
         return query
 
     def stand(self, query: QueryWriter, rule: _Rule) -> None:
-        """Bind what a rule says of the place."""
+        """Bind a rule's conditions on the place."""
         for argument, name in zip(rule.place.arguments if rule.place else (), self.place, strict=False):
             if query.known(argument):
                 self.source.line(f"if {name} == {query.value(argument)}:", deeper=True)
@@ -157,7 +151,7 @@ class _ActionWriter:
         self.source.line(f"def {name}({', '.join(arguments)}):  # {about}", deeper=True)
 
     def write_rule(self, rule: _Rule) -> None:
-        """Write what finds the objects with which an action can be done in a state."""
+        """Write the search for the objects of an action that applies in a state."""
         self.head(rule.name, ["t", "state", "found", *self.place], rule.schema.name)
         query = self.query(rule.kinds, QueryMode.STATE)
         self.stand(query, rule)
@@ -221,7 +215,7 @@ class _ActionWriter:
         )
 
     def write_condition(self, query: QueryWriter, condition: Condition) -> None:
-        """Write what adds the bits of every way in which a condition can hold to ``found``."""
+        """Write the code that adds the bits of every way to satisfy a condition to ``found``."""
         for extra, literals in disjuncts(condition, None, depth="_"):
             inner = self.query({**query.kinds, **extra}, QueryMode.MASKS)
             inner.bound, inner.used = dict(query.bound), set(query.used)
@@ -237,7 +231,7 @@ class _ActionWriter:
         return query
 
     def write_news(self, schema: Schema, rules: Sequence[_Rule]) -> None:
-        """Write what says whether an effect adds an atom that differs from all that are asked for."""
+        """Write the test that an effect's added atom differs from all required ones."""
         self.head(f"news_{self.numbers[schema.name]}", self.parameters(schema), schema.name)
         query = self.with_parameters(schema, dict(schema.parameters), QueryMode.STATE)
         needed = dict.fromkeys(x for rule in rules for x in rule.literals if x.positive)

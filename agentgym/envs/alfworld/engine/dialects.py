@@ -16,7 +16,7 @@ from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.envs.alfworld.engine.grammar import parse_grammar
 from agentgym.envs.alfworld.engine.textworld import installed_logic
 from agentgym.errors import MissingDataError, UsageError
-from agentgym.extras import install_command
+from agentgym.io.optional import install_command
 
 Dialect: TypeAlias = Literal["game", "current"]
 """Whose domain and grammar a game is compiled with: its own, or the newest published pair."""
@@ -38,15 +38,10 @@ class Logic(NamedTuple):
 
 
 def in_dialect(text: GameText, dialect: str) -> GameText:
-    """Return a game as another dialect tells it.
+    """Return a game in another dialect.
 
-    Args:
-        text: a game.
-        dialect: see `Dialect`.
-
-    Raises:
-        UsageError: a grammar does not have exactly one sentence for the task.
-        MissingDataError: the newest pair is neither in the data directory nor installed.
+    A grammar must have exactly one sentence for the task. `MissingDataError` where the newest pair is neither
+    in the data directory nor installed.
     """
     if dialect == "game":
         return text
@@ -55,11 +50,7 @@ def in_dialect(text: GameText, dialect: str) -> GameText:
 
 
 def with_task_of(grammar: str, other: str) -> str:
-    """Return ``grammar`` with the task's sentence of the grammar ``other``.
-
-    Raises:
-        UsageError: one of them does not have exactly one such sentence.
-    """
+    """Return ``grammar`` with the task's sentence of the grammar ``other``."""
     ours, theirs = (json.dumps(_task(text), ensure_ascii=False) for text in (grammar, other))
     if grammar.count(ours) != 1:
         raise UsageError(f"unknown construct in a grammar: the text of rule {TASK!r} stands there twice")
@@ -67,11 +58,7 @@ def with_task_of(grammar: str, other: str) -> str:
 
 
 def current_logic() -> Logic:
-    """Return the newest published pair: from the data directory, else of the installed ALFWorld.
-
-    Raises:
-        MissingDataError: it is in neither place.
-    """
+    """Return the newest published pair: from the data directory, else of the installed ALFWorld."""
     folder = data_directory() / FOLDER
     if folder.is_dir():
         return _read(*(str(folder / name) for name in FILES))

@@ -29,7 +29,7 @@ MEMO_LIMIT = 512
 
 
 class Choices(NamedTuple):
-    """What can be done in a state."""
+    """Applicable actions of a state."""
 
     commands: tuple[str, ...]
     """Sorted."""
@@ -39,7 +39,7 @@ class Choices(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What is known of one value of the selector."""
+    """Facts about one value of the selector."""
 
     arguments: tuple[str, ...]
     """Of the selector's atom."""
@@ -85,7 +85,7 @@ class Game:
     # ---- play ------------------------------------------------------------------------------
 
     def choices(self, state: int) -> Choices:
-        """Return what can be done in a state."""
+        """Return the applicable actions of a state."""
         at = state & self._selector
         place = self._places.get(at)
         if place is None:
@@ -119,7 +119,7 @@ class Game:
         return self.program.texts.intro(self._tables, self.initial)
 
     def task(self) -> str:
-        """Return the sentence that says what to do."""
+        """Return the sentence of the game's task."""
         return self.program.texts.task(self._tables, self.initial)
 
     def won(self, state: int) -> bool:
@@ -209,7 +209,7 @@ class Game:
         self._sentences: dict[tuple[str, tuple[str, ...]], Sentence] = {}
 
     def _visit(self, at: int, state: int) -> _Place:
-        """Find what can always be done in a place, and what the rest depends on."""
+        """Find the actions that always apply in a place, and the conditions of the rest."""
         code, arguments = self.program.code, self._atoms_at.get(at, ())
         found: Found = []
         for find in code.fixed:

@@ -1,4 +1,4 @@
-"""The text of one ALFWorld game: what a ``game.tw-pddl`` file holds."""
+"""Text of an ALFWorld game: the content of a ``game.tw-pddl`` file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentgym.errors import UsageError
-from agentgym.untrusted import loads_json
+from agentgym.io.untrusted import loads_json
 
 _TEXTS = {"domain": "pddl_domain", "grammar": "grammar", "problem": "pddl_problem"}
 
@@ -33,15 +33,7 @@ class GameText:
 
     @classmethod
     def parse(cls, text: str | bytes, name: str) -> GameText:
-        """Read the JSON of a ``game.tw-pddl`` file.
-
-        Args:
-            text: the file's content.
-            name: what error messages call it.
-
-        Raises:
-            UsageError: the file is cut short, is no game, or lacks a part; names file and part.
-        """
+        """Parse the JSON of a ``game.tw-pddl`` file; ``name`` is its name in messages."""
         table = loads_json(text, name, repeated_keys=True)
         if not isinstance(table, dict):
             raise UsageError(f"{name}: a game is a JSON object, got {type(table).__name__}")

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from agentgym.errors import UsageError
-from agentgym.untrusted import loads_json
+from agentgym.io.untrusted import loads_json
 
 Atom: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """A predicate over (variable, type) pairs."""
@@ -25,7 +25,7 @@ Atom: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 
 @dataclass(frozen=True, slots=True)
 class ActionText:
-    """How one action is commanded and answered."""
+    """Command and feedback texts of one action."""
 
     template: str
     feedback: str
@@ -64,11 +64,7 @@ _FIELD = re.compile(r'(template|feedback)\s*::\s*"([^"]*)"\s*;|(grammar)\s*::\s*
 
 @lru_cache(maxsize=512)
 def parse_grammar(text: str) -> Grammar:
-    """Parse a document; equal texts share one result.
-
-    Raises:
-        UsageError: text that is neither a grammar nor an action block, or rules that are not JSON.
-    """
+    """Parse a document; equal texts share one result."""
     rules: dict[str, tuple[Production, ...]] = {}
     actions: dict[str, ActionText] = {}
     position, end = 0, len(text.rstrip())
@@ -165,9 +161,6 @@ def parse_text(text: str) -> tuple[Part, ...]:
     """Split a production's text into its parts.
 
     White space at the very start is dropped, as the original parser does.
-
-    Raises:
-        UsageError: text outside the language.
     """
     text = text.lstrip()
     parts: list[Part] = []
@@ -200,11 +193,7 @@ def _expression(code: str) -> ast.expr:
 
 @lru_cache(maxsize=4096)
 def parse_query(text: str) -> tuple[Atom, ...]:
-    """Parse ``p(a:t, b:u) & q(...)``.
-
-    Raises:
-        UsageError: anything else.
-    """
+    """Parse ``p(a:t, b:u) & q(...)``."""
     atoms = []
     for atom in text.split("&"):
         found = re.fullmatch(r"\s*([\w-]+)\s*\(([^()]*)\)\s*", atom)

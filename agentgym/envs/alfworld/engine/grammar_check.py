@@ -1,4 +1,4 @@
-"""Find what is wrong with a grammar before a game is played with it.
+"""Grammar check, before a game is played.
 
 Sentences are compiled when they are first said, so that loading a game is quick; what cannot be compiled
 must be known before that.
@@ -29,11 +29,7 @@ ATTRIBUTES = ("name", "id", "definite", "indefinite", "type")
 
 
 def check_grammar(grammar: Grammar, domain: Domain) -> None:
-    """Check every sentence that games of a domain can say.
-
-    Raises:
-        UsageError: an action without words, an unknown construct, rule or name, or rules that never end.
-    """
+    """Check every sentence of a domain's games: words, constructs, names, and rules that never end."""
     checker = _Checker(grammar, domain, frozenset())
     for text in START_TEXTS:
         checker.check(text, frozenset())
@@ -62,13 +58,7 @@ class _Checker:
     def check(self, text: str, names: frozenset[str], within: tuple[str, ...] = ()) -> None:
         """Check a text and the rules it leads to.
 
-        Args:
-            text: of a production, a template or a feedback.
-            names: variables that stand for objects in it.
-            within: rules that led here.
-
-        Raises:
-            UsageError: an unknown construct, rule or variable, or rules that never end.
+        ``names``: variables that stand for objects in it; ``within``: rules that led here.
         """
         for part in parse_text(text):
             self._check_part(part, names, within)

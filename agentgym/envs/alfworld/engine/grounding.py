@@ -53,7 +53,7 @@ Key: TypeAlias = tuple[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Grounding:
-    """What can happen in one problem."""
+    """Reachable atoms and actions of one problem."""
 
     fluents: Atoms
     """Reachable atoms of changing predicates, sorted."""
@@ -87,14 +87,8 @@ def disjuncts(
 ) -> Iterator[tuple[dict[str, str], tuple[AtomCondition, ...]]]:
     """Yield the disjunctive normal form as (existential variables with types, literals).
 
-    Args:
-        condition: a tree of literals.
-        objects: what universal quantifiers are expanded over; None where they may not occur.
-        renaming: variables and what stands for them.
-        depth: makes the names of existential variables unique.
-
-    Raises:
-        UsageError: a universal quantifier without ``objects``.
+    ``objects``: those that universal quantifiers are expanded over; None where they may not occur. ``depth``
+    makes the names of existential variables unique.
     """
     match condition:
         case AtomCondition(predicate, arguments, positive):
@@ -132,7 +126,7 @@ def disjuncts(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroundProblem:
-    """What a problem comes to in a domain: all that a game is made of, and nothing to be found out."""
+    """A problem grounded in a domain: all parts of a game, with nothing left to derive."""
 
     objects: Objects
     static: frozenset[Fact]
@@ -153,11 +147,7 @@ class GroundProblem:
 
 
 def ground_problem(domain: Domain, problem_text: str) -> GroundProblem:
-    """Parse a problem and ground it.
-
-    Raises:
-        UsageError: a construct outside the language, named.
-    """
+    """Parse a problem and ground it."""
     problem = parse_problem(problem_text, domain)
     objects = Objects.of(domain, problem)
     found = ground(domain, problem, objects, operators_wanted=False)
@@ -333,7 +323,7 @@ class _JoinWriter:
 
     @property
     def skip(self) -> str:
-        """What gives up on an atom that does not fit."""
+        """The statement that skips an atom that does not fit."""
         return "return" if self.depth == self.top else "continue"
 
     def known(self, argument: str) -> bool:

@@ -1,4 +1,4 @@
-"""Ground actions: commands that apply in some states, and what they do to a state's bits."""
+"""Ground actions: commands, their preconditions, and their effects on a state's bits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentgym.envs.alfworld.engine.tables import AtomTables
 
 
 class Change(NamedTuple):
-    """What an action does to the bits of a state."""
+    """Effect of an action on the bits of a state."""
 
     keep: int
     """Bits that survive."""
@@ -25,7 +25,7 @@ class Change(NamedTuple):
 
 
 class Operation:
-    """An action done with certain objects. What it does and says is compiled when it is first done."""
+    """A ground action. Its effects and feedback are compiled at its first use."""
 
     change: Change
     """What it does to a state in which it applies."""
@@ -41,16 +41,7 @@ class Operation:
         tables: AtomTables,
         planes: Planes,
     ):
-        """Hold the parts.
-
-        Args:
-            command: its words.
-            schema: the action's name.
-            objects: its arguments.
-            code: the action's code.
-            tables: the game's tables.
-            planes: the game's bits.
-        """
+        """Hold the parts."""
         self.command, self.schema, self.objects = command, schema, objects
         self._code, self._tables, self._planes = code, tables, planes
         self.sentence: Sentence | None = None

@@ -28,7 +28,7 @@ _NUMBER = np.dtype("<u2")
 
 
 def problem_digest(domain: str, problem: str) -> str:
-    """Return what names a problem in a domain: 32 hex digits of both texts."""
+    """Return the digest of a problem in a domain: 32 hex digits of both texts."""
     texts = hashlib.blake2b(digest_size=16)
     for text in (domain, problem):
         raw = text.encode("utf-8", "surrogatepass")
@@ -37,23 +37,14 @@ def problem_digest(domain: str, problem: str) -> str:
 
 
 def pack_problem(domain: str, problem: str) -> bytes:
-    """Ground a problem in a domain, both as PDDL; return it as bytes.
-
-    Raises:
-        UsageError: a construct outside the language, named.
-    """
+    """Ground a problem in a domain, both as PDDL; return it as bytes."""
     return pack(ground_problem(parse_domain(domain), problem), goal_form(problem))
 
 
 def pack(problem: GroundProblem, goal: str) -> bytes:
-    """Return a grounded problem as bytes.
+    """Return a grounded problem as bytes, with its goal as `goal_form` writes it.
 
-    Args:
-        problem: what is packed.
-        goal: its goal, as `agentgym.envs.alfworld.engine.pddl.goal_form` writes it.
-
-    Raises:
-        UsageError: it has more objects or atoms than 16 bits can number.
+    `UsageError` where it has more objects or atoms than 16 bits can number.
     """
     names, kinds = list(problem.objects.type_of), list(dict.fromkeys(problem.objects.type_of.values()))
     if max(len(names), len(problem.fluents)) > np.iinfo(_NUMBER).max:

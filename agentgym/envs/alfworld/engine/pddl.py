@@ -84,7 +84,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Domain:
-    """What a domain file says that matters to play."""
+    """The parts of a domain file that matter to play."""
 
     types: frozenset[str]
     """All below the root ``object``; one of them may have that name as well."""
@@ -123,11 +123,7 @@ _MAX_DEPTH = 100
 
 
 def read(text: str) -> list[Any]:
-    """Read one s-expression into nested lists of lower-case strings.
-
-    Raises:
-        UsageError: unbalanced parentheses.
-    """
+    """Read one s-expression into nested lists of lower-case strings."""
     stack: list[list[Any]] = [[]]
     words: dict[str, str] = {}  # one string for a name that comes a hundred times
     for token in _TOKEN.findall(_COMMENT.sub("", text).lower()):
@@ -149,11 +145,7 @@ def read(text: str) -> list[Any]:
 
 @lru_cache(maxsize=64)
 def parse_domain(text: str) -> Domain:
-    """Parse a domain; equal texts share one result.
-
-    Raises:
-        UsageError: an unknown construct, or a name that nothing declares.
-    """
+    """Parse a domain; equal texts share one result."""
     sections = _sections(text, "domain")
     types = dict(_typed(sections.get(":types", [])))
     for name, parent in types.items():
@@ -177,11 +169,7 @@ def parse_domain(text: str) -> Domain:
 
 
 def parse_problem(text: str, domain: Domain) -> PddlProblem:
-    """Parse a problem of a domain.
-
-    Raises:
-        UsageError: an unknown construct, or a name that nothing declares.
-    """
+    """Parse a problem of a domain."""
     sections = _problem_sections(text)
     forms = [form for form in sections.get(":init", []) if form[:1] != ["="]]  # distances and costs
     init = frozenset(_words(form, "PDDL :init") for form in forms)

@@ -1,4 +1,4 @@
-"""The bits of a state: which fact each bit stands for.
+"""State bits: the fact that each bit stands for.
 
 A state has three planes of bits. The first has one bit for each fluent atom: the truth, on which
 preconditions and the goal depend. The second has one for each *negated* atom, which the real engine
@@ -16,7 +16,7 @@ from agentgym.envs.alfworld.engine.pddl import TRUE, Domain, Fact
 
 
 class Planes:
-    """Which bit stands for which atom of one game."""
+    """Assignment of bits to the atoms of one game."""
 
     fluents: tuple[Fact, ...]
     """Atoms that can change, sorted: bit i of the first plane is atom i."""
@@ -68,10 +68,9 @@ class Planes:
         return self.every & ~lost, became
 
     def record(self, effects: Iterable[tuple[int, bool]]) -> tuple[int, int]:
-        """Return (bits set, bits cleared) in what is recorded of conditional effects.
+        """Return (bits set, bits cleared) in the records of conditional effects.
 
-        Args:
-            effects: an atom's bit of truth and whether the effect adds it.
+        ``effects``: an atom's bit of truth and whether the effect adds it.
         """
         appear = vanish = 0
         for bit, positive in sorted(effects, key=lambda effect: not effect[1]):

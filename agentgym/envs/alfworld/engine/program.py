@@ -1,4 +1,4 @@
-"""What all games of a domain and a grammar share: their code, generated once.
+"""Compiled code of a domain and a grammar, shared by all their games.
 
 The grammars of published games differ in one sentence, that of the task. It is taken out before anything
 is compiled, so that thousands of games run the same few functions over tables of their own.
@@ -138,15 +138,9 @@ def _lift(literal: AtomCondition, constants: dict[str, str]) -> AtomCondition:
 
 @lru_cache(maxsize=64)
 def program(domain: str, grammar: str, selector: str, *, own_task: bool) -> Program:
-    """Return the code of a domain and a grammar; equal texts share one.
+    """Return the code of a domain, PDDL, and a grammar; equal texts share one.
 
-    Args:
-        domain: PDDL.
-        grammar: a document, as `split_grammar` leaves it.
-        selector: a predicate exactly one of whose atoms holds in any state, or nothing.
-        own_task: whether each game has its own sentence for the task.
-
-    Raises:
-        UsageError: a construct outside the language, named.
+    ``selector``: a predicate exactly one of whose atoms holds in any state, or nothing; ``own_task``: whether
+    each game has its own sentence for the task.
     """
     return Program(parse_domain(domain), grammar, selector, own_task=own_task)

@@ -1,4 +1,4 @@
-"""Write conjunctive queries as nested Python loops: the one way in which this engine compiles anything.
+"""Query compiler: conjunctive queries as nested Python loops, the engine's one code generator.
 
 Preconditions, effects' conditions, goals and the queries of a grammar are all conjunctions of literals over
 variables. A `QueryWriter` writes such a conjunction as loops over the tables of a game, once for all games
@@ -46,7 +46,7 @@ Numbering: TypeAlias = "Callable[[AtomIndex], int]"
 
 
 class QueryMode(Enum):
-    """What a query is written for."""
+    """Purpose of a query."""
 
     STATE = "state"
     """The answers in one state."""
@@ -75,14 +75,10 @@ class SourceWriter:
 
 
 def compile_source(text: str, names: Mapping[str, Any]) -> dict[str, Any]:
-    """Run generated source; return what it defines.
+    """Run generated source; return its definitions.
 
-    Args:
-        text: of our own making: names are identifiers, words are quoted by ``repr``.
-        names: what it may refer to.
-
-    Raises:
-        UsageError: conditions are nested deeper than Python allows.
+    Names are identifiers and words are quoted by ``repr``: nothing of a game's file is run. `UsageError`
+    where conditions are nested deeper than Python allows.
     """
     namespace = dict(names)
     try:
@@ -104,15 +100,10 @@ class QueryWriter:
         planes: Callable[[str], tuple[str, Plane]],
         selector: str = "",
     ):
-        """Begin where the source stands.
+        """Begin at the source's place.
 
-        Args:
-            source: takes the lines.
-            indexes: gives the number of a table.
-            kinds: types of variables; a variable begins with a question mark.
-            mode: what the query is written for.
-            planes: gives the predicate and the plane that a literal's word stands for.
-            selector: the predicate whose atom is known when bits are looked for.
+        ``kinds``: types of variables, which begin with a question mark; ``planes`` gives predicate and plane
+        of a literal's word; ``selector``: the predicate whose atom is known when bits are looked for.
         """
         self.source, self.kinds, self.mode = source, kinds, mode
         self._index, self._planes, self._selector = indexes, planes, selector

@@ -1,4 +1,4 @@
-"""What an environment tells of a compiled game besides what the game says itself."""
+"""Scene of a compiled game: the environment's additions to the game's own text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PUT = re.compile(r"(?:put|move) (?P<thing>.+?) (?:in/on|in|on|to) (?P<place>.+)
 
 
 class Trace(NamedTuple):
-    """What a command leaves in the account of an episode."""
+    """A command's entry in the account of an episode."""
 
     place: str
     """Where it goes; empty if it does not."""
@@ -70,7 +70,7 @@ class Scene:
         return status
 
     def hands(self, bits: int) -> str:
-        """Return what is held and its status: ``cloth 2(unprocessed)``, or ``nothing``."""
+        """Return the held object and its status: ``cloth 2(unprocessed)``, or ``nothing``."""
         key = bits & self._hand_bits
         text = self._hands.get(key)
         if text is None:
@@ -87,11 +87,7 @@ class Scene:
 
 
 def trace(command: str, hands: str) -> Trace:
-    """Return what an accepted command leaves in the account.
-
-    Args:
-        command: the command.
-        hands: what was held before it.
+    """Return a command's entry in the account; ``hands`` is what was held before it.
 
     Example:
         >>> trace("move cloth 2 to bathtubbasin 1", "cloth 2(cleaned)").moved

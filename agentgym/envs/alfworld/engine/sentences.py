@@ -61,7 +61,7 @@ class TextCode:
 
 
 class Sentence:
-    """A text about certain objects of one game, which remembers what it said.
+    """A text about certain objects of one game, with a cache of its results.
 
     What it looks at depends on the place. Its memory goes by all bits looked at in any place so far: two
     states that are equal in these, the place among them, are described alike.
@@ -70,7 +70,7 @@ class Sentence:
     __slots__ = ("_code", "_looked", "_objects", "_said", "_seen", "_selector", "_tables")
 
     def __init__(self, code: TextCode, tables: AtomTables, objects: tuple[str, ...], selector: int):
-        """Hold what the text is about; ``selector``: the bits that say which place it is said in."""
+        """Hold the text's objects; ``selector``: the bits of the place it is said in."""
         self._code, self._tables, self._objects, self._selector = code, tables, objects, selector
         self._looked = 0 if code.look is None else selector
         self._seen: set[int] = set()
@@ -106,17 +106,10 @@ class SentencesCode:
 def write_sentences(
     grammar: Grammar, domain: Domain, selector: str, indexes: Numbering, *, own_task: bool
 ) -> tuple[str, Callable[[Mapping[str, Any]], SentencesCode]]:
-    """Write the functions of a grammar's texts.
+    """Write the functions of a checked grammar; return the source, and their getter from its namespace.
 
-    Args:
-        grammar: one that `agentgym.envs.alfworld.engine.grammar_check.check_grammar` has passed.
-        domain: whose actions are commanded and answered.
-        selector: a predicate exactly one of whose atoms holds in any state, or nothing.
-        indexes: gives the number of a table.
-        own_task: whether each game has its own sentence for the task.
-
-    Returns:
-        The source, and what takes the functions out of the namespace it has been run in.
+    ``selector``: a predicate exactly one of whose atoms holds in any state, or nothing; ``own_task``: whether
+    each game has its own sentence for the task.
     """
     writer = _TextWriter(grammar, domain, selector, indexes, own_task)
     writer.write_text(INTRO, f"#{INTRO}#", ())
@@ -151,7 +144,7 @@ def no_production(rule: str) -> NoReturn:
 
 @dataclass(slots=True)
 class _Mentions:
-    """What a text and the rules it leads to are about."""
+    """Objects and atoms that a text and its rules depend on."""
 
     names: set[str] = field(default_factory=set)
     kinds: set[str] = field(default_factory=set)
@@ -249,7 +242,7 @@ class _TextWriter:
                 return self.call("say", part, names) or "''"
 
     def call(self, verb: Verb, what: str | Listing, names: Mapping[str, str]) -> str | None:
-        """Return the call of the function of a rule or a listing, which is written where it is new.
+        """Return the call of a rule's or a listing's function; a new one is written.
 
         None where that would look at nothing.
         """
@@ -415,5 +408,5 @@ def _expression(code: ast.expr, names: Mapping[str, str]) -> str:
 
 
 def _object(name: str, names: Mapping[str, str]) -> str:
-    """Return what a name stands for: of variables that differ in type, the one bound last."""
+    """Return the object of a name: of variables that differ in type, the one bound last."""
     return next(value for variable, value in reversed([*names.items()]) if _split(variable)[0] == name)

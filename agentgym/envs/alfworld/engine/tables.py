@@ -55,15 +55,7 @@ class AtomTables(dict[int, Table]):
         task: str,
         indexes: Sequence[AtomIndex],
     ):
-        """Hold what tables are made of.
-
-        Args:
-            planes: the game's atoms.
-            objects: its objects by type.
-            names: what sentences call them.
-            task: the sentence of the game's task, where the grammar's code leaves it to the game.
-            indexes: what each number stands for; may grow.
-        """
+        """Hold the parts of the tables; ``indexes`` may grow."""
         super().__init__()
         self._planes, self._indexes = planes, indexes
         self.truth, self.shown, self.static, self.width = (

@@ -20,18 +20,14 @@ import numpy as np
 
 from agentgym.envs.alfworld.engine.pddl import Fact
 from agentgym.errors import MissingPackageError, UsageError
-from agentgym.extras import install_command
+from agentgym.io.optional import install_command
 
 
 class TextWorldEngine:
     """Plays one game at a time in TextWorld."""
 
     def __init__(self) -> None:
-        """Make TextWorld's environment.
-
-        Raises:
-            UsageError: TextWorld or ALFWorld is not installed.
-        """
+        """Make TextWorld's environment."""
         textworld = _import("textworld")
         pddl = _import("textworld.envs.pddl")
         names = _import("alfworld.agents.environment.alfred_tw_env")
@@ -40,11 +36,7 @@ class TextWorldEngine:
         self._state: Any = None
 
     def start(self, domain: str, grammar: str, problem: str) -> str:
-        """Load a game and return its first observation.
-
-        Raises:
-            UsageError: no action decides whether the goal holds, which TextWorld refuses.
-        """
+        """Load a game and return its first observation; a goal that no action decides is a `UsageError`."""
         game: Mapping[str, str] = {"pddl_domain": domain, "grammar": grammar, "pddl_problem": problem}
         with _arguments_kept():
             try:

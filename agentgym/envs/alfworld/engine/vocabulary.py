@@ -1,4 +1,4 @@
-"""What sentences call the objects of a game."""
+"""Vocabulary: the names of a game's objects in sentences."""
 
 from __future__ import annotations
 

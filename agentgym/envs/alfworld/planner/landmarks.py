@@ -20,7 +20,7 @@ HOPELESS = 1 << 30
 
 
 class Bound(NamedTuple):
-    """What is known of the way from a state to the goal."""
+    """Lower bound of the path from a state to the goal."""
 
     steps: int
     """No plan is shorter; 0 only at the goal."""

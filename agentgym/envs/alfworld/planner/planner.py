@@ -49,15 +49,10 @@ class Planner:
         return None if plan is None else list(plan.operations)
 
     def solve(self, state: int, *, budget: int = BUDGET) -> GamePlan | None:
-        """Return a plan from a state that can be reached in the game; a shortest one within the budget.
+        """Return a plan from a reachable state; a shortest one within the budget.
 
-        Args:
-            state: where it starts.
-            budget: states that the search for a shortest plan may price; 0 to take any plan.
-
-        Returns:
-            None where the goal cannot be reached, or where no plan was found among `GREEDY_BUDGET`
-            states.
+        ``budget``: states that the search for a shortest plan may price; 0 takes any plan. None where the
+        goal cannot be reached, or no plan was found among `GREEDY_BUDGET` states.
         """
         task = seen_from(self._task, state)
         for limit, weight in ((budget, 1), (GREEDY_BUDGET, GREEDY_WEIGHT)):

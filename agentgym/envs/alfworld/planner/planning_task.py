@@ -1,4 +1,4 @@
-"""A compiled game as a planning task: signed atoms, what gives them and what needs them.
+"""Planning task of a compiled game: signed atoms, their producers and consumers.
 
 A *literal* is an atom with a sign: the index i of a fluent atom that is true, or ~i of one that is
 false. An *action* is one way to do something: what it needs and what it changes are literals. Text and
@@ -40,7 +40,7 @@ class PlanningAction(NamedTuple):
 
     @property
     def uses(self) -> frozenset[LiteralNumber]:
-        """What it needs or its effects depend on."""
+        """The atoms that its applicability or its effects depend on."""
         return self.needs.union(*(reads for _, reads in self.conditions)) if self.conditions else self.needs
 
 
@@ -102,7 +102,7 @@ def _is_plain(schema: Schema) -> bool:
 
 
 def _lifted(schema: Schema, numbers: _Numbers) -> Callable[[tuple[str, ...]], frozenset[LiteralNumber]]:
-    """Return what a schema without conditional effects gives, as a function of its objects."""
+    """Return the actions of a schema without conditional effects, as a function of its objects."""
     names = [name for name, _ in schema.parameters]
     picks = []
     constants: list[str] = []

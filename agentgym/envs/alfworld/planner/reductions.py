@@ -113,9 +113,7 @@ def without_idle_taking(task: PlanningTask, start: int) -> PlanningTask:
     states with and without them have the same ways to the goal, but for the hand, which is free for
     other things at least as often when the thing is never taken.
 
-    Args:
-        task: the task.
-        start: any state from which the states to plan in can be reached.
+    ``start``: any state from which the states to plan in can be reached.
     """
     goal_atoms = {atom_of(x) for goal in task.goals for x in goal}
     needed = task.needed()

@@ -35,7 +35,7 @@ class _Change(NamedTuple):
 
 @dataclass(slots=True)
 class _Node:
-    """What is known of a state."""
+    """Search node of a state."""
 
     state: int
     gone: int
@@ -59,9 +59,7 @@ class Search:
     def __init__(self, task: PlanningTask, weight: int = 1):
         """Prepare a search.
 
-        Args:
-            task: actions and goal, `reductions.seen_from` the start.
-            weight: what a step that remains weighs against one gone; with 1, paths are shortest.
+        ``weight``: of a remaining step against a past one; with 1, paths are shortest.
         """
         self._actions, self._weight = task.actions, weight
         self.mask = bits(atom_of(x) for x in task.needed())
@@ -107,7 +105,7 @@ class Search:
         heappush(self._queue, (total, least, -rank, -self._pushed, node.gone, node))
 
     def _expand(self, node: _Node, bound: Bound, least: int) -> None:
-        """Queue what can be reached; first what meets the landmark that is farthest from the goal."""
+        """Queue the successors; first those that meet the landmark farthest from the goal."""
         state, gone = node.state, node.gone + 1
         for k, (looked_at, wanted, keep, became, conditional) in enumerate(self._changes):
             if state & looked_at != wanted:

@@ -1,15 +1,15 @@
-"""The passages of the built-in world: a title and some sentences each, and which sentence tells what."""
+"""Passages of the built-in world: a title and sentences each, with the fact of each sentence."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import NamedTuple
 
+from agentgym.core.rng import KeyRng
+from agentgym.core.types import Passage
 from agentgym.envs.multihop.builtin.phrases import ALSO, PHRASES
 from agentgym.envs.multihop.builtin.world import VERSION, Entity, FictionalWorld, builtin_world
-from agentgym.retrieval.passages import PassageList
-from agentgym.rng import KeyRng
-from agentgym.types import Passage
+from agentgym.retrieval.corpus.passages import PassageList
 
 
 class Article(NamedTuple):
@@ -54,7 +54,7 @@ def _article(world: FictionalWorld, entity: Entity, draws: KeyRng) -> Article:
 
 
 def _fields(world: FictionalWorld, entity: Entity, draws: KeyRng) -> dict[str, str]:
-    """Return what fills the gaps of an entity's phrases."""
+    """Return the values for the gaps of an entity's phrases."""
     also = draws.pick(ALSO).format(entity.aliases[0]) if entity.aliases else ""
     fields = {"name": _called(entity), "also": also, "date": str(entity.date), **entity.values}
     fields.update((relation, _called(world.entities[number])) for relation, number in entity.links.items())

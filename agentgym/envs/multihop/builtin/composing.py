@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
+from agentgym.core.rng import KeyRng
 from agentgym.envs.multihop.builtin.articles import builtin_articles
 from agentgym.envs.multihop.builtin.drafts import Draft, follow
 from agentgym.envs.multihop.builtin.relations import RelationChain
 from agentgym.envs.multihop.builtin.world import Entity, builtin_world
 from agentgym.envs.multihop.data.questions import StoredQuestion, SubQuestion
 from agentgym.envs.multihop.scoring import Evidence
-from agentgym.rng import KeyRng
 
 OWN = {"hotpotqa": 10, "twowiki": 10, "musique": 20, "searchqa": 10}
 """Own passages of a question, by family."""
@@ -74,14 +74,7 @@ _NAMED = {
 
 
 def compose(family: str, draft: Draft, id: str, source_id: str) -> StoredQuestion:
-    """Return the question of a draft.
-
-    Args:
-        family: of questions.
-        draft: what is asked.
-        id: of the draft, in this family.
-        source_id: names the draft.
-    """
+    """Return the question of a draft."""
     numbers, facts = _support(draft)
     answer, aliases = _answer(draft)
     return StoredQuestion(

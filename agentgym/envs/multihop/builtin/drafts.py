@@ -1,4 +1,4 @@
-"""Drafts of questions: what is asked about whom, before it is put into words.
+"""Drafts of questions: entity and relations, before they are put into words.
 
 A draft follows a chain of relations. Of form ``chain`` it asks what one entity's chain leads to; of form
 ``order`` which of two entities' chains leads to what began first or last; of form ``same`` whether two chains
@@ -12,16 +12,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 
+from agentgym.core.hashing import content_id
+from agentgym.core.rng import KeyRng
 from agentgym.envs.multihop.builtin.relations import RelationChain, chain, chains
 from agentgym.envs.multihop.builtin.world import VERSION, FictionalWorld, builtin_world
-from agentgym.hashing import content_id
-from agentgym.rng import KeyRng
 
 DraftForm: TypeAlias = Literal["chain", "order", "same"]
 
 
 class Draft(NamedTuple):
-    """What is asked."""
+    """A question before it is put into words."""
 
     form: DraftForm
     type: str
@@ -125,12 +125,7 @@ class DraftStream:
     """The endless drafts of a family, each once."""
 
     def __init__(self, family: str, *, unseen: bool):
-        """Begin the drafts.
-
-        Args:
-            family: of questions.
-            unseen: whether they begin at entities that are held out; else they touch none of those.
-        """
+        """Begin the drafts; ``unseen`` ones begin at held-out entities, others touch none of those."""
         self._world: FictionalWorld = builtin_world()
         self._unseen = unseen
         self._patterns = [(share, _by_kind(found)) for share, found in patterns()[family]]
@@ -182,7 +177,7 @@ class DraftStream:
         raise AssertionError("the shares of a family add to a hundred")
 
     def _end(self, pattern: Pattern, start: int) -> int | str | None:
-        """Return what a pattern's chain leads to; None where it breaks off, or touches what it must not."""
+        """Return the end of a pattern's chain; None where it breaks off, or meets a forbidden entity."""
         path = follow(self._world, pattern.chain, start)
         if path is None or (not self._unseen and any(map(self._world.held_out, _entities(path)))):
             return None
@@ -228,7 +223,7 @@ def _entities(path: Sequence[int | str]) -> Iterator[int]:
 
 
 def _key(draft: Draft) -> tuple[object, ...]:
-    """Return what tells questions apart: not the order of what is compared."""
+    """Return the identity of a question, without the order of compared entities."""
     return draft.form, draft.chain, tuple(sorted(draft.starts))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentgym.rng import KeyRng
+from agentgym.core.rng import KeyRng
 
 GIVEN_HE: Sequence[str] = (
     "Alvar", "Bastin", "Corvin", "Dorian", "Edric", "Fenn", "Garrick", "Halvor", "Ivo", "Jorun",

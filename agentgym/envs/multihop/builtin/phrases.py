@@ -1,4 +1,4 @@
-"""What the passages of the built-in world say, and in which words."""
+"""Phrases of the built-in world's passages."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class Relation(NamedTuple):
-    """What one entity is to another, or has for a value."""
+    """A relation of one entity to another, or to a value."""
 
     name: str
     subject: str
@@ -20,7 +20,7 @@ class Relation(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells it from all others."""
+        """Its unique key."""
         return self.subject, self.name
 
 

@@ -8,12 +8,12 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
+from agentgym.core.hashing import canonical
+from agentgym.core.tasks import Task, TaskSet, check_split, split_of
 from agentgym.envs.multihop.builtin.articles import builtin_articles
 from agentgym.envs.multihop.builtin.composing import compose
 from agentgym.envs.multihop.builtin.drafts import Draft, DraftStream, patterns
 from agentgym.envs.multihop.builtin.world import VERSION
-from agentgym.hashing import canonical
-from agentgym.tasks import Task, TaskSet, check_split, split_of
 
 UNSEEN = "test_unseen"
 """The split of questions about people, organisations and works that no other split's questions touch."""
@@ -95,15 +95,7 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,5}")
 
 @lru_cache(maxsize=16)
 def builtin_questions(family: str, split: str) -> BuiltinQuestions:
-    """Return the questions of a split; the same object for the same arguments.
-
-    Args:
-        family: ``hotpotqa``, ``twowiki``, ``musique`` or ``searchqa``.
-        split: train, valid, test or test_unseen.
-
-    Raises:
-        UsageError: unknown split.
-    """
+    """Return the questions of a family's split; the same object for the same arguments."""
     check_split(split, SIZES)
     assert family in patterns(), "a family of the built-in world"
     return BuiltinQuestions(family, split)
@@ -111,6 +103,6 @@ def builtin_questions(family: str, split: str) -> BuiltinQuestions:
 
 @lru_cache(maxsize=1)
 def builtin_sha256() -> str:
-    """Return 64 hex digits of all passages and of which sentence tells what."""
+    """Return 64 hex digits of all passages and of the fact of each sentence."""
     told = [(article.title, article.sentences, article.told) for article in builtin_articles()]
     return hashlib.sha256(canonical(told)).hexdigest()

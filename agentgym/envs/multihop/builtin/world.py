@@ -1,4 +1,4 @@
-"""The built-in world: who was born where, who made what, which town lies in which country.
+"""The built-in world: people, works and places, and the relations between them.
 
 Everything follows from `VERSION`. An entity's number is its passage's; its kind's entities stand in a row.
 """
@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
+from agentgym.core.rng import KeyRng, mix
 from agentgym.envs.multihop.builtin import names
 from agentgym.envs.multihop.builtin.names import Titles
-from agentgym.rng import KeyRng, mix
 
 VERSION = 1
 """Of the words and rules; worlds of different versions have nothing to do with each other."""
@@ -83,7 +83,7 @@ class Entity:
 
     @property
     def held_out(self) -> bool:
-        """Whether questions about it are kept for the split of unseen entities."""
+        """Whether its questions belong to the split of unseen entities."""
         return self.kind not in BACKGROUND and mix(self.number + 1) % 100 < HELD_OUT
 
 
@@ -166,7 +166,7 @@ class FictionalWorld:
                 person.aliases = (plain,)
 
     def _bear(self, person: Entity, elders: list[Entity], draws: KeyRng) -> None:
-        """Draw who somebody is; a father among the elders of the family, more often than not."""
+        """Draw a person; a father among the elders of the family, more often than not."""
         fathers = [elder for elder in elders if not elder.she and elder.date.year < 1945]
         person.she = bool(draws.below(2))
         if fathers and draws.below(5):
@@ -184,7 +184,7 @@ class FictionalWorld:
     def _name(
         self, person: Entity, surname: str, elders: list[Entity], draws: KeyRng, titles: Titles
     ) -> None:
-        """Name somebody, now and then as an elder of the family but for the initial."""
+        """Name a person, now and then as an elder of the family but for the initial."""
         alike = [elder.name.split()[0] for elder in elders if elder.she == person.she]
         while True:
             again = alike and draws.below(3) == 0

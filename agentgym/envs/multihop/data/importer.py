@@ -1,4 +1,4 @@
-"""Copies of question sets: their files, the stores they are imported into, and how both are found."""
+"""Importer of question sets: their files, the stores made of them, and the lookup of both."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from agentgym.core.hashing import content_id
+from agentgym.core.suite_spec import DataSource
+from agentgym.core.types import Passage
 from agentgym.data.archives import Progress
 from agentgym.data.directory import cache_directory, data_directory, find
 from agentgym.data.importing import Importer
@@ -44,10 +47,7 @@ from agentgym.envs.multihop.data.records import (
 )
 from agentgym.envs.multihop.sources import HOTPOTQA, MUSIQUE, SEARCHQA, SOURCES, TWOWIKI
 from agentgym.errors import MissingDataError, UsageError
-from agentgym.hashing import content_id
-from agentgym.retrieval.passages import PassageFile, write_passages
-from agentgym.suites import DataSource
-from agentgym.types import Passage
+from agentgym.retrieval.corpus.passages import PassageFile, write_passages
 
 RULES: Mapping[str, Sequence[FileRule]] = {
     HOTPOTQA.name: HOTPOTQA_FILES,
@@ -92,7 +92,7 @@ SEARCHQA_IMPORTER = _importer(SEARCHQA_FILES)
 
 
 def _check_file(rules: Sequence[FileRule], path: Path) -> int:
-    """Return how many records a file holds; UsageError if one cannot be read."""
+    """Return the number of records in a file; UsageError if one cannot be read."""
     if path.suffix == QUESTIONS:
         store = open_store(path)
         store.verify()
@@ -136,13 +136,7 @@ def _convert(
 def import_set(files: SetFiles, path: Path, watch: Watch = unwatched) -> QuestionStore:
     """Write the store of one set, in memory for little more than its ids and digests of its passages.
 
-    Args:
-        files: of the set.
-        path: of the file of questions; that of passages is put beside it.
-        watch: called with bytes read so far.
-
-    Raises:
-        UsageError: a file cannot be read (names file, line and field), or no question has an answer.
+    The file of passages is put beside ``path``; ``watch`` is called with bytes read so far.
     """
     with QuestionStoreWriter(path) as writer:
         stream = _SetStream(files, writer)
@@ -161,17 +155,12 @@ def import_set(files: SetFiles, path: Path, watch: Watch = unwatched) -> Questio
 
 
 def open_questions(dataset: str) -> QuestionStore:
-    """Return the questions of a data set, imported into the cache when they are used first.
+    """Return the questions of a data set, imported into the cache at first use.
 
-    Args:
-        dataset: ``"SOURCE/SET"`` in the data directory, such as ``"hotpotqa/distractor"``,
-            ``"twowiki/official"``, ``"musique/ans"`` or ``"searchqa/nq"``, and ``"hotpotqa/sample"`` and so
-            on where the folder holds a sample; or the path of a store, of a file of lines in FlashRAG's form,
-            or of a folder that holds one set.
-
-    Raises:
-        MissingDataError: nothing is there; the message says what to run.
-        UsageError: the files cannot be read, or the folder holds several sets.
+    ``dataset``: ``"SOURCE/SET"`` in the data directory, such as ``"hotpotqa/distractor"``,
+    ``"twowiki/official"``, ``"musique/ans"`` or ``"searchqa/nq"``, and ``"hotpotqa/sample"`` and so on where
+    the folder holds a sample; or the path of a store, of a file of lines in FlashRAG's form, or of a folder
+    that holds one set.
     """
     source = _source_of(dataset)
     if source is None:

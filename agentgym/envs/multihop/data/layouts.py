@@ -1,4 +1,4 @@
-"""Which files of a copy make up which question set."""
+"""File layouts of question sets."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ UPSTREAM_FOLDERS = ("", "data", "data_ids_april7", "data_ids")
 
 @dataclass(frozen=True, slots=True)
 class FileRule:
-    """A kind of file, told by its name."""
+    """A kind of file, by its name."""
 
     pattern: re.Pattern[str]
     """Of the path below the folder, with ``/``; a group ``split`` or ``set`` gives what is empty here."""
@@ -131,11 +131,7 @@ def find_files(rules: Sequence[FileRule], origin: Path) -> Iterator[Path]:
 
 
 def group_files(rules: Sequence[FileRule], paths: Iterable[Path]) -> dict[str, SetFiles]:
-    """Return the sets that files make up, by name.
-
-    Raises:
-        UsageError: a split of a set is there twice.
-    """
+    """Return the sets of files, by name; a split of a set may be there only once."""
     found: dict[str, list[SetFile]] = {}
     paths = list(paths)
     present = {path.name for path in paths}
@@ -156,7 +152,7 @@ def group_files(rules: Sequence[FileRule], paths: Iterable[Path]) -> dict[str, S
 
 
 def role_of(rules: Sequence[FileRule], path: Path) -> FileRole:
-    """Return what a file holds that `find_files` yielded."""
+    """Return the role of a file that `find_files` yielded."""
     return next(rule.role for rule in rules for name in _names(path) if rule.pattern.fullmatch(name))
 
 

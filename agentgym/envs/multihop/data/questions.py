@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from agentgym.core.hashing import content_id
 from agentgym.envs.multihop.scoring import Evidence
-from agentgym.hashing import content_id
 
 
 class SubQuestion(NamedTuple):
@@ -47,7 +47,7 @@ class StoredQuestion(NamedTuple):
 
     @property
     def gold_titles(self) -> frozenset[str]:
-        """Titles of the supporting facts: what tells supporting passages of another corpus."""
+        """Titles of the supporting facts, which identify supporting passages of another corpus."""
         return frozenset(title for title, _ in self.facts)
 
     def pack(self) -> bytes:
@@ -58,11 +58,7 @@ class StoredQuestion(NamedTuple):
 
     @classmethod
     def unpack(cls, record: bytes) -> StoredQuestion:
-        """Return the question of a record.
-
-        Raises:
-            ValueError: it is no record of a question.
-        """
+        """Parse a question's record; `ValueError` where it is none."""
         values = json.loads(record.decode("utf-8", "surrogatepass"))
         if not isinstance(values, list) or len(values) != len(cls._fields):
             raise ValueError(f"a question has {len(cls._fields)} fields")
@@ -93,11 +89,7 @@ def question_id(
 ) -> str:
     """Return the 32 hex digits that name a question by its content.
 
-    Args:
-        question: its text.
-        answer: the gold answer.
-        aliases: other gold answers.
-        passages: title and text of its own passages, each once.
-        gold: places in ``passages`` of the supporting ones.
+    ``passages``: title and text of its own passages, each once; ``gold``: places in ``passages`` of the
+    supporting ones.
     """
     return content_id((question, answer, aliases, passages, gold))

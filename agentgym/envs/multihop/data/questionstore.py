@@ -6,7 +6,7 @@ What an environment needs of a data set::
     store.splits                                      # {"dev": 7405, "train": 90447}
     question = store.question("dev", 0)               # a StoredQuestion
     store.index_of("dev", question.id)                # 0; by task id or source id
-    store.passages[question.passages[0]]              # agentgym.types.Passage; a PassageStore, numbered
+    store.passages[question.passages[0]]              # agentgym.core.types.Passage; a PassageStore, numbered
     store.sha256, store.passages.sha256               # pin questions and corpus
 
 Opening a store maps its files and reads nothing else.
@@ -29,7 +29,7 @@ import numpy.typing as npt
 from agentgym.data.recordfile import RecordFile, RecordWriter
 from agentgym.envs.multihop.data.questions import StoredQuestion, question_id
 from agentgym.errors import UsageError
-from agentgym.retrieval.passages import PassageFile, PassageList, PassageStore
+from agentgym.retrieval.corpus.passages import PassageFile, PassageList, PassageStore
 
 QUESTIONS = ".questions"
 """Ending of the file of questions; the passages are in the file of the same name beside it."""
@@ -86,8 +86,7 @@ class QuestionStoreWriter:
     def add(self, question: StoredQuestion) -> None:
         """Append a question to the split; its id is of its content alone.
 
-        Raises:
-            UsageError: the split has another question of its source id.
+        Source ids must differ within a split.
         """
         if question.id in self._earlier:
             self._left_out[self._split] += 1
@@ -104,20 +103,12 @@ class QuestionStoreWriter:
         self._ends[self._split] = len(self._ids)
 
     def add_sentences(self, ends: Iterable[int]) -> None:
-        """Say where the sentences of the next passage end, in characters of its text."""
+        """Set the ends of the next passage's sentences, in characters of its text."""
         self._sentences.append(len(self._sentence_ends))
         self._sentence_ends.extend(ends)
 
     def finish(self, name: str, passages: PassageStore) -> None:
-        """Put the file in its place.
-
-        Args:
-            name: of the set.
-            passages: written before, beside it.
-
-        Raises:
-            UsageError: it cannot be written, or a split has two questions of one source id.
-        """
+        """Put the file of a set in its place; ``passages`` were written before, beside it."""
         columns: dict[str, npt.NDArray[Any]] = {
             "starts": np.array(self._starts, np.int64),
             "sizes": np.array(self._sizes, np.int32),
@@ -155,11 +146,7 @@ class QuestionStore:
     """A finished store. Safe to read from many threads and after a fork."""
 
     def __init__(self, path: Path):
-        """Map the files; as `open_store`, which keeps it.
-
-        Raises:
-            UsageError: a file is missing or not whole, or the passages are of another store.
-        """
+        """Map the files, uncached; `open_store` caches them."""
         self.path = path
         self._file = RecordFile(path)
         about = self._file.about
@@ -192,12 +179,7 @@ class QuestionStore:
         return sum(self.splits.values())
 
     def question(self, split: str, index: int) -> StoredQuestion:
-        """Read a question of a split, by its place there.
-
-        Raises:
-            IndexError: the split has fewer.
-            UsageError: the file is damaged there.
-        """
+        """Read a question of a split, by its place there; `IndexError` beyond its end."""
         start, end = self._ranges[split]
         if not 0 <= index < end - start:
             raise IndexError(f"split {split!r} of {self.name} has {end - start:,} questions, none at {index}")
@@ -232,11 +214,7 @@ class QuestionStore:
         return tuple(text[start:end].strip() for start, end in zip([0, *ends[:-1]], ends, strict=True))
 
     def verify(self) -> None:
-        """Derive every question's id again from its content.
-
-        Raises:
-            UsageError: one does not follow from it, or the files are damaged.
-        """
+        """Recompute every question's id from its content."""
         for split in self.splits:
             for question in self.questions(split):
                 found = [self.passages[number] for number in question.passages]
@@ -254,11 +232,7 @@ class QuestionStore:
 
 
 def open_store(path: Path) -> QuestionStore:
-    """Return the store in a file; one object for as long as the file stays the same.
-
-    Raises:
-        UsageError: no store, or a damaged one.
-    """
+    """Return the store in a file; one object for as long as the file stays the same."""
     try:
         status = path.stat()
     except OSError as error:

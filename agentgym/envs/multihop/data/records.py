@@ -22,10 +22,10 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from agentgym.data.jsonfields import Fields, shown
 from agentgym.envs.multihop.scoring import Evidence
 
-MOST_PASSAGES = 1_000
+MAX_PASSAGES = 1_000
 """Passages of one question at most."""
 
-LONGEST_NAME = 200
+MAX_NAME_LENGTH = 200
 """Characters of an upstream id at most."""
 
 Aliases: TypeAlias = Mapping[str, tuple[str, ...]]
@@ -290,15 +290,15 @@ def _hops(fields: Fields, name: str, passages: int) -> tuple[FoundHop, ...]:
 
 
 def _few(fields: Fields, name: str, values: list[_T]) -> list[_T]:
-    if len(values) > MOST_PASSAGES:
-        fields.fail(name, f"has {len(values):,} passages, more than {MOST_PASSAGES:,}")
+    if len(values) > MAX_PASSAGES:
+        fields.fail(name, f"has {len(values):,} passages, more than {MAX_PASSAGES:,}")
     return values
 
 
 def _name(fields: Fields, name: str) -> str:
     text = fields.text(name)
-    if not 0 < len(text) <= LONGEST_NAME:
-        fields.fail(name, f"an id has 1 to {LONGEST_NAME} characters, not {len(text):,}")
+    if not 0 < len(text) <= MAX_NAME_LENGTH:
+        fields.fail(name, f"an id has 1 to {MAX_NAME_LENGTH} characters, not {len(text):,}")
     return text
 
 
@@ -307,7 +307,7 @@ def _text_or_empty(fields: Fields, name: str) -> str:
 
 
 def _shape(source_id: str) -> str:
-    """Return what MuSiQue's ids begin with: ``2hop``, ``3hop1``, ``4hop3`` and so on."""
+    """Return the prefix of MuSiQue's ids: ``2hop``, ``3hop1``, ``4hop3`` and so on."""
     return source_id.partition("__")[0]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from agentgym.core.rng import KeyRng
 from agentgym.envs.papersearch.builtin.words import (
     AIMS,
     APPROACHES,
@@ -25,7 +26,6 @@ from agentgym.envs.papersearch.builtin.words import (
     TITLES,
 )
 from agentgym.envs.papersearch.data.corpus import PaperRecord
-from agentgym.rng import KeyRng
 
 VERSION = 1
 """Of words and rules; papers of different versions have nothing to do with each other."""
@@ -55,7 +55,7 @@ _KIND_WEIGHTS = (0, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 4, 4, 4, 4, 4, 4, 5, 5, 5)
 
 
 class PaperDesign(NamedTuple):
-    """What a paper is about."""
+    """Topic of a built-in paper."""
 
     subject: int
     method: int
@@ -73,7 +73,7 @@ class BuiltinGraph(NamedTuple):
 
 
 def paper_id(number: int) -> str:
-    """Return the id of a built-in paper, which tells nothing of its number.
+    """Return the id of a built-in paper, which does not reveal its number.
 
     Example:
         >>> paper_id(0), paper_id(1)

@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from agentgym.core.hashing import content_id
+from agentgym.core.rng import KeyRng
+from agentgym.core.tasks import ListTaskSet, Task, TaskSet, check_split, split_of
 from agentgym.envs.papersearch.builtin.graph import (
     BUILTIN,
     FIRST_YEAR,
@@ -24,16 +27,13 @@ from agentgym.envs.papersearch.builtin.words import METHOD_QUERIES, METHODS, SET
 from agentgym.envs.papersearch.data.fields import last_day
 from agentgym.envs.papersearch.suite import SUITE
 from agentgym.envs.papersearch.topics import Topic
-from agentgym.hashing import content_id
-from agentgym.rng import KeyRng
-from agentgym.tasks import ListTaskSet, Task, TaskSet, check_split, split_of
 
 SPLITS = ("train", "valid", "test")
 
 QUERIES = 8
 """Of each pair of subject and facet, at most."""
 
-FEWEST, MOST = 3, 20
+MIN_COUNT, MAX_COUNT = 3, 20
 """Papers that a query asks for."""
 
 _EARLIEST = 12
@@ -49,11 +49,7 @@ class _Pair(NamedTuple):
 
 @lru_cache(maxsize=len(SPLITS))
 def builtin_topics(split: str) -> TaskSet:
-    """Return the queries of a split.
-
-    Raises:
-        UsageError: there is no such split.
-    """
+    """Return the queries of a split."""
     check_split(split, SPLITS)
     members = _members()
     tasks = [
@@ -99,7 +95,7 @@ def _tasks(pair: _Pair, members: list[tuple[int, str]]) -> Iterator[Task]:
         date = year * 10_000 + month * 100
         gold = tuple(sorted(id for when, id in members if when <= last_day(date)))
         topic = Topic(query, gold, date)
-        if FEWEST <= len(gold) <= MOST and topic not in seen:
+        if MIN_COUNT <= len(gold) <= MAX_COUNT and topic not in seen:
             seen.add(topic)
             source = f"builtin/{pair.subject}/{pair.kind}/{pair.facet}/{number}"
             yield Task(topic.id, topic, source, pair.kind, {"papers": len(gold)})

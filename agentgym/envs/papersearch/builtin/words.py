@@ -1,4 +1,4 @@
-"""What the built-in papers are about: the project's own words.
+"""Topics of the built-in papers, in the project's own words.
 
 A subject has several names, and a paper keeps to one of them, as schools of a field do: whoever searches
 under one name finds the others' papers through citations, or by learning their words.

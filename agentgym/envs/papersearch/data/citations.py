@@ -1,4 +1,4 @@
-"""Who cites whom, and when: a corpus without its texts, in arrays that a file is mapped into.
+"""Citation graph with dates: a corpus without its texts, in arrays that a file is mapped into.
 
 `benchmarks/retrieval/papers.md` compares the file with SQLite.
 """
@@ -86,15 +86,8 @@ class CitationGraph(NamedTuple):
     ) -> Self:
         """Lay out a graph.
 
-        Args:
-            ids: of the papers, in order.
-            dates: of the papers.
-            has_abstract: whether their abstracts are known.
-            edges: (E, 2) pairs of the paper that cites and the one that it cites; a paper's in the order of
-                its references.
-
-        Raises:
-            UsageError: two papers have one id, versions apart.
+        ``edges``: (E, 2), the citing paper and the cited one, a paper's in the order of its references. Ids
+        must differ, versions apart.
         """
         when = np.asarray(dates, np.int32)
         digests = np.fromiter(map(_digest, ids), np.uint64, len(when))
@@ -149,11 +142,7 @@ class CitationGraph(NamedTuple):
 
 
 def open_citations(path: Path) -> tuple[CitationGraph, str]:
-    """Map a file of citations; return the graph and its sha256.
-
-    Raises:
-        UsageError: it is no whole file of citations.
-    """
+    """Map a file of citations; return the graph and its sha256."""
     file = RecordFile(path)
     columns, about = file.columns, file.about
     if about.get("format") != FORMAT:

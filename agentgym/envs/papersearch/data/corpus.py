@@ -7,11 +7,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from agentgym.core.hashing import sha256_json
+from agentgym.core.types import Passage
 from agentgym.envs.papersearch.data.citations import CITATIONS, CitationGraph, open_citations
 from agentgym.envs.papersearch.data.fields import plain_id
-from agentgym.hashing import sha256_json
-from agentgym.retrieval.passages import PASSAGES, PassageFile, PassageList, PassageStore
-from agentgym.types import Passage
+from agentgym.retrieval.corpus.passages import PASSAGES, PassageFile, PassageList, PassageStore
 
 PAPERS_KEPT = 1 << 14
 """Papers that stay in memory once they are read."""
@@ -61,15 +61,7 @@ class PaperCorpus:
 
 
 def corpus_in_memory(papers: Sequence[PaperRecord], passages: PassageStore | None = None) -> PaperCorpus:
-    """Return a corpus of some thousand papers; references to others are left out.
-
-    Args:
-        papers: in the order that numbers them.
-        passages: their texts, where they are at hand.
-
-    Raises:
-        UsageError: two papers have one id.
-    """
+    """Return a corpus of some thousand papers, numbered in order; references to others are left out."""
     if passages is None:
         passages = PassageList(map(passage_of, papers))
     graph = CitationGraph.of(
@@ -82,25 +74,19 @@ def corpus_in_memory(papers: Sequence[PaperRecord], passages: PassageStore | Non
 
 
 def open_corpus(folder: Path) -> PaperCorpus:
-    """Map the corpus of a folder; nothing of it is read.
-
-    Raises:
-        UsageError: it holds no whole corpus.
-    """
+    """Map the corpus of a folder; nothing of it is read."""
     return PaperCorpus(PassageFile(folder / PASSAGES), *open_citations(folder / CITATIONS))
 
 
 def passage_of(paper: PaperRecord) -> Passage:
-    """Return what is searched and shown of a paper."""
+    """Return the passage of a paper, which is searched and shown."""
     return Passage(paper.id, paper.title, paper.abstract)
 
 
 def edges_of(papers: Iterable[PaperRecord], numbers: dict[str, int]) -> Iterable[tuple[int, int]]:
     """Yield each citation within a corpus once, as numbers; no paper cites itself.
 
-    Args:
-        papers: in order, from number 0 on.
-        numbers: of all papers, by id without version.
+    ``papers`` in order, from number 0 on; ``numbers``: of all papers, by id without version.
     """
     for number, paper in enumerate(papers):
         for id in dict.fromkeys(map(plain_id, paper.references)):

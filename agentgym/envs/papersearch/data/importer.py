@@ -1,4 +1,4 @@
-"""Copies of paper corpora and queries: their files, what they are imported into, and how both are found."""
+"""Importer of paper corpora and queries: their files, the corpora made of them, and their lookup."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import partial
 from os.path import expanduser
 from pathlib import Path
 
+from agentgym.core.hashing import content_id
 from agentgym.data.archives import Progress
 from agentgym.data.directory import cache_directory, data_directory, find
 from agentgym.data.importing import Importer
@@ -19,9 +20,8 @@ from agentgym.envs.papersearch.data.corpus import PaperCorpus, open_corpus
 from agentgym.envs.papersearch.data.readers import read_edges, read_papers, read_topics, write_corpus
 from agentgym.envs.papersearch.suite import PAPERSEARCH
 from agentgym.errors import MissingDataError, UsageError
-from agentgym.hashing import content_id
+from agentgym.retrieval.corpus.passages import PASSAGES, PassageFile
 from agentgym.retrieval.index import new_folder
-from agentgym.retrieval.passages import PASSAGES, PassageFile
 
 IEEE_VIS = "ieee-vis"
 ARXIV = "papers"
@@ -62,11 +62,7 @@ def find_files(origin: Path) -> Iterator[Path]:
 
 
 def check_file(path: Path) -> int:
-    """Return how many records a file holds.
-
-    Raises:
-        UsageError: one cannot be read; names file, line and field.
-    """
+    """Return the number of records in a file; errors name file, line and field."""
     if path.name == PASSAGES:
         return len(PassageFile(path))
     if path.name == CITATIONS:
@@ -77,18 +73,9 @@ def check_file(path: Path) -> int:
 
 
 def convert(files: Sequence[Path], folder: Path, *, progress: Progress) -> dict[str, int]:
-    """Write one corpus for each file of papers, and copy the queries.
+    """Write one corpus for each file of papers, and copy the queries; return the records of each file.
 
-    Args:
-        files: as `find_files` yields them.
-        folder: where all of it goes.
-        progress: called with bytes read and in all.
-
-    Returns:
-        How many records each file holds, by name.
-
-    Raises:
-        UsageError: a file cannot be read.
+    ``progress`` is called with bytes read and in all.
     """
     stored = [file for file in files if file.name in _STORED]
     if stored:
@@ -129,13 +116,8 @@ def sets_in(folder: Path) -> frozenset[str]:
 def open_set(dataset: str) -> QuerySet:
     """Return a set's papers and files of queries; papers are imported into the cache at first use.
 
-    Args:
-        dataset: ``papersearch/ieee-vis``, ``papersearch/autoscholar`` or ``papersearch/realscholar``, in the
-            data directory; or ``PATH`` or ``PATH/SET``, of a folder with the files of a set.
-
-    Raises:
-        MissingDataError: nothing is there; the message says what to run.
-        UsageError: the files cannot be read, or the folder holds several sets.
+    ``dataset``: ``papersearch/ieee-vis``, ``papersearch/autoscholar`` or ``papersearch/realscholar``, in the
+    data directory; or ``PATH`` or ``PATH/SET``, of a folder with the files of a set.
     """
     known = (IEEE_VIS, *QUERIES)
     root, name = Path(expanduser(dataset)), ""
@@ -205,7 +187,7 @@ def _report(progress: Progress, before: int, total: int, read: int) -> None:
 
 
 def _reading(file: Path) -> int:
-    """Return how many bytes are read of a file: papers twice."""
+    """Return the number of bytes read of a file: papers twice."""
     return file.stat().st_size * (2 if file.name in _CORPUS_FILES else 1)
 
 
@@ -215,7 +197,7 @@ def _edges_beside(papers: Path) -> Path | None:
 
 
 def _split_of(path: Path) -> tuple[str, str] | None:
-    """Return which queries and which split a file holds; None where it is no file of queries."""
+    """Return the queries and the split of a file; None where it is no file of queries."""
     match = _QUERY_FILE.fullmatch(path.name) or _QUERY_FILE.fullmatch(f"{path.parent.name}/{path.name}")
     return None if match is None else (match[1], match[2])
 

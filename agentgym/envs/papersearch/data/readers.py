@@ -15,24 +15,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from agentgym.core.types import Passage
 from agentgym.data.jsonstream import Watch, read_records, unwatched
 from agentgym.envs.papersearch.data.citations import CITATIONS, CitationGraph
 from agentgym.envs.papersearch.data.corpus import PaperRecord, edges_of, passage_of
 from agentgym.envs.papersearch.data.fields import date_of_id, plain_id, plain_text, read_date
 from agentgym.envs.papersearch.topics import Topic
 from agentgym.errors import UsageError
-from agentgym.retrieval.passages import PASSAGES, write_passages
-from agentgym.types import Passage
+from agentgym.retrieval.corpus.passages import PASSAGES, write_passages
 
 _DATES = ("date", "published_time", "published", "year")
 
 
 def read_papers(path: Path, watch: Watch = unwatched) -> Iterator[PaperRecord]:
-    """Read a file of papers.
-
-    Raises:
-        UsageError: a line is none; names file and line.
-    """
+    """Read a file of papers."""
     for where, record in read_records(path, watch):
         id = plain_text(_text(record, "id", where))
         if not id:
@@ -51,22 +47,15 @@ def read_papers(path: Path, watch: Watch = unwatched) -> Iterator[PaperRecord]:
 
 
 def read_edges(path: Path, watch: Watch = unwatched) -> Iterator[tuple[str, str]]:
-    """Read a file of citations: the ids of the paper that cites, and of the one that it cites.
-
-    Raises:
-        UsageError: a line is none; names file and line.
-    """
+    """Read a file of citations: the ids of the paper that cites, and of the one that it cites."""
     for where, record in read_records(path, watch):
         yield plain_text(_text(record, "citing", where)), plain_text(_text(record, "cited", where))
 
 
 def read_topics(path: Path, watch: Watch = unwatched) -> Iterator[tuple[str, Topic]]:
-    """Read a file of queries: the source id of each, and what it asks for.
+    """Read a file of queries: source id and topic of each.
 
     Queries that name no paper are left out.
-
-    Raises:
-        UsageError: a line is none; names file and line.
     """
     for number, (where, record) in enumerate(read_records(path, watch)):
         query = plain_text(_text(record, "question", where))
@@ -82,21 +71,10 @@ def read_topics(path: Path, watch: Watch = unwatched) -> Iterator[tuple[str, Top
 
 
 def write_corpus(papers: Path, edges: Path | None, folder: Path, watch: Watch = unwatched) -> int:
-    """Write the corpus of a file of papers.
+    """Write the corpus of a file of papers; return their number.
 
-    The file is read twice: for the papers, and for their references.
-
-    Args:
-        papers: the file of papers.
-        edges: a file of citations, which come after the papers' own references.
-        folder: where the corpus goes.
-        watch: called with bytes read so far, of all reading.
-
-    Returns:
-        The number of papers.
-
-    Raises:
-        UsageError: a file cannot be read, or two papers have one id; names file and line.
+    The file is read twice: for the papers, and for their references. ``edges``: a file of further citations;
+    ``watch`` is called with bytes read so far, of all reading.
     """
     numbers: dict[str, int] = {}
     dates, has_abstract = array("l"), bytearray()

@@ -1,4 +1,4 @@
-"""The selector that asks a language model: "Decision: True or False?".
+"""Language-model selector: "Decision: True or False?".
 
 Its form is that of PaSa's selector (He et al. 2025): the probability of "True" as the next token after a
 prompt that ends with "Decision:". Prompts run one by one, since a model's numbers depend on what is padded
@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from agentgym.answers import AnswerKind
+from agentgym.core.queries import AnswerKind
 from agentgym.envs.papersearch.data.corpus import PaperCorpus
 from agentgym.envs.papersearch.topics import Topic
 from agentgym.errors import UsageError
-from agentgym.extras import load
+from agentgym.io.optional import load
 
 TOLERANCE: Final = 0.02
 """How far probabilities of one model lie apart on two machines at most, in the precision of its weights."""
@@ -41,7 +41,7 @@ _PINNED = ("*.safetensors", "*.bin", "config.json", "tokenizer*", "vocab*", "mer
 
 
 class Judge(Protocol):
-    """Says how likely a model is to go on with "True"."""
+    """Probability that a model continues with "True"."""
 
     @property
     def name(self) -> str:
@@ -54,7 +54,7 @@ class Judge(Protocol):
 
 
 class DecisionSelector:
-    """Scores papers by a `Judge`; what was asked is remembered by the judge, not here."""
+    """Scores papers by a `Judge`, which caches its answers."""
 
     def __init__(self, corpus: PaperCorpus, judge: Judge, prompt: str = PROMPT):
         """Ask a judge.
@@ -88,7 +88,7 @@ class DecisionSelector:
         return topic.query, number
 
     def answer(self, questions: Sequence[Any]) -> list[float]:
-        """Ask the judge once, about what is asked more than once too."""
+        """Query the judge once, with each repeated question once."""
         distinct = list(dict.fromkeys(map(tuple, questions)))
         said = self._judge.probabilities([self._text(query, number) for query, number in distinct])
         answers = dict(zip(distinct, map(float, said), strict=True))

@@ -1,4 +1,4 @@
-"""What an action finds, before it is known what of it is new: searches, citations, scores.
+"""Findings of an action, new or not: searches, citations, scores.
 
 Everything that another machine may compute otherwise is asked for here, in two rounds: what the searches
 find, and how well each paper that may come into the pool answers the query.
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from agentgym.answers import Ask
-from agentgym.calls import Call
+from agentgym.core.calls import Call
+from agentgym.core.queries import Query
 from agentgym.envs.papersearch.engine.pool import Pool
 from agentgym.envs.papersearch.engine.selectors import Selector, read_score
 from agentgym.envs.papersearch.engine.world import PaperWorld, View
@@ -20,11 +20,11 @@ from agentgym.retrieval.searcher import read_hits
 SEARCH: Final = "search"
 EXPAND: Final = "expand"
 
-Asks: TypeAlias = Sequence[Ask]
+Asks: TypeAlias = Sequence[Query]
 
 
 class Findings(NamedTuple):
-    """What was found for an action."""
+    """Papers found by an action."""
 
     hits: dict[str, list[int]]
     """Papers in view that a query finds, best first."""
@@ -33,7 +33,7 @@ class Findings(NamedTuple):
 
 
 def normalised(query: str) -> str:
-    """Return what two queries share that are the same.
+    """Return the normal form of a query.
 
     Example:
         >>> normalised("  River  ICE ") == normalised("river ice")
@@ -43,16 +43,10 @@ def normalised(query: str) -> str:
 
 
 class Finder:
-    """Asks for what actions need."""
+    """Runs the queries of actions."""
 
     def __init__(self, world: PaperWorld, selector: Selector, k: int):
-        """Know what is asked.
-
-        Args:
-            world: is searched.
-            selector: scores papers.
-            k: papers that a search finds at most.
-        """
+        """Set what is searched; ``selector`` scores papers, at most ``k`` of a search."""
         self._world = world
         self._selector = selector
         self._k = k
@@ -60,14 +54,10 @@ class Finder:
     def find(
         self, calls: Iterable[Call], pool: Pool, queries: Iterable[str], topic: Topic, view: View
     ) -> Generator[Asks, tuple[Any, ...], Findings]:
-        """Ask what calls need.
+        """Query for an action's calls, in order.
 
-        Args:
-            calls: of one action, in order.
-            pool: of the episode so far.
-            queries: normalised, of searches so far.
-            topic: what is looked for.
-            view: which papers may be found.
+        ``pool`` and the normalised ``queries`` are those of the episode so far; ``view`` bounds the papers
+        that may be found.
         """
         calls = tuple(calls)
         made = set(queries)
@@ -77,14 +67,14 @@ class Finder:
                 wanted.setdefault(query, call.text)
         hits = yield from self._search(list(wanted.values()), view)
         candidates = dict.fromkeys(self._candidates(calls, hits, pool, view))
-        asks = [Ask("selector", self._selector.question(topic, number)) for number in candidates]
+        asks = [Query("selector", self._selector.question(topic, number)) for number in candidates]
         answers = yield asks
         return Findings(hits, dict(zip(candidates, map(read_score, answers), strict=True)))
 
     def _search(
         self, queries: list[str], view: View
     ) -> Generator[Asks, tuple[Any, ...], dict[str, list[int]]]:
-        """Ask for the best papers in view; a round is asked even where there is no query.
+        """Query the best papers in view; a round is sent even without any query.
 
         So the rounds of all slots of a vector environment are of one kind, and one call each.
         """
@@ -92,7 +82,7 @@ class Finder:
         depth = world.first_depth(k, view)
         hits: dict[str, list[int]] = {}
         while True:
-            answers = yield [Ask("search", (query, depth)) for query in queries]
+            answers = yield [Query("search", (query, depth)) for query in queries]
             short = []
             for query, answer in zip(queries, answers, strict=True):
                 found = read_hits(answer, world.corpus.passages).documents.tolist()

@@ -1,4 +1,4 @@
-"""Checks of what the constructor is given."""
+"""Checks of constructor options."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from agentgym.errors import UsageError, nearest
 
-MOST_CALLS = 100
+MAX_CALLS = 100
 """Calls that an action may be allowed to make."""
 
 
@@ -41,16 +41,12 @@ def check_cost(name: str, value: object) -> None:
 def check_game(
     max_calls: object, costs: Sequence[object], flags: Sequence[object], actions: object, untagged: object
 ) -> None:
-    """Raise a UsageError unless the game can be played by these rules.
+    """Refuse rules that the game cannot be played by.
 
-    Args:
-        max_calls: of an action.
-        costs: of a search and an expansion.
-        flags: whether scores are discrete, and whether they are shown.
-        actions: ``free`` or ``candidates``.
-        untagged: ``end`` or ``invalid``.
+    ``costs``: of a search and an expansion; ``flags``: whether scores are discrete, and whether they are
+    shown.
     """
-    check_count("max_calls", max_calls, most=MOST_CALLS)
+    check_count("max_calls", max_calls, most=MAX_CALLS)
     for name, value in zip(("search_cost", "expand_cost"), costs, strict=True):
         check_cost(name, value)
     for name, value in zip(("discrete", "show_scores"), flags, strict=True):

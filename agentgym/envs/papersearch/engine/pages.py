@@ -1,11 +1,11 @@
-"""What an agent sees: the query, its calls so far, and the best of the pool."""
+"""Observations: the query, the calls so far, and the best of the pool."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from agentgym.calls import Call, write_calls
+from agentgym.core.calls import Call, write_calls
 from agentgym.envs.papersearch.data.corpus import PaperCorpus
 from agentgym.envs.papersearch.data.fields import LATEST, shown_date
 from agentgym.envs.papersearch.engine.pool import SHOWN, Pool
@@ -29,25 +29,12 @@ class PoolPage:
     """Writes observations."""
 
     def __init__(self, corpus: PaperCorpus, *, show_scores: bool):
-        """Know the papers.
-
-        Args:
-            corpus: the papers.
-            show_scores: whether the selector's scores are shown.
-        """
+        """Know the papers."""
         self._corpus = corpus
         self._show_scores = show_scores
 
     def text(self, query: str, view: View, calls: Sequence[Call], pool: Pool, *, valid: bool) -> str:
-        """Return an observation.
-
-        Args:
-            query: of the task.
-            view: which papers may be found.
-            calls: made so far.
-            pool: found so far.
-            valid: whether the last action was accepted.
-        """
+        """Return an observation; ``calls`` and ``pool`` are of the episode, ``valid`` of the last action."""
         head = f"Query: {query}"
         if view.latest < LATEST:
             head += f"\nPapers until {shown_date(_first_day(view.latest))} are found."

@@ -1,4 +1,4 @@
-"""The papers that an episode has found, and how many of those that were asked for are among them."""
+"""Pool of an episode's papers, with its precision and recall."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from agentgym.envs.papersearch.data.fields import plain_id
 
-LEAST_SCORE: Final = 0.01
+MIN_SCORE: Final = 0.01
 """A paper of a lower score does not enter the pool."""
 
 COUNTED_SCORE: Final = 0.5
@@ -30,7 +30,7 @@ class FoundPaper(NamedTuple):
 
 
 class Accuracy(NamedTuple):
-    """How well a set of papers answers a query.
+    """Precision, recall and F1 of a set of papers.
 
     Example:
         >>> accuracy(["a", "b", "b"], ["b", "c", "d"])
@@ -66,7 +66,7 @@ class Pool:
 
     def add(self, number: int, score: float) -> bool:
         """Take a paper, unless it is there or its score is too low; return whether it was taken."""
-        taken = number not in self.scores and score >= LEAST_SCORE
+        taken = number not in self.scores and score >= MIN_SCORE
         if taken:
             self.scores[number] = score
         return taken
@@ -94,10 +94,7 @@ class Pool:
 def measured(pool: Pool, gold: Sequence[str], id_of: Callable[[int], str]) -> dict[str, float]:
     """Return precision, recall and F1 of a pool and of its best `CUTS`.
 
-    Args:
-        pool: the papers.
-        gold: ids without versions.
-        id_of: gives a paper's id.
+    ``gold``: ids without versions.
     """
     ids = list(dict.fromkeys(plain_id(id_of(paper.number)) for paper in pool.counted()))
     values: dict[str, float] = {}

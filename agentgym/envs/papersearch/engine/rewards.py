@@ -1,4 +1,4 @@
-"""What a call is worth."""
+"""Rewards of calls."""
 
 from __future__ import annotations
 

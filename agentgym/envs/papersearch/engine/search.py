@@ -9,13 +9,13 @@ from agentgym.data.progress import progress_bar
 from agentgym.envs.papersearch.data.corpus import PaperCorpus
 from agentgym.envs.papersearch.engine.vectors import encoder_digest
 from agentgym.errors import UsageError, nearest
-from agentgym.retrieval.bm25 import FOLDER, build_bm25
+from agentgym.retrieval.corpus.passages import PassageList, documents
 from agentgym.retrieval.encoders import TextEncoder, open_encoder
-from agentgym.retrieval.engines import SearchEngine, open_or_build
-from agentgym.retrieval.exact import build_exact, open_exact
-from agentgym.retrieval.hybrid import HybridIndex
+from agentgym.retrieval.engines.bm25 import FOLDER, build_bm25
+from agentgym.retrieval.engines.exact import build_exact, open_exact
+from agentgym.retrieval.engines.hybrid import HybridIndex
 from agentgym.retrieval.index import MANIFEST, Index
-from agentgym.retrieval.passages import PassageList, documents
+from agentgym.retrieval.opening import SearchEngine, open_or_build
 from agentgym.retrieval.searcher import Searcher
 
 VectorEngine: TypeAlias = Literal["exact", "hybrid"]
@@ -28,19 +28,7 @@ ENCODER: Final = "minilm"
 
 
 def open_search(corpus: PaperCorpus, search: str, encoder: str | None, device: str = "auto") -> Searcher:
-    """Return the search over a corpus.
-
-    Args:
-        corpus: what is searched.
-        search: one of `ENGINES`.
-        encoder: of an engine with vectors, as `agentgym.retrieval.encoders.open_encoder` takes it; None for
-            `ENCODER`.
-        device: of the encoder, as `agentgym.retrieval.encoders.find_device` takes it.
-
-    Raises:
-        UsageError: an unknown engine, or something that is not installed.
-        MissingDataError: an encoder that is not on this machine.
-    """
+    """Return the search over a corpus; ``encoder`` (None for `ENCODER`) and ``device`` as `open_encoder`."""
     if search not in ENGINES:
         known = ", ".join(ENGINES)
         raise UsageError(

@@ -1,7 +1,7 @@
-"""Selectors: who says how well a paper answers a query.
+"""Selectors: scores of a paper for a query.
 
-A selector is an `agentgym.answers.Answerer` whose answers are numbers from 0 to 1, and which says what it
-wants to be asked (`Selector.question`). Agents never see it.
+A selector is an `agentgym.core.queries.QueryBackend` whose answers are numbers from 0 to 1, and which says
+what it wants to be asked (`Selector.question`). Agents never see it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
-from agentgym.answers import AnswerKind
+from agentgym.core.queries import AnswerKind
 from agentgym.envs.papersearch.data.corpus import PaperCorpus
 from agentgym.envs.papersearch.data.fields import plain_id
 from agentgym.envs.papersearch.topics import Topic
@@ -33,15 +33,15 @@ ASKING = frozenset(
 
 
 class Selector(Protocol):
-    """Scores papers; an `agentgym.answers.Answerer`."""
+    """Scores papers; an `agentgym.core.queries.QueryBackend`."""
 
     @property
     def kind(self) -> AnswerKind:
-        """What its answers are."""
+        """The kind of its answers."""
         ...
 
     def question(self, topic: Topic, number: int) -> Any:
-        """Return what to ask about a paper: plain data, on which alone the answer depends."""
+        """Return a paper's question: plain data, on which alone the answer depends."""
         ...
 
     def answer(self, questions: Sequence[Any]) -> Sequence[Any]:
@@ -92,11 +92,7 @@ class LexicalSelector:
     kind = AnswerKind("selector lexical/1")
 
     def __init__(self, corpus: PaperCorpus):
-        """Read papers as they are asked about.
-
-        Raises:
-            UsageError: PyStemmer is not installed.
-        """
+        """Read papers at their first use."""
         analyser = Analyser()
         asking = frozenset(analyser.terms(" ".join(ASKING)))
         self._wanted = lru_cache(QUERIES_KEPT)(lambda query: frozenset(analyser.terms(query)) - asking)
@@ -122,11 +118,7 @@ class LexicalSelector:
 
 
 def read_score(answer: Any) -> float:
-    """Return a selector's answer, which anybody may have written, as a score.
-
-    Raises:
-        UsageError: it is no number from 0 to 1.
-    """
+    """Validate a selector's untrusted answer as a score from 0 to 1."""
     if type(answer) not in (int, float) or not 0 <= answer <= 1:
         raise UsageError(f"a selector answers with a number from 0 to 1, got {answer!r:.60}")
     return float(answer)

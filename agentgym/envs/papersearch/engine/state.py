@@ -1,15 +1,15 @@
-"""What a snapshot holds of an episode."""
+"""Snapshot state of an episode."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from agentgym.calls import Call
+from agentgym.core.calls import Call
 from agentgym.envs.papersearch.engine.pool import FoundPaper
 
 
 class PaperSearchState(NamedTuple):
-    """What a snapshot holds of an episode."""
+    """Snapshot state of an episode."""
 
     papers: tuple[FoundPaper, ...] = ()
     """The pool, in the order they came."""

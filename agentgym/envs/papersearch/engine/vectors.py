@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from agentgym.answers import AnswerKind, UnansweredError
+from agentgym.core.hashing import sha256_json
+from agentgym.core.queries import AnswerKind, UnansweredError
 from agentgym.envs.papersearch.data.corpus import PaperCorpus
 from agentgym.envs.papersearch.engine.selectors import PAPERS_KEPT, QUERIES_KEPT
 from agentgym.envs.papersearch.topics import Topic
-from agentgym.hashing import sha256_json
 from agentgym.retrieval.encoders import TextEncoder
 
 TOLERANCE = 1e-3
 """How far scores of one encoder lie apart on two machines at most."""
 
-_SHORTEST = 1e-12
+_MIN_LENGTH = 1e-12
 """Length that a vector is divided by at least: one without length is like no other."""
 
 
@@ -26,12 +26,7 @@ class EncoderSelector:
     """The cosine of both vectors, 0 where it is negative."""
 
     def __init__(self, corpus: PaperCorpus, encoder: TextEncoder):
-        """Encode what is asked about, once.
-
-        Args:
-            corpus: of the papers.
-            encoder: of queries and papers.
-        """
+        """Encode each text once, at its first use."""
         self._corpus = corpus
         self._encoder = encoder
         self._queries: dict[str, npt.NDArray[np.float64]] = {}
@@ -64,7 +59,7 @@ def encoder_digest(encoder: TextEncoder) -> str:
 
 
 def _keep(kept: dict[Any, Any], keys: Sequence[Any], most: int, encode: Any) -> None:
-    """Encode the keys that are not kept; what was kept longest goes where there are too many."""
+    """Encode the keys that are not cached; the oldest are evicted."""
     new = [key for key in dict.fromkeys(keys) if key not in kept]
     if new:
         vectors = np.asarray(encode(new), np.float64)
@@ -76,7 +71,7 @@ def _keep(kept: dict[Any, Any], keys: Sequence[Any], most: int, encode: Any) -> 
         kept.update(
             zip(
                 new,
-                vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), _SHORTEST),
+                vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), _MIN_LENGTH),
                 strict=True,
             )
         )

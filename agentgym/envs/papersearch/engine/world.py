@@ -1,4 +1,4 @@
-"""What all episodes over a corpus share and none changes: papers, citations, search."""
+"""Read-only world of a corpus, shared by all its episodes: papers, citations, search."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from agentgym.core.tasks import TaskSet
 from agentgym.envs.papersearch.data.corpus import PaperCorpus
 from agentgym.envs.papersearch.data.fields import LATEST
 from agentgym.retrieval.searcher import Searcher
-from agentgym.tasks import TaskSet
 
 CITING: Final = 30
 """Papers citing one that expanding it finds at most: the latest."""
@@ -23,7 +23,7 @@ DEEPER: Final = 10
 
 
 class View(NamedTuple):
-    """Which papers an episode may find."""
+    """Filter of the papers that an episode may find."""
 
     latest: int = LATEST
     """None later than this date."""
@@ -35,14 +35,7 @@ class PaperWorld:
     """A corpus with its search."""
 
     def __init__(self, name: str, corpus: PaperCorpus, searcher: Searcher, topics: Callable[[str], TaskSet]):
-        """Put a world together.
-
-        Args:
-            name: of the data, for messages and manifests.
-            corpus: papers and citations.
-            searcher: over the same papers.
-            topics: returns the tasks of a split; UsageError where there is none.
-        """
+        """Put a world together; ``searcher`` is over its papers, ``topics`` returns the tasks of a split."""
         self.name = name
         self.topics = topics
         self.corpus = corpus
@@ -82,26 +75,23 @@ class PaperWorld:
         return best
 
     def first_depth(self, k: int, view: View) -> int:
-        """Return how many papers to ask for so that ``k`` of them are likely in view."""
+        """Return the depth of a first search that likely has ``k`` papers in view."""
         return min(k if self.shows_all(view) else DEEPER * k, max(len(self.corpus), 1))
 
     def next_depth(self, depth: int) -> int:
-        """Return how many papers to ask for where ``depth`` were too few."""
+        """Return the depth of the next search where ``depth`` was too little."""
         return min(depth * DEEPER, max(len(self.corpus), 1))
 
     def is_short(self, seen: int, found: int, k: int, depth: int) -> bool:
         """Return whether asking for more papers may bring more into view.
 
-        Args:
-            seen: papers in view that were found.
-            found: all that were found.
-            k: how many are wanted.
-            depth: how many were asked for.
+        ``seen``: papers found and in view; ``found``: all that were found; ``k``: wanted; ``depth``:
+        requested.
         """
         return seen < k and found == depth < len(self.corpus)
 
     def neighbours(self, number: int, view: View) -> tuple[int, ...]:
-        """Return what expanding a paper finds: `CITING` papers that cite it, then `CITED` that it cites.
+        """Return the papers of an expansion: `CITING` papers that cite it, then `CITED` that it cites.
 
         Papers out of view or without an abstract do not count towards these numbers.
         """

@@ -22,15 +22,15 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from agentgym.core.hashing import content_id
+from agentgym.core.tasks import DEFAULT_SIZES, split_of
 from agentgym.data.directory import CACHE_VARIABLE, cache_directory
 from agentgym.envs.sokoban.builtin.generator import VERSION, Config, generate
 from agentgym.envs.sokoban.level import FLOOR, TARGET, WALL, Level
 from agentgym.envs.sokoban.masks import boxes, cells, targets
 from agentgym.envs.sokoban.solver import solve
 from agentgym.errors import UsageError
-from agentgym.files import writing
-from agentgym.hashing import content_id
-from agentgym.tasks import DEFAULT_SIZES, split_of
+from agentgym.io.files import writing
 
 SHIPPED = (Config(6, 6, 1), Config(6, 6, 2), Config(7, 7, 2))
 """Configurations in the package, with `DEFAULT_SIZES` levels each."""
@@ -75,9 +75,7 @@ def sizes_of(config: Config) -> Mapping[str, int]:
 def load(config: Config, split: str) -> Bank:
     """Return the bank of a split, from the package or the cache; made now if it is in neither.
 
-    Raises:
-        UsageError: the file is damaged or cannot be written, or the configuration allows too few
-            levels.
+    The configuration must allow enough levels.
     """
     path = PACKAGE_FILE
     if config not in SHIPPED:

@@ -29,7 +29,7 @@ _WALK = 4
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What a level is asked to be.
+    """Configuration of generated levels.
 
     Example:
         >>> Config(6, 6, 1).name
@@ -43,11 +43,7 @@ class Config:
     boxes: int
 
     def __post_init__(self) -> None:
-        """Refuse rooms that cannot hold the boxes.
-
-        Raises:
-            UsageError: too small, too large, or too many boxes.
-        """
+        """Refuse rooms that cannot hold the boxes."""
         inside = (self.height - 2) * (self.width - 2)
         if not 5 <= min(self.height, self.width) <= max(self.height, self.width) <= 32:
             raise UsageError(f"dim_room must be from (5, 5) to (32, 32), got ({self.height}, {self.width})")
@@ -113,8 +109,7 @@ def _carve(config: Config, size: int, start: int, words: list[int]) -> int:
 def _pull(room: int, targets: int, stride: int) -> list[list[tuple[int, int]]]:
     """Explore reverse play from the solved board, breadth first.
 
-    Returns:
-        For each number of pulls, the layouts (boxes, region of the player) first reached with it.
+    Returns, for each number of pulls, the layouts (boxes, region of the player) first reached with it.
     """
     layer = []
     rest = room & ~targets

@@ -1,4 +1,4 @@
-"""The Boxoban levels: which files a copy of them consists of, and their format."""
+"""The Boxoban levels: the files of a copy, and their format."""
 
 from __future__ import annotations
 
@@ -25,13 +25,10 @@ def find_files(root: Path) -> Iterator[Path]:
 
 
 def check_file(path: Path) -> int:
-    """Check a level file and return how many levels it holds.
+    """Check a level file and return its number of levels.
 
-    A level is a line ``; NUMBER``, ten lines of ten symbols of ``#``, ``.``, ``$``, ``*``, ``@``, ``+``
-    and space, and a blank line, which may be missing at the end.
-
-    Raises:
-        UsageError: something else is in the file; the message names the line.
+    A level is a line ``; NUMBER``, ten lines of ten symbols of ``#``, ``.``, ``$``, ``*``, ``@``, ``+`` and
+    space, and a blank line, which may be missing at the end. Errors name the line.
     """
     count = 0
     with path.open(encoding="ascii", errors="replace", newline="") as file:

@@ -24,19 +24,10 @@ _FLOOR_SIGNS = str.maketrans("-_", "  ")  # other signs of .xsb for floor
 
 
 def locate(dataset: str, split: str) -> tuple[Path, bool]:
-    """Return the file or folder of a data set's split.
+    """Return the path of a data set's split, and whether the split names a folder below it.
 
-    Args:
-        dataset: a path, or a name such as ``boxoban/unfiltered`` below the data directory's
-            ``sokoban`` folder (the prefix ``boxoban/`` may be left out).
-        split: a sub-folder where the data set has one by this name.
-
-    Returns:
-        The path, and whether the split named a sub-folder of it.
-
-    Raises:
-        MissingDataError: nothing is there.
-        UsageError: the data set is split into folders, and none has this name.
+    ``dataset``: a path, or a name such as ``boxoban/unfiltered`` below the data directory's ``sokoban``
+    folder (the prefix ``boxoban/`` may be left out).
     """
     path = Path(dataset).expanduser()
     if not path.exists():
@@ -56,11 +47,7 @@ def locate(dataset: str, split: str) -> tuple[Path, bool]:
 def read(path: Path) -> Iterator[tuple[str, Level]]:
     """Read all levels of a file, or of a folder's files in order of name.
 
-    Yields:
-        Source ids ``file#k`` (k counts from 0 within the file) and levels.
-
-    Raises:
-        UsageError: a file cannot be read, or a level is not playable; names file and line.
+    Yields source ids ``file#k`` (k counts from 0 within the file) and levels.
     """
     for file in [path] if path.is_file() else _level_files(path):
         try:

@@ -1,12 +1,12 @@
-"""Interactions about how to do something together: collaboration, accommodation."""
+"""Interactions about joint plans: collaboration, accommodation."""
 
 from __future__ import annotations
 
 from itertools import product
 
+from agentgym.core.rng import KeyRng
 from agentgym.envs.sotopia.builtin.drafts import ScenarioDraft, by_role
 from agentgym.envs.sotopia.builtin.terms import Terms
-from agentgym.rng import KeyRng
 
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday")
 _HALVES = ("morning", "evening")
@@ -58,7 +58,7 @@ def _date(rng: KeyRng, names: tuple[str, str]) -> ScenarioDraft:
 
 
 def _hour(rng: KeyRng, free: int) -> int:
-    """Return what a time is worth to somebody who is free in so many percent of cases."""
+    """Return the value of a time to a person who is free in so many percent of cases."""
     return rng.between(1, 12) if rng.below(100) < free else -rng.between(1, 8)
 
 
@@ -88,7 +88,7 @@ def _labour(rng: KeyRng, names: tuple[str, str]) -> ScenarioDraft:
 
 
 def accommodation(rng: KeyRng, names: tuple[str, str]) -> ScenarioDraft:
-    """Draft a common trip: what one cannot do without is private, and so is what the other would like."""
+    """Draft a common trip, with private needs on one side and private wishes on the other."""
     needy = rng.below(2)
     places: list[str] = []
     while len(places) < 5:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import product
 
+from agentgym.core.rng import KeyRng
 from agentgym.envs.sotopia.builtin.drafts import ScenarioDraft, by_role
 from agentgym.envs.sotopia.builtin.terms import Terms
-from agentgym.rng import KeyRng
 
 PRICES = 10
 """Prices to choose from."""
@@ -64,7 +64,7 @@ def negotiation(rng: KeyRng, names: tuple[str, str]) -> ScenarioDraft:
 
 
 def exchange(rng: KeyRng, names: tuple[str, str]) -> ScenarioDraft:
-    """Draft a swap: each has two things, and what all four are worth to one is private."""
+    """Draft a swap of two items each, whose values are private."""
     things: list[str] = []
     while len(things) < 4:
         thing = rng.pick(_THINGS)

@@ -28,14 +28,7 @@ def candidates(scenario: Scenario, side: Side, state: GameState) -> tuple[Social
     exclude the worst ones, as many as fill the list; do nothing; leave. The other side's points are not in
     it.
 
-    Args:
-        scenario: a built-in one.
-        side: whose moves.
-        state: the conversation so far; the list does not depend on it, so that a place in it keeps its
-        meaning.
-
-    Raises:
-        UsageError: the scenario is of other data.
+    The list does not depend on the state, so that a place in it keeps its meaning.
     """
     return _candidates(terms_of(scenario), side)
 

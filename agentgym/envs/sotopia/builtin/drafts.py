@@ -1,4 +1,4 @@
-"""Drafts: what a kind of interaction is about, before it is told to two people."""
+"""Drafts of interactions, before they are put into words for two people."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class ScenarioDraft(NamedTuple):
 
 
 def scenario_text(draft: ScenarioDraft) -> str:
-    """Return what both sides are told."""
+    """Return the text that both sides read."""
     showing = SHOWING if any(draft.terms.evidence) else ""
     return f"{draft.situation} {GRAMMAR}{showing} TERMS are one of: {'; '.join(draft.terms.deals)}."
 
 
 def goal_text(draft: ScenarioDraft, side: int) -> str:
-    """Return what one side is told of its goal: its wish, its points and its evidence.
+    """Return one side's goal: its wish, its points and its evidence.
 
     Example:
         >>> terms = Terms(("40", "45"), ((0, 5), (5, 0)), (1, 1))

@@ -1,4 +1,4 @@
-"""The file of the built-in scenarios' ids, which lets any be made, or found by its id, without the others.
+"""Ids file of the built-in scenarios, for making or finding any one without the others.
 
 ``python -m agentgym.envs.sotopia.builtin.idfile`` makes it anew where the generator has changed.
 """

@@ -1,4 +1,4 @@
-"""The rule-based judge: ratings of both sides that follow from what was done, exactly.
+"""Rule-based judge: exact ratings of both sides, from their actions.
 
 It reads binding moves, and of words only whether some listed ones are among them. Nothing else that a text
 says has any effect: there is nobody who could be talked to.
@@ -87,13 +87,13 @@ def rate(scenario: Scenario, state: GameState) -> tuple[Ratings, Ratings]:
 
 
 def secret_is_out(scenario: Scenario, state: GameState) -> bool:
-    """Return whether somebody uttered the secret that the other is after: then nothing changes the goals."""
+    """Return whether a side uttered the secret that the other is after: then nothing changes the goals."""
     keeper = terms_of(scenario).keeper
     return keeper is not None and rate(scenario, state)[keeper].secret <= -SECRET_WORD
 
 
 class _Record:
-    """What the judge keeps of one side."""
+    """The judge's record of one side."""
 
     def __init__(self, terms: Terms, side: Side):
         self.terms, self.side = terms, side
@@ -132,7 +132,7 @@ class _Record:
         self.answered += action.type == "speak" and last.type == "speak" and "?" in last.argument
 
     def _promises(self, table: DealTable, move: BindingMove | None) -> None:
-        """Note a promise that comes due and is not kept."""
+        """Note a promise that comes due and is broken."""
         due = table.offers[1 - self.side]
         if table.deal == NONE and due != NONE and table.promised[self.side] >> due & 1:
             self.broken += move is None or move.kind != "accept"
@@ -149,7 +149,7 @@ class _Record:
             self.false += kind == "exclude" and table.gain(self.side, number) > 0
 
     def secret_words(self) -> int:
-        """Return how many words of its secret it uttered."""
+        """Return the number of words of its secret that it uttered."""
         return sum(self.utters(word) for word in self.terms.secrets[self.side])
 
     def utters(self, phrase: str) -> bool:
@@ -157,7 +157,7 @@ class _Record:
         return any(phrase in text and _whole(phrase).search(text) is not None for text in self.uttered)
 
     def threats(self) -> int:
-        """Return how many of its utterances hold a threat."""
+        """Return the number of its utterances with a threat."""
         return sum(
             any(phrase in text and _whole(phrase).search(text) for phrase in THREATS) for text in self.uttered
         )

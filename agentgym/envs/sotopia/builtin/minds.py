@@ -1,13 +1,13 @@
-"""Interactions about what somebody thinks or knows: persuasion, secret keeping."""
+"""Interactions about opinions and knowledge: persuasion, secret keeping."""
 
 from __future__ import annotations
 
 from itertools import product
 
+from agentgym.core.rng import KeyRng
 from agentgym.envs.sotopia.builtin.drafts import ScenarioDraft, by_role
 from agentgym.envs.sotopia.builtin.phrases import CONCERNS
 from agentgym.envs.sotopia.builtin.terms import Exhibit, Terms
-from agentgym.rng import KeyRng
 
 _CAUSES = (
     "the night shelter", "the new footbridge", "the village library", "the search dogs",
@@ -32,7 +32,7 @@ _HINTS = ("small hint", "big hint")
 
 
 def persuasion(rng: KeyRng, names: tuple[str, str]) -> ScenarioDraft:
-    """Draft a request for help: what convinces the other is private, and so is what one can show."""
+    """Draft a request for help, with private evidence and private grounds of conviction."""
     persuader = rng.below(2)
     cause, concern = rng.pick(_CAUSES), rng.pick(CONCERNS)
     step = rng.pick((2, 5, 10))

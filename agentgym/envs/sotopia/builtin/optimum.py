@@ -1,4 +1,4 @@
-"""The optimum: the best goal that a side can reach with a scripted partner, and how.
+"""The optimum: the best goal that a side can reach with a scripted partner, and the way there.
 
 A partner accepts, sooner or later, exactly the deals that it likes best, as many as its temperament says
 (`Bargaining.most`), of those that seem better to it than none once it has seen all evidence that speaks to
@@ -62,7 +62,7 @@ def oracle_action(
 
 
 def _worth(plan: DealPlan) -> tuple[int, int]:
-    """Rank plans by what they reach, then by how soon."""
+    """Rank plans by their result, then by their length."""
     return plan.goal, -len(plan.moves)
 
 
@@ -92,7 +92,7 @@ class _Search:
         return found
 
     def _plans(self, table: DealTable, target: int) -> Iterator[DealPlan]:
-        """Yield what comes of offering a deal after more and more of the evidence, the weightiest first."""
+        """Yield the results of offering a deal after more and more of the evidence, the weightiest first."""
         terms, side = self._terms, self._side
         mine = terms.evidence[side]
         left = [number for number in terms.relevant[side] if not table.shown[side] >> number & 1]
@@ -101,7 +101,7 @@ class _Search:
             yield self._tried(target, [show(terms, side, number) for number in useful[:count]])
 
     def _tried(self, target: int, shown: list[SocialAction]) -> DealPlan:
-        """Return what comes of showing evidence, then offering a deal."""
+        """Return the result of showing evidence, then offering a deal."""
         side, other, terms = self._side, other_side(self._side), self._terms
         table = DealTable.of(terms, self._state)
         moves: list[SocialAction] = []

@@ -64,7 +64,7 @@ class ScriptedPartner:
         self._frank = temperament in ("fair", "generous")
 
     def reply(self, scenario: Scenario, side: Side, state: GameState) -> SocialAction:
-        """Return what the partner does.
+        """Return the partner's action.
 
         Args:
             scenario: a built-in one.
@@ -77,7 +77,7 @@ class ScriptedPartner:
         return self.reply_at(scenario, side, DealTable.of(terms_of(scenario), state))
 
     def reply_at(self, scenario: Scenario, side: Side, table: DealTable) -> SocialAction:
-        """Return what the partner does at a table; see `reply`."""
+        """Return the partner's action at a table; see `reply`."""
         other = other_side(side)
         if table.deal != NONE or table.insults[other] >= self._bargaining.bears:
             return LEAVE
@@ -101,7 +101,7 @@ class ScriptedPartner:
         return self._talk(terms, side, table.offers[side], draw)
 
     def _refuse(self, table: DealTable, side: Side, deal: int) -> SocialAction:
-        """Return what is done about an offer that is no better than none."""
+        """Return the reaction to an offer that is no better than none."""
         terms = table.terms
         if self._frank and not table.excluded[side] >> deal & 1:
             return exclude(terms, deal)

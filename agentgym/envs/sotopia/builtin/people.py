@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from agentgym.core.hashing import content_id
+from agentgym.core.rng import KeyRng
 from agentgym.envs.sotopia.scenarios import Character
-from agentgym.hashing import content_id
-from agentgym.rng import KeyRng
 
 _WOMEN = (
     "Ada", "Birgit", "Chiara", "Dunja", "Elif", "Farah", "Greta", "Hedda", "Imani", "Jolanta", "Kalina",
@@ -76,7 +76,7 @@ def draw_people(rng: KeyRng) -> tuple[tuple[Character, Character], tuple[tuple[s
 
 
 def _person(rng: KeyRng, taken: tuple[str, ...]) -> tuple[Character, tuple[str, ...]]:
-    """Return somebody with none of the names and secret words taken."""
+    """Return a person with none of the names and secret words taken."""
     woman = rng.below(2) == 0
     name = _other(rng, _WOMEN if woman else _MEN, taken)
     family = _other(rng, _FAMILIES, taken)

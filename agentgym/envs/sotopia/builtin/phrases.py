@@ -1,4 +1,4 @@
-"""What scripted partners say, by temperament and occasion."""
+"""Phrases of scripted partners, by temperament and occasion."""
 
 from __future__ import annotations
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
+from agentgym.core.hashing import content_id
+from agentgym.core.rng import KeyRng
+from agentgym.core.tasks import check_split, split_of
 from agentgym.envs.sotopia.builtin.arrangements import accommodation, collaboration
 from agentgym.envs.sotopia.builtin.bargains import competition, exchange, negotiation
 from agentgym.envs.sotopia.builtin.drafts import ScenarioDraft, goal_text, scenario_text
 from agentgym.envs.sotopia.builtin.minds import persuasion, secret_keeping
 from agentgym.envs.sotopia.builtin.people import draw_people
 from agentgym.envs.sotopia.scenarios import FAMILY, Scenario
-from agentgym.hashing import content_id
-from agentgym.rng import KeyRng
-from agentgym.tasks import check_split, split_of
 
 VERSION = 1
 """Raised when any scenario becomes another: the file of ids is of one version."""
@@ -45,7 +45,7 @@ ID_FILE = Path(__file__).with_name("ids.npz")
 
 
 class BuiltinScenarios:
-    """Scenarios of one split, made as they are asked for; any of them is made without the others.
+    """Scenarios of one split, made on demand; any of them is made without the others.
 
     Scenario n is of the kind n modulo their number, and the first candidate (n, 0), (n, 1), ... that belongs
     to the split. Hard ones make `HARD`; of the others, the content id decides.
@@ -119,10 +119,7 @@ def first_candidate(split: str, number: int) -> tuple[Scenario, int]:
 def candidate(hard: bool, number: int, attempt: int) -> Scenario | None:
     """Return the scenario of a number and an attempt; None where its zone of agreement does not fit.
 
-    Args:
-        hard: whether it is for `HARD`.
-        number: decides the kind.
-        attempt: any of endless many.
+    ``number`` decides the kind; ``hard`` is for `HARD`; there are endless attempts.
     """
     kind = tuple(KINDS)[number % len(KINDS)]
     rng = KeyRng(VERSION, int(hard), number, attempt)

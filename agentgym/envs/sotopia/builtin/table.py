@@ -1,4 +1,4 @@
-"""The table: what the binding moves of a conversation come to."""
+"""Negotiation table: the result of a conversation's binding moves."""
 
 from __future__ import annotations
 
@@ -112,13 +112,13 @@ class DealTable:
             self.insults[side] += 1
 
     def gain(self, side: int, deal: int) -> int:
-        """Return what a deal seems to bring a side beyond no deal, by the evidence that it has seen."""
+        """Return a deal's apparent gain for a side beyond no deal, by the evidence that it has seen."""
         terms = self.terms
         points = terms.points[side][deal] - terms.without[side]
         return points + terms.convinced(side, self.shown[1 - side])
 
     def welcome(self, side: Side) -> int:
-        """Return how many deals seem better than none to a side: the first ones of `Terms.ranked`."""
+        """Return the number of deals that seem better than none to a side, the first of `Terms.ranked`."""
         terms = self.terms
         least = terms.without[side] - terms.convinced(side, self.shown[1 - side])
         return sum([points > least for points in terms.points[side]])
@@ -128,6 +128,6 @@ _PRECEDENCE = {"accept": 0, "reject": 1}
 
 
 def _answers_first(entry: tuple[Side, BindingMove | None]) -> int:
-    """Order the moves of one turn: what answers an earlier offer comes before what replaces it."""
+    """Order the moves of one turn: answers to an earlier offer before its replacement."""
     move = entry[1]
     return 2 if move is None else _PRECEDENCE.get(move.kind, 2)

@@ -1,4 +1,4 @@
-"""Temperaments: how scripted partners bargain, as numbers."""
+"""Temperaments: the bargaining of scripted partners, as numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES: tuple[Temperament, ...] = get_args(Temperament)
 
 @dataclass(frozen=True, slots=True)
 class Bargaining:
-    """How a temperament bargains.
+    """Bargaining parameters of a temperament.
 
     A partner accepts the deals that it likes best: of those that seem better to it than none, a share that
     grows with the serious offers made to it. What it offers is the one that it likes least of these.
@@ -29,17 +29,16 @@ class Bargaining:
     other is left."""
 
     def accepted(self, welcome: int, serious: int) -> int:
-        """Return how many deals it accepts, counted from the one that it likes best.
+        """Return the number of deals it accepts, counted from its favourite.
 
-        Args:
-            welcome: deals that seem better to it than none.
-            serious: offers among these that were made to it.
+        ``welcome``: deals that seem better to it than none; ``serious``: offers among these that were made to
+        it.
         """
         share = self.shares[serious if serious < len(self.shares) else -1]
         return min(-(-welcome * share // 100), self.most(welcome))
 
     def most(self, welcome: int) -> int:
-        """Return how many deals it accepts in the end."""
+        """Return the number of deals it accepts in the end."""
         return max(welcome - self.reserve, min(welcome, 1))
 
 

@@ -1,4 +1,4 @@
-"""The terms of a built-in scenario: what can be agreed upon, and what that is worth to each side."""
+"""Terms of a built-in scenario: the possible deals, and their value to each side."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Exhibit:
 
 @dataclass(frozen=True)
 class Terms:
-    """What makes a scenario verifiable. Only `deals` is known to both sides.
+    """Verifiable terms of a scenario. Only `deals` is known to both sides.
 
     Points are private to the side that has them. A deal's gain is what it brings a side beyond no deal, all
     evidence that speaks to the side's concern included: what is not shown is true all the same.
@@ -63,7 +63,7 @@ class Terms:
 
     @cached_property
     def gains(self) -> DealPoints:
-        """What each deal brings each side beyond no deal."""
+        """Each deal's gain for each side beyond no deal."""
         everything = tuple((1 << len(one)) - 1 for one in self.evidence)
         return self.seen_gains(0, everything[1]), self.seen_gains(1, everything[0])
 
@@ -105,9 +105,7 @@ class Terms:
     def convinced(self, side: int, shown: int) -> int:
         """Return the points that evidence adds to every deal, for a side.
 
-        Args:
-            side: whose points.
-            shown: the evidence of the other side that it has seen, as bits.
+        ``shown``: the evidence of the other side that it has seen, as bits.
         """
         if not shown:
             return 0
@@ -115,7 +113,7 @@ class Terms:
         return sum(theirs[i].weight for i in self.relevant[1 - side] if shown >> i & 1)
 
     def seen_gains(self, side: int, shown: int) -> tuple[int, ...]:
-        """Return what each deal seems to bring a side that has seen some evidence; see `convinced`."""
+        """Return each deal's apparent gain for a side that has seen some evidence; see `convinced`."""
         more = self.convinced(side, shown) - self.without[side]
         return tuple([points + more for points in self.points[side]])
 
@@ -132,11 +130,7 @@ class Terms:
 
 
 def terms_of(scenario: Scenario) -> Terms:
-    """Return the terms of a built-in scenario.
-
-    Raises:
-        UsageError: the scenario is of other data, which nothing can be computed of.
-    """
+    """Return the terms of a built-in scenario; others have none."""
     if not isinstance(scenario.terms, Terms):
         raise UsageError(
             f"scenario {scenario.id!r:.60} has no terms to compute with: name a model as partner and judge, "

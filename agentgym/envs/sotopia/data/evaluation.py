@@ -11,10 +11,10 @@ import re
 from functools import cache
 from importlib.resources import files
 
+from agentgym.core.hashing import content_id
 from agentgym.envs.sotopia.data.profiles import EnvironmentProfile
 from agentgym.envs.sotopia.markup import strip_tags
 from agentgym.errors import UsageError
-from agentgym.hashing import content_id
 
 _WORD = re.compile(r"[^\W_]+")
 _DIGITS = 16
@@ -22,7 +22,7 @@ _DIGITS = 16
 
 
 def digests(environment: EnvironmentProfile) -> tuple[str, str]:
-    """Return what tells an environment: a digest of its text's words, and one of its goals', in any order."""
+    """Return an environment's identity: a digest of its text's words, and one of its goals', in any order."""
     return _digest([environment.text]), _digest(sorted(environment.goals))
 
 

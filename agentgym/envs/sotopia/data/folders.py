@@ -9,6 +9,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from agentgym.core.options import is_whole
 from agentgym.data.jsonfields import shown
 from agentgym.envs.sotopia.data.evaluation import check_unseen
 from agentgym.envs.sotopia.data.profiles import (
@@ -22,8 +23,7 @@ from agentgym.envs.sotopia.data.profiles import (
 )
 from agentgym.envs.sotopia.scenarios import Character, Scenario
 from agentgym.errors import MissingDataError, UsageError
-from agentgym.options import is_whole
-from agentgym.untrusted import read_json, read_json_records
+from agentgym.io.untrusted import read_json, read_json_records
 
 T = TypeVar("T")
 
@@ -42,11 +42,7 @@ SPLITS = ("all", "hard", "train")
 
 
 def find_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of a copy that a folder holds, sorted.
-
-    Raises:
-        UsageError: two of them are of the same kind.
-    """
+    """Yield the files of a copy that a folder holds, sorted; one of each kind."""
     if not folder.is_dir():
         return
     found = sorted(path for path in folder.iterdir() if path.stem in STEMS and path.suffix in SUFFIXES)
@@ -57,11 +53,7 @@ def find_files(folder: Path) -> Iterator[Path]:
 
 
 def read_file(path: Path) -> Sequence[Any]:
-    """Return the records of a file, parsed by its name.
-
-    Raises:
-        UsageError: it cannot be read, or a record is not what it should be; names file, line and field.
-    """
+    """Return the records of a file, parsed by its name; errors name file, line and field."""
     if path.stem == HARD:
         return _read_numbers(path)
     return [_PARSERS[path.stem](record, where) for where, record in read_json_records(path)]
@@ -69,7 +61,7 @@ def read_file(path: Path) -> Sequence[Any]:
 
 @dataclass(frozen=True, eq=False)
 class ProfileFolder:
-    """What a folder of SOTOPIA's files holds."""
+    """Content of a folder of SOTOPIA's files."""
 
     path: Path
     environments: Mapping[str, EnvironmentProfile]
@@ -83,13 +75,8 @@ class ProfileFolder:
     def scenarios(self, split: str) -> tuple[Scenario, ...]:
         """Return the scenarios of a split.
 
-        Args:
-            split: ``all``; ``hard``, those that a file of numbers names; or ``train``, all again, none of
-                which may be one that models are evaluated on.
-
-        Raises:
-            UsageError: no such split, or a scenario to train on is one of SOTOPIA's own.
-            MissingDataError: no file says which are hard.
+        ``all``; ``hard``, those that a file of numbers names; or ``train``, all again, none of which may be
+        one that models are evaluated on.
         """
         if split == "train":
             for environment in self.environments.values():
@@ -122,12 +109,7 @@ class ProfileFolder:
 
 
 def open_folder(path: Path) -> ProfileFolder:
-    """Return what a folder holds; the same object while its files stay as they are.
-
-    Raises:
-        MissingDataError: it lacks a file.
-        UsageError: a file cannot be read, or the files do not fit together.
-    """
+    """Return a folder's content; the same object while its files stay as they are."""
     files = {file.stem: file for file in find_files(path)}
     for stem in (ENVIRONMENTS, AGENTS):
         if stem not in files:

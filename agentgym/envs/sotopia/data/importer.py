@@ -1,4 +1,4 @@
-"""Copies of SOTOPIA's files: what `agentgym data import` asks of them, and how a data set is found."""
+"""Importer of SOTOPIA's files for ``agentgym data import``, and the lookup of data sets."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from agentgym.core.suite_spec import DataSource
 from agentgym.data.archives import Progress
 from agentgym.data.directory import find
 from agentgym.data.importing import Importer
@@ -20,31 +21,21 @@ from agentgym.envs.sotopia.data.folders import (
 from agentgym.envs.sotopia.options import check_choice
 from agentgym.envs.sotopia.sources import SOTOPIA, SOTOPIA_PI, SOURCES
 from agentgym.errors import MissingDataError
-from agentgym.suites import DataSource
 
 STORED = {stem: f"{stem}.json" for stem in (NUMBERED, HARD)}
 """Names of imported files that are no JSON lines upstream. One name each, so that imports replace."""
 
 
 def check_file(path: Path) -> int:
-    """Return how many records a file holds.
-
-    Raises:
-        UsageError: one cannot be read; names file, line and field.
-    """
+    """Return the number of records in a file; errors name file, line and field."""
     return len(read_file(path))
 
 
 def open_profiles(dataset: str) -> ProfileFolder:
     """Return the folder of a data set.
 
-    Args:
-        dataset: ``sotopia/official`` or ``sotopia-pi/profiles`` in the data directory, or the path of a
-            folder with files as SOTOPIA's.
-
-    Raises:
-        MissingDataError: nothing is there; the message says what to run.
-        UsageError: the files cannot be read, or do not fit together.
+    ``dataset``: ``sotopia/official`` or ``sotopia-pi/profiles`` in the data directory, or the path of a
+    folder with files as SOTOPIA's.
     """
     name, _, part = dataset.partition("/")
     source = next((source for source in SOURCES if source.name == name), None)

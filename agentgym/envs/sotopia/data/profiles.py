@@ -18,15 +18,15 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
+from agentgym.core.options import is_whole
 from agentgym.data.jsonfields import Fields, shown
 from agentgym.envs.sotopia.scenarios import Character
 from agentgym.errors import nearest
-from agentgym.options import is_whole
 
-LONGEST = 20_000
+MAX_LENGTH = 20_000
 """Characters of a text at most."""
 
-LONGEST_NAME = 200
+MAX_NAME_LENGTH = 200
 """Characters of a name or an id at most."""
 
 OLDEST = 200
@@ -63,7 +63,7 @@ class EnvironmentProfile(NamedTuple):
 
 
 class RelationshipProfile(NamedTuple):
-    """How two characters relate."""
+    """Relationship of two characters."""
 
     agents: tuple[str, str]
     relationship: int
@@ -80,11 +80,7 @@ class Combination(NamedTuple):
 
 
 def parse_agent(record: Any, where: str) -> Character:
-    """Return the character of a record.
-
-    Raises:
-        UsageError: a field is missing or not what it should be; names file, line and field.
-    """
+    """Parse a character's record; errors name file, line and field."""
     fields = Fields(record, where)
     return Character(
         id=_id(fields, "pk", "agent_id"),
@@ -113,7 +109,7 @@ def parse_environment(record: Any, where: str) -> EnvironmentProfile:
     for name, each in (("scenario", text), ("agent_goals", goals[0]), ("agent_goals", goals[1])):
         if not each.strip():
             fields.fail(name, "is empty")
-        _check_text(fields, name, each, LONGEST)
+        _check_text(fields, name, each, MAX_LENGTH)
     return EnvironmentProfile(
         id=_id(fields, "pk", "env_id"),
         codename=_name(fields, "codename"),
@@ -150,7 +146,7 @@ def _id(fields: Fields, *names: str) -> str:
     text = fields.text(name)
     if not text or text.split() != [text] or not text.isprintable():
         fields.fail(name, f"expected an id without blanks, got {shown(text)}")
-    _check_text(fields, name, text, LONGEST_NAME)
+    _check_text(fields, name, text, MAX_NAME_LENGTH)
     return text
 
 
@@ -166,7 +162,7 @@ def _name(fields: Fields, name: str, *, unknown: Collection[str] = _UNKNOWN) -> 
     text = " ".join(_text(fields, name, unknown).split())
     if text and not text.isprintable():
         fields.fail(name, f"expected printable characters, got {shown(text)}")
-    _check_text(fields, name, text, LONGEST_NAME)
+    _check_text(fields, name, text, MAX_NAME_LENGTH)
     return text
 
 
@@ -175,7 +171,7 @@ def _text(fields: Fields, name: str, unknown: Collection[str] = _UNKNOWN) -> str
     if fields.optional(name) is None:
         return ""
     text = fields.text(name)
-    _check_text(fields, name, text, LONGEST)
+    _check_text(fields, name, text, MAX_LENGTH)
     return "" if text.strip().lower() in unknown else text
 
 
@@ -185,7 +181,7 @@ def _words(fields: Fields, name: str) -> tuple[str, ...]:
         words = fields.texts(name)
     else:
         words = tuple(_text(fields, name).split(","))
-    _check_text(fields, name, ",".join(words), LONGEST)
+    _check_text(fields, name, ",".join(words), MAX_LENGTH)
     return tuple(word.strip() for word in words if word.strip())
 
 

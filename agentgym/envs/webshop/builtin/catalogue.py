@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
+from agentgym.core.rng import KeyRng
 from agentgym.envs.webshop.builtin.departments import plain
 from agentgym.envs.webshop.builtin.descriptions import DescriptionWords, write
 from agentgym.envs.webshop.builtin.product_templates import Design, family
 from agentgym.envs.webshop.data.products import ListCatalogue, Product
 from agentgym.errors import UsageError
-from agentgym.rng import KeyRng
 
 VERSION = 1
 """Of the words and rules; products of different versions have nothing to do with each other."""
@@ -21,10 +21,10 @@ BUILTIN = "builtin"
 SIZE = 3_000
 """Products, unless told otherwise."""
 
-SMALLEST = 2_000
+MIN_SIZE = 2_000
 """Products that it takes to ask for enough different things."""
 
-LARGEST = 1_000_000
+MAX_SIZE = 1_000_000
 """Products; all of them are in memory, with the index over their texts."""
 
 SEPARATOR = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
@@ -39,12 +39,7 @@ _STRIDE = 1_148_264_301_737
 def builtin_catalogue(size: int = SIZE, seed: int = 0) -> ListCatalogue:
     """Return the first products of an endless sequence; the same object for the same arguments.
 
-    Args:
-        size: number of products, at least `SMALLEST`.
-        seed: names the sequence.
-
-    Raises:
-        UsageError: too few products, or a seed below 0.
+    At least `MIN_SIZE` products; ``seed`` names the sequence.
     """
     check_shop(size, seed)
     products = _products(seed)
@@ -52,13 +47,9 @@ def builtin_catalogue(size: int = SIZE, seed: int = 0) -> ListCatalogue:
 
 
 def shop_of(dataset: str) -> tuple[int, int] | None:
-    """Return the size and seed that a data set's name asks for; None where it is not the built-in one.
+    """Return the size and seed of a built-in shop's name; None for any other data set.
 
-    Args:
-        dataset: ``builtin``, ``builtin:SIZE``, ``builtin:SIZE:SEED``, or any other name.
-
-    Raises:
-        UsageError: it names a built-in shop that cannot be.
+    ``builtin``, ``builtin:SIZE`` or ``builtin:SIZE:SEED``.
 
     Example:
         >>> shop_of("builtin"), shop_of("builtin:5000"), shop_of("builtin:5000:7"), shop_of("small")
@@ -76,10 +67,10 @@ def shop_of(dataset: str) -> tuple[int, int] | None:
 
 def check_shop(size: object, seed: object) -> None:
     """Raise a UsageError unless there is a catalogue of this size and seed."""
-    if not isinstance(size, int) or isinstance(size, bool) or size < SMALLEST:
-        raise UsageError(f"the built-in shop has at least {SMALLEST} products, got {size!r}")
-    if size > LARGEST:
-        raise UsageError(f"the built-in shop has at most {LARGEST} products, got {size!r}")
+    if not isinstance(size, int) or isinstance(size, bool) or size < MIN_SIZE:
+        raise UsageError(f"the built-in shop has at least {MIN_SIZE} products, got {size!r}")
+    if size > MAX_SIZE:
+        raise UsageError(f"the built-in shop has at most {MAX_SIZE} products, got {size!r}")
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
         raise UsageError(f"the built-in shop's seed must be a whole number from 0 on, got {seed!r}")
 

@@ -1,4 +1,4 @@
-"""Departments of the built-in shop: the kinds of product in each, and what can be said of them."""
+"""Departments of the built-in shop: the kinds of product in each, and their attributes."""
 
 from __future__ import annotations
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from agentgym.core.rng import KeyRng
 from agentgym.envs.webshop.builtin.departments import plain
 from agentgym.envs.webshop.builtin.phrases import AUDIENCE, FILLER, HAS, HEADLINES, IS, PRAISE, SHORT
 from agentgym.envs.webshop.builtin.product_templates import Design
-from agentgym.rng import KeyRng
 
 TITLE_WORDS = (7, 9, 11, 13, 15, 17, 18, 19, 20, 22, 24, 26, 28, 30)
 """Lengths that titles are filled up to, if need be."""
@@ -27,7 +27,7 @@ IN_TITLE, IN_FIRST, IN_REST, IN_DESCRIPTION = 26, 15, 53, 22
 
 
 class DescriptionWords(NamedTuple):
-    """What a page says of a product."""
+    """Words of a product's page."""
 
     title: str
     bullets: tuple[str, ...]
@@ -35,7 +35,7 @@ class DescriptionWords(NamedTuple):
 
 
 class _Places(NamedTuple):
-    """Which attributes are told of where; each is told of somewhere."""
+    """Places of attributes on a product's page; each attribute has one."""
 
     title: list[str]
     first: list[str]

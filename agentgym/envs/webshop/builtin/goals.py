@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
+from agentgym.core.rng import KeyRng
 from agentgym.envs.webshop.builtin.catalogue import VERSION, builtin_catalogue
 from agentgym.envs.webshop.builtin.departments import DEPARTMENTS, EVERYWHERE, Kind, plain
 from agentgym.envs.webshop.builtin.phrases import CHOICES, LIMIT_ENDS, OPENERS, WITH
 from agentgym.envs.webshop.builtin.product_index import ProductIndex
 from agentgym.envs.webshop.data.products import Product
 from agentgym.envs.webshop.engine.goals import LIMITS, LIMITS_ABOVE, NO_LIMIT, Goal
-from agentgym.rng import KeyRng
 
 Item = TypeVar("Item")
 
@@ -54,7 +54,7 @@ _HAS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Difficulty:
-    """What goals of a difficulty ask for."""
+    """Requirements of a difficulty's goals."""
 
     attributes: tuple[int, int]
     """Fewest and most."""
@@ -110,10 +110,7 @@ class Shop:
     def make_goal(self, difficulty: str, number: int, *, held_out: bool) -> GeneratedGoal | None:
         """Make one goal; None where none of `ATTEMPTS` is as difficult as it should be.
 
-        Args:
-            difficulty: one of `DIFFICULTIES`.
-            number: of the candidate.
-            held_out: whether it is for a product of a kind that is held out.
+        ``number`` is the candidate's; ``held_out``: for a product of a kind that is held out.
         """
         draws = KeyRng(VERSION, self.seed, 2, DIFFICULTIES.index(difficulty), int(held_out), number)
         targets = self._targets[difficulty, held_out]

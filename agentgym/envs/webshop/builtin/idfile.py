@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
+from agentgym.core.tasks import IdTable, save_id_tables
 from agentgym.envs.webshop.builtin.goals import DIFFICULTIES
 from agentgym.envs.webshop.builtin.tasks import ID_FILE, SIZES, builtin_tasks, stamp
-from agentgym.tasks import IdTable, save_id_tables
 
 
 def make(split: str, difficulty: str) -> IdTable:

@@ -1,4 +1,4 @@
-"""Phrases of sellers: sentences about what a product is and has, and sentences about nothing much.
+"""Phrases of sellers: sentences about a product's kind and attributes, and filler.
 
 ``{a}`` stands for an attribute, ``{noun}`` for what is sold, ``{brand}`` for who makes it, ``{use}`` for
 what it is good for. None of the sentences holds an attribute of its own.

@@ -1,4 +1,4 @@
-"""An index of products by what they are and have: exact, and fast enough for every goal that is made."""
+"""Product index by kind and attributes: exact, and fast enough for every generated goal."""
 
 from __future__ import annotations
 

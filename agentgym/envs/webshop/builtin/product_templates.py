@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from agentgym.core.rng import KeyRng
 from agentgym.envs.webshop.builtin.choices import OPTIONS
 from agentgym.envs.webshop.builtin.departments import DEPARTMENTS, EVERYWHERE, Department, Kind
 from agentgym.envs.webshop.builtin.names import ALSO_CALLED, FIRST_NAMES
 from agentgym.envs.webshop.builtin.phrases import SYLLABLES
-from agentgym.rng import KeyRng
 
 Options: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 """Names and values, as `agentgym.envs.webshop.data.products.Product.options`."""
@@ -98,7 +98,7 @@ def brand(number: int) -> str:
 
 
 def attribute_pool(department: Department, kind: Kind) -> tuple[str, ...]:
-    """Return all that can be said of a kind of product, the most usual first."""
+    """Return the attributes of a kind of product, the most usual first."""
     return kind.attributes + department.attributes + EVERYWHERE
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
+from agentgym.core.tasks import IdTable, Task, TaskSet, check_split, is_task_id
 from agentgym.envs.webshop.builtin.catalogue import SIZE, builtin_catalogue, check_shop
 from agentgym.envs.webshop.builtin.goals import DIFFICULTIES, GeneratedGoal, Shop, builtin_shop
 from agentgym.envs.webshop.splits import GoalDivision, check_split_by, split_of_goal
 from agentgym.errors import UsageError, nearest
-from agentgym.tasks import IdTable, Task, TaskSet, check_split, is_task_id
 
 UNSEEN = "test_unseen"
 """The split of goals for kinds of product that no other split has goals for."""
@@ -107,7 +107,7 @@ class _GoalStream:
 
 @dataclass(frozen=True, slots=True)
 class _Making:
-    """What goals are made from, and how."""
+    """Parameters of generated goals."""
 
     size: int
     seed: int
@@ -116,7 +116,7 @@ class _Making:
 
 
 class BuiltinGoals(TaskSet):
-    """Wishes of one split, made as they are asked for; a task's content is its `Goal`.
+    """Goals of one split, made on demand; a task's content is its `Goal`.
 
     Easy, medium and hard ones take turns. Kinds of product that are held out make `UNSEEN`; of the goals
     for others, the content id or the product decides the split.
@@ -228,11 +228,7 @@ class BuiltinGoals(TaskSet):
                     yield index
 
     def verify(self) -> None:
-        """Re-derive every id from the goal.
-
-        Raises:
-            UsageError: an id does not follow from the content.
-        """
+        """Recompute every id from the goal."""
         for task in self:
             if task.content.id != task.id:
                 raise UsageError(f"goal {task.source_id} is not the one its id {task.id} says")
@@ -251,17 +247,8 @@ def builtin_tasks(
 ) -> BuiltinGoals:
     """Return the goals of a split; the same object for the same arguments.
 
-    Args:
-        split: train, valid, test or test_unseen.
-        difficulty: easy, medium or hard; None for all, in equal parts.
-        size: of the catalogue, in products.
-        seed: of the catalogue and the goals.
-        count: tasks of the whole split; None for the usual number.
-        split_by: what decides whether a goal is for training, validation or test.
-        generator: one of `GENERATORS`; None for the newest.
-
-    Raises:
-        UsageError: unknown split, difficulty or version, no such catalogue, or no task.
+    ``difficulty`` None means all, in equal parts; ``size`` is the catalogue's, in products; ``seed`` of
+    catalogue and goals; ``count`` of the whole split, None for the usual; ``generator`` None for the newest.
     """
     check_split(split, SIZES)
     check_shop(size, seed)
@@ -284,7 +271,7 @@ def id_tables(split: str) -> list[IdTable] | None:
 
 
 def stamp() -> str:
-    """Return what tells one version of the usual shop's goals from another."""
+    """Return the version stamp of the usual shop's goals."""
     return f"{GENERATOR} {builtin_catalogue(SIZE, 0).sha256}"
 
 

@@ -1,4 +1,4 @@
-"""Copies of WebShop's data: its files, the stores they are imported into, and how both are found."""
+"""Importer of WebShop's data: its files, the stores made of them, and the lookup of both."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from functools import partial
 from os.path import expanduser
 from pathlib import Path
 
+from agentgym.core.hashing import content_id
 from agentgym.data.archives import Progress
 from agentgym.data.directory import cache_directory, data_directory, find
 from agentgym.data.importing import Importer
@@ -29,8 +30,7 @@ from agentgym.envs.webshop.data.products import Instruction
 from agentgym.envs.webshop.data.productstore import SUFFIX, ProductStoreWriter, StoredCatalogue, open_store
 from agentgym.envs.webshop.suite import WEBSHOP
 from agentgym.errors import MissingDataError, UsageError
-from agentgym.files import make_folder, writing
-from agentgym.hashing import content_id
+from agentgym.io.files import make_folder, writing
 
 SMALL, FULL = "small", "full"
 """The published sets: of 1,000 products, and of all 1,181,436."""
@@ -83,11 +83,7 @@ def find_files(origin: Path) -> Iterator[Path]:
 
 
 def check_file(path: Path) -> int:
-    """Return how many records a file holds.
-
-    Raises:
-        UsageError: one cannot be read; names file, line and field.
-    """
+    """Return the number of records in a file; errors name file, line and field."""
     if path.suffix == SUFFIX:
         return len(open_store(path))
     count = 0
@@ -107,18 +103,9 @@ def check_file(path: Path) -> int:
 
 
 def convert(files: Sequence[Path], folder: Path, *, progress: Progress) -> dict[str, int]:
-    """Write one store for each file of products.
+    """Write one store for each file of products; return the number of products by store.
 
-    Args:
-        files: as `find_files` yields them.
-        folder: where the stores go.
-        progress: called with bytes read and in all.
-
-    Returns:
-        How many products each store holds, by its file's name.
-
-    Raises:
-        UsageError: a file cannot be read, or one is missing beside another.
+    ``progress`` is called with bytes read and in all.
     """
     stores = [file for file in files if file.suffix == SUFFIX]
     if stores:
@@ -153,18 +140,9 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def import_source(source: Source, path: Path, watch: Watch) -> int:
-    """Write the store of one set, in memory for little more than the products' names.
+    """Write the store of one set; return its number of products.
 
-    Args:
-        source: its files.
-        path: of the store.
-        watch: called with bytes read so far.
-
-    Returns:
-        The number of products.
-
-    Raises:
-        UsageError: a file cannot be read; names file, line and field.
+    It holds little more than the products' names in memory; ``watch`` is called with bytes read so far.
     """
     make_folder(path.parent)
     with (
@@ -198,16 +176,11 @@ def is_official(dataset: str) -> bool:
 
 
 def open_catalogue(dataset: str) -> StoredCatalogue:
-    """Return the products of a data set, imported into the cache when they are used first.
+    """Return the products of a data set, imported into the cache at first use.
 
-    Args:
-        dataset: ``"webshop/small"`` or ``"webshop/full"``, in the data directory; ``"webshop/100k"``, or
-            any number, for the set of that name or else the first so many records of the full set; or the
-            path of a store, of a file of products, or of a folder that holds one of them.
-
-    Raises:
-        MissingDataError: nothing is there; the message says what to run.
-        UsageError: the files cannot be read, or the folder holds several sets.
+    ``dataset``: ``"webshop/small"`` or ``"webshop/full"``, in the data directory; ``"webshop/100k"``, or any
+    number, for the set of that name or else the first so many records of the full set; or the path of a
+    store, of a file of products, or of a folder that holds one of them.
     """
     if not is_official(dataset):
         return _open_path(Path(expanduser(dataset)).absolute())
@@ -295,11 +268,7 @@ def _set_of(products: Path) -> str:
 
 
 def _source(products: Path) -> Source:
-    """Return the files of a set, which lie in one folder.
-
-    Raises:
-        UsageError: there is no file of attributes.
-    """
+    """Return the files of a set, which lie in one folder."""
     match = _PRODUCTS.fullmatch(products.name)
     assert match is not None  # only such files are asked about
     endings = [f"_{match['set']}.json", ".json"] if match["set"] else [".json"]
@@ -331,7 +300,7 @@ def _read_human(human: Path, watch: Watch) -> dict[str, tuple[Instruction, ...]]
 
 
 def _spool_entries(attributes: Path, table: sqlite3.Connection, watch: Watch) -> int:
-    """Put what is said of each product into a table on disk; return the file's size."""
+    """Put the products' entries into a table on disk; return the file's size."""
     table.execute("PRAGMA synchronous = OFF")
     table.execute("PRAGMA journal_mode = OFF")
     table.execute("CREATE TABLE entries (asin TEXT, attributes TEXT, instruction BLOB)")
@@ -348,7 +317,7 @@ def _entry_rows(attributes: Path, watch: Watch) -> Iterator[tuple[str, str, byte
 
 
 def _entry(table: sqlite3.Connection, asin: str) -> AttributesEntry:
-    """Return what is said of a product: as in JSON, the last of several entries counts."""
+    """Return a product's entry: as in JSON, the last of several counts."""
     query = "SELECT attributes, instruction FROM entries WHERE asin = ? ORDER BY rowid DESC LIMIT 1"
     row = table.execute(query, (asin,)).fetchone()
     if row is None:

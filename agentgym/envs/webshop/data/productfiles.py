@@ -23,23 +23,14 @@ from agentgym.data.jsonstream import read_entries, read_records
 from agentgym.envs.webshop.data.products import NO_ATTRIBUTES, NO_PRICE, Instruction, ListCatalogue, Product
 from agentgym.errors import UsageError
 
-LONGEST_ASIN = 10
+MAX_ASIN_LENGTH = 10
 """Products of longer names are left out, as are those named ``nan``."""
 
 _NOT_A_NUMBER = re.compile(r"[^\d.]")
 
 
 def parse_product(record: object, attributes: Sequence[str], where: str) -> Product:
-    """Read one product.
-
-    Args:
-        record: the JSON value.
-        attributes: of the product, which stand in another file.
-        where: names the file and the line in error messages.
-
-    Raises:
-        UsageError: a field is missing or of another type; the message names it.
-    """
+    """Parse a product's JSON; its attributes are in another file."""
     fields = Fields(record, where)
     if isinstance(inner := fields.optional("product"), dict):
         fields = Fields(inner, where)
@@ -60,20 +51,16 @@ def parse_product(record: object, attributes: Sequence[str], where: str) -> Prod
 
 
 def listed_asin(record: object, where: str) -> str | None:
-    """Return the name of a record's product; None where WebShop leaves the product out.
-
-    Raises:
-        UsageError: it has no name.
-    """
+    """Return the name of a record's product; None where WebShop leaves the product out."""
     fields = Fields(record, where)
     if isinstance(inner := fields.optional("product"), dict):
         fields = Fields(inner, where)
     asin = fields.text("asin")
-    return None if asin == "nan" or len(asin) > LONGEST_ASIN else asin
+    return None if asin == "nan" or len(asin) > MAX_ASIN_LENGTH else asin
 
 
 class AttributesEntry(NamedTuple):
-    """What ``items_ins_v2.json`` says of a product."""
+    """A product's entry in ``items_ins_v2.json``."""
 
     attributes: tuple[str, ...] = NO_ATTRIBUTES
     instruction: Instruction | None = None
@@ -81,11 +68,7 @@ class AttributesEntry(NamedTuple):
 
 
 def parse_entry(asin: str, entry: object, where: str) -> AttributesEntry:
-    """Read what stands beside a product.
-
-    Raises:
-        UsageError: a field is missing or of another type, or an instruction asks for nothing.
-    """
+    """Parse a product's entry in the file of attributes."""
     fields = Fields(entry, where)
     has_attributes = fields.optional("attributes") is not None
     attributes = fields.texts("attributes") if has_attributes else NO_ATTRIBUTES
@@ -98,11 +81,7 @@ def parse_entry(asin: str, entry: object, where: str) -> AttributesEntry:
 
 
 def parse_wishes(asin: str, entries: object, where: str) -> Iterator[Instruction]:
-    """Read the instructions that people wrote for a product.
-
-    Raises:
-        UsageError: a field is missing or of another type.
-    """
+    """Parse the instructions that people wrote for a product."""
     if not isinstance(entries, list):
         raise UsageError(f"{where}: expected a list of instructions, got {shown(entries)}")
     for entry in entries:
@@ -112,15 +91,9 @@ def parse_wishes(asin: str, entries: object, where: str) -> Iterator[Instruction
 
 
 def read_catalogue(products: Path, attributes: Path, human: Path | None = None) -> ListCatalogue:
-    """Read a catalogue into memory: for files of some thousand products.
+    """Read a catalogue into memory, of some thousand products.
 
-    Args:
-        products: the products.
-        attributes: their attributes and synthetic instructions.
-        human: the human instructions, if there are any.
-
-    Raises:
-        UsageError: a file cannot be read.
+    ``attributes`` holds synthetic instructions too; ``human`` the human ones, if there are any.
     """
     entries = {asin: parse_entry(asin, value, where) for where, asin, value in read_entries(attributes)}
     instructions = {

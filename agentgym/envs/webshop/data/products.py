@@ -26,7 +26,7 @@ NO_ATTRIBUTES = ("DUMMY_ATTR",)
 
 
 class ListedProduct(NamedTuple):
-    """What a page of results shows of a product."""
+    """A product on a page of results."""
 
     asin: str
     title: str
@@ -90,12 +90,12 @@ class Product:
 
     @property
     def listing(self) -> ListedProduct:
-        """What a page of results shows."""
+        """Its entry on a page of results."""
         return ListedProduct(self.asin, self.title, self.price_tag)
 
     @property
     def indexed_text(self) -> str:
-        """What search looks at, in lower case."""
+        """Indexed text, in lower case."""
         options = ", and ".join(f"{name}: {', '.join(values)}" for name, values in self.options)
         first = self.bullets[0] if self.bullets else ""
         return f"{self.title} {self.description} {first} {options}".lower()
@@ -105,7 +105,7 @@ _FIELDS = tuple(Product.__dataclass_fields__)
 
 
 class ListingPlace(NamedTuple):
-    """Where the bytes of a packed product hold its listing."""
+    """Position of a packed product's listing within its bytes."""
 
     head: int
     """Bytes before the end of the title."""
@@ -197,7 +197,7 @@ class Catalogue(Protocol):
         ...
 
     def listing(self, index: int) -> ListedProduct:
-        """Return what a page of results shows of product ``index``."""
+        """Return the entry of product ``index`` on a page of results."""
         ...
 
     def index_of(self, asin: str) -> int | None:
@@ -225,11 +225,7 @@ class ListCatalogue:
         human: Iterable[Instruction] = (),
         synthetic: Iterable[Instruction] = (),
     ):
-        """Hold products and instructions.
-
-        Raises:
-            UsageError: two products of one name, or an instruction for a product that is not there.
-        """
+        """Hold products of different names, and instructions for them."""
         self._products = tuple(products)
         self._index = {product.asin: i for i, product in enumerate(self._products)}
         if len(self._index) < len(self._products):
@@ -262,7 +258,7 @@ class ListCatalogue:
         return self._products[index]
 
     def listing(self, index: int) -> ListedProduct:
-        """Return what a page of results shows of product ``index``."""
+        """Return the entry of product ``index`` on a page of results."""
         return self._products[index].listing
 
     def index_of(self, asin: str) -> int | None:

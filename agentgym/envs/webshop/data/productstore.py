@@ -16,6 +16,7 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
+from agentgym.core.hashing import sha256_json
 from agentgym.data.recordfile import RecordFile, RecordWriter
 from agentgym.envs.webshop.data.products import (
     CatalogueDigest,
@@ -27,7 +28,6 @@ from agentgym.envs.webshop.data.products import (
     unpack_listing,
 )
 from agentgym.errors import UsageError
-from agentgym.hashing import sha256_json
 
 SUFFIX = ".products"
 
@@ -82,11 +82,7 @@ class ProductStoreWriter:
     ) -> None:
         """Append a product with its instructions.
 
-        Args:
-            product: of a name that is new.
-            position: of its record among the records of its file, counted from 0.
-            human: instructions that people wrote for it.
-            synthetic: instructions that a program wrote for it.
+        Names must differ; ``position``: of its record in its file, counted from 0.
         """
         packed = product.pack()
         self._digest.add_product(packed)
@@ -102,11 +98,7 @@ class ProductStoreWriter:
         self._asins.append(product.asin.encode("utf-8", "surrogatepass"))
 
     def finish(self) -> None:
-        """Put the file in its place.
-
-        Raises:
-            UsageError: two products have one name.
-        """
+        """Put the file in its place."""
         asins = np.array(self._asins or [b""], np.bytes_)[: len(self._asins)]
         order = np.argsort(asins, kind="stable")
         if np.any(asins[order][1:] == asins[order][:-1]):
@@ -131,14 +123,9 @@ class StoredCatalogue:
     """
 
     def __init__(self, path: Path, *, first: int | None = None):
-        """Map the file; as `open_store`, which keeps it.
+        """Map the file, uncached; `open_store` caches it.
 
-        Args:
-            path: of the file.
-            first: how many records of the file that was imported are looked at; None for all.
-
-        Raises:
-            UsageError: no whole store, or ``first`` is not positive.
+        ``first``: how many records of the imported file are looked at; None for all.
         """
         if first is not None and first < 1:
             raise UsageError(f"ask for the first 1 or more products of a catalogue, not for {first}")
@@ -202,11 +189,7 @@ class StoredCatalogue:
 
 
 def open_store(path: Path, *, first: int | None = None) -> StoredCatalogue:
-    """Return the store in a file; one object for as long as the file stays the same.
-
-    Raises:
-        UsageError: no store, or a damaged one.
-    """
+    """Return the store in a file; one object for as long as the file stays the same."""
     try:
         status = path.stat()
     except OSError as error:
@@ -220,7 +203,7 @@ def _open_store(path: Path, size: int, changed: int, first: int | None) -> Store
 
 
 class _Places:
-    """Where records lie."""
+    """Positions of records."""
 
     def __init__(self) -> None:
         self._starts = array("q")

@@ -1,4 +1,4 @@
-"""Answers about texts that take long to find: found once, and kept on disk for all processes."""
+"""Disk cache of slow functions of texts, shared by all processes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 
 from agentgym.errors import UsageError
-from agentgym.files import make_folder
-from agentgym.places import CACHE_VARIABLE
+from agentgym.io.files import make_folder
+from agentgym.io.paths import CACHE_VARIABLE
 
 WAIT = 60.0
 """Seconds to wait for another process that writes."""
@@ -29,15 +29,7 @@ class TextMemo:
     """
 
     def __init__(self, path: Path, compute: Callable[[str], tuple[str, ...]]):
-        """Keep what ``compute`` finds.
-
-        Args:
-            path: of the file, which belongs to this function alone.
-            compute: finds the answer.
-
-        Raises:
-            UsageError: the file cannot be written, or is something else.
-        """
+        """Cache the results of ``compute`` in a file that belongs to this function alone."""
         self._path = path
         self._compute = compute
         try:
@@ -48,11 +40,7 @@ class TextMemo:
             raise self._refusal(error) from error
 
     def __call__(self, text: str) -> tuple[str, ...]:
-        """Return the answer.
-
-        Raises:
-            UsageError: the file cannot be read or written.
-        """
+        """Return the answer."""
         key = json.dumps(text)  # SQLite refuses half of a surrogate pair, which JSON files may have
         row = self._execute("SELECT answer FROM answers WHERE text = ?", (key,))
         if row is not None:

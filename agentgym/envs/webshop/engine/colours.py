@@ -1,4 +1,4 @@
-"""The words that options are reduced to, in the order in which they are looked for.
+"""Colour words that options are reduced to, in the order of the lookup.
 
 They are those of WebShop (``COLOR_SET`` of ``web_agent_site/engine/normalize.py``, MIT licence): scores
 depend on every one of them and on their order.

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import product as combinations
 from typing import TypeAlias
 
+from agentgym.core.hashing import content_id
+from agentgym.core.rng import KeyRng
 from agentgym.envs.webshop.data.products import Catalogue, Goals, Instruction, Product
-from agentgym.hashing import content_id
-from agentgym.rng import KeyRng
 
 GoalOptions: TypeAlias = tuple[str, ...] | tuple[tuple[str, str], ...]
 """The values asked for, of human goals; (name, value) pairs, of synthetic ones."""
@@ -32,7 +32,7 @@ NO_LIMIT = 1_000_000.0
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """One goal: what the instruction says, and what the purchase is scored against."""
+    """One goal: the instruction, and the requirements that score the purchase."""
 
     asin: str
     """The product the goal was made from."""
@@ -84,10 +84,7 @@ class Prices:
 
         It is the larger of two that are drawn from the first four of `LIMITS` above the price.
 
-        Args:
-            price: in dollars.
-            asin: the goal's product.
-            number: tells apart the instructions of one product.
+        ``price`` in dollars; ``number`` distinguishes the instructions of one product.
         """
         above = [limit for limit in LIMITS if limit > price][:LIMITS_ABOVE]
         if len(above) < 2:
@@ -102,7 +99,7 @@ class Prices:
 
 
 def limit_text(limit: float) -> str:
-    """Return what an instruction says of its price limit."""
+    """Return an instruction's words on its price limit."""
     return "" if limit == NO_LIMIT else f", and price lower than {limit:.2f} dollars"
 
 
@@ -110,12 +107,7 @@ def make_goals(catalogue: Catalogue, kind: Goals, prices: Prices) -> list[Goal]:
     """Return all goals of a catalogue, in the order of its products.
 
     Human goals weigh 1. A synthetic goal weighs the mean, over its attributes, of one over the number of
-    goals that name the attribute.
-
-    Args:
-        catalogue: products and instructions.
-        kind: whose instructions.
-        prices: draws the limits.
+    goals that name the attribute. ``prices`` draws the limits.
     """
     found: list[Goal] = []
     count: Counter[str] = Counter()

@@ -11,7 +11,7 @@ from agentgym.envs.webshop.engine.text import SEPARATOR
 
 
 class Past(NamedTuple):
-    """What has been seen and said, oldest first: as much of it as is shown again."""
+    """Earlier observations and actions, oldest first: as many as are shown again."""
 
     observations: tuple[str, ...] = ()
     actions: tuple[str, ...] = ()
@@ -19,7 +19,7 @@ class Past(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """How much of the past is shown.
+    """Amount of the past in observations.
 
     Example:
         >>> history = History(observations=1, actions=1)
@@ -45,7 +45,7 @@ class History:
         return Past(_last(seen, self.observations), _last(said, self.actions))
 
     def check(self, past: Past) -> None:
-        """Raise a ValueError if more of the past is kept than is shown."""
+        """Raise a ValueError if more of the past is stored than is shown."""
         if len(past.observations) > self.observations or len(past.actions) > self.actions:
             raise ValueError("it keeps more of the past than is shown here")
 

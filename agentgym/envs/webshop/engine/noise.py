@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agentgym.core.rng import KeyRng
 from agentgym.envs.webshop.engine.options import check_count
 from agentgym.envs.webshop.engine.pages import Node
 from agentgym.errors import UsageError
-from agentgym.rng import KeyRng
 
 OFFERS = (
     "Today only: {percent}% off {thing}!",
@@ -36,7 +36,7 @@ THINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How often pages carry advertisements, and how many."""
+    """Frequency and number of advertisements on pages."""
 
     probability: float = 0.0
     """That a page carries any."""
@@ -51,12 +51,7 @@ class Noise:
         check_count("adverts", self.adverts, least=1)
 
     def spread(self, nodes: Sequence[Node], draws: KeyRng) -> list[Node]:
-        """Return the nodes of a page, perhaps with advertisements between them.
-
-        Args:
-            nodes: of the page.
-            draws: of this showing of the page.
-        """
+        """Return the nodes of a page, perhaps with advertisements between them."""
         shown = list(nodes)
         if draws.below(1 << 32) >= self.probability * (1 << 32):
             return shown
@@ -70,10 +65,6 @@ def stream_of(drawn: int, rollout: int) -> int:
     """Return the seed of an episode's advertisements, from 0 to 2^62 - 1.
 
     Attempts at one task share their environment's seed, but each meets advertisements of its own.
-
-    Args:
-        drawn: from the environment's generator.
-        rollout: index of the attempt at the task.
     """
     return KeyRng(drawn, rollout).below(1 << 62)
 

@@ -1,4 +1,4 @@
-"""Checks of what the constructor is given."""
+"""Checks of constructor options."""
 
 from __future__ import annotations
 

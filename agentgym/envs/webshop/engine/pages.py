@@ -54,14 +54,14 @@ class Page(NamedTuple):
 
 
 class ResultPage(Protocol):
-    """Where the products of a page come from."""
+    """Source of a page's products."""
 
     def item(self, asin: str) -> Product:
         """Return the product of a name."""
         ...
 
     def listing(self, index: int) -> ListedProduct:
-        """Return what a page of results shows of the product of a position."""
+        """Return the entry of the product of a position."""
         ...
 
     def found(self, query: str) -> Sequence[int]:
@@ -77,12 +77,12 @@ ShownAsChosen: TypeAlias = Callable[[Visit], Callable[[str, str], bool]]
 
 
 def is_chosen(visit: Visit) -> Callable[[str, str], bool]:
-    """Return what says whether a value is chosen."""
+    """Return the predicate of chosen values."""
     return lambda name, value: (name, value) in visit.options
 
 
 def seems_chosen(visit: Visit) -> Callable[[str, str], bool]:
-    """Return what says whether the original shows a value as chosen.
+    """Return the predicate of values that the original shows as chosen.
 
     It looks for the value, quoted, in the page's address. Values with a quote, a backslash or a character
     outside ASCII are never found there; values that equal another option's, a chosen option's name or a
@@ -112,13 +112,10 @@ class Pages:
     def __init__(
         self, products: ResultPage, *, show_attributes: bool, hide_score: bool, chosen: ShownAsChosen
     ):
-        """Say what pages show.
+        """Set what pages show.
 
-        Args:
-            products: where products come from.
-            show_attributes: whether a product's attributes have a page.
-            hide_score: whether the last page keeps the score to itself.
-            chosen: which option values are shown as chosen.
+        ``show_attributes``: whether a product's attributes have a page; ``hide_score``: on the last page;
+        ``chosen``: which option values are shown as chosen.
         """
         self._products = products
         self._tabs = SUB_PAGES if show_attributes else SUB_PAGES[:-1]
@@ -212,7 +209,7 @@ def _pair(label: str, value: str) -> Iterator[Node]:
 
 
 def _facts(page: str, item: Product) -> Iterator[Node]:
-    """Yield what a product's sub-page lists; reviews are not published."""
+    """Yield the lines of a product's sub-page; reviews are not published."""
     if page == "description":
         yield Node("fact", item.description)
     elif page == "features":

@@ -22,7 +22,7 @@ _BUTTONS = frozenset((BACK, PREVIOUS, BUY, *SUB_PAGES))
 
 
 class Purchase(NamedTuple):
-    """A product, what is chosen of its options, and what buying it scores."""
+    """A product, its chosen options, and the purchase's score."""
 
     asin: str
     options: tuple[tuple[str, str], ...]
@@ -54,7 +54,7 @@ def purchases(world: ShopWorld, goal: Goal) -> Iterator[Purchase]:
 
 
 def best_choice(world: ShopWorld, goal: Goal, product: Product) -> Purchase:
-    """Return the best purchase of one product: the fewest values that meet most of what is asked for.
+    """Return the best purchase of one product: the fewest values that meet most requirements.
 
     Only values count that can be chosen: those that an action can say, that are no button's text, and
     that no later option of the product has too.
@@ -90,7 +90,7 @@ def choosable(product: Product) -> dict[str, str]:
 
 
 def _met(world: ShopWorld, goal: Goal, asin: str, name: str, value: str) -> int:
-    """Return which of the options asked for a value meets, as bits."""
+    """Return the required options that a value meets, as bits."""
     visit = Visit(asin=asin, options=((name, value),))
     return sum(world.score(visit, single).options << i for i, single in enumerate(_singles(goal)))
 
@@ -102,7 +102,7 @@ def _singles(goal: Goal) -> tuple[Goal, ...]:
 
 
 def _bound(world: ShopWorld, goal: Goal, product: Product) -> float:
-    """Return what a product would score if all of its values could be chosen at once."""
+    """Return the upper bound of a product's score: all of its values chosen at once."""
     everything = tuple((name, value) for value, name in choosable(product).items())
     return world.score(Visit(asin=product.asin, options=everything), goal).total
 

@@ -82,12 +82,8 @@ class PurchaseScorer:
     ) -> Score:
         """Return the score of a purchase.
 
-        Args:
-            bought: the product.
-            goal: what was asked for.
-            wished: the product the goal was made from.
-            price: of ``bought``, in dollars.
-            chosen: the values chosen of its options.
+        ``wished``: the product the goal was made from; ``price``: of ``bought``, in dollars; ``chosen``: the
+        values chosen of its options.
         """
         attributes = self._attributes(bought, goal)
         options = self._options(chosen, goal)
@@ -137,12 +133,12 @@ def _alike(one: str, other: str) -> bool:
 
 
 def _compared(text: str) -> str:
-    """Return what is compared of a text."""
+    """Return the compared part of a text."""
     return utils.default_process(text.translate(_DROPPED))
 
 
 def colour_of(option: str | tuple[str, str]) -> str:
-    """Return what stands for an option in comparisons: the first colour in it, else the option itself.
+    """Return an option's text for comparisons: the first colour in it, else the option itself.
 
     A synthetic goal's option is a (name, value) pair. The original looks for a colour among the two, not
     inside them, and otherwise compares the pair as Python prints it.

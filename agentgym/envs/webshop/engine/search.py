@@ -6,28 +6,18 @@ from collections.abc import Iterator
 
 from agentgym.data.directory import cache_directory
 from agentgym.envs.webshop.data.products import Catalogue
-from agentgym.retrieval.bm25 import FOLDER, build_bm25
-from agentgym.retrieval.engines import SearchEngine, open_or_build
+from agentgym.retrieval.engines.bm25 import FOLDER, build_bm25
 from agentgym.retrieval.index import Index
+from agentgym.retrieval.opening import SearchEngine, open_or_build
 
 
 def search_in_memory(catalogue: Catalogue, name: str) -> Index:
-    """Return BM25 search over some ten thousand products.
-
-    Args:
-        catalogue: the products.
-        name: of the data set, for the manifest.
-    """
+    """Return BM25 search over some ten thousand products; ``name`` is the data set's, for the manifest."""
     return build_bm25(documents(catalogue), corpus=name)
 
 
 def open_search(catalogue: Catalogue, engine: SearchEngine) -> Index:
-    """Return search over a catalogue from the cache, where it is built unless it has been.
-
-    Raises:
-        UsageError: unknown engine, something that is not installed, or the cache cannot be written.
-        MissingDataError: Lucene's jar is not on this machine.
-    """
+    """Return search over a catalogue from the cache, where it is built at first use."""
     kind = FOLDER if engine == "bm25" else engine
     folder = cache_directory() / "webshop" / f"{kind}-{catalogue.sha256[:16]}"
     corpus = f"webshop {catalogue.sha256}"

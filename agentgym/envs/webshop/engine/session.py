@@ -1,4 +1,4 @@
-"""A visit to the shop: which page is open, and what each action opens.
+"""A visit to the shop: the open page, and the transitions between pages.
 
 The rules follow WebShop (``web_agent_site/envs/web_agent_text_env.py``); pages and what can be clicked on
 them are in `agentgym.envs.webshop.engine.pages`.
@@ -29,7 +29,7 @@ PER_PAGE: Final = 10
 
 
 class Visit(NamedTuple):
-    """All that decides how an episode goes on.
+    """State of a visit, which decides its future.
 
     Example:
         >>> Visit().page, Visit().options
@@ -53,7 +53,7 @@ class Visit(NamedTuple):
 
 
 class Click(NamedTuple):
-    """What a clickable text is on its page."""
+    """Kind of a clickable text on its page."""
 
     asin: str = ""
     """The product it opens; empty where it opens none."""
@@ -83,13 +83,10 @@ def searched(visit: Visit, query: str, number: int = 1) -> Visit:
 
 
 def clicked(visit: Visit, text: str, click: Click, buy: Callable[[Visit], float]) -> Visit:
-    """Return the visit after a click on something that can be clicked.
+    """Return the visit after a click.
 
-    Args:
-        visit: before.
-        text: what is clicked, in lower case; it is not `SEARCH`.
-        click: what it is on the open page.
-        buy: scores the purchase.
+    ``text``: in lower case, and not `SEARCH`; ``click``: its kind on the open page; ``buy`` scores the
+    purchase.
     """
     if text == BUY:
         return visit._replace(page=DONE, score=buy(visit))

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from agentgym.core.hashing import content_id
+from agentgym.core.rng import KeyRng
 from agentgym.envs.webshop.data.products import Catalogue, Product
-from agentgym.hashing import content_id
 from agentgym.retrieval.index import Hits, Index
-from agentgym.rng import KeyRng
 
 
 class SpecialSearch:
@@ -31,11 +31,11 @@ class SpecialSearch:
         self.name = f"{index.manifest.engine} and special queries"
 
     def search(self, query: str, k: int) -> Hits:
-        """Return what a query finds; of ``<a>``, ``<c>`` and ``<q>`` all products, in order.
+        """Return the hits of a query; of ``<a>``, ``<c>`` and ``<q>`` all products, in order.
 
         Example:
             >>> from agentgym.envs.webshop.data.products import ListCatalogue
-            >>> from agentgym.retrieval.bm25 import build_bm25
+            >>> from agentgym.retrieval.engines.bm25 import build_bm25
             >>> shop = ListCatalogue([Product("A", "red lamp", category="garden"), Product("B", "red rug")])
             >>> search = SpecialSearch(shop, build_bm25([("A", "red lamp"), ("B", "red rug")], corpus="two"))
             >>> [search.search(query, 10).documents.tolist() for query in ("<c> garden", "rug", "<c>")]

@@ -1,4 +1,4 @@
-"""Taggers: which words of a title name the kind of product it is.
+"""Taggers: the nouns of a title, for the kind of product.
 
 Scores depend on the tagger, so it is always explicit: ``words`` (the default) needs nothing installed,
 ``blank-en`` and ``spacy:MODEL`` need spaCy, and the second also the model. WebShop uses a spaCy model:
@@ -14,10 +14,10 @@ from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
 
+from agentgym.core.hashing import content_id
 from agentgym.data.directory import cache_directory
 from agentgym.envs.webshop.data.textmemo import TextMemo
 from agentgym.errors import UsageError, nearest
-from agentgym.hashing import content_id
 
 DEFAULT = "words"
 
@@ -42,13 +42,7 @@ class Tagger(NamedTuple):
 
 
 def make_tagger(name: str) -> Tagger:
-    """Return a tagger.
-
-    Args:
-        name: ``words``, ``blank-en`` or ``spacy:MODEL``.
-
-    Raises:
-        UsageError: no tagger of this name, or what it needs is not installed.
+    """Return a tagger by name: ``words``, ``blank-en`` or ``spacy:MODEL``.
 
     Example:
         >>> make_tagger("words").nouns("100% Cotton T-Shirt for the Gym, Set of 2 Shirts")
@@ -66,11 +60,7 @@ def make_tagger(name: str) -> Tagger:
 
 
 def stored_nouns(tagger: Tagger) -> Callable[[str], Nouns]:
-    """Return what finds the nouns of a title; a model's are kept on disk, for a model takes milliseconds.
-
-    Raises:
-        UsageError: the cache cannot be written.
-    """
+    """Return the function that finds a title's nouns; a model's results are cached on disk."""
     if not tagger.id.startswith(SPACY):
         return tagger.nouns
     name = content_id((tagger.id, tagger.version))[:16]
@@ -105,7 +95,7 @@ def _words(title: str) -> Nouns:
 
 
 def _blank() -> Tagger:
-    """Return what the published recordings of WebShop were made with in place of a model.
+    """Return the tagger of WebShop's published recordings, which stands in for a model.
 
     Its nouns are the alphabetic tokens of spaCy's English tokenizer that are not its stop words.
     """

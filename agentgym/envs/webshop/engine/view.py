@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
+from agentgym.core.rng import KeyRng
 from agentgym.envs.webshop.engine.noise import Noise
 from agentgym.envs.webshop.engine.options import check_choice
 from agentgym.envs.webshop.engine.pages import Page, Pages, is_chosen, seems_chosen
 from agentgym.envs.webshop.engine.session import DONE, ITEM, RESULTS, SEARCH, START, Click, Visit
 from agentgym.envs.webshop.engine.text import RENDERERS, SEPARATOR, Mode
 from agentgym.envs.webshop.engine.world import ShopWorld
-from agentgym.rng import KeyRng
 
 WebShopParity: TypeAlias = Literal["upstream"]
 """Whose pages are shown exactly, quirks included."""
@@ -55,18 +55,11 @@ class ShopView:
         hide_score: bool | None,
         show_attributes: bool,
     ):
-        """Say what is shown.
+        """Set what is shown.
 
-        Args:
-            world: the shop.
-            mode: as text, as rich text, or in pieces.
-            parity: ``"upstream"`` to show as chosen what the original shows as chosen, and nothing where an
-                action was rejected.
-            hide_score: whether the last page keeps the score to itself; None for yes, but for ``parity``.
-            show_attributes: whether a product's attributes have a page.
-
-        Raises:
-            UsageError: unknown mode or parity.
+        ``parity`` ``"upstream"`` shows as chosen what the original shows as chosen, and nothing where an
+        action was rejected. ``hide_score`` None hides the score on the last page, but for ``parity``.
+        ``show_attributes``: whether a product's attributes have a page.
         """
         check_choice("observation", mode, get_args(Mode))
         check_choice("parity", parity, (None, *get_args(WebShopParity)))
@@ -102,7 +95,7 @@ class ShopView:
         return self._render(noise.spread(self._pages.page(visit).nodes, draws), instruction)
 
     def rejected(self, text: str) -> str:
-        """Return an observation that says that an action was rejected, if this view says so."""
+        """Return the observation of a rejected action, with a notice in views that have one."""
         if self._upstream:
             return text
         return f"{text}{REJECTED}\n" if self._rich else f"{text}{SEPARATOR}{REJECTED}"

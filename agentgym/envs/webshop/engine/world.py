@@ -1,22 +1,22 @@
-"""The shop itself: what all episodes of a process share and none changes."""
+"""Read-only shop, shared by all episodes of a process."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import Protocol
 
+from agentgym.core.hashing import sha256_json
 from agentgym.env import MAX_ACTION_LENGTH
 from agentgym.envs.webshop.data.products import Catalogue, Product
 from agentgym.envs.webshop.engine.goals import Goal, Prices
 from agentgym.envs.webshop.engine.reward import PurchaseScorer, Score
 from agentgym.envs.webshop.engine.session import DONE, ITEM, RESULTS, START, SUB_PAGES, Visit
 from agentgym.envs.webshop.engine.taggers import DEFAULT, make_tagger, stored_nouns
-from agentgym.hashing import sha256_json
 from agentgym.retrieval.index import Hits
 
 START_VISIT = Visit()
 
-LONGEST_QUERY = 3 * MAX_ACTION_LENGTH
+MAX_QUERY_LENGTH = 3 * MAX_ACTION_LENGTH
 """Characters: lower case may take up to three for one."""
 
 FOUND = 50
@@ -52,18 +52,10 @@ class ShopWorld:
         prices: Prices | None = None,
         search: str = "bm25/1",
     ):
-        """Put a world together.
+        """Put a world together; ``searcher`` is over the same products.
 
-        Args:
-            catalogue: the products and their instructions.
-            searcher: over the same products.
-            name: of the data, for messages and manifests.
-            tagger: see `agentgym.envs.webshop.engine.taggers`.
-            prices: what products cost; drawn with seed 0 if not given.
-            search: names the searcher's way to rank.
-
-        Raises:
-            UsageError: unknown tagger, or something it or the score needs is not installed.
+        ``prices`` None draws them with seed 0; ``tagger`` as `make_tagger` takes it; ``search`` names the
+        ranking.
         """
         self.catalogue = catalogue
         self.searcher = searcher
@@ -107,7 +99,7 @@ class ShopWorld:
             return
         if visit.page not in (RESULTS, ITEM, *SUB_PAGES, DONE):
             raise ValueError(f"there is no page {visit.page!r:.60}")
-        if not 0 < len(visit.query) <= LONGEST_QUERY or visit.number < 1:
+        if not 0 < len(visit.query) <= MAX_QUERY_LENGTH or visit.number < 1:
             raise ValueError("it came from no search")
         if list(visit.visited) != sorted(set(visit.visited)):
             raise ValueError("what was visited is sorted, each product once")

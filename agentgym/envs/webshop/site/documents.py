@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any, Protocol
 from xml.etree.ElementTree import Element, SubElement, tostring
 
+from agentgym.core.suite_spec import PLACE, PageFrame, SitePages
 from agentgym.envs.webshop.engine.session import DONE, PER_PAGE, RESULTS, START
 from agentgym.envs.webshop.engine.view import REJECTED
 from agentgym.envs.webshop.env import WebShopEnv
 from agentgym.envs.webshop.site.html import CHOICE, NODE, QUERY, page_element, search_field
 from agentgym.envs.webshop.source import splits_with_tasks
 from agentgym.errors import UsageError
-from agentgym.suites import PLACE, PageFrame, SitePages
 
-MOST_DIGITS = 20
+MAX_DIGITS = 20
 """Of a number in a form."""
 
 CLICK = "click["
@@ -31,11 +31,11 @@ _TYPE_TERMS = "The kind of product counts {type:g} of 1: it multiplies the share
 
 
 class ShopSession(Protocol):
-    """What the pages show of a person's episode; `agentgym.serving.session.PlaySession` is one."""
+    """A person's episode, as pages show it; `agentgym.serving.session.PlaySession` is one."""
 
     @property
     def env(self) -> WebShopEnv:
-        """What is played."""
+        """The environment."""
 
     @property
     def info(self) -> Mapping[str, Any]:
@@ -59,7 +59,7 @@ class ShopSession(Protocol):
 
 
 def shop_document(session: ShopSession, frame: PageFrame) -> bytes:
-    """Return the page that is open, of somebody's episode, in its frame."""
+    """Return the open page of a person's episode, in its frame."""
     env = session.env
     visit = env.visit
     actions = enumerate(session.info["admissible_actions"])
@@ -86,12 +86,7 @@ def shop_document(session: ShopSession, frame: PageFrame) -> bytes:
 
 
 def offer_document(frame: PageFrame, fields: Mapping[str, str]) -> bytes:
-    """Return a page that asks whether to begin another task, with the form that does.
-
-    Args:
-        frame: of the visitor.
-        fields: that name it, as ``/begin`` takes them.
-    """
+    """Return the page that offers another task; ``fields`` name it, as ``/begin`` takes them."""
     root, body = _document("Another task: WebShop")
     middle = SubElement(body, "main")
     SubElement(middle, "h1").text = "Begin another task?"
@@ -146,7 +141,7 @@ def _header(body: Element, session: ShopSession, place: str) -> None:
 
 
 def _outcome(parent: Element, session: ShopSession, place: str) -> None:
-    """Say how the episode ended; the score is people's alone, agents' pages may keep it."""
+    """Describe the episode's end; the score is people's alone, agents' pages may hide it."""
     box = SubElement(parent, "section", {"class": "outcome", "aria-label": "How it ended"})
     env, steps = session.env, len(session.steps)
     title, about = SubElement(box, "h2"), SubElement(box, "p")
@@ -186,7 +181,7 @@ def _hint(parent: Element, place: str, steps: int) -> None:
 
 
 def _count_pages(page: Element, number: int, found: int) -> None:
-    """Say which page of results this is, and of how many; agents' pages only say how many are found."""
+    """Describe the page's number and their count; agents' pages show the number of hits alone."""
     last = -(-found // PER_PAGE)
     text = f"page {number} of {last}" if number <= last else f"past the last page, {last}"
     heading = page.find("section[@class='product']")
@@ -221,15 +216,11 @@ def _hidden(form: Element, place: str) -> None:
 
 
 def requested_action(fields: Mapping[str, str], admissible: tuple[str, ...]) -> str:
-    """Return the action that a form asks for.
-
-    Raises:
-        UsageError: it asks for none.
-    """
+    """Return the action that a form asks for."""
     if QUERY in fields:
         return f"search[{fields[QUERY].strip()}]"
     choice = fields.get(CHOICE, "")
-    written = choice.isascii() and choice.isdigit() and len(choice) <= MOST_DIGITS
+    written = choice.isascii() and choice.isdigit() and len(choice) <= MAX_DIGITS
     if written and int(choice) < len(admissible):
         action = admissible[int(choice)]
         if action.startswith(CLICK):

@@ -46,14 +46,11 @@ _MEMBERS = {"bullets": "li", "nodes": "dd"}
 
 
 def page_element(page: str, shown: Iterable[tuple[Node, str]], choices: Mapping[str, int]) -> Element:
-    """Return what stands in the form that clicks send.
+    """Return the content of the form that clicks send.
 
-    Texts are set, never parsed, so that whatever they hold stays text once the tree is written out.
-
-    Args:
-        page: which one, as `agentgym.envs.webshop.engine.session.Visit` names it.
-        shown: its nodes with their texts, as `agentgym.envs.webshop.engine.text.shown_texts` yields them.
-        choices: the number of each clickable text; what has none cannot be clicked.
+    Texts are set, never parsed, so that any content stays text once the tree is written out. ``shown``: nodes
+    with their texts, as `shown_texts` yields them; ``choices``: the number of each clickable text; others
+    cannot be clicked.
     """
     root = Element("div", {"class": f"page {page}"})
     if page in SUB_PAGES:  # its nodes do not say which it is

@@ -1,0 +1,154 @@
+"""Queries of games to encoders, models, indexes and partners, and the backends that answer them.
+
+A game never computes what another machine may compute otherwise. It asks (`agentgym.core.query_scheduler`):
+it yields `Query`s before an action is played, and is sent their answers. A vector environment gathers the
+asks of all its slots, so that an `QueryBackend` is called once per kind and round; an `AsyncQueryBackend` is
+given them one by one, so that a slow answer holds up its own episode only. What stands between, an
+`AnswerSource`, may record the answers of a run, or give recorded ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
+
+from agentgym.errors import UsageError
+
+Reproducibility: TypeAlias = Literal["exact", "recomputable", "attested"]
+"""What an answer rests on: ``exact``, this package computes it bit for bit on any machine; ``recomputable``,
+who has the same part computes it again within a tolerance; ``attested``, only whoever asked knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerKind:
+    """Identity of a kind of answers; a part of the environment's specification."""
+
+    name: str
+    """With what pins the part that answers, such as ``search exact 1a2b3c4d``."""
+    standing: Reproducibility = "exact"
+    sampled: bool = False
+    """Whether equal questions may have different answers, as of a model at a temperature."""
+    tolerance: float = 0.0
+    """Largest difference between numbers of an answer and of the same one computed again."""
+
+
+class Query(NamedTuple):
+    """A game's query."""
+
+    name: str
+    """Which of `AgentEnv.query_backends` is asked."""
+    question: Any
+    """Plain data: strings, numbers, None, and tuples or lists of them."""
+
+
+class QueryContext(NamedTuple):
+    """A question, and which one of an episode it is."""
+
+    question: Any
+    task_id: str
+    rollout: int
+    """Index of the attempt at the task."""
+    turn: int
+    """Steps played before."""
+    number: int
+    """Index among the questions of that turn."""
+
+
+QueryGenerator: TypeAlias = Generator[Sequence[Query], tuple[Any, ...], Any]
+"""A game that asks: yields asks, is sent their answers in order, and returns what it makes of them."""
+
+
+class UnansweredError(UsageError):
+    """No answer could be had: a machine's fault, which ends the episode and no other.
+
+    Example:
+        >>> str(UnansweredError("the server at 127.0.0.1:8000 does not answer"))
+        'the server at 127.0.0.1:8000 does not answer'
+    """
+
+    slots: tuple[int, ...] = ()
+    """Of a step of a vector environment: those whose questions have no answer. No slot has changed."""
+
+    @classmethod
+    def at(cls, failed: Sequence[tuple[int, str]]) -> Self:
+        """Return the error of slots, at least one, each with the reason."""
+        error = cls(failed[0][1])
+        error.slots = tuple(slot for slot, _ in failed)
+        return error
+
+
+class QueryBackend(Protocol):
+    """Answers questions of one kind. Safe to ask from many threads."""
+
+    @property
+    def kind(self) -> AnswerKind:
+        """The kind of its answers."""
+        ...
+
+    def answer(self, questions: Sequence[Any]) -> Sequence[Any]:
+        """Return an answer to each question: JSON values, with lists for sequences.
+
+        An answer must not depend on the questions beside it. One that cannot be had is an
+        `UnansweredError` in its place, or raised where none can.
+        """
+        ...
+
+    def agrees(self, said: Any, computed: Any) -> bool:
+        """Return whether an answer that was recorded is the one computed here, within the tolerance."""
+        ...
+
+
+@runtime_checkable
+class AsyncQueryBackend(QueryBackend, Protocol):
+    """Answers every question in its own time, as a model behind an endpoint does."""
+
+    def submit(self, question: Any) -> Future[Any]:
+        """Return the answer's future: a result of `QueryBackend.answer`, or an UnansweredError."""
+        ...
+
+
+class Unknown(Enum):
+    """The type of `UNKNOWN`."""
+
+    UNKNOWN = "unknown"
+
+
+UNKNOWN = Unknown.UNKNOWN
+"""In place of an answer that a source has not: the answerer is asked."""
+
+
+class AnswerSource(Protocol):
+    """Layer between games and query_backends: records answers, or replays them."""
+
+    def find(self, answerer: QueryBackend, asked: Sequence[QueryContext]) -> Sequence[Any]:
+        """Return the answers at hand.
+
+        Others are `UNKNOWN`, or an UnansweredError where nobody can be asked.
+        """
+        ...
+
+    def keep(
+        self, answerer: QueryBackend, asked: Sequence[QueryContext], answers: Sequence[Any]
+    ) -> Sequence[Any]:
+        """Take what the answerer says to questions that were unknown; return it as games are sent it."""
+        ...
+
+
+class LiveAnswers:
+    """Asks the query_backends, and keeps nothing."""
+
+    def find(self, answerer: QueryBackend, asked: Sequence[QueryContext]) -> Sequence[Any]:
+        """Know nothing."""
+        return [UNKNOWN] * len(asked)
+
+    def keep(
+        self, answerer: QueryBackend, asked: Sequence[QueryContext], answers: Sequence[Any]
+    ) -> Sequence[Any]:
+        """Pass answers on."""
+        return answers
+
+
+LIVE = LiveAnswers()

@@ -1,0 +1,1 @@
+"""Leaderboards: scores, statistics, boards, tables and exports."""

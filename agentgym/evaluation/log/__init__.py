@@ -1,0 +1,1 @@
+"""Run logs: results, run folders, transcripts, recorded answers, replay."""

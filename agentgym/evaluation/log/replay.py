@@ -1,0 +1,160 @@
+"""Replaying: an episode's actions, played again in a single environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from agentgym.core.hashing import HashChain
+from agentgym.core.queries import UnansweredError
+from agentgym.core.types import Completion, EndReason, Observation, Step
+from agentgym.env import AgentEnv
+from agentgym.evaluation.log.recorded_answers import RecordedAnswers, ReplayedAnswers
+from agentgym.evaluation.log.results import ABORTED, EpisodeKey, EvalLog, EvalSample
+from agentgym.evaluation.suites.plan import PlannedEpisode, columns, open_single, planned_episodes
+from agentgym.evaluation.suites.suite import PlayedEnv, Suite, SuiteEnv
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayEnv:
+    """An environment opened for replay, and the episodes that the suite asks for."""
+
+    env: SuiteEnv
+    game: AgentEnv[Any]
+    answers: ReplayedAnswers
+    """What the game's questions are answered from."""
+    plan: Mapping[EpisodeKey, PlannedEpisode]
+
+
+def open_worlds(suite: Suite, run: EvalLog, book: RecordedAnswers, stack: ExitStack) -> dict[str, ReplayEnv]:
+    """Open the environments that a run found, on the given stack; return them by label."""
+    found = {found.env.label for found in run.envs}
+    worlds = {}
+    for env in suite.env:
+        if env.label in found:
+            columns(env)  # raises where tables could not show what the suite asks for
+            game = open_single(env)
+            stack.callback(game.close)
+            game.answer_source = answers = ReplayedAnswers(book, env.label)
+            plan = planned_episodes(suite, env, game.tasks)
+            by_key = {(env.label, episode.task.id, episode.rollout): episode for episode in plan}
+            worlds[env.label] = ReplayEnv(env, game, answers, by_key)
+    return worlds
+
+
+class Replay:
+    """An episode that is being played again."""
+
+    def __init__(
+        self, game: AgentEnv[Any], chain: HashChain, observation: Observation, info: Mapping[str, Any]
+    ):
+        """Take over an environment that has just been reset; `begin` resets it."""
+        self.game = game
+        self._chain = chain
+        self.observation = observation
+        """What the agent saw last."""
+        self.info = info
+        """Its info."""
+        self.initial_hash: str = info["state_hash"]
+        """Of the state it started in."""
+        self.rewards: list[float] = []
+        self._actions: list[str] = []
+        self._invalid = 0
+        self._terminated = self._truncated = False
+
+    @classmethod
+    def begin(cls, game: AgentEnv[Any], env: PlayedEnv, task_id: str, seed: int, rollout: int) -> Self:
+        """Reset an environment to an episode's start; errors as `AgentEnv.reset`."""
+        observation, info = game.reset(seed=seed, options={"task": task_id, "rollout": rollout})
+        return cls(game, HashChain(env.spec, task_id, seed, rollout, info["state_hash"]), observation, info)
+
+    @property
+    def over(self) -> bool:
+        """Whether the game or its step limit ended the episode."""
+        return self._terminated or self._truncated
+
+    @property
+    def links(self) -> list[str]:
+        """Of the hash chain, up to now."""
+        return self._chain.links
+
+    def step(self, action: str) -> None:
+        """Play an action."""
+        observation, reward, terminated, truncated, info = self.game.step(action)
+        self._chain.extend(info["state_hash"], action, reward, terminated, truncated)
+        self.observation, self.info = observation, info
+        self._terminated, self._truncated = terminated, truncated
+        self.rewards.append(float(reward))
+        self._actions.append(action)
+        self._invalid += not info["action_is_valid"]
+
+    def play(self, completion: Completion) -> Step:
+        """Play an answer's action; return the step, as the agent that gave the answer saw it."""
+        observation, info = self.observation, self.info
+        self.step(completion.action)
+        return Step(
+            observation=observation,
+            state_hash=info["state_hash"],
+            admissible_actions=info["admissible_actions"],
+            completion=completion,
+            reward=self.rewards[-1],
+            next_state_hash=self.info["state_hash"],
+            valid=self.info["action_is_valid"],
+            terminated=self._terminated,
+            truncated=self._truncated,
+            cost=self.info.get("step_cost", 1.0),
+            side=info["side"] if self.game.sides > 1 else None,
+        )
+
+    def record(self, said: EvalSample) -> EvalSample | str:
+        """Return the record of the replay, or why it cannot be that of ``said``.
+
+        ``said`` gives what no replay can know: costs, the error that ended the episode, and its place in the
+        file.
+        """
+        reason: EndReason = "step_limit"
+        if self._terminated:
+            reason = "success" if self.info["won"] else "failure"
+        elif not self._truncated:
+            if said.end_reason not in ABORTED:
+                return f"is not over after its {len(self.rewards)} actions, but ended as {said.end_reason}"
+            reason = said.end_reason
+        aborted = reason in ABORTED
+        episode_return = 0.0
+        for reward in self.rewards:
+            episode_return += reward
+        again = replace(
+            said,
+            task_id=self.info["task_id"],
+            task_type=self.info["task_type"],
+            actions=tuple(self._actions),
+            rewards=tuple(self.rewards),
+            hash_chain=tuple(self.links),
+            episode_return=episode_return,
+            score=0.0 if aborted else float(self.info["score"]),
+            won=not aborted and bool(self.info["won"]),
+            progress=0.0 if aborted else float(self.info["progress"]),
+            length=len(self.rewards),
+            invalid_count=self._invalid,
+            end_reason=reason,
+            measures=self._measures(aborted) if said.measures else {},
+        )
+        return again.measured_as(said)
+
+    def _measures(self, aborted: bool) -> dict[str, float]:
+        return self.game.suite_spec.counted(self.game.measures(), aborted=aborted)
+
+
+def replayed(said: EvalSample, world: ReplayEnv, seed: int) -> EvalSample | str:
+    """Play an episode's actions; return the record they make, or why they cannot be played."""
+    try:
+        replay = Replay.begin(world.game, world.env, said.task_id, seed, said.rollout)
+        for action in said.actions:
+            if replay.over:
+                return f"continues after its end at step {len(replay.rewards)}"
+            replay.step(action)
+    except UnansweredError as error:
+        return str(error)
+    return replay.record(replace(said, seed=seed))

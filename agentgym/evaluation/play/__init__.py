@@ -1,0 +1,1 @@
+"""Playing suites: benchmark runs, attempts at tasks, and cost estimates."""

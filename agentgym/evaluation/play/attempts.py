@@ -1,0 +1,127 @@
+"""Attempts one after the other: agents that remember earlier attempts at a task when they play the next.
+
+All first attempts are played before any second one. What was played before a run was interrupted is played
+again from its record, and told to the agent, before it goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from agentgym.agents import AGENTS
+from agentgym.core.types import Completion, EpisodeListener, Policy, Trajectory
+from agentgym.errors import UsageError
+from agentgym.evaluation.log.recorded_answers import RecordedAnswers, ReplayedAnswers
+from agentgym.evaluation.log.replay import Replay
+from agentgym.evaluation.log.results import EvalSample, latest
+from agentgym.evaluation.log.transcripts import find_transcript
+from agentgym.evaluation.suites.plan import PlannedEpisode, open_single
+from agentgym.evaluation.suites.suite import SuiteEnv
+from agentgym.rollout.worker import CONTRACT_KEYS
+
+
+def is_sequential(kind: str, policy: Policy) -> bool:
+    """Return whether an agent plays the attempts at a task one after the other.
+
+    Those of other packages do where their policy listens to the ends of episodes.
+    """
+    if kind in AGENTS:
+        return AGENTS[kind].sequential
+    return isinstance(policy, EpisodeListener)
+
+
+def waves(episodes: Sequence[PlannedEpisode], *, sequential: bool) -> Iterator[list[PlannedEpisode]]:
+    """Yield episodes in groups that may be played side by side: all, or attempt by attempt.
+
+    Example:
+        >>> from agentgym.core.tasks import Task
+        >>> tasks = [Task(f"{n}", None, "") for n in (1, 2)]
+        >>> planned = [PlannedEpisode(task, 0, rollout) for task in tasks for rollout in (0, 1)]
+        >>> [[(e.task.id, e.rollout) for e in wave] for wave in waves(planned, sequential=True)]
+        [[('1', 0), ('2', 0)], [('1', 1), ('2', 1)]]
+    """
+    if not sequential:
+        yield list(episodes)
+        return
+    for rollout in sorted({episode.rollout for episode in episodes}):
+        yield [episode for episode in episodes if episode.rollout == rollout]
+
+
+def remind(
+    policy: Policy,
+    env: SuiteEnv,
+    missing: Iterable[PlannedEpisode],
+    recorded: Iterable[EvalSample],
+    folder: Path,
+    book: RecordedAnswers,
+) -> None:
+    """Show an agent an interrupted run's attempts at the tasks that are still to be played further.
+
+    Does nothing where the policy does not listen. ``recorded``: the run's lines, every attempt. `UsageError`
+    where an episode does not replay as recorded.
+    """
+    open_tasks = {episode.task.id for episode in missing}
+    told = [e for e in latest(recorded) if e.env == env.label and e.task_id in open_tasks]
+    if not told or not isinstance(policy, EpisodeListener):
+        return
+    game = open_single(env)
+    try:
+        game.answer_source = ReplayedAnswers(book, env.label)
+        for said in sorted(told, key=lambda episode: (episode.rollout, episode.task_id)):
+            replay = Replay.begin(game, env, said.task_id, said.seed, said.rollout)
+            policy.ended(_trajectory(replay, env, said, _completions(folder, said)))
+    finally:
+        game.close()
+
+
+def _completions(folder: Path, said: EvalSample) -> tuple[Completion, ...]:
+    """Return the agent's completions, one more than it played where an error ended the episode."""
+    transcript = find_transcript(folder, said.transcript)
+    if transcript is None:
+        return tuple(Completion(action) for action in said.actions)
+    return tuple(
+        Completion(
+            step.action,
+            text=step.response,
+            prompt_tokens=step.prompt_tokens,
+            completion_tokens=step.completion_tokens,
+            seconds=step.seconds,
+            cost=step.cost,
+            error=said.end_reason if step.error and said.end_reason != "env_error" else None,
+            messages=transcript.messages(number),
+            format_error=step.format_error,
+        )
+        for number, step in enumerate(transcript.steps)
+    )
+
+
+def _trajectory(
+    replay: Replay, env: SuiteEnv, said: EvalSample, completions: Sequence[Completion]
+) -> Trajectory:
+    """Play an episode again; return it as the agent first received it."""
+    steps = tuple(replay.play(completion) for completion in completions[: said.length])
+    again = replay.record(said)
+    if isinstance(again, str) or again.line != said.line:
+        raise UsageError(
+            f"{said.id} does not come out again as it was recorded: remove the folder and run again"
+        )
+    return Trajectory(
+        env_id=env.id,
+        task_id=said.task_id,
+        task_type=said.task_type,
+        seed=said.seed,
+        rollout=said.rollout,
+        initial_hash=replay.initial_hash,
+        steps=steps,
+        final_observation=replay.observation,
+        won=said.won,
+        score=said.score,
+        progress=said.progress,
+        end_reason=said.end_reason,
+        env_seconds=said.env_seconds,
+        model_seconds=said.model_seconds,
+        unplayed=completions[said.length] if len(completions) > said.length else None,
+        extra={key: value for key, value in replay.info.items() if key not in CONTRACT_KEYS},
+        measures=dict(said.measures),
+    )

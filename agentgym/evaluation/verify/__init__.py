@@ -1,0 +1,1 @@
+"""Verification of runs: verdicts, packed runs and submissions."""

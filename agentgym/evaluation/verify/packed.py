@@ -1,0 +1,389 @@
+"""Packed runs: a run in one small file without the text of its data.
+
+Actions are written as references: as the place among the actions that were admissible, or, for what was
+typed, as passages of what the agent had been shown. Who has the data plays them again and gets back the
+run's own files, byte for byte; their digests are in the packed file. So a run on data that may not be passed
+on can be published, and verified by whoever has the data.
+
+A packed file is xz over lines of JSON: `PackedHeader`, then a `PackedEpisode` for each line of
+``episodes.jsonl``. Recorded answers stand in the header as they are: they name documents by number. Of the
+hash chain each link but the last is kept to its first `LINK_DIGITS` digits, enough to name the step at which
+a replay departs; the sha256 of the whole file proves the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentgym.core.hashing import canonical_json
+from agentgym.data.directory import cache_directory
+from agentgym.env import AgentEnv
+from agentgym.errors import MissingDataError, MissingPackageError, UntrustedReferenceError, UsageError
+from agentgym.evaluation.log.recorded_answers import (
+    ANSWERS_FILE,
+    RecordedAnswer,
+    RecordedAnswers,
+    ReplayedAnswers,
+    read_answers,
+)
+from agentgym.evaluation.log.replay import Replay
+from agentgym.evaluation.log.results import (
+    EPISODES_FILE,
+    RUN_FILE,
+    EvalSample,
+    episode_lines,
+)
+from agentgym.evaluation.log.runfiles import (
+    file_sha256,
+    parse_run,
+    read_bytes,
+    read_episodes,
+    read_run,
+    write_run,
+)
+from agentgym.evaluation.suites import suite_file_of_run
+from agentgym.evaluation.suites.plan import open_single
+from agentgym.evaluation.suites.suite import PlayedEnv, load_suite
+from agentgym.evaluation.verify.code_digest import suite_code_sha256
+from agentgym.io.files import make_folder, replace_file
+from agentgym.io.optional import load_reference, only_trusted
+from agentgym.io.records import parse
+from agentgym.io.untrusted import loads_json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SUFFIX = ".run.xz"
+
+FORMAT = "agentgym packed run"
+
+PACKED_SCHEMA = 1
+
+LINK_DIGITS = 8
+
+MIN_PASSAGE_LENGTH = 6
+"""Characters; shorter pieces of typed text are written out."""
+
+MAX_REST = 16
+"""Characters; longer rests of typed text, beside what was shown, are looked for among untold texts."""
+
+MAX_SIZE = 256 << 20
+"""Bytes of a packed file once decompressed."""
+
+MAX_TYPED = 1 << 26
+"""Characters of all actions of a packed run: a few passages, repeated, would make a small file a huge one."""
+
+Piece = Any
+"""Of an action: an int, its place among the admissible actions; a str, as it is; or a list of pieces of text,
+each a str, ``[start, length]`` of all text shown so far, or ``[number]`` of a text that the suite's
+`agentgym.core.suite_spec.SuiteSpec.untold` yields."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedHeader:
+    """The first line."""
+
+    format: str
+    schema: int
+    run: Mapping[str, Any]
+    """The content of ``run.json``."""
+    answers: tuple[RecordedAnswer, ...] = ()
+    """The lines of ``answers.jsonl``."""
+
+    @property
+    def line(self) -> str:
+        """JSON, with keys in the order of ``run.json``, which is written from it again."""
+        table = asdict(self)
+        if not self.answers:
+            del table["answers"]
+        return json.dumps(table, separators=(",", ":"), ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedEpisode:
+    """A line: an `EvalSample` without what a replay gives."""
+
+    said: Mapping[str, Any]
+    """Fields of the record that a replay does not give, or compares."""
+    actions: str
+    """JSON of the list of `Piece`."""
+    links: str
+    """The first digits of each link of the hash chain, and the whole last one."""
+
+
+_REPLAYED = ("actions", "rewards", "hash_chain", "previous", "episode_return", "length")
+"""Fields that are not kept: the replay gives them, and the sha256 of the whole file compares them."""
+
+
+def pack_run(folder: Path, out_dir: Path, *, allow: Collection[str] = ()) -> Path:
+    """Pack a complete run into ``out_dir/SUITE/``, named as the run's folder; ``allow`` as `verify_run`.
+
+    `UsageError` where the run is not complete, or does not replay.
+    """
+    with only_trusted(allow), ExitStack() as stack:
+        run, episodes = read_run(folder), read_episodes(folder)
+        if run.episodes_sha256 != file_sha256(folder / EPISODES_FILE):
+            raise UsageError(f"{folder} is not complete, or was changed; run the same bench command again")
+        said = read_answers(folder / ANSWERS_FILE)
+        games = PackedGames([found.env for found in run.envs], said, stack)
+        lines = [PackedHeader(FORMAT, PACKED_SCHEMA, json.loads(run.text), tuple(said)).line]
+        lines += [canonical_json(asdict(_pack(episode, *games.of(episode.env)))) for episode in episodes]
+    path = out_dir / run.suite.name / f"{run.folder_name}{SUFFIX}"
+    make_folder(path.parent)
+    replace_file(path, lzma.compress("".join(f"{line}\n" for line in lines).encode(), preset=9))
+    return path
+
+
+def run_folder(
+    path: Path,
+    suites: Mapping[str, Path] | None = None,
+    *,
+    allow: Collection[str] = (),
+    console: Console | None = None,
+    place: Path | None = None,
+) -> Path:
+    """Return the folder of a run; a packed one is unpacked into the cache.
+
+    The environments opened are those of the suite, not those that the run claims. Suites are looked up above
+    ``place`` (default: ``path``); other arguments as `examine_below`.
+    """
+    if not path.name.endswith(SUFFIX):
+        return path
+    name = path.name.removesuffix(SUFFIX).strip(".") or "run"  # never a folder above
+    header, packed = read_packed(path)
+    run = parse_run(dict(header.run), str(path))
+    above = path if place is None else place
+    known = load_suite((suites or {}).get(run.suite.name) or suite_file_of_run(above, run.suite.name))
+    code = suite_code_sha256(known, run.agent.kind)
+    folder = cache_directory() / "runs" / f"{file_sha256(path)[:32]}-{code[:16]}" / name
+    if (folder / RUN_FILE).exists():
+        return folder
+    with only_trusted(allow), ExitStack() as stack:
+        games = PackedGames(known.env, RecordedAnswers(header.answers), stack)
+        episodes, previous = [], run.request_id
+        for number, line in _tracked(packed, f"unpacking {run.agent.display_name}", console):
+            try:
+                episodes.append(_unpack(line, games, previous))
+            except (MissingDataError, MissingPackageError, UntrustedReferenceError):
+                raise
+            except UsageError as error:
+                raise UsageError(f"{path}, episode {number}: {error}") from error
+            previous = episodes[-1].line_sha256
+    make_folder(folder)
+    replace_file(folder / EPISODES_FILE, episode_lines(episodes))
+    if file_sha256(folder / EPISODES_FILE) != run.episodes_sha256:
+        raise UsageError(f"{path}: played again, the episodes are not those that the run's digest is of")
+    if header.answers:
+        replace_file(folder / ANSWERS_FILE, "".join(f"{answer.line}\n" for answer in header.answers))
+        if file_sha256(folder / ANSWERS_FILE) != run.answers_sha256:
+            raise UsageError(f"{path}: its answers are not those that the run's digest is of")
+    write_run(folder, run)  # last: it marks the folder as whole
+    return folder
+
+
+class PackedGames:
+    """Environments, opened at first use."""
+
+    def __init__(self, envs: Iterable[PlayedEnv], book: RecordedAnswers, stack: ExitStack):
+        """Hold a suite's environments, their answers, and the stack that closes them."""
+        self._book = book
+        self._envs = {env.label: env for env in envs}
+        self._games: dict[str, AgentEnv[Any]] = {}
+        self._stack = stack
+        self.room = MAX_TYPED
+        """Characters that the actions still to be read may have."""
+
+    def of(self, label: str) -> tuple[AgentEnv[Any], PlayedEnv]:
+        """Return an environment with its place in the suite."""
+        if label not in self._envs:
+            raise UsageError(f"the suite has no environment {label!r}")
+        if label not in self._games:
+            game = self._games[label] = open_single(self._envs[label])
+            game.answer_source = ReplayedAnswers(self._book, label)
+            self._stack.callback(self._games[label].close)
+        return self._games[label], self._envs[label]
+
+
+def read_packed(path: Path) -> tuple[PackedHeader, list[PackedEpisode]]:
+    """Read a packed file, and play nothing; UsageError where it is damaged."""
+    decompressor = lzma.LZMADecompressor(memlimit=MAX_SIZE)
+    try:
+        data = decompressor.decompress(read_bytes(path), max_length=MAX_SIZE)
+        if not decompressor.eof:
+            raise UsageError(f"{path} is cut off, or holds more than {MAX_SIZE >> 20} MiB; get it again")
+        lines = [loads_json(line, str(path)) for line in data.splitlines()]
+    except lzma.LZMAError as error:
+        raise UsageError(f"{path} is no packed run ({error}); get it again") from error
+    if not lines or not isinstance(lines[0], dict) or lines[0].get("format") != FORMAT:
+        raise UsageError(f"{path} is no packed run; name a file that `agentgym leaderboard pack` wrote")
+    header = parse(PackedHeader, lines[0], f"{path}, line 1")
+    if header.schema != PACKED_SCHEMA:
+        raise UsageError(f"{path}: schema {header.schema} is not {PACKED_SCHEMA}; pack the run again")
+    return header, [parse(PackedEpisode, line, f"{path}, line {n}") for n, line in enumerate(lines[1:], 2)]
+
+
+def _tracked(
+    packed: Sequence[PackedEpisode], title: str, console: Console | None
+) -> Iterator[tuple[int, PackedEpisode]]:
+    from rich.progress import track
+
+    lines = list(enumerate(packed, start=1))
+    yield from track(lines, title, console=console, disable=console is None, show_speed=False)
+
+
+# --- one episode ------------------------------------------------------------------------------------
+
+
+def _pack(episode: EvalSample, game: AgentEnv[Any], env: PlayedEnv) -> PackedEpisode:
+    replay = Replay.begin(game, env, episode.task_id, episode.seed, episode.rollout)
+    shown = _Shown(game)
+    pieces = []
+    for action in episode.actions:
+        admissible = shown.add(replay)
+        pieces.append(admissible.index(action) if action in admissible else shown.pieces(action))
+        replay.step(action)
+    if tuple(replay.links) != episode.hash_chain:
+        raise UsageError(f"episode {episode.id} comes out otherwise: verify the run first")
+    links = "".join(link[:LINK_DIGITS] for link in replay.links[:-1]) + replay.links[-1]
+    said = {key: value for key, value in json.loads(episode.line).items() if key not in _REPLAYED}
+    return PackedEpisode(said, canonical_json(pieces), links)
+
+
+def replay_packed(packed: PackedEpisode, games: PackedGames, previous: str) -> tuple[EvalSample, EvalSample]:
+    """Play an episode's actions; return the record that they make, and the one that the file holds.
+
+    ``previous``: sha256 of the line before. `UsageError` where the actions cannot be played, or states and
+    rewards differ.
+    """
+    blank = {"actions": [], "rewards": [], "hash_chain": [], "episode_return": 0.0, "length": 0}
+    said = parse(EvalSample, {**packed.said, **blank, "previous": previous}, "said")
+    if said.seed < 0:
+        raise UsageError(f"seed {said.seed} is none: seeds begin at 0")
+    replay = Replay.begin(*games.of(said.env), said.task_id, said.seed, said.rollout)
+    shown = _Shown(replay.game)
+    pieces = loads_json(packed.actions, "actions")
+    if not isinstance(pieces, list):
+        raise UsageError(f"actions are a list, got {pieces!r:.40}")
+    _check_link(replay, packed.links, last=not pieces)
+    for number, piece in enumerate(pieces, start=1):
+        if replay.over:
+            raise UsageError(f"continues after its end at step {number - 1}")
+        action = shown.text(piece, shown.add(replay), games.room)
+        games.room -= len(action)
+        replay.step(action)
+        _check_link(replay, packed.links, last=number == len(pieces))
+    record = replay.record(said)
+    if isinstance(record, str):
+        raise UsageError(record)
+    return record, replace(record, **{key: getattr(said, key) for key in packed.said})
+
+
+def _unpack(packed: PackedEpisode, games: PackedGames, previous: str) -> EvalSample:
+    record, kept = replay_packed(packed, games, previous)
+    try:
+        lines = [again.line.encode() for again in (record, kept)]
+    except ValueError as error:  # an infinite number, or half a surrogate pair
+        raise UsageError(f"is damaged: {error}") from error
+    if lines[0] != lines[1]:
+        raise UsageError("comes out otherwise than it says")
+    return record
+
+
+def _check_link(replay: Replay, links: str, *, last: bool) -> None:
+    turn = len(replay.rewards)
+    kept = links[turn * LINK_DIGITS :] if last else links[turn * LINK_DIGITS : (turn + 1) * LINK_DIGITS]
+    if kept != (replay.links[-1] if last else replay.links[-1][:LINK_DIGITS]):
+        raise UsageError(f"comes out otherwise at step {turn}")
+
+
+class _Shown:
+    """All text that an agent was shown in an episode, and what it may know besides."""
+
+    def __init__(self, game: AgentEnv[Any]) -> None:
+        self._game = game
+        self._text = ""
+
+    def _untold(self) -> Iterator[str]:
+        reference = self._game.suite_spec.untold
+        return iter(()) if reference is None else load_reference(reference, trusted=True)(self._game)
+
+    def add(self, replay: Replay) -> tuple[str, ...]:
+        """Take in what is shown now; return the admissible actions."""
+        observation = replay.observation
+        text = observation["text"] if isinstance(observation, Mapping) else str(observation)
+        self._text += f"{text}\n"
+        admissible: tuple[str, ...] = replay.info["admissible_actions"]
+        return admissible
+
+    def pieces(self, action: str) -> list[Piece]:
+        """Write typed text as passages of what was shown, as long as possible each, and untold texts."""
+        pieces = self._passages(action)
+        if max((len(piece) for piece in pieces if isinstance(piece, str)), default=0) >= MAX_REST:
+            within = ((number, text) for number, text in enumerate(self._untold()) if text in action)
+            number, text = max(within, key=lambda found: len(found[1]), default=(0, ""))
+            if len(text) >= MIN_PASSAGE_LENGTH:
+                before, after = action.split(text, 1)
+                return [*self.pieces(before), [number], *self.pieces(after)]
+        return pieces
+
+    def _passages(self, action: str) -> list[Piece]:
+        pieces: list[Piece] = []
+        start = 0
+        while start < len(action):
+            length = self._longest(action, start)
+            if length >= MIN_PASSAGE_LENGTH:
+                pieces.append([self._text.index(action[start : start + length]), length])
+                start += length
+            else:
+                if pieces and isinstance(pieces[-1], str):
+                    pieces[-1] += action[start]
+                else:
+                    pieces.append(action[start])
+                start += 1
+        return pieces
+
+    def text(self, piece: Piece, admissible: tuple[str, ...], room: int) -> str:
+        """Return the action that was written; UsageError where it names nothing, or has no room."""
+        if isinstance(piece, str):
+            return piece
+        if type(piece) is int and 0 <= piece < len(admissible):
+            return admissible[piece]
+        if not isinstance(piece, list):
+            raise UsageError(f"action {piece!r:.40} names none that is admissible")
+        passages = []
+        for part in piece:
+            passages.append(self._passage(part))
+            room -= len(passages[-1])
+            if room < 0:
+                raise UsageError(f"its actions have more than {MAX_TYPED:,} characters")
+        return "".join(passages)
+
+    def _longest(self, action: str, start: int) -> int:
+        low, high = 0, len(action) - start
+        while low < high:  # a prefix of a passage is one
+            middle = (low + high + 1) // 2
+            if action[start : start + middle] in self._text:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _passage(self, part: Piece) -> str:
+        if isinstance(part, str):
+            return part
+        if isinstance(part, list) and len(part) == 1 and type(part[0]) is int and part[0] >= 0:
+            text = next(islice(self._untold(), part[0], None), None)
+            if text is not None:
+                return text
+        if isinstance(part, list) and len(part) == 2 and all(type(number) is int for number in part):
+            start, length = part
+            if 0 <= start and 0 < length and start + length <= len(self._text):
+                return self._text[start : start + length]
+        raise UsageError(f"action holds {part!r:.40}, which is no passage of what was shown")

@@ -1,0 +1,63 @@
+"""Submission card, in Markdown: agent, suite, and the person responsible."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from agentgym.evaluation.log.markdown import text_cell
+from agentgym.evaluation.log.results import EvalLog
+from agentgym.evaluation.verify.verdicts import Badge
+
+CARD_FIELDS = ("contact", "licence", "training_data")
+"""What nobody but the submitter knows."""
+
+_FIELD = re.compile(r"^- (contact|licence|training data): (.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class CardFields:
+    """Fields of a submission card that the submitter fills in; a line each."""
+
+    contact: str = ""
+    licence: str = ""
+    training_data: str = ""
+    """What the agent has been trained on."""
+
+    @classmethod
+    def of(cls, run: EvalLog) -> CardFields:
+        """Return the fields from a run's agent."""
+        return cls(*(getattr(run.agent.card, name) for name in CARD_FIELDS))
+
+
+def card_of(run: EvalLog, fields: CardFields, badge: Badge) -> str:
+    """Write the card of a run."""
+    model = run.agent.model
+    about = {
+        "suite": f"{run.suite.name}, version {run.suite.version}",
+        "badge where it was packed": badge,
+        "agent": run.agent.kind,
+        "base model": model.base_model,
+        "algorithm": model.algorithm,
+        "request": run.request_id,
+        "result": run.result_id or "",
+        "date": run.provenance[-1].date[:10],
+    }
+    stated = {name.replace("_", " "): getattr(fields, name) for name in CARD_FIELDS}
+    lines = [f"- {name}: {_line(text)}".rstrip() for name, text in {**about, **stated}.items()]
+    return "\n".join([f"# {_line(run.agent.display_name)}", "", *lines, ""])
+
+
+def fields_of(card: str) -> CardFields:
+    r"""Return a card's fields by its submitter.
+
+    Example:
+        >>> fields_of("# agent\n\n- contact: a@example.org\n- training data:\n").contact
+        'a@example.org'
+    """
+    found = {name.replace(" ", "_"): text.strip() for name, text in _FIELD.findall(card)}
+    return CardFields(**found)
+
+
+def _line(text: str) -> str:
+    return text_cell(text)

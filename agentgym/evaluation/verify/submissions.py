@@ -1,0 +1,229 @@
+"""Submissions: the runs below a folder, each verified on this machine before anything is made of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentgym.core.hashing import sha256_json
+from agentgym.core.suite_spec import Measure
+from agentgym.errors import MissingDataError, MissingPackageError, UntrustedReferenceError, UsageError
+from agentgym.evaluation.log.endpoint_runs import named_endpoints
+from agentgym.evaluation.log.judge_spread import JudgeSpread, read_spread
+from agentgym.evaluation.log.results import EPISODES_FILE, RUN_FILE, EvalLog, EvalSample, latest
+from agentgym.evaluation.log.runfiles import read_bytes, read_episodes, read_run
+from agentgym.evaluation.suites import suite_file_of_run
+from agentgym.evaluation.suites.plan import columns
+from agentgym.evaluation.suites.suite import Suite, load_suite
+from agentgym.evaluation.verify.archives import ARCHIVE_SUFFIX, archived_run
+from agentgym.evaluation.verify.packed import SUFFIX
+from agentgym.evaluation.verify.verdicts import Verdict, cached_verdict
+from agentgym.evaluation.verify.verification import verify_run
+from agentgym.io.optional import only_trusted
+from agentgym.registration import suite_spec
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+FAILED = "failed"
+"""Begins the reason why a run is not ranked where an error of this package stopped its verification."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A run that was verified here."""
+
+    run: EvalLog
+    episodes: list[EvalSample]
+    """What counts: of every episode the last attempt."""
+    verdict: Verdict
+    """Good."""
+    families: Mapping[str, str]
+    """Suite of environments (`agentgym.core.suite_spec.SuiteSpec.name`) of each environment, by label."""
+    columns: Mapping[str, tuple[Measure, ...]] = field(default_factory=dict)
+    """The measures that the suite file here has tables show, by label."""
+    spread: JudgeSpread | None = None
+    """What the submitter found when a judge was asked again; None where nobody did."""
+    scale: str = ""
+    """sha256 of what the suite file here says beside what is played: its floor, its oracle, its columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unranked:
+    """A run that is on no line of a table, and why."""
+
+    name: str
+    """The agent's as the run states it, or the file's where it cannot be read."""
+    run: str
+    """Request id as the run states it; empty where it cannot be read."""
+    suite: str
+    """Name of the suite as the run states it; empty where it cannot be read."""
+    reason: str
+    """Begins with ``refused`` for what is wrong, ``claimed`` for what cannot be verified here, ``partial``
+    for what is not complete, `FAILED` for what the verifier itself failed at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A run below a folder, and what came of it."""
+
+    path: Path
+    """Of its folder, or of the packed file."""
+    found: Submission | Unranked
+    folder: Path | None = None
+    """With its files, unpacked; None where it cannot be read."""
+    run: EvalLog | None = None
+    """What it states; None where it cannot be read."""
+    verdict: Verdict | None = None
+    """None where it could not be verified here."""
+
+
+def verify_below(
+    results: Path,
+    *,
+    suites: Mapping[str, Path] | None = None,
+    allow: Collection[str] = (),
+    console: Console | None = None,
+) -> Iterator[Submission | Unranked]:
+    """Verify every run below a folder, or take this machine's own verdict from the cache.
+
+    Args:
+        results: a folder with runs, packed ones and archives too, anywhere below it.
+        suites: suite files by the suite's name; other names are looked up as `suite_file_of_run` does.
+        allow: references ``module:name`` in runs and suites that may be imported.
+        console: where progress is shown; None for nowhere.
+
+    Yields:
+        What counts of each run, or why it is not ranked, in the order of their paths.
+
+    Raises:
+        UsageError: there is no run, or the cache cannot be written.
+    """
+    for examined in examine_below(results, suites=suites, allow=allow, console=console):
+        yield examined.found
+
+
+def examine_below(
+    results: Path,
+    *,
+    suites: Mapping[str, Path] | None = None,
+    allow: Collection[str] = (),
+    console: Console | None = None,
+) -> Iterator[Examined]:
+    """Verify every run below a folder, or take this machine's own verdict from the cache.
+
+    Packed runs and archives count too; runs come in the order of their paths. ``suites``: suite files by the
+    suite's name, others are looked up as `suite_file_of_run` does; ``allow``: references ``module:name`` in
+    runs and suites that may be imported. `UsageError` where there is no run, or the cache cannot be written.
+    """
+    paths = sorted(_runs_below(results))
+    if all(closed for _, closed in paths):
+        raise UsageError(f"no run below {results}; run `agentgym bench SUITE` first")
+    for path, closed in paths:
+        if closed:
+            yield _shown(Examined(path, Unranked(path.name, "", "", f"refused: {closed}")))
+            continue
+        with only_trusted(allow):
+            yield _shown(_examined(path, suites or {}, allow, console))
+
+
+def _runs_below(results: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the place of everything that is called as a run is, and of every folder with why it is closed."""
+    closed: list[OSError] = []
+    for folder, folders, files in os.walk(results, onerror=closed.append):  # follows no links
+        if RUN_FILE in (*folders, *files):
+            yield Path(folder), ""
+        for name in (*folders, *files):
+            if name.endswith((SUFFIX, ARCHIVE_SUFFIX)):
+                yield Path(folder, name), ""
+    for error in closed:
+        yield Path(error.filename), f"cannot open {error.filename}: {error.strerror}"
+
+
+def _shown(examined: Examined) -> Examined:
+    """Spell out bytes in names of files that are no text, so that they can stand on a page."""
+    found = examined.found
+    if isinstance(found, Submission):
+        return examined
+    name, reason = (text.encode(errors="backslashreplace").decode() for text in (found.name, found.reason))
+    return replace(examined, found=replace(found, name=name, reason=reason))
+
+
+def _examined(
+    path: Path, suites: Mapping[str, Path], allow: Collection[str], console: Console | None
+) -> Examined:
+    """Examine a run: whatever its files do, they are one line, and the other runs are examined too."""
+    try:
+        return _examine(path, suites, allow, console)
+    except OSError as error:
+        reason = f"refused: cannot read {error.filename or path}: {error.strerror}"
+    except Exception as error:  # noqa: BLE001  # `--strict` and `make fuzz` stop at it
+        reason = f"{FAILED}: {type(error).__name__}: {error}; report it, with the run"
+    return Examined(path, Unranked(path.name, "", "", reason))
+
+
+def _examine(
+    path: Path, suites: Mapping[str, Path], allow: Collection[str], console: Console | None
+) -> Examined:
+    try:
+        folder = archived_run(path, suites, allow=allow, console=console)
+        run = read_run(folder)
+    except (MissingDataError, MissingPackageError, UntrustedReferenceError) as error:
+        return Examined(path, Unranked(path.name, "", "", f"claimed: {error}"))
+    except UsageError as error:
+        return Examined(path, Unranked(path.name, "", "", f"refused: {error}"))
+
+    def unranked(reason: str, verdict: Verdict | None = None) -> Examined:
+        stated = Unranked(run.agent.display_name, run.request_id, run.suite.name, reason)
+        return Examined(path, stated, folder, run, verdict)
+
+    try:
+        if run.result_id is None:
+            asked = sum(found.env.count for found in run.played) * run.suite.attempts
+            file = folder / EPISODES_FILE
+            lines = read_bytes(file).count(b"\n") if file.exists() else 0
+            return unranked(f"partial: {lines} of {asked} episodes")
+        suite_file = suites.get(run.suite.name) or suite_file_of_run(path, run.suite.name)
+        suite = load_suite(suite_file)
+        verdict = cached_verdict(folder, suite)
+        if verdict is None:
+            verdict = verify_run(folder, suite=suite_file, allow=allow, console=console)
+        if not verdict.ok:
+            more = len(verdict.problems) - 1
+            further = f" (and {more} more)" if more else ""
+            return unranked(f"refused: {verdict.problems[0]}{further}", verdict)
+        families = {found.env.label: suite_spec(found.env.id).name for found in run.envs}
+        shown = {env.label: columns(env) for env in suite.env if env.label in families}
+        spread = read_spread(folder, run.request_id)
+        unpinned = _unpinned(run)
+    except UsageError as error:
+        return unranked(f"claimed: {error}")
+    if unpinned:
+        return unranked(f"claimed: {unpinned}", verdict)
+    found = Submission(run, latest(read_episodes(folder)), verdict, families, shown, spread, _scale(suite))
+    return Examined(path, found, folder, run, verdict)
+
+
+def _scale(suite: Suite) -> str:
+    """Digest what no run's digest covers, and a suite file that comes with a run may have otherwise."""
+    anchors = [asdict(agent) for agent in suite.agent if agent.name in (suite.floor, suite.oracle)]
+    return sha256_json([anchors, [[env.label, env.measures] for env in suite.env]])
+
+
+def _unpinned(run: EvalLog) -> str:
+    """Return the model of the suite that may have been another one; empty for none.
+
+    A suite pins open weights by a revision in the model's name, ``NAME@REVISION``. The server has to have
+    said that it serves them.
+    """
+    said = {(each.url, each.model): each.probe.get("answers_as") for each in run.endpoints}
+    for spec, _ in named_endpoints(None, [found.env for found in run.played]):
+        if "@" in spec.model and said.get((spec.url, spec.model)) != spec.model:
+            return (
+                f"the suite pins {spec.model}, and no server is recorded to have said that it serves that: "
+                "serve the model under this name, and run with a probe"
+            )
+    return ""

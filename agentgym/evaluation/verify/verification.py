@@ -1,0 +1,478 @@
+"""Verification: play every recorded action again and compare everything that follows from it.
+
+Seeds, task ids and manifests are recomputed from the suite; what the run says about them is only
+compared. Agents that play the same again from the request alone, such as ``random``, ``oracle`` and
+``rules``, do so here, and nothing else can pass for them. Of all others the actions are replayed, in single
+environments, while runs are played in vector ones, so a replay also checks one against the other. What a
+replay shows is that the score belongs to the actions; it does not show which agent chose them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentgym.agents import AGENTS, make_agent
+from agentgym.agents.imported import IMPORTED
+from agentgym.core.hashing import canonical_json, sha256_json
+from agentgym.errors import (
+    MissingDataError,
+    MissingPackageError,
+    UnsupportedEnvError,
+    UntrustedReferenceError,
+    UsageError,
+)
+from agentgym.evaluation.log.recorded_answers import (
+    ANSWERS_FILE,
+    AnswerCheck,
+    RecordedAnswers,
+    ReplayedAnswers,
+    answer_pins,
+    merged,
+    read_answers,
+)
+from agentgym.evaluation.log.replay import ReplayEnv, open_worlds, replayed
+from agentgym.evaluation.log.results import (
+    EPISODES_FILE,
+    RETRIED,
+    RUN_FILE,
+    EpisodeKey,
+    EvalLog,
+    EvalSample,
+    Excluded,
+    latest,
+    new_run,
+    result_id,
+)
+from agentgym.evaluation.log.runfiles import (
+    check_chain,
+    check_measures,
+    file_sha256,
+    parse_episodes,
+    read_bytes,
+    read_run,
+)
+from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE, check_transcript, parse_transcripts
+from agentgym.evaluation.play.bench import open_suite_task, play
+from agentgym.evaluation.suites import suite_file_of_run
+from agentgym.evaluation.suites.agent_metadata import (
+    complete,
+    contradictions,
+    has_metadata,
+    options_as_played,
+)
+from agentgym.evaluation.suites.plan import open_single
+from agentgym.evaluation.suites.suite import Suite, SuiteAgent, load_suite
+from agentgym.evaluation.verify.code_digest import code_sha256, suite_code_sha256
+from agentgym.evaluation.verify.model_check import ModelCheck, ModelSample, check_checkable, check_model
+from agentgym.evaluation.verify.verdicts import (
+    VERDICT_SCHEMA,
+    Badge,
+    Mismatch,
+    Role,
+    Verdict,
+    save_verdict,
+)
+from agentgym.io.optional import only_trusted
+from agentgym.io.provenance import here_and_now
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SAMPLE = 16
+"""Of the episodes of an agent that plays again, every so manieth is replayed in a single environment too."""
+
+
+def verify_run(
+    folder: Path,
+    *,
+    suite: Path | None = None,
+    rerun: bool | None = None,
+    model: ModelSample | None = None,
+    allow: Collection[str] = (),
+    console: Console | None = None,
+) -> Verdict:
+    """Verify a run, write ``verify.json`` into its folder, and keep the verdict in the cache.
+
+    Args:
+        folder: the run's folder.
+        suite: the suite file to verify against; None for the shipped suite of the
+            run's name, else ``suites/NAME.toml`` in a folder above.
+        rerun: whether the agent plays again, which succeeds for deterministic agents only; None for those
+            that are `agentgym.agents.table.AgentEntry.repeatable`.
+        model: the weights with which responses are recomputed, and how many; None to leave it.
+        allow: references ``module:name`` in the run or its suite that may be imported.
+        console: where progress is shown; None for nowhere.
+
+    Returns:
+        The verdict, with all problems found.
+
+    Raises:
+        UsageError: there is no run in the folder, or no suite to verify it against.
+        MissingDataError: the data of an environment is not on this machine.
+        UntrustedReferenceError: the run names code that is not installed and not allowed.
+    """
+    read_bytes(folder / EPISODES_FILE)
+    read_bytes(folder / RUN_FILE)
+    with only_trusted(allow):
+        try:
+            run = read_run(folder)
+        except UsageError as error:
+            return _unreadable(folder, str(error))
+        known = load_suite(suite or suite_file_of_run(folder, run.suite.name))
+        verdict = _verify(folder, run, known, rerun, model, console)
+    save_verdict(folder, known, verdict)
+    return verdict
+
+
+def _verify(
+    folder: Path,
+    run: EvalLog,
+    suite: Suite,
+    rerun: bool | None,
+    model: ModelSample | None,
+    console: Console | None,
+) -> Verdict:
+    if model is not None:
+        check_checkable(folder, run, model.directory)
+    role = _role(run.agent, suite)
+    anew = rerun is True
+    if rerun is None:
+        rerun = _repeatable(run.agent) or role != "agent"
+    title = f"verifying {run.agent.display_name}"
+    with ExitStack() as stack:
+        book, problems = _read_answers(folder, run)
+        worlds = open_worlds(suite, run, book, stack)
+        problems += _check_request(run, suite, worlds)
+        missing = _missing(run, suite)
+        problems += (gap for gap in missing if isinstance(gap, Mismatch))
+        unsupported = _check_unsupported(run, suite)
+        problems += (gap for gap in unsupported if isinstance(gap, Mismatch))
+        played = {found.env.label for found in run.played}
+        worlds = {label: world for label, world in worlds.items() if label in played}
+        episodes, malformed = _read(read_bytes(folder / EPISODES_FILE))
+        problems += malformed
+        problems += _check_files(folder, run, episodes)
+        problems += _check_transcripts(folder, run, episodes)
+        problems += _check_keys(episodes, worlds)
+        again = rerun and not problems
+        sample = [e for i, e in enumerate(episodes) if i % SAMPLE == 0 or e.end_reason in RETRIED]
+        problems += _replay_all(sample if again and not run.asks else episodes, worlds, title, console)
+        if again and not problems:
+            problems += _rerun(run, suite, episodes, None if anew else book)
+        answers, wrong = _check_answers(worlds) if run.asks and not problems else (None, [])
+        problems += wrong
+    checked = None
+    if model is not None and not problems:
+        checked = check_model(folder, model.directory, model.sample, model.seed)
+        problems += (Mismatch("model", model.directory.name, problem) for problem in checked.problems)
+    return Verdict(
+        schema=VERDICT_SCHEMA,
+        ok=not problems,
+        badge=_badge(bool(problems), rerun, checked),
+        role=role if again and not problems else "agent",
+        problems=tuple(problems),
+        episodes=len(episodes),
+        steps=sum(episode.length for episode in episodes),
+        suite_sha256=suite.sha256,
+        unsupported=tuple(gap for gap in unsupported if isinstance(gap, Excluded)),
+        missing=tuple(gap for gap in missing if isinstance(gap, Excluded)),
+        run_sha256=file_sha256(folder / RUN_FILE),
+        episodes_sha256=file_sha256(folder / EPISODES_FILE),
+        code_sha256=suite_code_sha256(suite, run.agent.kind),
+        provenance=here_and_now(),
+        model=checked,
+        answers=answers,
+    )
+
+
+def _badge(refused: bool, rerun: bool, checked: ModelCheck | None) -> Badge:
+    if refused:
+        return "claimed"
+    if rerun:
+        return "re-run"
+    return "replayed" if checked is None else "model-checked"
+
+
+def _unreadable(folder: Path, problem: str) -> Verdict:
+    return Verdict(
+        schema=VERDICT_SCHEMA,
+        ok=False,
+        badge="claimed",
+        role="agent",
+        problems=(Mismatch("run", RUN_FILE, problem),),
+        episodes=0,
+        steps=0,
+        suite_sha256="",
+        unsupported=(),
+        missing=(),
+        run_sha256=file_sha256(folder / RUN_FILE),
+        episodes_sha256=file_sha256(folder / EPISODES_FILE),
+        code_sha256=code_sha256(),
+        provenance=here_and_now(),
+    )
+
+
+# --- the agent --------------------------------------------------------------------------------------
+
+
+def _repeatable(agent: SuiteAgent) -> bool:
+    return agent.kind in AGENTS and AGENTS[agent.kind].repeatable
+
+
+def _role(agent: SuiteAgent, suite: Suite) -> Role:
+    """Return the role that an agent's whole identity gives it, which it has to play again for."""
+    roles: dict[str, Role] = {suite.floor: "floor", suite.oracle: "oracle"}
+    for said in suite.agent:
+        if said.name in roles and said.name == agent.name and not list(_check_agent(agent, suite)):
+            return roles[said.name]
+    return "agent"
+
+
+def _check_agent(agent: SuiteAgent, suite: Suite) -> Iterator[Mismatch]:
+    """Compare the agent that played with the suite's agent of that name, and with what its kind can be."""
+    if agent.kind == IMPORTED and agent.options.get("mismatches"):
+        count, first = agent.options["mismatches"], agent.options.get("first_mismatch")
+        yield Mismatch("agent", agent.name, f"{count} values of its log come out otherwise here: {first}")
+    for said in suite.agent:
+        if has_metadata(said.kind):  # the run says more than the suite
+            seeds = (None, agent.model.training_seed)
+            if said.name == agent.name and said.model.training_seed in seeds:
+                for name, ours, theirs in contradictions(said, agent):
+                    yield Mismatch("agent", agent.name, f"{name} is {theirs!r}, in the suite {ours!r}")
+            continue
+        ours = complete(said, suite.env)
+        if ours.name == agent.name and ours.identity != agent.identity:
+            yield Mismatch("agent", agent.name, "differs from the suite's agent of that name")
+        elif ours.name != agent.name and replace(ours, name=agent.name).identity == agent.identity:
+            yield Mismatch("agent", agent.name, f"is the suite's agent {ours.name!r} under another name")
+    if _repeatable(agent):
+        plain = SuiteAgent(agent.name, agent.kind, agent.options)
+        if plain.identity != agent.identity:
+            yield Mismatch(
+                "agent", agent.name, f"an agent {agent.kind!r} has no model, prompt, parser or sampling"
+            )
+
+
+def _rerun(
+    run: EvalLog, suite: Suite, episodes: Sequence[EvalSample], book: RecordedAnswers | None
+) -> Iterator[Mismatch]:
+    """Let the agent play everything again, with the answers of a book, or asking anew."""
+    complete(run.agent, suite.env)  # refuses other weights in the same place
+    recorded = {episode.key: episode for episode in latest(episodes)}
+    played = {found.env.label for found in run.played}
+    for env in (env for env in suite.env if env.label in played):
+        suite_task = open_suite_task(suite, env, num_envs=64)
+        with ExitStack() as stack:
+            stack.callback(suite_task.slots.close)
+            if book is not None and answer_pins(suite_task.slots.prototype.query_backends):
+                suite_task.slots.answer_from(ReplayedAnswers(book, env.label))
+            policy = make_agent(run.agent.kind, suite_task.slots, **options_as_played(run.agent))
+            for again in play(suite_task, run.agent.kind, policy, suite_task.plan):
+                said = recorded[again.key]
+                differing = _differing(again.measured_as(said), said)
+                if differing:
+                    yield Mismatch("re-run", again.id, f"the agent plays otherwise: {', '.join(differing)}")
+
+
+# --- the request ------------------------------------------------------------------------------------
+
+
+def _check_request(run: EvalLog, suite: Suite, worlds: Mapping[str, ReplayEnv]) -> Iterator[Mismatch]:
+    """Compare the run's request with the suite's."""
+    found = [
+        (world.env, world.game.tasks.manifest_sha256, answer_pins(world.game.query_backends))
+        for world in worlds.values()
+    ]
+    expected = new_run(suite, run.agent, found)
+    if run.request_id != sha256_json(run.request):
+        yield Mismatch("request", RUN_FILE, "request_id does not follow from the request")
+    if run.suite_sha256 != expected.suite_sha256 or run.suite != expected.suite:
+        yield Mismatch("suite", RUN_FILE, f"made for another suite than {suite.name} {suite.version}")
+    ours = {env.env.label: env for env in expected.envs}
+    for theirs in run.envs:
+        label = theirs.env.label
+        if label not in ours:
+            yield Mismatch("environment", label, "the suite has no such environment")
+        elif theirs.manifest_sha256 != ours[label].manifest_sha256:
+            yield Mismatch("manifest", label, "the split's tasks are not those recomputed from the suite")
+        elif theirs.answers != ours[label].answers:
+            here = ", ".join(pin.kind for pin in ours[label].answers) or "nothing outside the package"
+            yield Mismatch("environment", label, f"answered by another part: here it is {here}")
+        elif canonical_json(asdict(theirs)) != canonical_json(asdict(ours[label])):  # 0.0 equals -0.0
+            yield Mismatch("environment", label, "specification differs from the suite's")
+    if [env.env.label for env in run.envs] != list(ours):
+        yield Mismatch("environment", RUN_FILE, "environments are not in the suite's order, each once")
+    for label in {env.label for env in suite.env} ^ {*ours, *(gap.label for gap in run.left_out)}:
+        yield Mismatch("environment", label, "neither played nor said to be left out, or unknown")
+    yield from _check_agent(run.agent, suite)
+
+
+def _missing(run: EvalLog, suite: Suite) -> list[Mismatch | Excluded]:
+    """Check the data that a run left out as missing: that counts only where it is missing here too."""
+    found: list[Mismatch | Excluded] = []
+    said = {gap.label for gap in run.missing}
+    for env in suite.env:
+        if env.label not in said:
+            continue
+        try:
+            open_single(env).close()
+        except (MissingDataError, MissingPackageError) as error:
+            found.append(Excluded(env.label, str(error)))
+        else:
+            found.append(Mismatch("environment", env.label, "left out, though its data are here"))
+    return found
+
+
+def _check_unsupported(run: EvalLog, suite: Suite) -> list[Mismatch | Excluded]:
+    """Make the agent for each environment that it claims not to play: that must fail."""
+    found: list[Mismatch | Excluded] = []
+    said = {gap.label for gap in run.unsupported}
+    for env in suite.env:
+        if env.label not in said:
+            continue
+        suite_task = open_suite_task(suite, env, num_envs=1)
+        with ExitStack() as stack:
+            stack.callback(suite_task.slots.close)
+            try:
+                make_agent(run.agent.kind, suite_task.slots, **run.agent.options)
+            except UnsupportedEnvError as error:
+                found.append(Excluded(env.label, str(error)))
+            except UntrustedReferenceError:
+                raise
+            except UsageError as error:
+                problem = f"left out, and the agent cannot be made: {error}"
+                found.append(Mismatch("environment", env.label, problem))
+            else:
+                found.append(Mismatch("environment", env.label, "left out, though the agent plays it"))
+    return found
+
+
+# --- the files --------------------------------------------------------------------------------------
+
+
+def _read(data: bytes) -> tuple[list[EvalSample], list[Mismatch]]:
+    episodes, problems = [], []
+    for number, outcome in parse_episodes(data):
+        if isinstance(outcome, str):
+            problems.append(Mismatch("malformed", f"{EPISODES_FILE} line {number}", outcome))
+        else:
+            episodes.append(outcome)
+    return episodes, problems
+
+
+def _check_files(folder: Path, run: EvalLog, episodes: Sequence[EvalSample]) -> Iterator[Mismatch]:
+    for problem in check_chain(run, episodes):
+        yield Mismatch("chain", EPISODES_FILE, problem)
+    for problem in check_measures(episodes):
+        yield Mismatch("malformed", EPISODES_FILE, problem)
+    if run.result_id is None or run.episodes_sha256 is None or run.record_id is None:
+        yield Mismatch("unfinished", RUN_FILE, "the run is not complete; run the same bench command again")
+        return
+    if run.episodes_sha256 != file_sha256(folder / EPISODES_FILE):
+        yield Mismatch("file", EPISODES_FILE, "its sha256 is not the one in run.json")
+    if run.result_id != result_id(run.request_id, episodes):
+        yield Mismatch("result", RUN_FILE, "result_id does not follow from the episodes")
+    if run.record_id != run.record_digest:
+        yield Mismatch("record", RUN_FILE, "record_id does not follow from the rest of the file")
+
+
+def _read_answers(folder: Path, run: EvalLog) -> tuple[RecordedAnswers, list[Mismatch]]:
+    """Read what the run was answered from outside."""
+    path = folder / ANSWERS_FILE
+    found = file_sha256(path) if path.exists() else None
+    if run.answers_sha256 != found:
+        why = "its sha256 is not the one in run.json" if found else "it is missing; get the run whole"
+        return RecordedAnswers(), [Mismatch("file", ANSWERS_FILE, why)]
+    try:
+        return read_answers(path), []
+    except UsageError as error:
+        return RecordedAnswers(), [Mismatch("malformed", ANSWERS_FILE, str(error))]
+
+
+def _check_answers(worlds: Mapping[str, ReplayEnv]) -> tuple[AnswerCheck, list[Mismatch]]:
+    """Compute the answers that the replays used again, where the part that gave them is at hand."""
+    checks = {label: world.answers.check() for label, world in worlds.items()}
+    wrong = [
+        Mismatch("answer", label, problem) for label, (_, problems) in checks.items() for problem in problems
+    ]
+    return merged(check for check, _ in checks.values()), wrong
+
+
+def _check_transcripts(folder: Path, run: EvalLog, episodes: Sequence[EvalSample]) -> Iterator[Mismatch]:
+    """Compare transcripts with their episodes; a run may be published without them."""
+    path = folder / TRANSCRIPTS_FILE
+    if not path.exists():
+        return
+    if run.transcripts_sha256 != file_sha256(path):
+        yield Mismatch("file", TRANSCRIPTS_FILE, "its sha256 is not the one in run.json")
+    named = {episode.transcript: episode for episode in episodes if episode.transcript}
+    for number, outcome in parse_transcripts(read_bytes(path)):
+        where = f"{TRANSCRIPTS_FILE} line {number}"
+        if isinstance(outcome, str):
+            yield Mismatch("malformed", where, outcome)
+        elif outcome.sha256 not in named:
+            yield Mismatch("transcript", where, "no episode names it")
+        else:
+            for problem in check_transcript(outcome, named.pop(outcome.sha256)):
+                yield Mismatch("transcript", where, problem)
+    for episode in named.values():
+        yield Mismatch("transcript", episode.id, f"{TRANSCRIPTS_FILE} lacks its transcript")
+
+
+def _check_keys(episodes: Sequence[EvalSample], worlds: Mapping[str, ReplayEnv]) -> Iterator[Mismatch]:
+    """Every episode the suite asks for, with the suite's seed, and nothing else."""
+    planned = {key: episode for world in worlds.values() for key, episode in world.plan.items()}
+    counts = Counter(episode.key for episode in episodes)
+    for key in planned.keys() - counts.keys():
+        yield Mismatch("missing", _name(key), "not in the file")
+    for key in counts:
+        if key not in planned:
+            yield Mismatch("unknown", _name(key), "the suite does not ask for it")
+    for episode in episodes:
+        if episode.key in planned and episode.seed != planned[episode.key].seed:
+            yield Mismatch(
+                "seed", episode.id, f"seed {episode.seed} is not the suite's {planned[episode.key].seed}"
+            )
+
+
+def _name(key: EpisodeKey) -> str:
+    return "/".join(map(str, key))
+
+
+# --- the replay -------------------------------------------------------------------------------------
+
+
+def _replay_all(
+    episodes: Sequence[EvalSample], worlds: Mapping[str, ReplayEnv], title: str, console: Console | None
+) -> Iterator[Mismatch]:
+    from rich.progress import track
+
+    for episode in track(episodes, title, console=console, disable=console is None, show_speed=False):
+        world = worlds.get(episode.env)
+        if world is None or episode.key not in world.plan:
+            continue  # reported as unknown
+        again = replayed(episode, world, world.plan[episode.key].seed)
+        if isinstance(again, str):
+            yield Mismatch("replay", episode.id, again)
+        elif again.line != episode.line:  # as text: 0.0 equals -0.0, and is not the same
+            differing = ", ".join(_differing(again, episode))
+            yield Mismatch("replay", episode.id, f"comes out otherwise: {differing}")
+
+
+def _differing(again: EvalSample, said: EvalSample) -> list[str]:
+    """Name what an equal run would repeat and differs, each measure by itself."""
+    ours, theirs = _comparable(again), _comparable(said)
+    return [key for key in {**theirs, **ours} if ours.get(key) != theirs.get(key)]
+
+
+def _comparable(episode: EvalSample) -> dict[str, str]:
+    """Return fields and measures as text: 0.0 equals -0.0, and is not the same."""
+    table = episode.repeatable
+    measures: dict[str, float] = table.pop("measures", {})
+    table |= {f"measure {name!r}": value for name, value in measures.items()}
+    return {key: canonical_json(value) for key, value in table.items()}

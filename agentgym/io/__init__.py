@@ -1,0 +1,1 @@
+"""Disk and untrusted input: files, records, paths, provenance, optional packages."""

@@ -1,0 +1,137 @@
+"""Chat tokenizer: a tokenizer of `transformers` with its chat template, exact to the token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Self
+
+from agentgym.core.types import Message
+from agentgym.prompts.chat_template import ChatSetup, render_conversation
+from agentgym.prompts.chat_turns import render_next
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTokenizer:
+    """A tokenizer of `transformers` as prompts, choices and policies use one: exact, and nothing added."""
+
+    tokenizer: PreTrainedTokenizerBase
+    setup: ChatSetup = field(default_factory=ChatSetup)
+    """What the chat template is handed beside the user's message."""
+
+    def encode(self, text: str) -> list[int]:
+        """Return the token ids of a piece of text, without special tokens around it."""
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        if backend is None or backend.truncation is not None or backend.padding is not None:
+            return list(self.tokenizer.encode(text, add_special_tokens=False))
+        # what `encode` ends with, but for places in the text, which take a quarter of the time
+        backend.encode_special_tokens = False
+        return list(backend.encode_batch_fast([text], add_special_tokens=False)[0].ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of token ids, special tokens and blanks as they are."""
+        # what `decode` ends with; before, that looks at the type of every id, which takes longer
+        return str(self.tokenizer._decode(list(ids), clean_up_tokenization_spaces=False))
+
+    def encode_chat(self, message: str) -> list[int]:
+        """Return the token ids of a chat of one user message, up to where the answer begins.
+
+        What the message says is text. A special token that it spells, such as one that ends a message, is
+        encoded letter by letter, so that a page or passage cannot end the message and begin another.
+        """
+        return self.encode_conversation((Message("user", message),))
+
+    def encode_conversation(self, messages: Sequence[Message]) -> list[int]:
+        """Return the token ids of a chat that a user's message ends, up to where the answer begins.
+
+        What earlier answers say is written as the chat template does, which may leave their thoughts out;
+        and it is text, as what the user says.
+        """
+        return self._encode_rendered(
+            [each.text for each in messages],
+            lambda texts: self._render(
+                [Message(each.role, text) for each, text in zip(messages, texts, strict=True)]
+            ),
+        )
+
+    def encode_next(self, message: str, last: int) -> list[int]:
+        """Return the tokens from the end of a response to where the next one begins.
+
+        Args:
+            message: what the user says between them; it is text, as in `encode_chat`.
+            last: the last token of the response. Where it is the special token that ends the assistant's
+                message, it is not there twice; where the response was cut off, the token follows it.
+
+        Raises:
+            UsageError: the chat template writes no chat of several turns.
+        """
+        tokenizer = self.tokenizer
+        source, special = tokenizer.get_chat_template(), tokenizer.special_tokens_map
+        ids = self._encode_rendered(
+            [message], lambda texts: render_next(source, texts[0], special, self.setup)
+        )
+        return ids[1:] if ids[0] == last and last in tokenizer.all_special_ids else ids
+
+    def check_turns(self) -> None:
+        """Refuse a chat template that writes no chat of several turns.
+
+        Raises:
+            UsageError: it is one.
+        """
+        self.encode_next("a", -1)
+
+    def _encode_rendered(self, bodies: Sequence[str], rendered: Callable[[Sequence[str]], str]) -> list[int]:
+        """Return the token ids of texts within a template; special tokens in them are encoded as text.
+
+        Args:
+            bodies: the texts, in their order.
+            rendered: puts them, or others in their place, into the template.
+        """
+        spelled = [
+            token for token in _special_tokens(self.tokenizer) if any(token in body for body in bodies)
+        ]
+        text = rendered(bodies)
+        if not spelled:
+            return self.encode(text)
+        pieces, end = [], len(text)
+        for body in map(str.strip, reversed(bodies)):  # templates trim
+            begin = text.rfind(body, 0, end)
+            if begin < 0:  # the template changes what it is given: a blank parts the tokens
+                return self.encode(rendered([_parted(body, spelled) for body in bodies]))
+            pieces += [text[begin + len(body) : end], body]
+            end = begin
+        ids = self.encode(text[:end])
+        for body, after in zip(pieces[::-2], pieces[-2::-2], strict=True):
+            ids += self.tokenizer.encode(body, add_special_tokens=False, split_special_tokens=True)
+            ids += self.encode(after)
+        return ids
+
+    def _render(self, messages: Sequence[Message]) -> str:
+        source = self.tokenizer.get_chat_template()
+        return render_conversation(source, messages, self.tokenizer.special_tokens_map, self.setup)
+
+    def set_up(self, setup: ChatSetup) -> Self:
+        """Return the tokenizer with the part of a setup that its chat template has a place for.
+
+        Raises:
+            UsageError: the template never reads one of the options.
+        """
+        source = self.tokenizer.get_chat_template()
+        return replace(self, setup=setup.taken_by(source, self.tokenizer.special_tokens_map))
+
+
+def _parted(text: str, tokens: Sequence[str]) -> str:
+    for token in tokens:
+        text = text.replace(token, f"{token[0]} {token[1:]}")
+    return text
+
+
+@lru_cache(maxsize=8)
+def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
+    """Return the texts of the tokens that structure a chat."""
+    added = tokenizer.added_tokens_decoder.values()
+    return tuple({*tokenizer.all_special_tokens, *(token.content for token in added if token.special)})

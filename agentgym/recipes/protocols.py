@@ -1,0 +1,127 @@
+"""Evaluation protocols of the papers: which games are played how, one TOML file each.
+
+They lie beside the recipes, in ``trainers/PAPER/protocols``.
+
+A protocol becomes a suite of two parts: its own games first, then every game of the splits, where their data
+is on this machine. Models are asked as a public checkpoint was trained, in this package's words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import UsageError, nearest
+from agentgym.evaluation.suites.suite import Suite, SuiteEnv, check_names
+from agentgym.io.records import read_toml
+from agentgym.prompts.pictured import PictureUse
+from agentgym.recipes.reader import root
+
+
+@dataclass(frozen=True, slots=True)
+class AskedModel:
+    """How a model is asked: settings of its prompts and of sampling."""
+
+    wording: str
+    answer: str
+    history: int
+    """Past turns told."""
+    budget: int
+    """Most tokens of a prompt."""
+    max_tokens: int
+    """Longest response."""
+    temperature: float
+    context: str = "rebuilt"
+    """How past turns reach the model, as `agentgym.prompts.settings.Prompting` takes it."""
+    pictures: PictureUse = "none"
+    """Whether it is shown the picture of an observation, beside its text or alone."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of the agent ``model``, without those that have its defaults."""
+        table = {name: getattr(self, name) for name in self.__slots__}
+        for name, usual in (("context", "rebuilt"), ("pictures", "none")):
+            if table[name] == usual:
+                del table[name]
+        return {**table, "choice": "free"}
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationProtocol:
+    """How a paper evaluates its checkpoints.
+
+    Example:
+        >>> protocol = load_protocol("gigpo-alfworld")
+        >>> [env.tasks for env in (*protocol.env, *protocol.whole)]
+        [128, 140, 134]
+    """
+
+    name: str
+    version: str
+    seed: int
+    paper: str
+    """Authors, year and arXiv number."""
+    source: str
+    """Where the numbers are printed: section or table, files of public code."""
+    checkpoint: str
+    """Which checkpoint of a run the paper reports."""
+    template: str
+    """Whose prompt template the checkpoint was trained with."""
+    model: AskedModel
+    env: tuple[SuiteEnv, ...]
+    """The protocol's own games."""
+    whole: tuple[SuiteEnv, ...] = ()
+    """All games of the splits, which are played afterwards, where their data is there."""
+    attempts: int = 1
+    """Episodes per game."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """What is otherwise than in the paper, by what it is about."""
+
+    @property
+    def suite(self) -> Suite:
+        """The suite that plays it; scores are normalised by their bounds."""
+        return Suite(
+            name=self.name,
+            version=self.version,
+            seed=self.seed,
+            attempts=self.attempts,
+            floor="",
+            oracle="",
+            env=(*self.env, *self.whole),
+        )
+
+
+def protocol_names() -> tuple[str, ...]:
+    """Return the names of the shipped protocols."""
+    return tuple(sorted(_files()))
+
+
+def _files() -> dict[str, Path]:
+    return {path.stem: path for path in root().glob("*/protocols/*.toml")}
+
+
+def load_protocol(name: str) -> EvaluationProtocol:
+    """Return a protocol.
+
+    Args:
+        name: one of `protocol_names`, or the path of a TOML file. A path goes before a name.
+
+    Raises:
+        UsageError: neither, or something in the file is unknown, missing or of another type.
+    """
+    path = Path(name)
+    if not path.is_file():
+        files = _files()
+        if name not in files:
+            names = ", ".join(sorted(files))
+            raise UsageError(
+                f"no protocol {name!r}{nearest(name, files)}: name a TOML file or one of {names}"
+            )
+        path = files[name]
+    protocol = read_toml(EvaluationProtocol, path)
+    check_names((("protocol", protocol.name),), f"{path}: ")
+    if not protocol.env:
+        raise UsageError(f"{path}: no environment; add an [[env]] table")
+    return protocol

@@ -1,0 +1,220 @@
+"""BM25 that ranks as Lucene does, document for document, without a Java machine.
+
+Robertson et al. 1994, in Lucene's form: a term that d of D documents hold has the weight
+``w = log(1 + (D - d + 1/2) / (d + 1/2))`` and adds ``w - w / (1 + f / norm)`` to the score of a document
+that holds it f times, with ``norm = k1 (1 - b + b length / average)``. Everything is in Lucene's precision,
+lengths have Lucene's rounding (`agentgym.retrieval.engines.bm25.lengths`) and equal scores stand in the order
+of the documents' ids, as in Anserini: ``bm25s`` and ``tantivy`` compute the formula, but rank otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from agentgym.errors import UsageError
+from agentgym.retrieval.analysis import ANALYSER, Analyser
+from agentgym.retrieval.engines.bm25.blocks import count_corpus, resumable_spool
+from agentgym.retrieval.engines.bm25.execution import SearchBackend, choose_backend, make_ranking
+from agentgym.retrieval.engines.bm25.merging import check_parameters, merge_blocks
+from agentgym.retrieval.engines.bm25.postings import (
+    FORMAT,
+    TOPS,
+    Postings,
+    in_files,
+    in_memory,
+    open_postings,
+    term_digest,
+    write_layout,
+)
+from agentgym.retrieval.engines.bm25.ranking import Ranking, Term
+from agentgym.retrieval.index import MANIFEST, Hits, Manifest, new_folder, versions
+
+ENGINE: Final = "bm25/1"
+"""Names the ranks, in manifests and runs; the files of a folder have a version of their own."""
+
+FOLDER: Final = f"bm25.{FORMAT}"
+"""A name for folders in a cache, where indexes of other formats may lie."""
+
+_TERMS_KEPT = 1 << 17
+"""Terms that are remembered."""
+
+
+class Bm25:
+    """An index in memory or mapped from a folder, made by `build_bm25` or `open_bm25`.
+
+    Example:
+        >>> shop = build_bm25([("A", "a red shirt"), ("B", "red shoes, red laces")], corpus="two products")
+        >>> hits = shop.search("Red things", k=10)
+        >>> shop.ids(hits.documents), [f"{score:.3f}" for score in hits.scores]
+        (['B', 'A'], ['0.121', '0.102'])
+        >>> shop.backend
+        'numpy'
+    """
+
+    def __init__(self, manifest: Manifest, postings: Postings, backend: SearchBackend | None = None):
+        """Hold the arrays; as `build_bm25` and `open_bm25`."""
+        self.manifest = manifest
+        self._postings = postings
+        self._wanted = backend
+        self._backend: SearchBackend | None = None
+        self._ranking: Ranking | None = None
+        self._analyser = Analyser()
+        self._terms: dict[str, Term] = {}
+        self._filled = max(1, int(manifest.parameters["filled"]))
+
+    def __len__(self) -> int:
+        """Number of documents."""
+        return len(self._postings.ranks)
+
+    @property
+    def backend(self) -> SearchBackend:
+        """The search backend: compiled kernels, or NumPy alone. Both find the same."""
+        if self._backend is None:
+            self._backend = choose_backend(self._wanted, self._postings)
+        return self._backend
+
+    def ids(self, documents: npt.NDArray[np.int32]) -> list[str]:
+        """Return the ids of documents, given their numbers."""
+        return self._postings.ids(documents)
+
+    def search(self, query: str, k: int) -> Hits:
+        """Return the best ``k`` documents that share a term with the query, or as many as there are."""
+        _check_k(k)
+        return self._rank([self._terms_of(query)], k)[0]
+
+    def search_all(self, queries: Sequence[str], k: int) -> list[Hits]:
+        """Return `search` of each query.
+
+        Compiled, the queries share what they read and, where they are many, all cores; equal ones are
+        searched once.
+        """
+        _check_k(k)
+        different = list(dict.fromkeys(queries))
+        found = self._rank([self._terms_of(query) for query in different], k)
+        hits = dict(zip(different, found, strict=True))
+        return [hits[query] for query in queries]
+
+    def _rank(self, queries: Sequence[Sequence[Term]], k: int) -> list[Hits]:
+        if self._ranking is None:
+            self._ranking = make_ranking(self.backend, self._postings)
+        return self._ranking.search(queries, k)
+
+    def _terms_of(self, query: str) -> list[Term]:
+        terms = [self._term(term, count) for term, count in Counter(self._analyser.terms(query)).items()]
+        return [term for term in terms if term.stop > term.start]
+
+    def _term(self, term: str, count: int) -> Term:
+        """Return a term that a query has ``count`` times."""
+        known = self._terms.get(term)
+        if known is None:
+            if len(self._terms) >= _TERMS_KEPT:
+                self._terms.clear()
+            known = self._terms[term] = self._look_up(term)
+        if count == 1:
+            return known
+        return known._replace(weight=np.float32(count) * known.weight, bound=count * known.bound)
+
+    def _look_up(self, term: str) -> Term:
+        digest = np.uint64(term_digest(term))
+        postings = self._postings
+        slot = int(postings.terms.searchsorted(digest))
+        if slot == len(postings.terms) or postings.terms[slot] != digest:
+            return Term(0, 0, 0, 0, np.float32(0), 0.0)
+        first, last = int(postings.firsts[slot]), int(postings.firsts[slot + 1])
+        self._check_runs(first, last)
+        start, stop = int(postings.starts[first]), int(postings.starts[last])
+        rarity = 1 + (self._filled - (stop - start) + 0.5) / (stop - start + 0.5)
+        weight = np.float32(math.log(rarity))
+        return Term(
+            first, last, start, stop, weight, float(weight) * int(postings.tops[first:last].max()) / TOPS
+        )
+
+    def _check_runs(self, first: int, last: int) -> None:
+        """Refuse places that lie outside the arrays: the kernels do not look."""
+        postings = self._postings
+        if 0 <= first < last <= len(postings.windows):
+            starts = postings.starts[first : last + 1]
+            windows = postings.windows[first:last]
+            inside = 0 <= starts[0] < starts[-1] <= len(postings.documents)
+            if inside and last - first == 1:
+                return
+            if inside and (starts[1:] > starts[:-1]).all() and (windows[1:] > windows[:-1]).all():
+                return
+        raise UsageError(
+            f"the index of {self.manifest.corpus!r} is damaged: delete its folder and build it again"
+        )
+
+
+def build_bm25(
+    documents: Iterable[tuple[str, str]],
+    *,
+    corpus: str,
+    folder: Path | None = None,
+    k1: float = 0.9,
+    b: float = 0.4,
+    progress: Callable[[int], None] = lambda done: None,
+    processes: int = 1,
+    backend: SearchBackend | None = None,
+) -> Bm25:
+    """Build an index.
+
+    A build into a folder that is killed leaves what it has counted beside the folder; the next one reads the
+    documents again and goes on from there.
+
+    Args:
+        documents: ids and texts; a document's number is its place among them.
+        corpus: what the documents were taken from, for the manifest.
+        folder: where the index goes; in memory if None.
+        k1: how late repetitions of a term stop to count.
+        b: how far long documents are held back, 0 to 1.
+        progress: called with how many documents are read.
+        processes: that count terms, beside this one if more than 1; for an index in a folder.
+        backend: what runs the searches; compiled kernels for a large index if None, where numba is installed.
+
+    Raises:
+        UsageError: PyStemmer is not installed, two documents have one id, or the folder cannot be written.
+    """
+    check_parameters(k1, b)
+    with nullcontext(None) if folder is None else resumable_spool(folder) as spool:
+        counted = count_corpus(documents, spool, progress, processes)
+        with nullcontext(None) if folder is None else new_folder(folder) as draft:
+            allocate = in_memory if draft is None else in_files(draft)
+            postings, filled = merge_blocks(counted.blocks, counted.ids, allocate, k1, b)
+            manifest = Manifest(
+                engine=ENGINE,
+                analyser=ANALYSER,
+                parameters={"k1": k1, "b": b, "filled": filled},
+                corpus=corpus,
+                corpus_sha256=counted.sha256,
+                count=len(counted.ids),
+                libraries=versions("numpy", "PyStemmer"),
+            )
+            if draft is None:
+                return Bm25(manifest, postings, backend)
+            write_layout(draft, postings)
+            (draft / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
+    assert folder is not None
+    return open_bm25(folder, backend=backend)
+
+
+def open_bm25(folder: Path, *, backend: SearchBackend | None = None) -> Bm25:
+    """Open an index; its arrays are mapped from the files, and shared by all processes.
+
+    ``backend`` None takes compiled kernels for a large index, where numba is installed.
+    """
+    manifest = Manifest.read(folder)
+    manifest.require(folder, engine=ENGINE, analyser=ANALYSER)
+    return Bm25(manifest, open_postings(folder), backend)
+
+
+def _check_k(k: int) -> None:
+    if k < 1:
+        raise UsageError(f"a search returns one document at least: ask for k >= 1, not {k}")

@@ -1,0 +1,213 @@
+"""Finding the best documents of a query with NumPy: all scores, or as few as decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from agentgym.retrieval.engines.bm25.postings import Postings
+from agentgym.retrieval.index import Hits
+
+Documents: TypeAlias = npt.NDArray[np.int32]
+ScoreColumn: TypeAlias = npt.NDArray[np.float64]
+"""Sums of single-precision numbers, in double precision, where they are exact: the order of the terms does
+not matter, here as in Lucene."""
+
+LANES = 64
+"""ScoreColumn are padded to a multiple of this."""
+
+MANY = 50_000
+"""Pairs of terms and documents from which on it pays to leave some out."""
+
+SURE_SHARE = 0.4
+"""Share of the pairs, at most, that are always added: those of the rarest terms."""
+
+LOOKED_UP = 4
+"""Pairs that are added in the time that one is looked up."""
+
+FREQUENT = 1 / 16
+"""Share of the documents that hold a frequent term."""
+
+SPREAD_BYTES = 96 << 20
+"""Memory for the parts of frequent terms as arrays over all documents."""
+
+UNPACKED_PAIRS = 1 << 22
+"""Pairs that are kept unpacked; they take eight bytes each."""
+
+_SLACK = 1 - 1e-6
+"""ScoreColumn that differ by less may be equal in single precision."""
+
+
+class Term(NamedTuple):
+    """A term of a query, as often as the query has it."""
+
+    first: int
+    last: int
+    """Its runs in the postings."""
+    start: int
+    stop: int
+    """Its pairs in the postings."""
+    weight: np.float32
+    bound: float
+    """The most that it adds to any score."""
+
+
+class Ranking(Protocol):
+    """Finds the best documents. Safe to ask from many threads."""
+
+    def search(self, queries: Sequence[Sequence[Term]], k: int) -> list[Hits]:
+        """Return the best ``k`` documents of each query."""
+        ...
+
+
+class NumpyRanker:
+    """A `Ranking` that needs NumPy alone: the reference, and what small indexes are searched by."""
+
+    def __init__(self, postings: Postings):
+        """Hold the postings."""
+        self._postings = postings
+        self._count = len(postings.ranks)
+        self._spread = lru_cache(SPREAD_BYTES // (4 * self._count + 1) + 1)(self._make_spread)
+        self._unpacked: dict[int, tuple[Documents, npt.NDArray[np.float32]]] = {}
+        self._held = 0
+
+    def search(self, queries: Sequence[Sequence[Term]], k: int) -> list[Hits]:
+        """Return the best ``k`` documents of each query."""
+        return [self._search(terms, k) for terms in queries]
+
+    def _search(self, terms: Sequence[Term], k: int) -> Hits:
+        documents, totals = self._best(terms, k)
+        scores = totals.astype(np.float32)
+        order = np.lexsort((self._postings.ranks[documents], -scores))[:k]
+        return Hits(documents[order], scores[order])
+
+    def _pairs(self, term: Term) -> tuple[Documents, npt.NDArray[np.float32]]:
+        """Return the documents of a term and their parts; recently used ones are cached unpacked."""
+        known = self._unpacked.get(term.start)
+        if known is None:
+            if self._held > UNPACKED_PAIRS:
+                self._held = 0
+                self._unpacked = {}
+            known = self._unpacked[term.start] = self._unpack(term)
+            self._held += term.stop - term.start
+        return known
+
+    def _unpack(self, term: Term) -> tuple[Documents, npt.NDArray[np.float32]]:
+        first, last, start, stop, _, _ = term
+        postings = self._postings
+        documents = postings.documents[start:stop].astype(np.int32)
+        if last - first == 1:
+            documents += int(postings.windows[first]) << postings.bits
+        else:
+            bases = postings.windows[first:last].astype(np.int32) << postings.bits
+            documents += np.repeat(bases, np.diff(postings.starts[first : last + 1]))
+        parts = postings.parts[postings.impacts[start:stop]]
+        if len(postings.odd_places):
+            begin, end = postings.odd_places.searchsorted((start, stop))
+            parts[postings.odd_places[begin:end] - start] = postings.odd_parts[begin:end]
+        return documents, parts
+
+    def _best(self, terms: Sequence[Term], k: int) -> tuple[Documents, ScoreColumn]:
+        """Return all documents that may be among the best ``k``, with their scores."""
+        terms = sorted(terms, key=lambda term: -term.bound)
+        totals = np.zeros(-(-self._count // LANES) * LANES)
+        pairs = sum(term.stop - term.start for term in terms)
+        sure = len(terms) if pairs < MANY else _first_share(terms, SURE_SHARE * pairs)
+        self._add(totals, terms[:sure])
+        others = terms[sure:]
+        if others:
+            found = self._decide(totals, others, k)
+            if found is not None:
+                return found
+            self._add(totals, others)
+        documents = _contenders(totals, k)
+        return documents, totals[documents]
+
+    def _decide(
+        self, totals: ScoreColumn, others: Sequence[Term], k: int
+    ) -> tuple[Documents, ScoreColumn] | None:
+        """Finish only the scores that can still be among the best; None if there are too many.
+
+        The k-th best of any finished scores is no larger than the k-th best of all. A document can reach it
+        only if what it lacks is no more than the other terms can add.
+        """
+        sample = _contenders(totals, k)
+        if len(sample) < k:
+            return None
+        finished = totals[sample]
+        for term in others:
+            finished += self._gains(term, sample)
+        floor = float(np.partition(finished, len(sample) - k)[len(sample) - k]) * _SLACK
+        rest = sum(term.bound for term in others)
+        if rest >= floor:
+            return None
+        documents = _at_least(totals, floor - rest)
+        if LOOKED_UP * len(documents) * len(others) > sum(term.stop - term.start for term in others):
+            return None
+        scores = totals[documents]
+        for term in others:
+            scores += self._gains(term, documents)
+            rest -= term.bound
+            kept = scores >= floor - rest
+            documents, scores = documents[kept], scores[kept]
+        return documents, scores
+
+    def _add(self, totals: ScoreColumn, terms: Sequence[Term]) -> None:
+        """Add the terms' parts to the score of every document."""
+        for term in terms:
+            documents, parts = self._pairs(term)
+            gains = term.weight - term.weight / parts
+            np.add.at(totals, documents, gains.astype(np.float64))
+
+    def _gains(self, term: Term, documents: Documents) -> npt.NDArray[np.float32]:
+        """Return a term's addition to the scores of some documents."""
+        if term.stop - term.start >= FREQUENT * self._count:
+            spread = self._spread(term._replace(weight=np.float32(0), bound=0.0))  # for any weight
+            gains: npt.NDArray[np.float32] = term.weight - term.weight / spread[documents]
+            return gains
+        held, parts = self._pairs(term)
+        places = np.minimum(held.searchsorted(documents), len(held) - 1)
+        gains = term.weight - term.weight / parts[places]
+        gains[held[places] != documents] = 0.0
+        return gains
+
+    def _make_spread(self, term: Term) -> npt.NDArray[np.float32]:
+        """Return the part of every document; 1, a gain of nothing, where it lacks the term."""
+        spread = np.ones(self._count, np.float32)
+        documents, parts = self._pairs(term)
+        spread[documents] = parts
+        return spread
+
+
+def _first_share(terms: Sequence[Term], pairs: float) -> int:
+    """Return how many of the first terms, one at least, hold so many pairs or fewer."""
+    held = 0
+    for number, term in enumerate(terms):
+        held += term.stop - term.start
+        if held > pairs and number > 0:
+            return number
+    return len(terms)
+
+
+def _contenders(totals: ScoreColumn, k: int) -> Documents:
+    """Return the documents that may have one of the ``k`` largest of some scores, zero aside.
+
+    The k-th largest of the maxima of disjoint sets of scores is no larger than the k-th largest score.
+    """
+    lanes = totals.reshape(LANES, -1).max(axis=0)
+    floor = 0.0
+    if len(lanes) > k:
+        floor = float(np.partition(lanes, len(lanes) - k)[len(lanes) - k]) * _SLACK
+    if floor == 0.0:
+        return np.flatnonzero(totals).astype(np.int32)
+    columns = np.flatnonzero(lanes >= floor)
+    rows, places = np.nonzero(totals.reshape(LANES, -1)[:, columns] >= floor)
+    return (rows * len(lanes) + columns[places]).astype(np.int32)
+
+
+def _at_least(totals: ScoreColumn, floor: float) -> Documents:
+    return np.flatnonzero(totals >= floor).astype(np.int32)

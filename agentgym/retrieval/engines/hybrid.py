@@ -1,0 +1,110 @@
+"""Reciprocal-rank fusion of two engines (Cormack et al. 2009).
+
+A document's score is the sum of ``1 / (k0 + rank)`` over both engines, with ranks counted from ``first``;
+an engine that does not have it among its best ``depth`` adds nothing. k0 = 60 from rank 1 is the paper's;
+Qdrant's is k0 = 2 from 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from agentgym.core.options import is_whole
+from agentgym.errors import UsageError
+from agentgym.retrieval.index import Hits, Index, Manifest
+
+ENGINE: Final = "hybrid/1"
+
+DEPTH: Final = 100
+"""Documents of each engine that are fused, or ``k`` where that is more."""
+
+
+class HybridIndex:
+    """Two indexes over one corpus, searched as one; it has no files of its own.
+
+    Example:
+        >>> from agentgym.retrieval.engines.bm25 import build_bm25
+        >>> shop = [("A", "red shirt"), ("B", "red shoes, red laces"), ("C", "blue shirt")]
+        >>> plain, short = (build_bm25(shop, corpus="shop", b=b) for b in (0.4, 1.0))
+        >>> fused = HybridIndex(plain, short)
+        >>> hits = fused.search("red shirt", 2)
+        >>> fused.ids(hits.documents), [f"{score:.5f}" for score in hits.scores]
+        (['A', 'B'], ['0.03279', '0.03226'])
+    """
+
+    def __init__(self, one: Index, other: Index, *, k0: int = 60, first: int = 1, depth: int = DEPTH):
+        """Join two indexes over the same documents, by reciprocal rank fusion.
+
+        ``k0`` is the constant of the denominators; ``first``: rank of an engine's best document; ``depth``:
+        documents of each engine that are fused, or ``k`` where that is more.
+        """
+        for name, value, least in (("k0", k0, 0), ("first", first, 0), ("depth", depth, 1)):
+            if not is_whole(value) or value < least:
+                raise UsageError(
+                    f"{name} of a hybrid is a whole number of at least {least}, not {value!r:.40}"
+                )
+        if k0 + first < 1:
+            raise UsageError("a hybrid divides by k0 + first: let one of them be at least 1")
+        mine, others = one.manifest, other.manifest
+        if (mine.corpus_sha256, len(one)) != (others.corpus_sha256, len(other)):
+            raise UsageError(
+                f"a hybrid fuses indexes over one corpus: these are over {len(one)} documents of "
+                f"{mine.corpus!r} and {len(other)} of {others.corpus!r}"
+            )
+        self.parts = one, other
+        self._k0, self._first, self._depth = int(k0), int(first), int(depth)
+        self.manifest = Manifest(
+            engine=ENGINE,
+            analyser="",
+            parameters={"k0": self._k0, "first": self._first, "depth": self._depth},
+            corpus=mine.corpus,
+            corpus_sha256=mine.corpus_sha256,
+            count=len(one),
+            libraries={**mine.libraries, **others.libraries},
+            text_parameters={
+                "engines": f"{_engines(mine)} {_engines(others)}",
+                "fingerprints": f"{mine.fingerprint} {others.fingerprint}",
+            },
+        )
+
+    def __len__(self) -> int:
+        """Number of documents."""
+        return len(self.parts[0])
+
+    def ids(self, documents: npt.NDArray[np.int32]) -> list[str]:
+        """Return the ids of documents, given their numbers."""
+        return self.parts[0].ids(documents)
+
+    def search(self, query: str, k: int) -> Hits:
+        """Return the best ``k`` documents that either engine found, or as many as there are."""
+        return self.search_all([query], k)[0]
+
+    def search_all(self, queries: Sequence[str], k: int) -> list[Hits]:
+        """Return `search` of each query, with one call of each engine."""
+        if k < 1:
+            raise UsageError(f"a search returns one document at least: ask for k >= 1, not {k}")
+        depth = max(k, self._depth)
+        found = (part.search_all(queries, depth) for part in self.parts)
+        return [self._fuse(pair, k) for pair in zip(*found, strict=True)]
+
+    def _fuse(self, found: Sequence[Hits], k: int) -> Hits:
+        totals: dict[int, float] = {}
+        for hits in found:
+            for rank, number in enumerate(hits.documents.tolist(), self._first):
+                totals[number] = totals.get(number, 0.0) + 1 / (self._k0 + rank)
+        numbers = np.array(list(totals), np.int32)
+        scores = np.array(list(totals.values()), np.float32)
+        if len(np.unique(scores)) == len(scores):
+            order = np.argsort(-scores)[:k]
+        else:
+            order = np.lexsort((np.array([id.encode() for id in self.ids(numbers)], np.bytes_), -scores))[:k]
+        return Hits(numbers[order], scores[order])
+
+
+def _engines(manifest: Manifest) -> str:
+    """Return the engines of an index: its own, or those of a hybrid."""
+    return manifest.text_parameters.get("engines", manifest.engine)

@@ -1,0 +1,1 @@
+"""Trees of episodes: 3SPO's collector, whose branches restore snapshots."""

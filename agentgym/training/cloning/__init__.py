@@ -1,0 +1,1 @@
+"""Learning from demonstrations: behaviour cloning, DAgger and the supervised updates of both."""

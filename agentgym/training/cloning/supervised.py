@@ -1,0 +1,230 @@
+"""Fitting: a model learns, epoch by epoch, to give the answers that it is shown.
+
+The loss is their negative log-likelihood, an objective of the learner that every algorithm trains with. Where
+responses are constrained choices that is their likelihood among the admissible actions, which is what the
+policy samples from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from agentgym.algos.objective import Objective
+from agentgym.algos.tokens import Batch
+from agentgym.errors import UsageError, nearest
+from agentgym.prompts.settings import Prompting
+from agentgym.training.cloning.demonstrations import TEACHERS
+from agentgym.training.config import Device
+from agentgym.training.learner.config import GPU_TOKENS, Dtype, LearnerConfig
+from agentgym.training.learner.distributed import Ranks
+from agentgym.training.learner.learner import Learner
+from agentgym.training.learner.packing import StepRow
+from agentgym.training.models.models import LanguageModel
+
+LIKELIHOOD = Objective(ratio="likelihood", aggregation="seq-mean-token-sum")
+"""The log-likelihood of whole answers, where every advantage is 1."""
+
+CPU_TOKENS = 1024
+"""Default of ``token_budget`` on a CPU."""
+
+_COUNTS = ("tasks", "epochs", "batch", "num_envs", "threads")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloningConfig:
+    """Everything that decides a run of behaviour cloning.
+
+    Example:
+        >>> config = CloningConfig(env_id="agentgym/Sokoban-v0", tasks=1000, learning_rate=3e-3)
+        >>> round(config.rate(0, 10), 5), round(config.rate(5, 10), 5)
+        (0.003, 0.0015)
+    """
+
+    env_id: str
+    env_options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the environment's constructor, without the split."""
+    split: str = "train"
+    tasks: int = 500
+    """The split's first ones are shown, each played once by the teacher."""
+    shuffled: bool = False
+    """Whether tasks are drawn from the whole split, the same ones for every seed, instead of its first."""
+    also: tuple[Mapping[str, Any], ...] = ()
+    """Options of further environments of this id, whose first tasks are shown as well."""
+    teacher: str = "oracle"
+    """One of `agentgym.training.cloning.demonstrations.TEACHERS`."""
+    model: str = "tiny"
+    """``tiny``, ``tiny:SIZE`` or the path of a model directory."""
+    seed: int = 0
+    """Decides random weights, episodes and the order of steps."""
+    epochs: int = 5
+    batch: int = 64
+    """Steps that an update is taken on."""
+    learning_rate: float = 1e-3
+    """AdamW's at most; it falls to 0 along half a cosine."""
+    warmup: int = 0
+    """Updates over which the learning rate rises, of the epochs and of each round."""
+    beta2: float = 0.999
+    """How slowly AdamW forgets the squares of gradients."""
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+    rounds: int = 0
+    """Of DAgger (`agentgym.training.cloning.dagger`), after the epochs: each goes on with tasks not shown
+    yet."""
+    round_tasks: int = 200
+    """Of each environment, played by the model in a round."""
+    round_epochs: int = 1
+    """Over everything that was shown, in a round."""
+    token_budget: int = 0
+    """Most tokens in one pass of the model; 0 is 1,024 on a CPU, 16,384 on a GPU. Changes speed and memory,
+    not what is learned."""
+    device: Device = "auto"
+    """``cpu``, or ``cuda`` for one device per process; ``auto`` is the latter where there is one."""
+    dtype: Dtype = "auto"
+    """As `agentgym.training.learner.config.LearnerConfig.dtype`."""
+    num_envs: int = 64
+    threads: int = 1
+    """Of the process, on a CPU; see `agentgym.training.config.TrainConfig.threads`."""
+    held_out_split: str = "valid"
+    held_out: int = 64
+    """The split's first tasks are for evaluation; all where it has fewer. 0: none."""
+    prompting: Prompting | None = None
+    """None for what suits the model and the environment."""
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        for name in (*_COUNTS, "round_tasks", "round_epochs"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("seed", "held_out", "weight_decay", "rounds", "warmup", "token_budget"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise UsageError(f"{name} must be at least 0, got {getattr(self, name)}")
+        for name in ("learning_rate", "max_grad_norm"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise UsageError(f"{name} must be positive, got {getattr(self, name)}")
+        if not 0 < self.beta2 < 1:
+            raise UsageError(f"beta2 must be between 0 and 1, got {self.beta2}")
+        if self.teacher not in TEACHERS:
+            hint = nearest(self.teacher, TEACHERS)
+            raise UsageError(f"unknown teacher {self.teacher!r}{hint}; choose one of {', '.join(TEACHERS)}")
+
+    def rate(self, step: int, steps: int) -> float:
+        """Return the learning rate of update ``step`` of ``steps``, counted from 0."""
+        rising = min(1.0, (step + 1) / (self.warmup + 1))
+        return self.learning_rate * rising * (1.0 + math.cos(math.pi * step / steps)) / 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochMetrics:
+    """One epoch; means are over its updates."""
+
+    epoch: int
+    """From 1."""
+    updates: int
+    """Taken up to now."""
+    loss: float
+    """Negative log-likelihood of an answer, in nats."""
+    grad_norm: float
+    """Before it was clipped."""
+    learning_rate: float
+    """Of its last update."""
+
+
+class Fit:
+    """A learner and its data, between two epochs."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        rows: Sequence[StepRow],
+        config: CloningConfig,
+        *,
+        epochs: int | None = None,
+        round: int = 0,
+    ):
+        """Begin; ``learner`` is that of `open_learner`, and every rank's gets the same rows.
+
+        ``round``: of DAgger; each has another order of rows.
+        """
+        self._learner, self._rows, self._config = learner, rows, config
+        self._epochs = config.epochs if epochs is None else epochs
+        self._round = round
+        learner.forget_moments()
+        self.epoch = 0
+        """Epochs done."""
+
+    @property
+    def done(self) -> bool:
+        """Whether all epochs are over."""
+        return self.epoch == self._epochs
+
+    def step(self) -> EpochMetrics:
+        """Train one epoch; `DivergenceError` where a loss or a gradient is not a number."""
+        config = self._config
+        per_epoch = math.ceil(len(self._rows) / config.batch)
+        done = self.epoch * per_epoch
+        self.epoch += 1
+        stream = [config.seed, self.epoch, *([self._round] if self._round else [])]
+        draws = np.random.default_rng(np.random.SeedSequence(stream))
+        updates = []
+        for chosen in np.array_split(draws.permutation(len(self._rows)), per_epoch):
+            rate = config.rate(done, self._epochs * per_epoch)
+            rows = [self._rows[row] for row in chosen.tolist()]
+            updates.append(self._learner.update(rows, _shown(rows), seed=config.seed, rate=rate))
+            done += 1
+        return EpochMetrics(
+            epoch=self.epoch,
+            updates=done,
+            loss=float(np.mean([update.loss for update in updates])),
+            grad_norm=float(np.mean([update.grad_norm for update in updates])),
+            learning_rate=rate,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the learner's state, whole on the first rank, and the number of epochs done."""
+        return {**self._learner.state_dict(), "epoch": self.epoch}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where the first rank's `state_dict` was taken."""
+        self.epoch = state["epoch"]
+        self._learner.load_state_dict({name: part for name, part in state.items() if name != "epoch"})
+
+
+def shown_tasks(config: CloningConfig, tasks: Sequence[str], number: int = 0) -> list[str]:
+    """Return the tasks to demonstrate, or those of DAgger's round ``number``, from a split's ids."""
+    order = range(len(tasks))
+    if config.shuffled:
+        order = np.random.default_rng(0).permutation(len(tasks)).tolist()
+    first = config.tasks + (number - 1) * config.round_tasks
+    chosen = order[first : first + config.round_tasks] if number else order[: config.tasks]
+    return [tasks[place] for place in chosen]
+
+
+def open_learner(language_model: LanguageModel, config: CloningConfig, ranks: Ranks) -> Learner:
+    """Return a learner of the likelihood of answers, in place; an update's rate is its learning rate."""
+    settings = LearnerConfig(
+        learning_rate=1.0,
+        betas=(0.9, config.beta2),
+        weight_decay=config.weight_decay,
+        max_grad_norm=config.max_grad_norm,
+        token_budget=config.token_budget or (CPU_TOKENS if ranks.device.type == "cpu" else GPU_TOKENS),
+        dtype=config.dtype,
+        old_log_probs="recompute",  # there are none, so an update takes its own
+    )
+    return Learner(language_model.model, LIKELIHOOD, settings, ranks=ranks, weights=language_model.weights)
+
+
+def _shown(rows: Sequence[StepRow]) -> Batch:
+    """Return the columns of answers that are all as good."""
+    lengths = np.array([len(row.response_ids) for row in rows])
+    return Batch(
+        lengths=lengths,
+        trajectory=np.arange(len(rows)),
+        credit="step",
+        advantages=np.ones(len(rows)),
+        old_log_probs=np.zeros(lengths.sum()),
+    )

@@ -1,0 +1,57 @@
+"""Measurements of an iteration: lengths of responses, use of the devices, seconds by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+import torch
+
+from agentgym.core.types import Group
+from agentgym.history.metrics import StageSeconds
+from agentgym.training.learner.distributed import Ranks
+
+STAGES = frozenset(field.name for field in fields(StageSeconds))
+
+OPERATIONS = 6
+"""Floating-point operations a weight and token take, forward and backward (Kaplan et al., 2020, 2.1)."""
+
+
+def response_lengths(groups: Sequence[Group], stop_ids: Sequence[int] | None) -> dict[str, Any]:
+    """Return the mean number of tokens of responses, and the share that was cut at the limit.
+
+    ``stop_ids``: the ends of whole free responses; None for choices, which are never cut.
+    """
+    said = [
+        step.completion.response_ids
+        for group in groups
+        for member in group.trajectories
+        for step in member.steps
+    ]
+    free = [ids for ids in said if ids]
+    if not free:
+        return {"response_length": None, "response_cut": None}
+    cut = None if stop_ids is None else sum(ids[-1] not in stop_ids for ids in free) / len(free)
+    return {"response_length": sum(map(len, free)) / len(free), "response_cut": cut}
+
+
+def utilisation(
+    parameters: int, tokens: int, seconds: float, *, peak_flops: float | None, ranks: int
+) -> float | None:
+    """Return the model FLOPS utilisation of an update; None where the device's peak is not known.
+
+    ``tokens``: read on all ranks; ``peak_flops``: operations a second of one device.
+    """
+    if peak_flops is None or seconds <= 0:
+        return None
+    return OPERATIONS * parameters * tokens / (seconds * peak_flops * ranks)
+
+
+def peak_memory(ranks: Ranks) -> int | None:
+    """Return the most bytes that a rank's device has held since the last call; None on a CPU."""
+    if ranks.device.type == "cpu":
+        return None
+    most = torch.cuda.max_memory_allocated(ranks.device)
+    torch.cuda.reset_peak_memory_stats(ranks.device)
+    return int(ranks.largest(float(most)))

@@ -1,0 +1,1 @@
+"""The machine: devices, and the memory that a run needs."""

@@ -1,0 +1,217 @@
+"""Memory plan of a training run: bytes of each rank, from a model's configuration.
+
+Nothing is loaded. What is counted is what the code allocates: weights and moments as `Learner` keeps
+them, what `transformers` keeps of a layer for the gradient, the head's chunk, the engine's copy and its
+cache. It is an estimate; ``docs/gpu.md`` says how far measured peaks were from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import torch
+from transformers import AutoConfig, PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from agentgym.errors import UsageError
+from agentgym.training.config import TrainConfig
+from agentgym.training.engines.hf import BATCH_TOKENS
+from agentgym.training.models.weights import BLOCK, family_of
+
+EXACT = 4
+"""Bytes of a number in float32: trained weights, gradients and moments, whatever computes."""
+
+BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2}
+
+HEAD_COPIES = 5
+"""Tensors of a chunk's logits that exist at once while the head is differentiated, in float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSize:
+    """The sizes of a model that memory follows from."""
+
+    parameters: int
+    """Tied ones once."""
+    layers: int
+    layer_parameters: int
+    """Of the largest layer."""
+    hidden: int
+    intermediate: int
+    queries: int
+    """Heads times their size."""
+    keys: int
+    """Key-value heads times their size."""
+    vocabulary: int
+    linear: tuple[tuple[int, int], ...] = ()
+    """Inputs and outputs of each linear layer but the head: what an adapter is made for."""
+
+    @classmethod
+    def read(cls, directory: str | Path) -> Self:
+        """Read the sizes of a model directory from its ``config.json`` alone."""
+        path = Path(directory)
+        if not (path / "config.json").is_file():
+            raise UsageError(
+                f"the model directory {path} holds no config.json: give the path of a saved model"
+            )
+        try:
+            config = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+            with torch.device("meta"):
+                model: PreTrainedModel = family_of(config).from_config(config, trust_remote_code=False)
+        except Exception as error:  # `transformers` answers damaged files with exceptions of a dozen kinds
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            raise UsageError(f"cannot read the sizes of the model in {path}: {reason}") from error
+        return cls.of(model)
+
+    @classmethod
+    def of(cls, model: PreTrainedModel) -> Self:
+        """Take the sizes of a model, which may be on the meta device."""
+        config = model.config.get_text_config()
+        heads = config.num_attention_heads
+        size = getattr(config, "head_dim", None) or config.hidden_size // heads
+        layers = [each for each in model.modules() if isinstance(each, GradientCheckpointingLayer)]
+        head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
+        return cls(
+            parameters=sum(weight.numel() for weight in model.parameters()),
+            layers=config.num_hidden_layers,
+            layer_parameters=max((_count(layer) for layer in layers), default=0),
+            hidden=config.hidden_size,
+            intermediate=getattr(config, "intermediate_size", None) or 4 * config.hidden_size,
+            queries=heads * size,
+            keys=(getattr(config, "num_key_value_heads", None) or heads) * size,
+            vocabulary=config.vocab_size,
+            linear=tuple(
+                (each.in_features, each.out_features)
+                for each in model.modules()
+                if isinstance(each, torch.nn.Linear) and each is not head
+            ),
+        )
+
+    @property
+    def body(self) -> int:
+        """Parameters below the head: a critic's."""
+        rest = self.parameters - self.layers * self.layer_parameters
+        embedding = self.vocabulary * self.hidden
+        return self.parameters - (embedding if rest >= 2 * embedding else 0)
+
+    def adapter(self, rank: int) -> int:
+        """Return the parameters of an adapter of all linear layers."""
+        return sum(rank * (inputs + outputs) for inputs, outputs in self.linear)
+
+    def cached(self, number: int) -> int:
+        """Return the bytes of a token in a cache of keys and values, with ``number`` bytes a number."""
+        return 2 * self.layers * self.keys * number
+
+    def kept(self, number: int) -> int:
+        """Return the bytes that one layer keeps of a token for the gradient, with ``number`` bytes a number.
+
+        Two norms in float32 with what they give, queries and keys before and after their rotation, values,
+        what attention gives, and four tensors of the inner width.
+        """
+        norms = 2 * (2 * EXACT + number) * self.hidden
+        attention = number * (4 * self.queries + 4 * self.keys + self.hidden)
+        return norms + attention + 4 * number * self.intermediate
+
+
+def _count(module: torch.nn.Module) -> int:
+    return sum(weight.numel() for weight in module.parameters())
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """Memory of one rank, in bytes, by purpose."""
+
+    always: Mapping[str, int]
+    """Throughout an iteration."""
+    sampling: Mapping[str, int]
+    """While responses are sampled."""
+    update: Mapping[str, int]
+    """While gradients are computed."""
+    sync: Mapping[str, int] = field(default_factory=dict)
+    """While new weights go to the engine."""
+    start: int = 0
+    """At the fullest moment while a run is opened."""
+    overlaps: bool = False
+    """Whether both happen at once."""
+
+    @property
+    def peak(self) -> int:
+        """Bytes at the fullest moment."""
+        phases = (self.always, self.sampling, self.update, self.sync)
+        held, drawn, updated, synced = (sum(part.values()) for part in phases)
+        trained = max(updated, synced)
+        return max(self.start, held + (drawn + trained if self.overlaps else max(drawn, trained)))
+
+    def rows(self) -> list[tuple[str, str, int]]:
+        """Return phase, purpose and bytes, without empty entries."""
+        parts = (
+            ("always", self.always),
+            ("sampling", self.sampling),
+            ("update", self.update),
+            ("sync", self.sync),
+        )
+        return [(when, what, size) for when, part in parts for what, size in part.items() if size]
+
+
+def plan_memory(
+    size: ModelSize, config: TrainConfig, *, ranks: int = 1, device_memory: int = 0
+) -> MemoryPlan:
+    """Return the memory plan of a run's rank, in bytes; the configuration has nothing left to choose.
+
+    ``device_memory``: of a device, of which vLLM takes its share.
+    """
+    learner, rollout, number = config.learner, config.rollout, BYTES[config.learner.dtype]
+    rank = learner.lora_rank
+    trained = size.parameters if rank is None else size.adapter(rank)
+    frozen = 0 if rank is None else size.parameters
+    critic = size.body if config.spec.critic is not None else 0
+    has_reference = config.loss.kl_coefficient > 0 and rank is None
+    low = number < EXACT
+    shards = ranks > 1 or low
+    held = 0 if learner.offload else EXACT
+    always = {
+        "weights": (held * trained + number * frozen) // ranks,
+        "gradients": held * trained // ranks,
+        "moments": 2 * held * trained // ranks,
+        "reference": number * size.parameters // ranks if has_reference else 0,
+        "critic": 4 * held * critic // ranks,
+    }
+    outside = size.parameters - size.layers * size.layer_parameters
+    # the critic's gradients and moments come later, weights that wait in main memory are not the device's
+    read = always["weights"] + always["reference"] + held * critic // ranks
+    overlaps = rollout.max_staleness > 0 and rollout.overlap
+    copies = overlaps or ranks > 1 or rank is not None or low
+    if rollout.engine == "vllm":
+        sampling = {}
+        always["engine"] = int(rollout.vllm_memory * device_memory) or number * size.parameters
+    else:
+        always["engine"] = number * size.parameters if copies else 0
+        tokens = min(BATCH_TOKENS, rollout.num_envs * _row(config))
+        sampling = {
+            "key-value cache": tokens * size.cached(number),
+            "prefill": tokens * number * (3 * size.intermediate + 4 * size.hidden),
+            "logits": 2 * EXACT * rollout.num_envs * size.vocabulary,
+        }
+    tokens = max(learner.token_budget, _row(config))
+    layers = 1 if learner.gradient_checkpointing else size.layers
+    chunk = max(min(learner.chunk_logits, tokens * size.vocabulary), size.vocabulary)
+    update = {
+        "activations": tokens * (layers * size.kept(number) + size.layers * size.hidden * number),
+        "head": HEAD_COPIES * EXACT * chunk + (EXACT * size.vocabulary * size.hidden if rank is None else 0),
+        "layers put together": number * (outside + 2 * size.layer_parameters) if shards else 0,
+    }
+    # before its part of the weights, each rank reads the head in float32 for a check of the model
+    start = always["engine"] + max(read, EXACT * outside) + BLOCK
+    sync = {
+        "a whole tensor": EXACT * size.vocabulary * size.hidden if copies else 0,
+        "new weights": number * size.parameters if copies and rollout.engine == "vllm" else 0,
+    }
+    return MemoryPlan(always, sampling, update, sync, start, overlaps)
+
+
+def _row(config: TrainConfig) -> int:
+    """Return the most tokens of a prompt and its response."""
+    return 0 if config.prompting is None else config.prompting.context_length

@@ -1,0 +1,170 @@
+"""Settings that follow from the machine, chosen once at start: device, arithmetic, engine, sizes of batches.
+
+A configuration may leave them open ("auto", 0 or None). `resolve` fills them in from the device that is
+there, its memory, the number of ranks and the model's sizes; a run's ``config.json`` holds what was chosen.
+On a CPU they are the same for every machine and model.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import Literal, Self
+
+import torch
+
+from agentgym.errors import UsageError
+from agentgym.training.config import TrainConfig
+from agentgym.training.machine.memory import ModelSize, plan_memory
+
+CPU_ENVS = 128
+"""Episodes played side by side on a CPU."""
+
+MAX_ENVS = 1024
+"""Episodes played side by side on a GPU at most."""
+
+VLLM_MIN_PARAMETERS = 500_000_000
+"""Parameters from which on vLLM pays for its start."""
+
+CPU_MAX_PARAMETERS = 1_000_000_000
+"""Parameters of a model that a single CPU thread should not be asked to train."""
+
+MAX_MEMORY_FRACTION = 0.9
+"""Share of a device's memory that a plan may fill."""
+
+_BUDGETS = (65_536, 49_152, 32_768, 24_576, 16_384, 12_288, 8_192, 4_096, 2_048)
+_CHUNKS = (1 << 26, 1 << 25, 1 << 24, 1 << 23, 1 << 22)
+
+PEAK_FLOPS: Mapping[str, float] = {
+    "B200": 2250e12,
+    "H200": 989e12,
+    "H100 PCIe": 756e12,
+    "H100": 989e12,
+    "A100": 312e12,
+    "L40S": 362e12,
+    "L4": 121e12,
+    "RTX 4090": 165e12,
+    "RTX 3090": 71e12,
+}
+"""Dense bfloat16 operations a second by part of a device's name, as the vendor's data sheets have them; the
+first part that fits counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Resources of a run's machine."""
+
+    device: Literal["cpu", "cuda"]
+    name: str
+    """Of the device."""
+    memory: int
+    """Bytes of a device; on a CPU, the main memory."""
+    ranks: int = 1
+    has_vllm: bool = False
+
+    @classmethod
+    def here(cls, device: str = "auto") -> Self:
+        """Describe this machine; ``device`` is "auto", "cpu" or "cuda"."""
+        ranks = int(os.environ.get("WORLD_SIZE", "1")) if "LOCAL_RANK" in os.environ else 1
+        if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
+            pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+            return cls("cpu", "CPU", pages, ranks)
+        if not torch.cuda.is_available():
+            raise UsageError("there is no CUDA device here, or torch was built without CUDA: use device=cpu")
+        number = int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count()
+        found = torch.cuda.get_device_properties(number)
+        return cls("cuda", found.name, found.total_memory, ranks, find_spec("vllm") is not None)
+
+    @property
+    def peak_flops(self) -> float | None:
+        """Operations a second in bfloat16; None where they are not known."""
+        found = (
+            peak for part, peak in PEAK_FLOPS.items() if part.replace(" ", "") in self.name.replace(" ", "")
+        )
+        return next(found, None) if self.device == "cuda" else None
+
+
+def resolve(config: TrainConfig, machine: Machine, size: ModelSize | None = None) -> TrainConfig:
+    """Return a configuration with nothing left to choose; a complete one is returned as it is.
+
+    ``size``: of its model, where that is known before it is opened.
+    """
+    rollout, gpu = config.rollout, machine.device == "cuda"
+    engine = rollout.engine
+    if engine == "auto":
+        large = size is not None and size.parameters >= VLLM_MIN_PARAMETERS
+        pictured = config.prompting is not None and config.prompting.pictures != "none"
+        engine = "vllm" if gpu and machine.has_vllm and large and not pictured else "hf"
+    # a rank plays its share
+    wanted = -(-rollout.tasks * rollout.group_size // machine.ranks)
+    num_envs = rollout.num_envs or (min(wanted, MAX_ENVS) if gpu else CPU_ENVS)
+    chosen = config.learner.settled(
+        machine.device, exact_engine=engine == "hf", stale=rollout.max_staleness > 0
+    )
+    result = replace(
+        config,
+        device=machine.device,
+        rollout=replace(rollout, engine=engine, num_envs=num_envs),
+        learner=chosen,
+    )
+    return _fitted(config, result, machine, size) if gpu and size is not None else result
+
+
+def _fitted(asked: TrainConfig, settled: TrainConfig, machine: Machine, size: ModelSize) -> TrainConfig:
+    """Return the configuration with the largest batches that fit the device; set ones stay.
+
+    Computing layers again is dearer than a small batch down to the default budget, and cheaper below.
+    """
+    own, learner = asked.learner, settled.learner
+    again = (False, True) if own.gradient_checkpointing is None else (own.gradient_checkpointing,)
+    budgets = (own.token_budget,) if own.token_budget else _BUDGETS
+    chunks = (own.chunk_logits,) if own.chunk_logits else _CHUNKS
+    enough = learner.token_budget
+    candidates = [
+        (budget >= enough, not checkpointing, budget, chunk)
+        for budget in budgets
+        for checkpointing in again
+        for chunk in chunks
+    ]
+    result = settled
+    for _, plain, budget, chunk in sorted(candidates, reverse=True):
+        changed = replace(learner, token_budget=budget, chunk_logits=chunk, gradient_checkpointing=not plain)
+        result = replace(settled, learner=changed)
+        plan = plan_memory(size, result, ranks=machine.ranks, device_memory=machine.memory)
+        if plan.peak <= MAX_MEMORY_FRACTION * machine.memory:
+            break
+    return result
+
+
+def check_feasible(config: TrainConfig, size: ModelSize | None) -> None:
+    """Refuse to train a large model on a single CPU thread, which would take days an iteration."""
+    if size is None or config.device != "cpu" or config.threads > 1 or size.parameters < CPU_MAX_PARAMETERS:
+        return
+    raise UsageError(
+        f"{config.model} has {size.parameters / 1e9:.1f} billion parameters, and there is one CPU thread to "
+        "train it on: use a GPU (device=cuda), set threads, or insist by --force"
+    )
+
+
+def described(config: TrainConfig, machine: Machine) -> list[tuple[str, str]]:
+    """Return the lines of a run's resources: name and value."""
+    learner, rollout = config.learner, config.rollout
+    where = f"{machine.name}, {machine.memory / 2**30:.0f} GiB" if config.device == "cuda" else "CPU"
+    ranks = f" x {machine.ranks}" if machine.ranks > 1 else ""
+    threads = f", {config.threads} thread{'s' * (config.threads > 1)}" if config.device == "cpu" else ""
+    weights = (
+        "" if learner.importance_cap is None else f", importance weights up to {learner.importance_cap:g}"
+    )
+    most = (rollout.max_staleness + 1) * -(-rollout.tasks * rollout.group_size // machine.ranks)
+    idle = f" ({rollout.num_envs - most} slots idle)" if rollout.num_envs > most else ""
+    if rollout.engine == "vllm" and config.prompting is not None:
+        idle += f", {config.prompting.context_length:,} tokens each"
+    again = ", layers computed again for the gradient" if learner.gradient_checkpointing else ""
+    return [
+        ("device", f"{where}{ranks}{threads}"),
+        ("dtype", f"{learner.dtype}; old log-probabilities: {learner.old_log_probs}{weights}"),
+        ("engine", f"{rollout.engine}, {min(rollout.num_envs, most)} episodes side by side{idle}"),
+        ("update", f"{learner.token_budget:,} tokens a pass, {learner.chunk_logits:,} logits at once{again}"),
+    ]

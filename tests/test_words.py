@@ -1,0 +1,60 @@
+"""A reader who searches for a word of the field finds the module that it belongs to."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "agentgym"
+
+PLACES = {
+    "advantage": "algos",
+    "rollout worker": "rollout",
+    "chat template": "prompts",
+    "reward model": "training",
+    "leaderboard": "evaluation",
+    "checkpoint": "training/checkpoint",
+    "resume": "training/checkpoint",
+    "retriever": "retrieval/searcher",
+    "tool call": "core/tools",
+    "judge": "envs/sotopia",
+    "seed": "core/rng",
+    "split": "core/tasks",
+    "action mask": "envs/sokoban/array_env",
+    "snapshot": "core/snapshots",
+    "replay buffer": "training/pool",
+    "KL": "algos/loss",
+    "LoRA": "training/learner/lora",
+    "endpoint": "endpoint",
+    "retry": "endpoint/sending",
+    "cost": "evaluation/play/estimate",
+}
+"""A room or module, by a word that users of verl, TRL, Gymnasium or inspect_ai search for."""
+
+SAME_WORDS = ("cli", "site")
+"""Rooms that are not counted: commands and pages are named by the words that users know."""
+
+
+def places_of(word: str) -> set[str]:
+    """Return the modules whose path, or whose docstring's first line, has a word, in the plural too."""
+    pattern = re.compile(rf"\b{word.lower().replace(' ', '[ _-]')}(e?s)?\b")
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        name = path.relative_to(PACKAGE).with_suffix("").as_posix().removesuffix("/__init__")
+        line = (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n")[0]
+        if pattern.search(f"{name.replace('/', ' ').replace('_', ' ')}\n{line}".lower()):
+            found.add(name)
+    return found
+
+
+@pytest.mark.parametrize("word", PLACES)
+def test_a_word_of_the_field_leads_to_its_place(word):
+    found = places_of(word)
+    right = {name for name in found if f"{name}/".startswith(f"{PLACES[word]}/")}
+    others = {name.partition("/")[0] for name in found - right} - {
+        PLACES[word].partition("/")[0],
+        *SAME_WORDS,
+    }
+    assert right, f"no first line of {PLACES[word]} has {word!r}"
+    assert len(others) <= 3, sorted(found - right)
