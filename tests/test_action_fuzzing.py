@@ -4,7 +4,7 @@ import pytest
 
 from agentgym.registration import ENVIRONMENTS
 from benchmarks.fuzz.actions import MOMENT, run_actions, shares
-from benchmarks.fuzz.hostile import MAX_LENGTH, HostileActions
+from benchmarks.fuzz.hostile import MAX_TEXT_LENGTH, HostileActions
 
 
 @pytest.mark.parametrize("env_id", ENVIRONMENTS)
@@ -23,7 +23,7 @@ def test_actions_come_in_every_shape_and_length() -> None:
     again = HostileActions(seed=0)
     assert [again.draw(("search[<query>]", "click[a]")) for _ in range(6_000)] == drawn
     assert len({sent.shape for sent in drawn}) == 11
-    assert max(len(sent.action) for sent in drawn if isinstance(sent.action, str)) > MAX_LENGTH // 2
+    assert max(len(sent.action) for sent in drawn if isinstance(sent.action, str)) > MAX_TEXT_LENGTH // 2
     assert len({type(sent.action) for sent in drawn}) > 10
 
 

@@ -1,4 +1,4 @@
-"""Policies and query_backends that take their time: each episode waits for its own answers alone."""
+"""Policies and query backends that take their time: each episode waits for its own answers alone."""
 
 from concurrent.futures import Future
 from threading import Event, Thread

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _COLOURFUL = ("truecolor", "256")
 """What rich calls terminals with colours enough; to those with 256 it gives the nearest."""
 
-_MAX_SIZE = 8
+_MAX_SCALE = 8
 """Most times a small picture is enlarged."""
 
 
@@ -49,7 +49,7 @@ def _fitted(image: npt.NDArray[np.uint8], width: int, height: int) -> npt.NDArra
     tall, wide = image.shape[:2]
     shrink = max(-(-tall // height), -(-wide // width))
     if shrink == 1:
-        times = max(1, min(height // tall, width // wide, _MAX_SIZE))
+        times = max(1, min(height // tall, width // wide, _MAX_SCALE))
         return image.repeat(times, axis=0).repeat(times, axis=1)
     padded = np.pad(image, ((0, -tall % shrink), (0, -wide % shrink), (0, 0)), mode="edge").astype(np.float64)
     rows, columns = padded.shape[0] // shrink, padded.shape[1] // shrink

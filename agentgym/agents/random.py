@@ -10,7 +10,7 @@ from agentgym.core.rng import TurnRng
 from agentgym.core.types import Completion, Observation, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 
-MAX_LENGTH = 4096
+MAX_STRING_LENGTH = 4096
 """Length of the longest string that `RandomStringPolicy` says, in characters."""
 
 _SLOT = re.compile(r"<[^<>]*>")
@@ -90,7 +90,7 @@ def _any_string(request: Request, draws: TurnRng) -> str:
         return _near_miss(request.admissible_actions, draws)
     text = "".join(_character(draws) for _ in range(1 + draws.below(24)))
     if kind == 15:
-        return (text * MAX_LENGTH)[:MAX_LENGTH]
+        return (text * MAX_STRING_LENGTH)[:MAX_STRING_LENGTH]
     return text
 
 

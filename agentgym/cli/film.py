@@ -14,7 +14,7 @@ from agentgym.env import AgentEnv
 FRAME_MILLISECONDS = 500
 END_MILLISECONDS = 2000
 
-_MIN_SIZE = 320
+_MIN_HEIGHT = 320
 """Pixels: smaller pictures are enlarged by a whole number to about this height."""
 
 _MIN_COLUMNS = 30
@@ -36,7 +36,7 @@ def _pictures(env: AgentEnv[Any], states: Sequence[Snapshot], steps: Sequence[St
     captions = ["the beginning", *(_caption(number, step) for number, step in enumerate(steps, start=1))]
     for state, caption in zip(states, captions, strict=True):
         env.restore(state)
-        board = enlarged(env.render(), _MIN_SIZE)
+        board = enlarged(env.render(), _MIN_HEIGHT)
         words = page(wrapped(caption, max(columns_of(board.width), _MIN_COLUMNS)), FAINT)
         picture = blank(max(board.width, words.width), board.height + words.height)
         picture.paste(board, (0, 0))

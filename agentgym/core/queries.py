@@ -121,9 +121,9 @@ UNKNOWN = Unknown.UNKNOWN
 
 
 class AnswerSource(Protocol):
-    """Layer between games and query_backends: records answers, or replays them."""
+    """Layer between games and query backends: records answers, or replays them."""
 
-    def find(self, answerer: QueryBackend, asked: Sequence[QueryContext]) -> Sequence[Any]:
+    def find(self, answerer: QueryBackend, contexts: Sequence[QueryContext]) -> Sequence[Any]:
         """Return the answers at hand.
 
         Others are `UNKNOWN`, or an UnansweredError where nobody can be asked.
@@ -131,7 +131,7 @@ class AnswerSource(Protocol):
         ...
 
     def keep(
-        self, answerer: QueryBackend, asked: Sequence[QueryContext], answers: Sequence[Any]
+        self, answerer: QueryBackend, contexts: Sequence[QueryContext], answers: Sequence[Any]
     ) -> Sequence[Any]:
         """Take what the answerer says to questions that were unknown; return it as games are sent it."""
         ...
@@ -140,12 +140,12 @@ class AnswerSource(Protocol):
 class LiveAnswers:
     """Asks the query_backends, and keeps nothing."""
 
-    def find(self, answerer: QueryBackend, asked: Sequence[QueryContext]) -> Sequence[Any]:
+    def find(self, answerer: QueryBackend, contexts: Sequence[QueryContext]) -> Sequence[Any]:
         """Know nothing."""
-        return [UNKNOWN] * len(asked)
+        return [UNKNOWN] * len(contexts)
 
     def keep(
-        self, answerer: QueryBackend, asked: Sequence[QueryContext], answers: Sequence[Any]
+        self, answerer: QueryBackend, contexts: Sequence[QueryContext], answers: Sequence[Any]
     ) -> Sequence[Any]:
         """Pass answers on."""
         return answers

@@ -62,14 +62,14 @@ class _Round:
     futures: list[Future[Any]] = field(default_factory=list)
 
 
-class _Said(NamedTuple):
+class _Arrival(NamedTuple):
     """An answer that came later."""
 
     game: int
     round: _Round
     place: int
     answerer: QueryBackend
-    asked: QueryContext
+    context: QueryContext
     future: Future[Any]
 
 
@@ -104,7 +104,7 @@ class QueryScheduler:
         self._rounds: dict[int, _Round] = {}
         self._counts: dict[int, int] = {}
         self._results: dict[int, Any] = {}
-        self._said: SimpleQueue[_Said] = SimpleQueue()
+        self._arrivals: SimpleQueue[_Arrival] = SimpleQueue()
 
     def begin(self, games: Mapping[int, Consultation]) -> None:
         """Let further games ask."""
@@ -123,12 +123,12 @@ class QueryScheduler:
         while True:
             try:
                 while True:
-                    self._receive(self._said.get_nowait())
+                    self._receive(self._arrivals.get_nowait())
             except Empty:
                 pass
             if self._results or not (wait and self._rounds):
                 break
-            self._receive(self._said.get())
+            self._receive(self._arrivals.get())
         results, self._results = self._results, {}
         return results
 
@@ -178,60 +178,60 @@ class QueryScheduler:
             for place, ask in enumerate(opened.asks):
                 places[ask.name].append((game, place))
         for name, where in places.items():
-            answerer, asked = self._answering.query_backends[name], []
+            answerer, contexts = self._answering.query_backends[name], []
             for game, place in where:
                 _, task_id, rollout, turn = self._games[game]
                 question = rounds[game].asks[place].question
-                asked.append(QueryContext(question, task_id, rollout, turn, self._counts[game]))
+                contexts.append(QueryContext(question, task_id, rollout, turn, self._counts[game]))
                 self._counts[game] += 1
-            self._ask_one(answerer, asked, [(game, rounds[game], place) for game, place in where])
+            self._ask_one(answerer, contexts, [(game, rounds[game], place) for game, place in where])
 
     def _ask_one(
-        self, answerer: QueryBackend, asked: list[QueryContext], where: list[tuple[int, _Round, int]]
+        self, answerer: QueryBackend, contexts: list[QueryContext], where: list[tuple[int, _Round, int]]
     ) -> None:
         source = self._answering.answer_source
-        found = list(source.find(answerer, asked))
+        found = list(source.find(answerer, contexts))
         unknown = [n for n, answer in enumerate(found) if answer is UNKNOWN]
         later = set()
         if unknown and isinstance(answerer, AsyncQueryBackend):
             later = set(unknown)
         elif unknown:
-            new = [asked[n] for n in unknown]
+            new = [contexts[n] for n in unknown]
             for n, answer in zip(unknown, _answers(answerer, new, source), strict=True):
                 found[n] = answer
         for n, (game, opened, place) in enumerate(where):
             if n not in later:
                 self._fill(game, opened, place, found[n])
             elif self._rounds.get(game) is opened:
-                self._submit(answerer, asked[n], game, opened, place)
+                self._submit(answerer, contexts[n], game, opened, place)
 
     def _submit(
-        self, answerer: QueryBackend, asked: QueryContext, game: int, opened: _Round, place: int
+        self, answerer: QueryBackend, context: QueryContext, game: int, opened: _Round, place: int
     ) -> None:
         assert isinstance(answerer, AsyncQueryBackend)
-        future = answerer.submit(asked.question)
+        future = answerer.submit(context.question)
         opened.futures.append(future)
 
         def heard(done: Future[Any]) -> None:
-            self._said.put(_Said(game, opened, place, answerer, asked, done))
+            self._arrivals.put(_Arrival(game, opened, place, answerer, context, done))
             if self._wake is not None:
                 self._wake()
 
         future.add_done_callback(heard)
 
-    def _receive(self, said: _Said) -> None:
+    def _receive(self, arrival: _Arrival) -> None:
         """Take an answer that came later."""
-        if self._rounds.get(said.game) is not said.round:
+        if self._rounds.get(arrival.game) is not arrival.round:
             return  # the game was dropped, or another answer of the round failed
         try:
-            answer = said.future.result()
+            answer = arrival.future.result()
         except UnansweredError as error:
             answer = error
         if not isinstance(answer, UnansweredError):
-            (answer,) = self._answering.answer_source.keep(said.answerer, [said.asked], [answer])
-        self._fill(said.game, said.round, said.place, answer)
-        if self._rounds.get(said.game) is said.round and said.round.missing == 0:
-            self._proceed([said.game])
+            (answer,) = self._answering.answer_source.keep(arrival.answerer, [arrival.context], [answer])
+        self._fill(arrival.game, arrival.round, arrival.place, answer)
+        if self._rounds.get(arrival.game) is arrival.round and arrival.round.missing == 0:
+            self._proceed([arrival.game])
 
     def _fill(self, game: int, opened: _Round, place: int, answer: Any) -> None:
         if self._rounds.get(game) is not opened:
@@ -251,24 +251,24 @@ class QueryScheduler:
                 future.cancel()
 
 
-def _answers(answerer: QueryBackend, asked: Sequence[QueryContext], source: AnswerSource) -> Sequence[Any]:
+def _answers(answerer: QueryBackend, contexts: Sequence[QueryContext], source: AnswerSource) -> Sequence[Any]:
     """Ask an answerer in one call; equal questions once, where equal answers are due and cost something."""
     kind = answerer.kind
     once = kind.standing != "exact" and not kind.sampled
-    names = [repr(each.question) for each in asked] if once else list(map(str, range(len(asked))))
+    names = [repr(each.question) for each in contexts] if once else list(map(str, range(len(contexts))))
     distinct: dict[str, QueryContext] = {}
-    for name, each in zip(names, asked, strict=True):
+    for name, each in zip(names, contexts, strict=True):
         distinct.setdefault(name, each)
     try:
-        said = answerer.answer([each.question for each in distinct.values()])
+        given = answerer.answer([each.question for each in distinct.values()])
     except UnansweredError as error:
-        return [error] * len(asked)
-    if len(said) != len(distinct):
-        raise ValueError(f"{kind.name!r} gave {len(said)} answers to {len(distinct)} questions")
-    by_name = dict(zip(distinct, said, strict=True))
+        return [error] * len(contexts)
+    if len(given) != len(distinct):
+        raise ValueError(f"{kind.name!r} gave {len(given)} answers to {len(distinct)} questions")
+    by_name = dict(zip(distinct, given, strict=True))
     answers = [by_name[name] for name in names]
     good = [n for n, answer in enumerate(answers) if not isinstance(answer, UnansweredError)]
-    kept = source.keep(answerer, [asked[n] for n in good], [answers[n] for n in good])
+    kept = source.keep(answerer, [contexts[n] for n in good], [answers[n] for n in good])
     for n, answer in zip(good, kept, strict=True):
         answers[n] = answer
     return answers

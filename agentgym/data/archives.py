@@ -18,7 +18,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 ARCHIVES = (".tar.xz", ".tar.gz", ".tar", ".zip")
 
-MAX_SIZE = 4 << 20
+MAX_MEMBER_SIZE = 4 << 20
 """Bytes a file may hold: six times the largest of the published data."""
 
 MAX_TOTAL = 4 << 30
@@ -136,5 +136,5 @@ def _check_total(total: int, archive: Path) -> None:
 
 
 def _check_size(size: int, source: str) -> None:
-    if size > MAX_SIZE:
+    if size > MAX_MEMBER_SIZE:
         raise UsageError(f"{source} has {size:,} bytes, more than any game: remove it")

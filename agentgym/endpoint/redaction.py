@@ -8,7 +8,7 @@ from html.entities import html5
 HIDDEN = "[key]"
 """Stands for a key, or a part of one."""
 
-MIN_LENGTH = 8
+MIN_KEY_LENGTH = 8
 """Characters of a key, or of a part of it, below which it may be an ordinary word, such as ``EMPTY``."""
 
 _DRAWN = 20
@@ -41,17 +41,17 @@ class KeyRedactor:
         """Take the key.
 
         Args:
-            key: one of fewer than `MIN_LENGTH` characters is none.
+            key: one of fewer than `MIN_KEY_LENGTH` characters is none.
         """
         forms = dict.fromkeys(map(_lower, (key, _decoded(key))))
-        self._forms = [form for form in forms if len(form) >= MIN_LENGTH]
+        self._forms = [form for form in forms if len(form) >= MIN_KEY_LENGTH]
         self._grams = [_runs(form, _GRAM) for form in self._forms]
         drawn = len(key) >= _DRAWN and any(map(str.isdigit, key))
-        self.of_answers = MIN_LENGTH if drawn else max(MIN_LENGTH, min(len(key) // 2, _DRAWN))
+        self.of_answers = MIN_KEY_LENGTH if drawn else max(MIN_KEY_LENGTH, min(len(key) // 2, _DRAWN))
         """Characters of a run in what a model says, which may hold a word of a key that is made of words, as
         ``sk-no-key-required`` is."""
 
-    def __call__(self, text: str, shortest: int = MIN_LENGTH) -> str:
+    def __call__(self, text: str, shortest: int = MIN_KEY_LENGTH) -> str:
         """Return a text in which `HIDDEN` stands for each run of the key's characters.
 
         Where a run is there in another encoding only, as in JSON, an address or HTML, it stands for the whole
@@ -59,7 +59,7 @@ class KeyRedactor:
 
         Args:
             text: of a server, decoded as far as it will be.
-            shortest: characters of a run, at least `MIN_LENGTH`.
+            shortest: characters of a run, at least `MIN_KEY_LENGTH`.
         """
         if not self._forms:
             return text

@@ -196,32 +196,32 @@ class ChatSender:
     ) -> Exception:
         """Return the error that a refusal is."""
         status, who = refusal.status, self._who(request)
-        said = f" ({status}{f': {refusal.line}' if refusal.line else ''})"
+        detail = f" ({status}{f': {refusal.line}' if refusal.line else ''})"
         if refusal.overflow:
-            return ContextOverflowError(f"{who} has no room for the request{said}")
+            return ContextOverflowError(f"{who} has no room for the request{detail}")
         if refusal.filtered:
-            return ContentFilteredError(f"{who} refuses the content of the request{said}")
+            return ContentFilteredError(f"{who} refuses the content of the request{detail}")
         if status in (401, 403):
             variable = f"the key in {self.spec.key_env}" if self.spec.key_env else "requests without a key"
             mend = "set it again" if self.spec.key_env else "name the key's environment variable in key_env"
-            self._key_refused = f"{self.spec.url} refuses {variable}: {mend}{said}"
+            self._key_refused = f"{self.spec.url} refuses {variable}: {mend}{detail}"
             return KeyRefusedError(self._key_refused)
         if refusal.spent:
-            return BudgetSpentError(f"the account at {self.spec.url} has nothing left: fill it up{said}")
+            return BudgetSpentError(f"the account at {self.spec.url} has nothing left: fill it up{detail}")
         if status in BUSY:
             if refusal.pause <= self.spec.longest_pause:  # nobody else need find out
                 resume = asyncio.get_running_loop().time() + refusal.pause
                 self._resume = max(self._resume, resume)
-            return RetryableError(f"it is busy{said}", refusal.pause)
+            return RetryableError(f"it is busy{detail}", refusal.pause)
         if fields and status in (400, 404, 422):
             return RefusedRequestError(refusal)
         if status in _WRONG_ADDRESS:
             return EndpointError(
-                f"{self.spec.url} has no chat completions of {self.spec.model}: mend url or model{said}"
+                f"{self.spec.url} has no chat completions of {self.spec.model}: mend url or model{detail}"
             )
         if refusal.refused(["tools"] if request.tools else []):
-            return EndpointError(f"{self.spec.identity} takes no tools: ask for answers as text{said}")
-        return UnansweredRequestError(f"{who} refuses the request{said}")
+            return EndpointError(f"{self.spec.identity} takes no tools: ask for answers as text{detail}")
+        return UnansweredRequestError(f"{who} refuses the request{detail}")
 
     def _worth_another(self, error: RetryableError) -> bool:
         return not error.slow and error.pause <= self.spec.longest_pause

@@ -20,7 +20,7 @@ from agentgym.core.hashing import canonical_json
 from agentgym.endpoint.chat import ChatReply, ChatToolCall
 from agentgym.endpoint.errors import EndpointError
 from agentgym.endpoint.faults import EndpointRefusal, one_line, read_refusal
-from agentgym.endpoint.redaction import MIN_LENGTH, KeyRedactor
+from agentgym.endpoint.redaction import MIN_KEY_LENGTH, KeyRedactor
 from agentgym.endpoint.replies import MalformedAnswerError, read_answer_body
 from agentgym.endpoint.spec import EndpointSpec
 from agentgym.endpoint.streams import read_stream
@@ -241,7 +241,7 @@ def _read_key(spec: EndpointSpec) -> str:
         )
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise EndpointError(f"the environment variable {spec.key_env} holds what no key is: set it again")
-    if len(key) >= MIN_LENGTH and key in canonical_json(spec.to_json()):
+    if len(key) >= MIN_KEY_LENGTH and key in canonical_json(spec.to_json()):
         raise EndpointError(
             f"the key in {spec.key_env} stands in the endpoint's url, model or extra: take it out"
         )

@@ -120,8 +120,8 @@ class ConsoleLog:
 
     def _print_legend(self) -> None:
         shown = {heading for heading, _, _ in self._columns}
-        said = "  ".join(f"{name}: {meaning}." for name, meaning in _LEGEND.items() if name in shown)
-        self._print("\n".join(wrap(said, self._width)), "dim")
+        legend = "  ".join(f"{name}: {meaning}." for name, meaning in _LEGEND.items() if name in shown)
+        self._print("\n".join(wrap(legend, self._width)), "dim")
 
     def _print(self, line: str, style: str) -> None:
         from rich.text import Text

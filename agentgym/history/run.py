@@ -87,8 +87,8 @@ def _read_config(path: Path) -> dict[str, Any]:
     for key, kind in kinds.items():
         if not isinstance(table, dict) or type(table.get(key)) is not kind:
             raise UsageError(f"{path} has no {key!r}; name the folder of a training run")
-    asked = {key: value for key, value in table.items() if key != MADE_WITH}
-    return {**{key: table[key] for key in kinds}, "settings": dict(_flat("", asked))}
+    given = {key: value for key, value in table.items() if key != MADE_WITH}
+    return {**{key: table[key] for key in kinds}, "settings": dict(_flat("", given))}
 
 
 def _flat(prefix: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -17,7 +17,7 @@ from typing import Final
 
 from agentgym.retrieval.word_breaks import CLASSES
 
-MAX_LENGTH: Final = 255
+MAX_WORD_LENGTH: Final = 255
 """UTF-16 units that are read at a time: a word is cut there, and what decides where it ends lies within."""
 
 _ASCII = re.compile(r"[a-z0-9_]+(?:(?:(?<=[a-z])[.:'](?=[a-z])|(?<=[0-9])[.,;'](?=[0-9]))[a-z0-9_]+)*")
@@ -58,7 +58,7 @@ def words(text: str) -> list[str]:
 
 def _is_long(found: list[str]) -> bool:
     """Return whether a word may be longer than Lucene's are."""
-    return max(map(len, found), default=0) > MAX_LENGTH // 2
+    return max(map(len, found), default=0) > MAX_WORD_LENGTH // 2
 
 
 def _within(text: str, plain: str) -> list[str]:
@@ -69,11 +69,11 @@ def _within(text: str, plain: str) -> list[str]:
     pattern, found, at = _unicode(), [], 0
     while match := pattern.search(plain, at):
         at, end = match.span()
-        if match[1] is None or _units(text[at:end]) <= MAX_LENGTH:
+        if match[1] is None or _units(text[at:end]) <= MAX_WORD_LENGTH:
             found += [text[at:end]] if match[1] else []
             at = end
         while at < end:
-            seen = text[at : at + MAX_LENGTH].encode("utf-16-le", "surrogatepass")[: 2 * MAX_LENGTH]
+            seen = text[at : at + MAX_WORD_LENGTH].encode("utf-16-le", "surrogatepass")[: 2 * MAX_WORD_LENGTH]
             width = len(seen.decode("utf-16-le", "ignore"))
             part = pattern.match(plain[at : at + width])
             length = part.end() if part and part[1] else 0
@@ -176,7 +176,7 @@ def _unicode() -> re.Pattern[str]:
     flag = rf"(?:[{_set('Regional_Indicator')}][{mark}]*){{2}}"
     # stepped over at once: that each character looks ahead anew would take the square of their number
     apart = (
-        rf"[{line}]++(?=[{line}{mark}]{{0,{MAX_LENGTH}}}+(?![{letter}{hebrew}{digit}{kana}]))"
+        rf"[{line}]++(?=[{line}{mark}]{{0,{MAX_WORD_LENGTH}}}+(?![{letter}{hebrew}{digit}{kana}]))"
         rf"|[{joiner}]++(?![{picture}{both}])"
     )
     return re.compile(

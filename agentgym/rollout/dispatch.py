@@ -1,6 +1,6 @@
 """Dispatch of a rollout's pending work: completions of its policy, and answers to its games' queries.
 
-Both may come at once, from a policy that is asked in batches and from plain query_backends, or each in its
+Both may come at once, from a policy that is asked in batches and from plain query backends, or each in its
 own time, as futures. A `Dispatcher` is the one place that waits.
 """
 
@@ -40,7 +40,7 @@ class Ready:
 
 
 class Dispatcher:
-    """Asks a policy and the query_backends of a vector environment, and waits for either."""
+    """Asks a policy and the query backends of a vector environment, and waits for either."""
 
     def __init__(self, envs: AgentVectorEnv, policy: Policy | AsyncPolicy):
         """Bind slots and policy; `close` when done.

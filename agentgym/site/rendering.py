@@ -20,7 +20,7 @@ POLICY = (
 )
 """Content security policy of every page: its own files, no inline script or style, no connections."""
 
-MAX_LENGTH = 400
+MAX_CELL_LENGTH = 400
 """Characters of a text in a table; what is longer is cut, and says so."""
 
 _UNSEEN = re.compile(r"[^\S\n\t ]|[\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
@@ -65,7 +65,7 @@ def _visible(character: str) -> bool:
     return character.isprintable() and not _UNSEEN.match(character)
 
 
-def cut(text: str, most: int = MAX_LENGTH) -> str:
+def cut(text: str, most: int = MAX_CELL_LENGTH) -> str:
     """Return the beginning of a long text, and how much of it is left out."""
     return text if len(text) <= most else f"{text[:most]}… ({len(text) - most:,} more characters)"
 

@@ -23,13 +23,13 @@ def response_lengths(groups: Sequence[Group], stop_ids: Sequence[int] | None) ->
 
     ``stop_ids``: the ends of whole free responses; None for choices, which are never cut.
     """
-    said = [
+    sampled = [
         step.completion.response_ids
         for group in groups
         for member in group.trajectories
         for step in member.steps
     ]
-    free = [ids for ids in said if ids]
+    free = [ids for ids in sampled if ids]
     if not free:
         return {"response_length": None, "response_cut": None}
     cut = None if stop_ids is None else sum(ids[-1] not in stop_ids for ids in free) / len(free)

@@ -53,7 +53,7 @@ class SlotAnswers(Generic[EnvT]):
     """Queries of the games in slots, and the answers that wait for the call that uses them."""
 
     def __init__(self, envs: Sequence[EnvT], prototype: EnvT):
-        """Start without questions; all slots use the prototype's query_backends and source."""
+        """Start without questions; all slots use the prototype's query backends and source."""
         self._envs = envs
         self._kept: dict[int, tuple[Any, Any]] = {}
         self._asked_for: dict[int, Any] = {}

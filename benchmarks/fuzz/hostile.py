@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-MAX_LENGTH = 1_000_000
+MAX_TEXT_LENGTH = 1_000_000
 """Characters of the longest text."""
 
 POOL = 48
@@ -49,7 +49,7 @@ class HostileActions:
             seed: of all draws.
         """
         self.rng = np.random.default_rng(np.random.SeedSequence(seed))
-        lengths = np.geomspace(8_000, MAX_LENGTH, POOL).astype(int).tolist()
+        lengths = np.geomspace(8_000, MAX_TEXT_LENGTH, POOL).astype(int).tolist()
         self._long = [self._repeated(length) for length in lengths]
         self._shapes: tuple[tuple[float, str, Callable[[Sequence[str]], Any]], ...] = (
             (0.34, "nearly admissible", self._near),

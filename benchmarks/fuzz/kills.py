@@ -64,7 +64,7 @@ options = {{ path = "SCRIPT" }}
 KILLS_A_ROUND = 8
 """After so many a run may end, if it has not before."""
 
-MAX_LENGTH = 120.0
+MAX_SECONDS = 120.0
 """Seconds that a benchmark may take."""
 
 
@@ -138,7 +138,7 @@ def _round(suite: Path, out: Path, kills: int, rng: np.random.Generator, report:
                 report.kills += 1
                 _check_kill(out, before, report)
                 continue
-            _, errors = process.communicate(timeout=MAX_LENGTH)
+            _, errors = process.communicate(timeout=MAX_SECONDS)
         finally:
             if process.poll() is None:
                 process.kill()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from benchmarks.soak.traffic import Traffic
-from benchmarks.soak.watch import MIB, MIN_VALUE, PARTS, SHARE, WARM_UP, Growth
+from benchmarks.soak.watch import MIB, MIN_GROWTH, PARTS, SHARE, WARM_UP, Growth
 
 _INTRODUCTION = """\
 # Soak
@@ -43,7 +43,7 @@ def page(
             versions=versions,
             warm_up=WARM_UP,
             share=SHARE,
-            least=MIN_VALUE / MIB,
+            least=MIN_GROWTH / MIB,
             parts=PARTS,
         ),
         "## Memory and descriptors\n\n",

@@ -26,7 +26,7 @@ SLOW = 24
 PAUSE = 0.05
 """Seconds between the clicks of a visitor."""
 
-MAX_LENGTH = 30.0
+MAX_SECONDS = 30.0
 """Seconds after which an answer counts as none."""
 
 _HIDDEN = re.compile(rf'name="{PLACE}" value="([^"]*)"|value="([^"]*)" name="{PLACE}"')
@@ -108,7 +108,7 @@ class Traffic:
         self._ended.set()
         self._open.set()
         for thread in self._threads:
-            thread.join(MAX_LENGTH)
+            thread.join(MAX_SECONDS)
 
     # --- visitors -----------------------------------------------------------------------------------
 
@@ -158,7 +158,7 @@ class Traffic:
         body = None if fields is None else urlencode(fields)
         began = perf_counter()
         with contextlib.closing(
-            http.client.HTTPConnection("127.0.0.1", self.port, timeout=MAX_LENGTH)
+            http.client.HTTPConnection("127.0.0.1", self.port, timeout=MAX_SECONDS)
         ) as visit:
             visit.request(method, path, body, headers)
             response = visit.getresponse()
@@ -176,7 +176,7 @@ class Traffic:
         for kind, request in HOSTILE.items():
             yield
             sleep(PAUSE)
-            with socket.create_connection(("127.0.0.1", self.port), timeout=MAX_LENGTH) as connection:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=MAX_SECONDS) as connection:
                 try:
                     connection.sendall(request)
                     answer = connection.recv(4096)
@@ -193,7 +193,7 @@ class Traffic:
             held = []
             for _ in range(SLOW):
                 held.append(
-                    stack.enter_context(socket.create_connection(("127.0.0.1", self.port), MAX_LENGTH))
+                    stack.enter_context(socket.create_connection(("127.0.0.1", self.port), MAX_SECONDS))
                 )
                 held[-1].sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ")
                 self.slow += 1

@@ -22,7 +22,7 @@ PARTS = 5
 SHARE = 0.05
 """Of its memory, that a process may grow by from the first part to the last."""
 
-MIN_VALUE = 8 * MIB
+MIN_GROWTH = 8 * MIB
 """Bytes that it may grow by however small it is."""
 
 
@@ -104,7 +104,7 @@ def _growth(name: str, samples: Sequence[Sample], seconds: float) -> Growth:
     open_ones = tuple(min(sample.descriptors for sample in part) for part in parts)
     settled = [sample for part in parts for sample in part]
     problems = []
-    allowed = max(MIN_VALUE, SHARE * first)
+    allowed = max(MIN_GROWTH, SHARE * first)
     if last - first > allowed:
         problems.append(
             f"{name}: memory grew by {(last - first) / MIB:.1f} MiB, more than {allowed / MIB:.1f} MiB"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.agents.random import MAX_LENGTH, RandomPolicy, RandomStringPolicy
+from agentgym.agents.random import MAX_STRING_LENGTH, RandomPolicy, RandomStringPolicy
 from agentgym.core.hashing import canonical
 from agentgym.core.types import Request
 
@@ -77,7 +77,7 @@ def test_random_strings_are_of_every_kind():
     said = [completion.action for completion in RandomStringPolicy().act(asked)]
     assert said == [completion.action for completion in RandomStringPolicy().act(asked)]
     assert "" in said
-    assert max(map(len, said)) == MAX_LENGTH
+    assert max(map(len, said)) == MAX_STRING_LENGTH
     assert any(text.isspace() for text in said)
     assert any(text.isascii() and text.strip() for text in said)
     assert any(text and ord(max(text)) > 0xFFFF for text in said)

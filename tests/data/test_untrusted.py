@@ -152,7 +152,7 @@ def test_nested_members_are_named_and_left_out(tmp_path):
 
 
 def test_a_large_member_is_refused_unread(tmp_path):
-    path = tarball(tmp_path / "a.tar.xz", [(f"x/{GAME}", bytes(archives.MAX_SIZE + 1))])
+    path = tarball(tmp_path / "a.tar.xz", [(f"x/{GAME}", bytes(archives.MAX_MEMBER_SIZE + 1))])
     with pytest.raises(UsageError, match="more than any game"):
         list(read_members(path, [GAME]))
 

@@ -56,7 +56,7 @@ def delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
     return {"choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
 
 
-QueryHandler = Callable[[dict[str, Any]], Said]
+Responder = Callable[[dict[str, Any]], Said]
 
 
 class FakeEndpoint:
@@ -65,7 +65,7 @@ class FakeEndpoint:
     def __init__(
         self,
         *said: Said | Exception,
-        otherwise: QueryHandler | None = None,
+        otherwise: Responder | None = None,
         delay: float = 0.0,
         held: bool | str = False,
     ):

@@ -101,7 +101,7 @@ def test_files_that_are_no_packed_run(tmp_path: Path, content: bytes, message: s
     with pytest.raises(UsageError, match=message):
         read_packed(path)
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(UsageError, match="is cut off, or holds more than 256 MiB"):
+    with pytest.raises(UsageError, match="is cut off, or over 256 MiB"):
         read_packed(path)
 
 

@@ -10,7 +10,7 @@ import pytest
 from agentgym.agents.random import RandomPolicy
 from agentgym.core.types import Request
 from agentgym.envs.papersearch.builtin.graph import SIZE, SUBJECTS, builtin_graph, paper_id
-from agentgym.envs.papersearch.builtin.queries import MAX_COUNT, MIN_COUNT, SPLITS, builtin_topics
+from agentgym.envs.papersearch.builtin.queries import MAX_PAPERS, MIN_PAPERS, SPLITS, builtin_topics
 from agentgym.envs.papersearch.builtin.words import METHODS
 from agentgym.envs.papersearch.engine.selectors import ASKING
 from agentgym.envs.papersearch.env import PaperSearchEnv, PaperSearchVectorEnv
@@ -64,7 +64,7 @@ def test_what_is_asked_for_are_the_papers_of_subject_and_facet():
             _, subject, kind, facet, _ = task.source_id.split("/")
             wanted = {id for id, date in members[subject, kind, facet] if date <= task.content.date}
             assert set(task.content.gold) == wanted
-            assert MIN_COUNT <= len(wanted) <= MAX_COUNT
+            assert MIN_PAPERS <= len(wanted) <= MAX_PAPERS
             assert task.type == kind
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.retrieval.words import MAX_LENGTH, words
+from agentgym.retrieval.words import MAX_WORD_LENGTH, words
 
 FOUND = {
     "Men's 2.5-inch T-Shirt": ["men's", "2.5", "inch", "t", "shirt"],
@@ -48,7 +48,12 @@ def test_words(text, found):
 
 
 def test_a_long_word_is_cut():
-    assert [len(word) for word in words("x" * (2 * MAX_LENGTH + 3) + " y")] == [MAX_LENGTH, MAX_LENGTH, 3, 1]
+    assert [len(word) for word in words("x" * (2 * MAX_WORD_LENGTH + 3) + " y")] == [
+        MAX_WORD_LENGTH,
+        MAX_WORD_LENGTH,
+        3,
+        1,
+    ]
 
 
 def test_recorded_words():

@@ -15,7 +15,7 @@ from agentgym.site.scatter import spending_panels
 
 PACKAGE = Path(agentgym.site.__file__).parent
 AGENTS, ENVIRONMENTS = 20, 9
-MAX_COUNT = 500_000
+MAX_PAGE_SIZE = 500_000
 
 
 def large_board(board):
@@ -69,4 +69,4 @@ def test_a_large_board_is_small(made_site, tmp_path):
     page, size = write_large_board(boards[0], tmp_path)
     assert {"uPlot.iife.min.js", "site.css"} <= {path.name for path in (tmp_path / "static").iterdir()}
     assert page.read_text().count("<tr") > AGENTS * ENVIRONMENTS
-    assert size <= MAX_COUNT
+    assert size <= MAX_PAGE_SIZE

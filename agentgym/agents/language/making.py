@@ -140,16 +140,16 @@ class _Words:
 def _facts(scaffold: Scaffold, environments: Sequence[PlayedId], options: Mapping[str, Any]) -> AgentMetadata:
     settings = _settings(scaffold, options)
     spec = endpoint_of(settings)
-    told = [_words(scaffold, settings, *played) for played in _distinct(environments)]
+    wordings = [_words(scaffold, settings, *played) for played in _distinct(environments)]
     files = ("words", "reflexion") if scaffold is REFLEXION else ("words",)
-    shots = [words.shots for words in told if words.shots is not None]
+    shots = [words.shots for words in wordings if words.shots is not None]
     sampling: dict[str, Any] = {
         "endpoint": spec.identity,
         "temperature": settings.temperature,
         "max_tokens": settings.max_tokens,
         "seed": settings.seed,
         "history": "suite" if (history := _history(scaffold, settings)) is None else history,
-        "wordings": sorted({words.template.id for words in told}),
+        "wordings": sorted({words.template.id for words in wordings}),
     }
     if settings.shots:
         sampling["shots"] = {
@@ -165,7 +165,7 @@ def _facts(scaffold: Scaffold, environments: Sequence[PlayedId], options: Mappin
             {
                 "scaffold": scaffold.name,
                 "words": words_sha256(*files),
-                "templates": sorted({words.template.sha256 for words in told}),
+                "templates": sorted({words.template.sha256 for words in wordings}),
                 "answer": _template(scaffold, settings, "generic", ()).sha256,
                 "system": settings.system,
                 "shots": [each.sha256 for each in shots],

@@ -84,7 +84,7 @@ class ReflexionPolicy(ChatPolicy):
             plan = tuple((step.state_hash, step.action) for step in trajectory.steps)
             attempt = _Attempt(True, plan, ())
         else:
-            attempt = _Attempt(False, (), self._told(trajectory))
+            attempt = _Attempt(False, (), self._report(trajectory))
         self._attempts.setdefault(task, {})[rollout] = attempt
 
     def exchange(self, request: Request) -> ChatExchange[Completion]:
@@ -104,12 +104,12 @@ class ReflexionPolicy(ChatPolicy):
             if reflected.failed:
                 return failure("agent_error", reflected.sent)
             if reflected.reply is not None:
-                notes[last] = _said(reflected.reply.text)
+                notes[last] = _reflection_text(reflected.reply.text)
         completion = yield from self.ask(request, self._note(notes, request.rollout))
         return _with_cost(completion, reflected)
 
     def _reflect(self, request: Request, attempt: Sequence[Message]) -> ChatExchange[_Reflection]:
-        """Query a reflection; none where even a part of the attempt fills the context."""
+        """Request a reflection; none where even a part of the attempt fills the context."""
         first = 0
         while True:
             chat = _as_chat(attempt, first)
@@ -134,7 +134,7 @@ class ReflexionPolicy(ChatPolicy):
         listed = "\n".join(self._words["note"].format(reflection=" ".join(each.split())) for each in known)
         return self._words["memory"].format(notes=listed)
 
-    def _told(self, trajectory: Trajectory) -> tuple[Message, ...]:
+    def _report(self, trajectory: Trajectory) -> tuple[Message, ...]:
         """Return a failed attempt as a chat that ends with the question for a reflection."""
         last = trajectory.completions[-1]
         if not last.messages and not last.prompt_tokens:
@@ -152,7 +152,7 @@ class ReflexionPolicy(ChatPolicy):
         final = self._words["final"].format(observation=text)
         return (*messages, Message("user", f"{final}\n\n{self._words['ask']}"))
 
-    def _asked_at(self, messages: Sequence[Message]) -> int | None:
+    def _request_index(self, messages: Sequence[Message]) -> int | None:
         """Return the position of the question for a reflection."""
         for position, message in enumerate(messages):
             if message.role == "user" and message.text.endswith(self._words["ask"]):
@@ -161,16 +161,20 @@ class ReflexionPolicy(ChatPolicy):
 
     def _reflection_in(self, messages: Sequence[Message]) -> str | None:
         """Return the reflection that a first completion holds; None without one."""
-        asked = self._asked_at(messages)
-        return None if asked is None or asked + 1 >= len(messages) else _said(messages[asked + 1].text)
+        index = self._request_index(messages)
+        return (
+            None
+            if index is None or index + 1 >= len(messages)
+            else _reflection_text(messages[index + 1].text)
+        )
 
     def _action_chat(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """Return the part of a completion's messages that queried its action."""
-        asked = self._asked_at(messages)
-        return messages if asked is None else messages[asked + 2 :]
+        index = self._request_index(messages)
+        return messages if index is None else messages[index + 2 :]
 
 
-def _said(text: str) -> str:
+def _reflection_text(text: str) -> str:
     """Return a reflection without the thoughts before it."""
     return text.rpartition("</think>")[2].strip()
 

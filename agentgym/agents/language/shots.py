@@ -58,10 +58,10 @@ class _Demonstrator:
         for request, completion in zip(requests, self.agent.act(requests), strict=True):
             told = self.prompts.turn(request)
             text = self.prompts.written(completion.action)
-            said = TurnCompletion(completion.action, text, error=completion.error, told=told)
+            turn = TurnCompletion(completion.action, text, error=completion.error, told=told)
             chat = self.prompts.chat(request, told, self.prompts.oldest(request))
-            self.turns.append((*chat, self.prompts.answered(said, len(chat))))
-            completions.append(said)
+            self.turns.append((*chat, self.prompts.answered(turn, len(chat))))
+            completions.append(turn)
         return completions
 
 

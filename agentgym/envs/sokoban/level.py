@@ -22,7 +22,7 @@ SYMBOLS = "# .$*@+"
 _EMPTIED = bytes.maketrans(b"$*@+", b" . .")
 """Leaves walls, floor and targets of a board."""
 
-MAX_SIZE = 256
+MAX_SIDE = 256
 """Rows or columns of a level at most."""
 
 
@@ -68,9 +68,9 @@ class Level:
         if len(rows) < 3:
             raise UsageError(f"a level has at least 3 rows, this has {len(rows)}")
         width = max(map(len, rows))
-        if max(len(rows), width) > MAX_SIZE:
+        if max(len(rows), width) > MAX_SIDE:
             raise UsageError(
-                f"a level has at most {MAX_SIZE} rows and columns, this has {len(rows)} and {width}"
+                f"a level has at most {MAX_SIDE} rows and columns, this has {len(rows)} and {width}"
             )
         text = "\n".join(row.ljust(width) for row in rows)
         unknown = set(text) - set(SYMBOLS) - {"\n"}

@@ -24,7 +24,7 @@ DEFAULT_TURNS = 20
 MAX_TURNS = 1_000
 """Turns of a conversation at most."""
 
-MAX_NOTHING = 2
+MAX_IDLE_TURNS = 2
 """How many times in a row nothing may be done; once more, and the conversation is over."""
 
 _EITHER: tuple[tuple[Side, ...], tuple[Side, ...]] = ((0,), (1,))
@@ -56,7 +56,7 @@ class SocialGame:
     """The rules of a conversation: a pure function from states and actions to states.
 
     A turn is over when everybody who was to act has acted; the other side does nothing. The conversation
-    is over when somebody has left, when nothing has been done more than `MAX_NOTHING` times in a row, or
+    is over when somebody has left, when nothing has been done more than `MAX_IDLE_TURNS` times in a row, or
     after ``max_turns`` turns.
 
     Example:
@@ -167,7 +167,7 @@ class SocialGame:
         return "turns" if len(state.turns) >= self.max_turns else ""
 
     def _is_stale(self, turns: tuple[SocialTurn, ...]) -> bool:
-        """Return whether the last actions that count are more than `MAX_NOTHING` times nothing."""
+        """Return whether the last actions that count are more than `MAX_IDLE_TURNS` times nothing."""
         everybody = self.stale_rule == "0.1.4"
         count = 0
         for turn in reversed(turns):
@@ -176,6 +176,6 @@ class SocialGame:
                     if turn.actions[side].type != "none":
                         return False
                     count += 1
-                    if count > MAX_NOTHING:
+                    if count > MAX_IDLE_TURNS:
                         return True
         return False

@@ -96,9 +96,9 @@ def titles(boards: Sequence[Board], written: Callable[[str], str] = text_cell) -
 
 def _board_markdown(board: Board, title: str, published: Published, curves: Mapping[str, str]) -> str:
     parts = [f"## {title}\n", f"Suite sha256 `{board.suite_sha256}`.\n", table(*main_cells(board), left=2)]
-    said = [_note_line(note) for note in notes(board)] + [unranked_line(run) for run in board.unranked]
-    if said:
-        parts.append("\n".join(f"- {line}" for line in said) + "\n")
+    remarks = [_note_line(note) for note in notes(board)] + [unranked_line(run) for run in board.unranked]
+    if remarks:
+        parts.append("\n".join(f"- {line}" for line in remarks) + "\n")
     parts += ["### By environment\n", _environment_table(board)]
     parts.append(table(*result_cells(board, _agent), left=2))
     parts += answered_by(board)
@@ -112,9 +112,9 @@ def _board_markdown(board: Board, title: str, published: Published, curves: Mapp
             *measured,
             "".join(f"- *{name}*: {about}.\n" for name, about in measure_notes(board)),
         ]
-    asked = endpoint_table(board, _agent)
-    if asked:
-        parts += ["### Endpoints\n", asked]
+    endpoints = endpoint_table(board, _agent)
+    if endpoints:
+        parts += ["### Endpoints\n", endpoints]
     if 0 < len(board.comparisons) <= MAX_PAIRS:
         parts += ["### Comparisons\n", _comparison_table(board)]
     below = published.below(board.suite.name)

@@ -105,7 +105,7 @@ def _usage(prompt: int, completion: int) -> dict[str, int]:
 
 
 def _sample(episode: EvalSample, transcript: TranscriptRecord | None, model: str) -> dict[str, Any]:
-    messages = list(_said(episode) if transcript is None else _sent(transcript))
+    messages = list(_action_messages(episode) if transcript is None else _sent(transcript))
     numbered = [{"id": sha256_json([episode.id, n])[:22], **each} for n, each in enumerate(messages)]
     text = episode.actions[-1] if episode.actions else ""
     answer = {"role": "assistant", "content": text, "source": "generate"}
@@ -139,7 +139,7 @@ def _sample(episode: EvalSample, transcript: TranscriptRecord | None, model: str
     }
 
 
-def _said(episode: EvalSample) -> Iterator[dict[str, Any]]:
+def _action_messages(episode: EvalSample) -> Iterator[dict[str, Any]]:
     """Yield the actions alone, each as an answer to the reward before it."""
     rewards = ("", *(f"reward {reward:g}" for reward in episode.rewards[:-1]))
     for before, action in zip(rewards, episode.actions, strict=False):  # there may be no action

@@ -1,8 +1,8 @@
 """The answers of a run that no other machine need give alike: recorded, replayed, and computed again.
 
-``answers.jsonl`` holds what query_backends outside the package said: one line per question, by the digest of
-the question. Replaying takes answers from there and never asks; where the part that answered is at hand,
-verification asks it once more and compares.
+``answers.jsonl`` holds the answers of query backends outside the package: one line per question, by the
+digest of the question. Replaying takes answers from there and never asks; where the part that answered is at
+hand, verification asks it once more and compares.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class AnswerCheck:
     recomputed: int
     """Of these, those that were computed here again and agreed."""
     attested: int
-    """Of these, those that nobody can compute again."""
+    """Of these, those that cannot be computed again."""
     absent: tuple[str, ...] = ()
     """Why answers that can be recomputed were not: what is not at hand."""
 
@@ -95,7 +95,7 @@ def answer_pins(query_backends: Mapping[str, QueryBackend]) -> tuple[AnswerPin, 
     )
 
 
-def question_key(kind: AnswerKind, asked: QueryContext) -> str:
+def question_key(kind: AnswerKind, context: QueryContext) -> str:
     """Return the sha256 that a question is recorded under.
 
     Example:
@@ -106,8 +106,8 @@ def question_key(kind: AnswerKind, asked: QueryContext) -> str:
         >>> question_key(partner, first) == question_key(partner, again)
         False
     """
-    place = [*asked[1:]] if kind.sampled else []
-    return sha256_json([kind.name, asked.question, *place])
+    place = [*context[1:]] if kind.sampled else []
+    return sha256_json([kind.name, context.question, *place])
 
 
 class RecordedAnswers:
@@ -159,7 +159,7 @@ def parse_answer(line: bytes, where: str) -> RecordedAnswer:
 
 
 class RecordingAnswers:
-    """Queries what has no answer yet, and records it: an `agentgym.core.queries.AnswerSource`."""
+    """Answer source of a run being played, `agentgym.core.queries.AnswerSource`: records new answers."""
 
     def __init__(self, book: RecordedAnswers, env: str, append: Callable[[str], None]):
         """Record into a book.
@@ -170,16 +170,16 @@ class RecordingAnswers:
         self._env = env
         self._append = append
 
-    def find(self, answerer: QueryBackend, asked: Sequence[QueryContext]) -> Sequence[Any]:
+    def find(self, answerer: QueryBackend, contexts: Sequence[QueryContext]) -> Sequence[Any]:
         """Return the answers that were recorded before."""
         kind = answerer.kind
         if kind.standing == "exact":
-            return [UNKNOWN] * len(asked)
-        records = (self._book.find(self._env, kind, question_key(kind, each)) for each in asked)
+            return [UNKNOWN] * len(contexts)
+        records = (self._book.find(self._env, kind, question_key(kind, each)) for each in contexts)
         return [UNKNOWN if record is None else record.value for record in records]
 
     def keep(
-        self, answerer: QueryBackend, asked: Sequence[QueryContext], answers: Sequence[Any]
+        self, answerer: QueryBackend, contexts: Sequence[QueryContext], answers: Sequence[Any]
     ) -> Sequence[Any]:
         """Record answers; return them as they will be read again: a replay must see the very same values."""
         kind = answerer.kind
@@ -187,7 +187,7 @@ class RecordingAnswers:
             return answers
         return [
             self._recorded(kind, question_key(kind, each), value)
-            for each, value in zip(asked, answers, strict=True)
+            for each, value in zip(contexts, answers, strict=True)
         ]
 
     def _recorded(self, kind: AnswerKind, key: str, value: Any) -> Any:
@@ -209,13 +209,13 @@ class ReplayedAnswers:
         self._env = env
         self._used: dict[str, tuple[QueryBackend, Any, Any]] = {}
 
-    def find(self, answerer: QueryBackend, asked: Sequence[QueryContext]) -> Sequence[Any]:
+    def find(self, answerer: QueryBackend, contexts: Sequence[QueryContext]) -> Sequence[Any]:
         """Return the answers of the book; an UnansweredError where it has none."""
         kind = answerer.kind
         if kind.standing == "exact":
-            return [UNKNOWN] * len(asked)
+            return [UNKNOWN] * len(contexts)
         answers: list[Any] = []
-        for each in asked:
+        for each in contexts:
             key = question_key(kind, each)
             found = self._book.find(self._env, kind, key)
             if found is None:
@@ -227,7 +227,7 @@ class ReplayedAnswers:
         return answers
 
     def keep(
-        self, answerer: QueryBackend, asked: Sequence[QueryContext], answers: Sequence[Any]
+        self, answerer: QueryBackend, contexts: Sequence[QueryContext], answers: Sequence[Any]
     ) -> Sequence[Any]:
         """Pass on what the package computes itself."""
         return answers
@@ -240,8 +240,8 @@ class ReplayedAnswers:
     def check(self) -> tuple[AnswerCheck, list[str]]:
         """Repeat recomputable questions; return their number and the disagreements."""
         kinds: dict[str, tuple[QueryBackend, list[tuple[Any, Any]]]] = {}
-        for answerer, question, said in self._used.values():
-            kinds.setdefault(answerer.kind.name, (answerer, []))[1].append((question, said))
+        for answerer, question, recorded in self._used.values():
+            kinds.setdefault(answerer.kind.name, (answerer, []))[1].append((question, recorded))
         recomputed, attested = 0, 0
         absent: list[str] = []
         problems: list[str] = []
@@ -275,10 +275,10 @@ def merged(checks: Iterable[AnswerCheck]) -> AnswerCheck:
 def _differing(answerer: QueryBackend, pairs: Sequence[tuple[Any, Any]]) -> Iterator[str]:
     for begin in range(0, len(pairs), _AT_ONCE):
         some = pairs[begin : begin + _AT_ONCE]
-        for (question, said), computed in zip(
+        for (question, recorded), computed in zip(
             some, answerer.answer([question for question, _ in some]), strict=True
         ):
             if isinstance(computed, UnansweredError):
                 raise computed
-            if not answerer.agrees(said, computed):
+            if not answerer.agrees(recorded, computed):
                 yield f"{answerer.kind.name} answers {str(question)!r:.60} otherwise here"

@@ -108,7 +108,7 @@ class Replay:
             side=info["side"] if self.game.sides > 1 else None,
         )
 
-    def record(self, said: EvalSample) -> EvalSample | str:
+    def record(self, claimed: EvalSample) -> EvalSample | str:
         """Return the record of the replay, or why it cannot be that of ``said``.
 
         ``said`` gives what no replay can know: costs, the error that ended the episode, and its place in the
@@ -118,15 +118,15 @@ class Replay:
         if self._terminated:
             reason = "success" if self.info["won"] else "failure"
         elif not self._truncated:
-            if said.end_reason not in ABORTED:
-                return f"is not over after its {len(self.rewards)} actions, but ended as {said.end_reason}"
-            reason = said.end_reason
+            if claimed.end_reason not in ABORTED:
+                return f"is not over after its {len(self.rewards)} actions, but ended as {claimed.end_reason}"
+            reason = claimed.end_reason
         aborted = reason in ABORTED
         episode_return = 0.0
         for reward in self.rewards:
             episode_return += reward
         again = replace(
-            said,
+            claimed,
             task_id=self.info["task_id"],
             task_type=self.info["task_type"],
             actions=tuple(self._actions),
@@ -139,22 +139,22 @@ class Replay:
             length=len(self.rewards),
             invalid_count=self._invalid,
             end_reason=reason,
-            measures=self._measures(aborted) if said.measures else {},
+            measures=self._measures(aborted) if claimed.measures else {},
         )
-        return again.measured_as(said)
+        return again.measured_as(claimed)
 
     def _measures(self, aborted: bool) -> dict[str, float]:
         return self.game.suite_spec.counted(self.game.measures(), aborted=aborted)
 
 
-def replayed(said: EvalSample, world: ReplayEnv, seed: int) -> EvalSample | str:
+def replayed(claimed: EvalSample, world: ReplayEnv, seed: int) -> EvalSample | str:
     """Play an episode's actions; return the record they make, or why they cannot be played."""
     try:
-        replay = Replay.begin(world.game, world.env, said.task_id, seed, said.rollout)
-        for action in said.actions:
+        replay = Replay.begin(world.game, world.env, claimed.task_id, seed, claimed.rollout)
+        for action in claimed.actions:
             if replay.over:
                 return f"continues after its end at step {len(replay.rewards)}"
             replay.step(action)
     except UnansweredError as error:
         return str(error)
-    return replay.record(replace(said, seed=seed))
+    return replay.record(replace(claimed, seed=seed))

@@ -62,24 +62,24 @@ def remind(
     where an episode does not replay as recorded.
     """
     open_tasks = {episode.task.id for episode in missing}
-    told = [e for e in latest(recorded) if e.env == env.label and e.task_id in open_tasks]
-    if not told or not isinstance(policy, EpisodeListener):
+    finished = [e for e in latest(recorded) if e.env == env.label and e.task_id in open_tasks]
+    if not finished or not isinstance(policy, EpisodeListener):
         return
     game = open_single(env)
     try:
         game.answer_source = ReplayedAnswers(book, env.label)
-        for said in sorted(told, key=lambda episode: (episode.rollout, episode.task_id)):
-            replay = Replay.begin(game, env, said.task_id, said.seed, said.rollout)
-            policy.ended(_trajectory(replay, env, said, _completions(folder, said)))
+        for sample in sorted(finished, key=lambda episode: (episode.rollout, episode.task_id)):
+            replay = Replay.begin(game, env, sample.task_id, sample.seed, sample.rollout)
+            policy.ended(_trajectory(replay, env, sample, _completions(folder, sample)))
     finally:
         game.close()
 
 
-def _completions(folder: Path, said: EvalSample) -> tuple[Completion, ...]:
+def _completions(folder: Path, sample: EvalSample) -> tuple[Completion, ...]:
     """Return the agent's completions, one more than it played where an error ended the episode."""
-    transcript = find_transcript(folder, said.transcript)
+    transcript = find_transcript(folder, sample.transcript)
     if transcript is None:
-        return tuple(Completion(action) for action in said.actions)
+        return tuple(Completion(action) for action in sample.actions)
     return tuple(
         Completion(
             step.action,
@@ -88,7 +88,7 @@ def _completions(folder: Path, said: EvalSample) -> tuple[Completion, ...]:
             completion_tokens=step.completion_tokens,
             seconds=step.seconds,
             cost=step.cost,
-            error=said.end_reason if step.error and said.end_reason != "env_error" else None,
+            error=sample.end_reason if step.error and sample.end_reason != "env_error" else None,
             messages=transcript.messages(number),
             format_error=step.format_error,
         )
@@ -97,31 +97,31 @@ def _completions(folder: Path, said: EvalSample) -> tuple[Completion, ...]:
 
 
 def _trajectory(
-    replay: Replay, env: SuiteEnv, said: EvalSample, completions: Sequence[Completion]
+    replay: Replay, env: SuiteEnv, sample: EvalSample, completions: Sequence[Completion]
 ) -> Trajectory:
     """Play an episode again; return it as the agent first received it."""
-    steps = tuple(replay.play(completion) for completion in completions[: said.length])
-    again = replay.record(said)
-    if isinstance(again, str) or again.line != said.line:
+    steps = tuple(replay.play(completion) for completion in completions[: sample.length])
+    again = replay.record(sample)
+    if isinstance(again, str) or again.line != sample.line:
         raise UsageError(
-            f"{said.id} does not come out again as it was recorded: remove the folder and run again"
+            f"{sample.id} does not come out again as it was recorded: remove the folder and run again"
         )
     return Trajectory(
         env_id=env.id,
-        task_id=said.task_id,
-        task_type=said.task_type,
-        seed=said.seed,
-        rollout=said.rollout,
+        task_id=sample.task_id,
+        task_type=sample.task_type,
+        seed=sample.seed,
+        rollout=sample.rollout,
         initial_hash=replay.initial_hash,
         steps=steps,
         final_observation=replay.observation,
-        won=said.won,
-        score=said.score,
-        progress=said.progress,
-        end_reason=said.end_reason,
-        env_seconds=said.env_seconds,
-        model_seconds=said.model_seconds,
-        unplayed=completions[said.length] if len(completions) > said.length else None,
+        won=sample.won,
+        score=sample.score,
+        progress=sample.progress,
+        end_reason=sample.end_reason,
+        env_seconds=sample.env_seconds,
+        model_seconds=sample.model_seconds,
+        unplayed=completions[sample.length] if len(completions) > sample.length else None,
         extra={key: value for key, value in replay.info.items() if key not in CONTRACT_KEYS},
-        measures=dict(said.measures),
+        measures=dict(sample.measures),
     )

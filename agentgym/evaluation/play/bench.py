@@ -132,8 +132,8 @@ def run_bench(
     """
     if num_envs < 1:
         raise UsageError(f"num_envs must be at least 1, got {num_envs}")
-    redactor, asked = Redactor(redact), part_of(load_suite(suite_path), envs, limit)
-    suite, sessions = with_agents(asked, further), RunSessions(endpoints or EndpointSettings())
+    redactor, requested = Redactor(redact), part_of(load_suite(suite_path), envs, limit)
+    suite, sessions = with_agents(requested, further), RunSessions(endpoints or EndpointSettings())
     chosen = [complete(agent, suite.env) for agent in suite.select(agents)]
     check_distinct(chosen)
     sessions.check_reachable(_to_be_asked(out_dir / suite.name, chosen, suite.env))
@@ -142,7 +142,7 @@ def run_bench(
         suite_tasks, left_out = _open_suite_tasks(suite, num_envs, required, stack)
         entries, absent = _enter_all(suite, chosen, suite_tasks, left_out, baselines)
         _tell(console, (*left_out, *absent), entries)
-        _keep_suite(out_dir, suite_path, asked)
+        _keep_suite(out_dir, suite_path, requested)
         bars = stack.enter_context(_progress(console))
         # those that ask first: a wrong model or key is found before the others have played
         for entry in sorted(entries, key=lambda entry: not named_endpoints(entry.run.agent, suite.env)):
@@ -168,13 +168,13 @@ def _is_over(folder: Path) -> bool:
     return not any(episode.end_reason in RETRIED for episode in latest(read_episodes(folder)))
 
 
-def _keep_suite(out_dir: Path, suite_path: Path, asked: Suite) -> None:
+def _keep_suite(out_dir: Path, suite_path: Path, requested: Suite) -> None:
     """Write what is played to where verification looks for it, unless it ships, or was read from there."""
-    if asked.name in suites.NAMES:
+    if requested.name in suites.NAMES:
         return
-    found = suites.own_suite_file(out_dir / asked.name, asked.name)
+    found = suites.own_suite_file(out_dir / requested.name, requested.name)
     if found is None or not found.samefile(suite_path):
-        write_suite(out_dir / "suites", asked)
+        write_suite(out_dir / "suites", requested)
 
 
 def _tell(console: Console | None, left_out: Iterable[Excluded], entries: Iterable[_Entry]) -> None:

@@ -170,12 +170,12 @@ class _RandomPlay:
         self._random = random
 
     def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Query the agent, and play a random action."""
-        said = self._agent.act(requests)
+        """Let the agent answer, which is counted, and play a random action in place of its own."""
+        completions = self._agent.act(requests)
         drawn = self._random.act(requests)
         return [
             replace(answer, action=chance.action, error=None, format_error="")
-            for answer, chance in zip(said, drawn, strict=True)
+            for answer, chance in zip(completions, drawn, strict=True)
         ]
 
     def ended(self, trajectory: Trajectory) -> None:
@@ -223,7 +223,7 @@ def _extrapolated(
     played = max(1, len(lengths))
     share = episodes / played
     prompts = [tokens for tokens, _, _ in calls] or [0]
-    answers = sum(said for _, _, said in calls)
+    answers = sum(completions for _, _, completions in calls)
     likely = AskedTokens(round(share * len(calls)), round(share * sum(prompts)), round(share * answers))
     steps = max(lengths, default=0)
     growth = (max(prompts) - min(prompts)) / max(1, steps - 1)

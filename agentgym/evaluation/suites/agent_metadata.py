@@ -26,8 +26,10 @@ def complete(agent: SuiteAgent, environments: Iterable[PlayedEnv] = ()) -> Suite
     if not has_metadata(agent.kind):
         return _with_version(agent)
     true = with_facts(agent, environments)
-    for name, said, found in contradictions(agent, true):
-        raise UsageError(f"agent {agent.name!r}: {name} is {said!r} in the suite, but {found!r} by its files")
+    for name, given, found in contradictions(agent, true):
+        raise UsageError(
+            f"agent {agent.name!r}: {name} is {given!r} in the suite, but {found!r} by its files"
+        )
     return true
 
 
@@ -41,8 +43,8 @@ def with_facts(agent: SuiteAgent, environments: Iterable[PlayedEnv] = ()) -> Sui
     facts = facts_of(**further, **options)
     model = {}
     for field in fields(Model):
-        said, true = getattr(agent.model, field.name), getattr(facts.model, field.name)
-        model[field.name] = said if true == field.default else true
+        given, true = getattr(agent.model, field.name), getattr(facts.model, field.name)
+        model[field.name] = given if true == field.default else true
     return replace(
         agent,
         sampling={**agent.sampling, **facts.sampling},
@@ -54,8 +56,8 @@ def with_facts(agent: SuiteAgent, environments: Iterable[PlayedEnv] = ()) -> Sui
 
 def options_as_played(agent: SuiteAgent) -> dict[str, Any]:
     """Return an agent's options; ``history`` is ``all`` in runs from before it was an option."""
-    said = {"history": "all"} if agent.sampling.get("history") == "all" else {}
-    return {**said, **agent.options}
+    given = {"history": "all"} if agent.sampling.get("history") == "all" else {}
+    return {**given, **agent.options}
 
 
 def _with_version(agent: SuiteAgent) -> SuiteAgent:
@@ -63,25 +65,25 @@ def _with_version(agent: SuiteAgent) -> SuiteAgent:
     return replace(agent, options={"version": version, **agent.options}) if version else agent
 
 
-def contradictions(said: SuiteAgent, recorded: SuiteAgent) -> Iterator[tuple[str, Any, Any]]:
+def contradictions(given: SuiteAgent, recorded: SuiteAgent) -> Iterator[tuple[str, Any, Any]]:
     """Yield contradictions between a suite's agent and a record: field, claimed value, recorded value.
 
     Fields that the suite leaves at their default do not count.
     """
-    if said.kind != recorded.kind:
-        yield "kind", said.kind, recorded.kind
-    for key in sorted({*said.options, *recorded.options} - {*FILE_OPTIONS}):  # weights may move
-        ours, theirs = said.options.get(key), recorded.options.get(key)
+    if given.kind != recorded.kind:
+        yield "kind", given.kind, recorded.kind
+    for key in sorted({*given.options, *recorded.options} - {*FILE_OPTIONS}):  # weights may move
+        ours, theirs = given.options.get(key), recorded.options.get(key)
         if ours != theirs:
             yield f"options.{key}", ours, theirs
-    for key, value in said.sampling.items():
+    for key, value in given.sampling.items():
         if recorded.sampling.get(key) != value:
             yield f"sampling.{key}", value, recorded.sampling.get(key)
     for name in ("parser", "prompt_sha256"):
-        ours, theirs = getattr(said, name), getattr(recorded, name)
+        ours, theirs = getattr(given, name), getattr(recorded, name)
         if ours not in ("", theirs):
             yield name, ours, theirs
     for field in fields(Model):
-        ours, theirs = getattr(said.model, field.name), getattr(recorded.model, field.name)
+        ours, theirs = getattr(given.model, field.name), getattr(recorded.model, field.name)
         if ours not in (field.default, theirs):
             yield field.name, ours, theirs

@@ -21,19 +21,19 @@ def write_suite(folder: Path, suite: Suite) -> None:
 def suite_text(suite: Suite) -> str:
     """Return a suite as TOML; what stands at its default is left out of environments and agents."""
     tables: list[tuple[str, Mapping[str, Any]]] = [("", suite.header)]
-    tables += [("[[env]]", _said(env)) for env in suite.env]
-    tables += [("[[agent]]", _said(agent)) for agent in suite.agent]
+    tables += [("[[env]]", _given_fields(env)) for env in suite.env]
+    tables += [("[[agent]]", _given_fields(agent)) for agent in suite.agent]
     return "\n".join(f"{line}\n" for title, table in tables for line in _toml_table(title, table))
 
 
-def _said(record: Any) -> dict[str, Any]:
+def _given_fields(record: Any) -> dict[str, Any]:
     """Return the fields of a record that are not at their default, records in it likewise."""
     table = {}
     for field in fields(record):
         value = getattr(record, field.name)
         default = field.default if field.default_factory is MISSING else field.default_factory()
         if value != default:
-            table[field.name] = _said(value) if hasattr(value, "__dataclass_fields__") else value
+            table[field.name] = _given_fields(value) if hasattr(value, "__dataclass_fields__") else value
     return table
 
 

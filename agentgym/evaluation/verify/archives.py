@@ -27,7 +27,7 @@ from agentgym.evaluation.log.runfiles import read_bytes, read_run
 from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE
 from agentgym.evaluation.suites import suite_file_of_run
 from agentgym.evaluation.suites.suite import PlayedEnv
-from agentgym.evaluation.verify.packed import MAX_SIZE, SUFFIX, pack_run, run_folder
+from agentgym.evaluation.verify.packed import MAX_UNPACKED_SIZE, SUFFIX, pack_run, run_folder
 from agentgym.evaluation.verify.submission_card import CARD_FIELDS, CardFields, card_of, fields_of
 from agentgym.evaluation.verify.verdicts import Badge, Verdict
 from agentgym.evaluation.verify.verification import verify_run
@@ -181,11 +181,11 @@ def check_submission(
         with tempfile.TemporaryDirectory() as scratch:
             copy = Path(scratch) / "run"
             shutil.copytree(folder, copy)
-            said = list(_transcript_problems(members, run, copy))
+            transcripts = list(_transcript_problems(members, run, copy))
             verdict = verify_run(copy, suite=suite, allow=allow, console=console)
     except UsageError as error:
         return CheckedSubmission((f"does not replay: {error}".replace(str(path.parent) + "/", ""),))
-    problems = [*missing, *said, *_verdict_problems(verdict), *_card_problems(members, verdict)]
+    problems = [*missing, *transcripts, *_verdict_problems(verdict), *_card_problems(members, verdict)]
     return CheckedSubmission(tuple(problems), run, verdict)
 
 
@@ -266,25 +266,25 @@ def _transcript_problems(members: Mapping[str, bytes], run: EvalLog, folder: Pat
     if not kept:
         yield f"may not be passed on: {TRANSCRIPTS_MEMBER} shows texts of a data set; pack the run again"
         return
-    decompressor = lzma.LZMADecompressor(memlimit=MAX_SIZE)
+    decompressor = lzma.LZMADecompressor(memlimit=MAX_UNPACKED_SIZE)
     try:
-        text = decompressor.decompress(members[TRANSCRIPTS_MEMBER], max_length=MAX_SIZE)
+        text = decompressor.decompress(members[TRANSCRIPTS_MEMBER], max_length=MAX_UNPACKED_SIZE)
     except (lzma.LZMAError, EOFError) as error:
         yield f"damaged: {TRANSCRIPTS_MEMBER} ({error}); pack the run again"
         return
     if not decompressor.eof or decompressor.unused_data:
-        yield f"damaged: {TRANSCRIPTS_MEMBER} is cut off, or has more than {MAX_SIZE >> 20} MiB"
+        yield f"damaged: {TRANSCRIPTS_MEMBER} is cut off, or has more than {MAX_UNPACKED_SIZE >> 20} MiB"
         return
     (folder / TRANSCRIPTS_FILE).write_bytes(text)
 
 
 def _verdict_problems(verdict: Verdict) -> Iterator[str]:
-    told: set[str] = set()
+    shown: set[str] = set()
     for problem in verdict.problems:
-        if problem.where not in told and len(told) < PROBLEMS_TOLD:
-            told.add(problem.where)
+        if problem.where not in shown and len(shown) < PROBLEMS_TOLD:
+            shown.add(problem.where)
             yield f"does not replay: {problem}"
-    more = len(verdict.problems) - len(told)
+    more = len(verdict.problems) - len(shown)
     if more > 0:
         yield f"does not replay: and {more} more"
 

@@ -74,7 +74,7 @@ MIN_PASSAGE_LENGTH = 6
 MAX_REST = 16
 """Characters; longer rests of typed text, beside what was shown, are looked for among untold texts."""
 
-MAX_SIZE = 256 << 20
+MAX_UNPACKED_SIZE = 256 << 20
 """Bytes of a packed file once decompressed."""
 
 MAX_TYPED = 1 << 26
@@ -131,9 +131,9 @@ def pack_run(folder: Path, out_dir: Path, *, allow: Collection[str] = ()) -> Pat
         run, episodes = read_run(folder), read_episodes(folder)
         if run.episodes_sha256 != file_sha256(folder / EPISODES_FILE):
             raise UsageError(f"{folder} is not complete, or was changed; run the same bench command again")
-        said = read_answers(folder / ANSWERS_FILE)
-        games = PackedGames([found.env for found in run.envs], said, stack)
-        lines = [PackedHeader(FORMAT, PACKED_SCHEMA, json.loads(run.text), tuple(said)).line]
+        answers = read_answers(folder / ANSWERS_FILE)
+        games = PackedGames([found.env for found in run.envs], answers, stack)
+        lines = [PackedHeader(FORMAT, PACKED_SCHEMA, json.loads(run.text), tuple(answers)).line]
         lines += [canonical_json(asdict(_pack(episode, *games.of(episode.env)))) for episode in episodes]
     path = out_dir / run.suite.name / f"{run.folder_name}{SUFFIX}"
     make_folder(path.parent)
@@ -213,11 +213,11 @@ class PackedGames:
 
 def read_packed(path: Path) -> tuple[PackedHeader, list[PackedEpisode]]:
     """Read a packed file, and play nothing; UsageError where it is damaged."""
-    decompressor = lzma.LZMADecompressor(memlimit=MAX_SIZE)
+    decompressor = lzma.LZMADecompressor(memlimit=MAX_UNPACKED_SIZE)
     try:
-        data = decompressor.decompress(read_bytes(path), max_length=MAX_SIZE)
+        data = decompressor.decompress(read_bytes(path), max_length=MAX_UNPACKED_SIZE)
         if not decompressor.eof:
-            raise UsageError(f"{path} is cut off, or holds more than {MAX_SIZE >> 20} MiB; get it again")
+            raise UsageError(f"{path} is cut off, or over {MAX_UNPACKED_SIZE >> 20} MiB; get it again")
         lines = [loads_json(line, str(path)) for line in data.splitlines()]
     except lzma.LZMAError as error:
         raise UsageError(f"{path} is no packed run ({error}); get it again") from error
@@ -252,8 +252,8 @@ def _pack(episode: EvalSample, game: AgentEnv[Any], env: PlayedEnv) -> PackedEpi
     if tuple(replay.links) != episode.hash_chain:
         raise UsageError(f"episode {episode.id} comes out otherwise: verify the run first")
     links = "".join(link[:LINK_DIGITS] for link in replay.links[:-1]) + replay.links[-1]
-    said = {key: value for key, value in json.loads(episode.line).items() if key not in _REPLAYED}
-    return PackedEpisode(said, canonical_json(pieces), links)
+    fields = {key: value for key, value in json.loads(episode.line).items() if key not in _REPLAYED}
+    return PackedEpisode(fields, canonical_json(pieces), links)
 
 
 def replay_packed(packed: PackedEpisode, games: PackedGames, previous: str) -> tuple[EvalSample, EvalSample]:
@@ -263,10 +263,10 @@ def replay_packed(packed: PackedEpisode, games: PackedGames, previous: str) -> t
     rewards differ.
     """
     blank = {"actions": [], "rewards": [], "hash_chain": [], "episode_return": 0.0, "length": 0}
-    said = parse(EvalSample, {**packed.said, **blank, "previous": previous}, "said")
-    if said.seed < 0:
-        raise UsageError(f"seed {said.seed} is none: seeds begin at 0")
-    replay = Replay.begin(*games.of(said.env), said.task_id, said.seed, said.rollout)
+    claimed = parse(EvalSample, {**packed.said, **blank, "previous": previous}, "said")
+    if claimed.seed < 0:
+        raise UsageError(f"seed {claimed.seed} is none: seeds begin at 0")
+    replay = Replay.begin(*games.of(claimed.env), claimed.task_id, claimed.seed, claimed.rollout)
     shown = _Shown(replay.game)
     pieces = loads_json(packed.actions, "actions")
     if not isinstance(pieces, list):
@@ -279,10 +279,10 @@ def replay_packed(packed: PackedEpisode, games: PackedGames, previous: str) -> t
         games.room -= len(action)
         replay.step(action)
         _check_link(replay, packed.links, last=number == len(pieces))
-    record = replay.record(said)
+    record = replay.record(claimed)
     if isinstance(record, str):
         raise UsageError(record)
-    return record, replace(record, **{key: getattr(said, key) for key in packed.said})
+    return record, replace(record, **{key: getattr(claimed, key) for key in packed.said})
 
 
 def _unpack(packed: PackedEpisode, games: PackedGames, previous: str) -> EvalSample:

@@ -140,9 +140,9 @@ def _judged_again(
     source = _OtherRatings(ReplayedAnswers(book, world.env.label), judge)
     world.game.answer_source = source
     questions: list[dict[str, Any]] = []
-    for said in episodes:
+    for episode in episodes:
         source.asked = {}
-        _replayed(world, said)
+        _replayed(world, episode)
         questions.append(source.asked)
     # all at once: an endpoint knows itself how many requests it takes
     said_again = [
@@ -151,7 +151,7 @@ def _judged_again(
     ]
     values: list[dict[str, list[float]]] = []
     unanswered = 0
-    for said, futures in zip(episodes, said_again, strict=True):
+    for episode, futures in zip(episodes, said_again, strict=True):
         collected: dict[str, list[float]] = {}
         for n in range(ratings):
             try:
@@ -159,21 +159,21 @@ def _judged_again(
             except UnansweredError:
                 unanswered += 1
                 continue
-            for name, value in _replayed(world, said).items():
+            for name, value in _replayed(world, episode).items():
                 collected.setdefault(name, []).append(value)
         values.append(collected)
     return JudgedAgain(
         judge=judge.kind.name,
-        episodes=tuple(said.id for said in episodes),
+        episodes=tuple(episode.id for episode in episodes),
         unanswered=unanswered,
         deviations=dict(_deviations(values)),
     )
 
 
-def _replayed(world: ReplayEnv, said: EvalSample) -> dict[str, float]:
+def _replayed(world: ReplayEnv, episode: EvalSample) -> dict[str, float]:
     """Play an episode again; return its score and measures."""
-    replay = Replay.begin(world.game, world.env, said.task_id, said.seed, said.rollout)
-    for action in said.actions:
+    replay = Replay.begin(world.game, world.env, episode.task_id, episode.seed, episode.rollout)
+    for action in episode.actions:
         replay.step(action)
     return {"score": float(replay.info["score"]), **world.game.measures()}
 

@@ -227,9 +227,9 @@ def _repeatable(agent: SuiteAgent) -> bool:
 def _role(agent: SuiteAgent, suite: Suite) -> Role:
     """Return the role that an agent's whole identity gives it, which it has to play again for."""
     roles: dict[str, Role] = {suite.floor: "floor", suite.oracle: "oracle"}
-    for said in suite.agent:
-        if said.name in roles and said.name == agent.name and not list(_check_agent(agent, suite)):
-            return roles[said.name]
+    for listed in suite.agent:
+        if listed.name in roles and listed.name == agent.name and not list(_check_agent(agent, suite)):
+            return roles[listed.name]
     return "agent"
 
 
@@ -238,14 +238,14 @@ def _check_agent(agent: SuiteAgent, suite: Suite) -> Iterator[Mismatch]:
     if agent.kind == IMPORTED and agent.options.get("mismatches"):
         count, first = agent.options["mismatches"], agent.options.get("first_mismatch")
         yield Mismatch("agent", agent.name, f"{count} values of its log come out otherwise here: {first}")
-    for said in suite.agent:
-        if has_metadata(said.kind):  # the run says more than the suite
+    for listed in suite.agent:
+        if has_metadata(listed.kind):  # the run says more than the suite
             seeds = (None, agent.model.training_seed)
-            if said.name == agent.name and said.model.training_seed in seeds:
-                for name, ours, theirs in contradictions(said, agent):
+            if listed.name == agent.name and listed.model.training_seed in seeds:
+                for name, ours, theirs in contradictions(listed, agent):
                     yield Mismatch("agent", agent.name, f"{name} is {theirs!r}, in the suite {ours!r}")
             continue
-        ours = complete(said, suite.env)
+        ours = complete(listed, suite.env)
         if ours.name == agent.name and ours.identity != agent.identity:
             yield Mismatch("agent", agent.name, "differs from the suite's agent of that name")
         elif ours.name != agent.name and replace(ours, name=agent.name).identity == agent.identity:
@@ -273,8 +273,8 @@ def _rerun(
                 suite_task.slots.answer_from(ReplayedAnswers(book, env.label))
             policy = make_agent(run.agent.kind, suite_task.slots, **options_as_played(run.agent))
             for again in play(suite_task, run.agent.kind, policy, suite_task.plan):
-                said = recorded[again.key]
-                differing = _differing(again.measured_as(said), said)
+                sample = recorded[again.key]
+                differing = _differing(again.measured_as(sample), sample)
                 if differing:
                     yield Mismatch("re-run", again.id, f"the agent plays otherwise: {', '.join(differing)}")
 
@@ -315,9 +315,9 @@ def _check_request(run: EvalLog, suite: Suite, worlds: Mapping[str, ReplayEnv]) 
 def _missing(run: EvalLog, suite: Suite) -> list[Mismatch | Excluded]:
     """Check the data that a run left out as missing: that counts only where it is missing here too."""
     found: list[Mismatch | Excluded] = []
-    said = {gap.label for gap in run.missing}
+    left_out = {gap.label for gap in run.missing}
     for env in suite.env:
-        if env.label not in said:
+        if env.label not in left_out:
             continue
         try:
             open_single(env).close()
@@ -331,9 +331,9 @@ def _missing(run: EvalLog, suite: Suite) -> list[Mismatch | Excluded]:
 def _check_unsupported(run: EvalLog, suite: Suite) -> list[Mismatch | Excluded]:
     """Make the agent for each environment that it claims not to play: that must fail."""
     found: list[Mismatch | Excluded] = []
-    said = {gap.label for gap in run.unsupported}
+    left_out = {gap.label for gap in run.unsupported}
     for env in suite.env:
-        if env.label not in said:
+        if env.label not in left_out:
             continue
         suite_task = open_suite_task(suite, env, num_envs=1)
         with ExitStack() as stack:
@@ -464,9 +464,9 @@ def _replay_all(
             yield Mismatch("replay", episode.id, f"comes out otherwise: {differing}")
 
 
-def _differing(again: EvalSample, said: EvalSample) -> list[str]:
+def _differing(again: EvalSample, sample: EvalSample) -> list[str]:
     """Name what an equal run would repeat and differs, each measure by itself."""
-    ours, theirs = _comparable(again), _comparable(said)
+    ours, theirs = _comparable(again), _comparable(sample)
     return [key for key in {**theirs, **ours} if ours.get(key) != theirs.get(key)]
 
 

@@ -21,7 +21,7 @@ from agentgym.history.diagnostics.source import (
 from agentgym.history.diagrams import Diagram, Panel, Series
 from agentgym.history.rollouts import KeptEpisode
 
-MAX_LENGTH = 50
+MAX_SHOWN_STEPS = 50
 """Steps of an episode that are shown."""
 
 _SUCCESS = "success"
@@ -159,13 +159,15 @@ def values(source: RunSource) -> Diagram:
         split = won_and_lost(source.rollouts[iteration])
         length = max(len(episode.steps) for episode in source.rollouts[iteration])
         series = tuple(
-            _profile(f"episodes {label}", own, min(length, MAX_LENGTH)) for label, own in split.items() if own
+            _profile(f"episodes {label}", own, min(length, MAX_SHOWN_STEPS))
+            for label, own in split.items()
+            if own
         )
         panels.append(
             Panel(
                 title=f"Iteration {iteration}",
                 x_label="step of the episode",
-                x=tuple(float(place + 1) for place in range(min(length, MAX_LENGTH))),
+                x=tuple(float(place + 1) for place in range(min(length, MAX_SHOWN_STEPS))),
                 series=series,
             )
         )

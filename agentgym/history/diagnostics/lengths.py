@@ -40,7 +40,7 @@ class OracleDistance:
         self._env: AgentEnv[Any] = open_env(source.history.env_id, split=split, options=options)
         self._oracle = self._env.oracle()
         self._known: dict[tuple[str, str], int | None] = {}
-        self._asked = 0
+        self._queries = 0
 
     def golden(self, episode: KeptEpisode) -> int | None:
         """Return the length of the oracle's own episode; None where it does not win."""
@@ -78,13 +78,13 @@ class OracleDistance:
 
     def _play(self, env: AgentEnv[Any]) -> int | None:
         """Let the oracle play on; return its steps, None where it does not win."""
-        self._asked += 1
+        self._queries += 1
         for steps in range(_BEYOND):
             info = env._info()
             if info["won"]:
                 return steps
             request = Request(
-                episode=self._asked,
+                episode=self._queries,
                 task_id=info["task_id"],
                 task_type=info["task_type"],
                 turn=info["turn"],
@@ -94,8 +94,8 @@ class OracleDistance:
                 seed=0,
                 snapshot=env.snapshot,
             )
-            (said,) = self._oracle.act([request])
-            _, _, terminated, truncated, info = env.step(said.action)
+            (completion,) = self._oracle.act([request])
+            _, _, terminated, truncated, info = env.step(completion.action)
             if terminated or truncated:
                 return steps + 1 if info["won"] else None
         return None

@@ -1,7 +1,7 @@
 """An index on a server: many trainers search one, and each has the passages here.
 
 The server speaks ``POST /retrieve`` in a public dialect (`agentgym.retrieval.corpus.dialects`), as ``agentgym
-serve retrieval``, Search-R1's and verl-agent's do. What it says is attested: nobody can compute it again
+serve retrieval``, Search-R1's and verl-agent's do. What it says is attested: it cannot be computed again
 here, so it is checked for form and against the passages, recorded, and never ranked with what can be
 computed.
 """

@@ -76,8 +76,8 @@ class _Examiner:
         self.steps = self.agreed = 0
 
     def act(self, requests: Sequence[Request]) -> Sequence[Completion]:
-        expected, said = self._expert.act(requests), self._pupil.act(requests)
-        for one, other in zip(expected, said, strict=True):
+        expected, answered = self._expert.act(requests), self._pupil.act(requests)
+        for one, other in zip(expected, answered, strict=True):
             self.steps += one.error is None
             self.agreed += one.error is None and one.action == other.action
         return expected

@@ -112,12 +112,12 @@ def resolve(config: TrainConfig, machine: Machine, size: ModelSize | None = None
     return _fitted(config, result, machine, size) if gpu and size is not None else result
 
 
-def _fitted(asked: TrainConfig, settled: TrainConfig, machine: Machine, size: ModelSize) -> TrainConfig:
+def _fitted(requested: TrainConfig, settled: TrainConfig, machine: Machine, size: ModelSize) -> TrainConfig:
     """Return the configuration with the largest batches that fit the device; set ones stay.
 
     Computing layers again is dearer than a small batch down to the default budget, and cheaper below.
     """
-    own, learner = asked.learner, settled.learner
+    own, learner = requested.learner, settled.learner
     again = (False, True) if own.gradient_checkpointing is None else (own.gradient_checkpointing,)
     budgets = (own.token_budget,) if own.token_budget else _BUDGETS
     chunks = (own.chunk_logits,) if own.chunk_logits else _CHUNKS

@@ -22,7 +22,7 @@ REFERENCE = "reference"
 REWARD_MODEL_FILE = "reward_model.json"
 SCHEMA = 1
 
-_MAX_SIZE = 1 << 16
+_MAX_FILE_SIZE = 1 << 16
 """Bytes of the file at most."""
 
 ComparedWith: TypeAlias = Literal["policy", "reference"]
@@ -63,7 +63,7 @@ def read_reward_model(directory: Path) -> RewardModelFile:
             f"{directory} holds no {REWARD_MODEL_FILE}: name the {REWARD_MODEL} folder in a checkpoint of "
             "istar or prime"
         )
-    table: Any = read_json(path, largest=_MAX_SIZE)
+    table: Any = read_json(path, largest=_MAX_FILE_SIZE)
     if isinstance(table, dict) and table.get("schema") != SCHEMA:
         raise UsageError(f"{path}: schema {table.get('schema')!r} is not {SCHEMA}; save the model anew")
     record = parse(RewardModelFile, table, str(path))

@@ -21,7 +21,7 @@ MARKS = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
 PATCH, MERGE = 8, 2
 """Pixels of a patch's side, and patches along the side of what one picture token stands for."""
 
-MAX_SIZE = 64
+MAX_PICTURE_TOKENS = 64
 """Tokens of a picture at most; a larger one is made smaller."""
 
 
@@ -47,7 +47,9 @@ def tiny_vision_model(
     model.generation_config = GenerationConfig.from_model_config(config.get_text_config())
     unit = (PATCH * MERGE) ** 2
     processor = Qwen2VLImageProcessorPil(
-        patch_size=PATCH, merge_size=MERGE, size={"shortest_edge": unit, "longest_edge": MAX_SIZE * unit}
+        patch_size=PATCH,
+        merge_size=MERGE,
+        size={"shortest_edge": unit, "longest_edge": MAX_PICTURE_TOKENS * unit},
     )
     return LanguageModel(model.train(False), tokenizer, PictureReader(model, processor))
 

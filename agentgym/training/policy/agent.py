@@ -78,9 +78,9 @@ def make_model_agent(
     Raises:
         UsageError: the directory is incomplete, or says nothing of prompts; or an option is no good.
     """
-    said = (wording, answer, history, budget, choice, temperature, max_tokens, system, template_options)
+    given = (wording, answer, history, budget, choice, temperature, max_tokens, system, template_options)
     settings = dict(
-        zip(SETTINGS, (*said, pictures, context, template_file), strict=True)
+        zip(SETTINGS, (*given, pictures, context, template_file), strict=True)
     )  # in the record's order
     directory = _directory(path)
     prompting = _prompting(directory, read_agent(directory), settings)

@@ -75,65 +75,65 @@ class ModelResponseChecker:
 
     def recorded(self, request: Request, record: TranscriptRecord, number: int) -> Completion:
         """Return a recorded answer with its prompt made anew, as the `ResponseChecker` protocol."""
-        step, asked = record.steps[number], self.policy.question(request)
-        if isinstance(asked, Completion) or step.tokens is None:
+        step, question = record.steps[number], self.policy.question(request)
+        if isinstance(question, Completion) or step.tokens is None:
             return Completion(step.action, text=step.response)
         return Completion(
             step.action,
             text=step.response,
-            prompt_ids=asked.generation.prompt_ids,
+            prompt_ids=question.generation.prompt_ids,
             response_ids=step.tokens.response_ids,
-            messages=asked.messages,
+            messages=question.messages,
         )
 
     def recompute(self, request: Request, record: TranscriptRecord, number: int) -> Recomputed:
         """Return what a response is found to be, as a `ResponseChecker` does."""
         step = record.steps[number]
-        asked = self.policy.question(request)
-        if isinstance(asked, Completion):
-            same = (asked.action, asked.error or "") == (step.action, step.error)
+        question = self.policy.question(request)
+        if isinstance(question, Completion):
+            same = (question.action, question.error or "") == (step.action, step.error)
             silent = not (step.response or step.completion_tokens)
             return Recomputed("" if same and silent else "the model is not asked here, but has answered")
         if step.tokens is None:
             return Recomputed("there are no token ids of the response")
-        for problem in self._departures(asked, record, number, step.tokens):
+        for problem in self._departures(question, record, number, step.tokens):
             return Recomputed(problem)
-        return self._measured(asked.generation, step.tokens)
+        return self._measured(question.generation, step.tokens)
 
     def _departures(
-        self, asked: Question, record: TranscriptRecord, number: int, tokens: TranscriptTokens
+        self, question: Question, record: TranscriptRecord, number: int, tokens: TranscriptTokens
     ) -> Iterator[str]:
         """Yield what in a transcript differs from what its token ids say."""
-        step, generation = record.steps[number], asked.generation
+        step, generation = record.steps[number], question.generation
         ids = tokens.response_ids
         if tokens.prompt is not None:
             if list(record.prompt_ids())[number] != generation.prompt_ids:
                 yield "the prompt has other token ids than those made anew"
-            if record.messages(number) != asked.messages:
+            if record.messages(number) != question.messages:
                 yield "the messages are not those made anew"
         vocabulary = self.model.config.get_text_config().vocab_size
         if not ids or not all(0 <= token < vocabulary for token in ids):
             yield "the token ids of the response are none of the model's"
             return
         try:
-            completion = self._completion(asked, tokens)
+            completion = self._completion(question, tokens)
         except ValueError as error:
             yield str(error)
             return
-        said = (completion.text, completion.action, completion.format_error, "")
-        if said != (step.response, step.action, step.format_error, step.error):
+        ours = (completion.text, completion.action, completion.format_error, "")
+        if ours != (step.response, step.action, step.format_error, step.error):
             yield f"its tokens say {completion.text!r:.60} and are read as {completion.action!r:.60}"
 
-    def _completion(self, asked: Question, tokens: TranscriptTokens) -> Completion:
+    def _completion(self, question: Question, tokens: TranscriptTokens) -> Completion:
         """Return the answer that token ids stand for.
 
         Raises:
             ValueError: no response has these tokens.
         """
-        request, ids = asked.generation, tokens.response_ids
+        request, ids = question.generation, tokens.response_ids
         if request.allowed is not None:
             request.allowed.action(ids)
-            return self.policy.completion(asked, Generation(ids, tokens.logprobs, 0, "choice"), 0.0)
+            return self.policy.completion(question, Generation(ids, tokens.logprobs, 0, "choice"), 0.0)
         stops = request.sampling.stop_ids
         limit = SampledResponse.to(request, self.policy.engine.context_length).limit
         stopped = ids[-1] in stops
@@ -144,7 +144,7 @@ class ModelResponseChecker:
         ):
             raise ValueError("the response does not end where the model stops")
         finish = Generation(ids, tokens.logprobs, 0, "stop" if stopped else "length")
-        return self.policy.completion(asked, finish, 0.0)
+        return self.policy.completion(question, finish, 0.0)
 
     def _measured(self, request: GenerationRequest, tokens: TranscriptTokens) -> Recomputed:
         ids = tokens.response_ids

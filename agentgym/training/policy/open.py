@@ -68,7 +68,7 @@ def open_model(
     if named is None:
         return (open_directory if empty else load_model)(spec, dtype=dtype, device=device)
     family, size = named
-    said: Iterator[str] = chain(
+    sources: Iterator[str] = chain(
         environment_texts(envs, episodes=EPISODES, seed=0),
         # what is said about actions that are not accepted
         environment_texts(envs, episodes=1, seed=0, policy=RandomStringPolicy()),
@@ -77,7 +77,7 @@ def open_model(
         summary_words()[:-1] if prompting.context == "summarised" else (),
     )
     # a text that a prompt puts after a blank begins with another token
-    texts = (variant for text in dict.fromkeys(said) for variant in (text, f" {text}"))
+    texts = (variant for text in dict.fromkeys(sources) for variant in (text, f" {text}"))
     context = max(_MIN_CONTEXT, prompting.budget + prompting.max_tokens)
     if family and family != VISION:
         made = make_family_model(family, texts, size=size, context=context, seed=seed)

@@ -128,18 +128,18 @@ class RerankedPolicy:
         """
         began = perf_counter()
         answers = [self.policy.question(request) for request in requests]
-        asked = [answer for answer in answers if isinstance(answer, Question)]
-        drawn = [one for question in asked for one in self._draws(question)]
+        questions = [answer for answer in answers if isinstance(answer, Question)]
+        drawn = [one for question in questions for one in self._draws(question)]
         generations = self.policy.engine.generate(drawn)
         rows = [_row(one, generation) for one, generation in zip(drawn, generations, strict=True)]
-        rewards = self.reward.rewards(rows).reshape(len(asked), self.candidates)
-        seconds = (perf_counter() - began) / max(len(asked), 1)
+        rewards = self.reward.rewards(rows).reshape(len(questions), self.candidates)
+        seconds = (perf_counter() - began) / max(len(questions), 1)
         chosen = []
-        for place, question in enumerate(asked):
+        for place, question in enumerate(questions):
             own = generations[place * self.candidates : (place + 1) * self.candidates]
             chosen.append(self._answer(question, own, int(rewards[place].argmax()), seconds))
-        said = iter(chosen)
-        return [next(said) if isinstance(answer, Question) else answer for answer in answers]
+        completions = iter(chosen)
+        return [next(completions) if isinstance(answer, Question) else answer for answer in answers]
 
     def _draws(self, question: Question) -> list[GenerationRequest]:
         """Return a request for each candidate, the policy's own first."""
@@ -163,7 +163,7 @@ class RerankedPolicy:
         )
 
 
-def _row(asked: GenerationRequest, generation: Generation) -> StepRow:
-    allowed = asked.allowed
+def _row(request: GenerationRequest, generation: Generation) -> StepRow:
+    allowed = request.allowed
     choices = None if allowed is None else allowed.allowed_along(generation.ids)
-    return StepRow(asked.prompt_ids, generation.ids, choices)
+    return StepRow(request.prompt_ids, generation.ids, choices)

@@ -21,7 +21,7 @@ AGENT_FILE = "agent.json"
 SCHEMA = 3
 """Version of the file's format."""
 
-_MAX_SIZE = 1 << 20
+_MAX_FILE_SIZE = 1 << 20
 """Bytes of the file at most."""
 
 _OWN_FILES = {"wording": "wording.toml", "template_file": "template.toml"}
@@ -116,7 +116,7 @@ def read_agent(directory: Path) -> SavedAgent | None:
                 f"the model directory {directory} does not exist: give the path of a saved model"
             )
         return None
-    table = read_json(path, largest=_MAX_SIZE)
+    table = read_json(path, largest=_MAX_FILE_SIZE)
     if isinstance(table, dict) and table.get("schema") != SCHEMA:
         raise UsageError(f"{path}: schema {table.get('schema')!r} is not {SCHEMA}; save the model anew")
     layout = parse(AgentFile, table, str(path))

@@ -33,7 +33,7 @@ SPLITS = ("train", "valid", "test")
 QUERIES = 8
 """Of each pair of subject and facet, at most."""
 
-MIN_COUNT, MAX_COUNT = 3, 20
+MIN_PAPERS, MAX_PAPERS = 3, 20
 """Papers that a query asks for."""
 
 _EARLIEST = 12
@@ -95,7 +95,7 @@ def _tasks(pair: _Pair, members: list[tuple[int, str]]) -> Iterator[Task]:
         date = year * 10_000 + month * 100
         gold = tuple(sorted(id for when, id in members if when <= last_day(date)))
         topic = Topic(query, gold, date)
-        if MIN_COUNT <= len(gold) <= MAX_COUNT and topic not in seen:
+        if MIN_PAPERS <= len(gold) <= MAX_PAPERS and topic not in seen:
             seen.add(topic)
             source = f"builtin/{pair.subject}/{pair.kind}/{pair.facet}/{number}"
             yield Task(topic.id, topic, source, pair.kind, {"papers": len(gold)})

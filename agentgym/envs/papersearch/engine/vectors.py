@@ -18,7 +18,7 @@ from agentgym.retrieval.encoders import TextEncoder
 TOLERANCE = 1e-3
 """How far scores of one encoder lie apart on two machines at most."""
 
-_MIN_LENGTH = 1e-12
+_MIN_NORM = 1e-12
 """Length that a vector is divided by at least: one without length is like no other."""
 
 
@@ -71,7 +71,7 @@ def _keep(kept: dict[Any, Any], keys: Sequence[Any], most: int, encode: Any) -> 
         kept.update(
             zip(
                 new,
-                vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), _MIN_LENGTH),
+                vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), _MIN_NORM),
                 strict=True,
             )
         )

@@ -23,7 +23,7 @@ from agentgym.data.jsonfields import Fields, shown
 from agentgym.envs.sotopia.scenarios import Character
 from agentgym.errors import nearest
 
-MAX_LENGTH = 20_000
+MAX_TEXT_LENGTH = 20_000
 """Characters of a text at most."""
 
 MAX_NAME_LENGTH = 200
@@ -109,7 +109,7 @@ def parse_environment(record: Any, where: str) -> EnvironmentProfile:
     for name, each in (("scenario", text), ("agent_goals", goals[0]), ("agent_goals", goals[1])):
         if not each.strip():
             fields.fail(name, "is empty")
-        _check_text(fields, name, each, MAX_LENGTH)
+        _check_text(fields, name, each, MAX_TEXT_LENGTH)
     return EnvironmentProfile(
         id=_id(fields, "pk", "env_id"),
         codename=_name(fields, "codename"),
@@ -171,7 +171,7 @@ def _text(fields: Fields, name: str, unknown: Collection[str] = _UNKNOWN) -> str
     if fields.optional(name) is None:
         return ""
     text = fields.text(name)
-    _check_text(fields, name, text, MAX_LENGTH)
+    _check_text(fields, name, text, MAX_TEXT_LENGTH)
     return "" if text.strip().lower() in unknown else text
 
 
@@ -181,7 +181,7 @@ def _words(fields: Fields, name: str) -> tuple[str, ...]:
         words = fields.texts(name)
     else:
         words = tuple(_text(fields, name).split(","))
-    _check_text(fields, name, ",".join(words), MAX_LENGTH)
+    _check_text(fields, name, ",".join(words), MAX_TEXT_LENGTH)
     return tuple(word.strip() for word in words if word.strip())
 
 

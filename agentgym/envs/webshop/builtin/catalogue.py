@@ -21,10 +21,10 @@ BUILTIN = "builtin"
 SIZE = 3_000
 """Products, unless told otherwise."""
 
-MIN_SIZE = 2_000
+MIN_PRODUCTS = 2_000
 """Products that it takes to ask for enough different things."""
 
-MAX_SIZE = 1_000_000
+MAX_PRODUCTS = 1_000_000
 """Products; all of them are in memory, with the index over their texts."""
 
 SEPARATOR = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "
@@ -39,7 +39,7 @@ _STRIDE = 1_148_264_301_737
 def builtin_catalogue(size: int = SIZE, seed: int = 0) -> ListCatalogue:
     """Return the first products of an endless sequence; the same object for the same arguments.
 
-    At least `MIN_SIZE` products; ``seed`` names the sequence.
+    At least `MIN_PRODUCTS` products; ``seed`` names the sequence.
     """
     check_shop(size, seed)
     products = _products(seed)
@@ -67,10 +67,10 @@ def shop_of(dataset: str) -> tuple[int, int] | None:
 
 def check_shop(size: object, seed: object) -> None:
     """Raise a UsageError unless there is a catalogue of this size and seed."""
-    if not isinstance(size, int) or isinstance(size, bool) or size < MIN_SIZE:
-        raise UsageError(f"the built-in shop has at least {MIN_SIZE} products, got {size!r}")
-    if size > MAX_SIZE:
-        raise UsageError(f"the built-in shop has at most {MAX_SIZE} products, got {size!r}")
+    if not isinstance(size, int) or isinstance(size, bool) or size < MIN_PRODUCTS:
+        raise UsageError(f"the built-in shop has at least {MIN_PRODUCTS} products, got {size!r}")
+    if size > MAX_PRODUCTS:
+        raise UsageError(f"the built-in shop has at most {MAX_PRODUCTS} products, got {size!r}")
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
         raise UsageError(f"the built-in shop's seed must be a whole number from 0 on, got {seed!r}")
 

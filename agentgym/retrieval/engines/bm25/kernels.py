@@ -25,7 +25,7 @@ _FunctionT = TypeVar("_FunctionT", bound=Callable[..., Any])
 SLACK: Final = 1 - 1e-6
 """Scores that differ by less may be equal in single precision."""
 
-MIN_SIZE: Final = 5e-324
+MIN_POSITIVE: Final = 5e-324
 
 TABLED: Final = 1 << 10
 """Postings of a term from which on it pays to compute beforehand what each impact adds."""
@@ -294,9 +294,9 @@ def search_window(
 ) -> int:
     """Offer the documents of a window to the heap of a query, which has ``size``; return how many it has."""
     active = arrive(index, window, terms, room)
-    floor = MIN_SIZE
+    floor = MIN_POSITIVE
     if size == len(heap.scores):
-        floor = max(MIN_SIZE, np.float64(heap.scores[0]) * SLACK)
+        floor = max(MIN_POSITIVE, np.float64(heap.scores[0]) * SLACK)
     rest, others = 0.0, 0
     while others < active and rest + room.bounds[others] < floor:
         rest += room.bounds[others]
@@ -318,18 +318,18 @@ def search_window(
             sparse = pairs * SPARSE < width
             many = following
             if following > (pairs if sparse else width // SCANNED):
-                reach = max(MIN_SIZE, floor - rest)
+                reach = max(MIN_POSITIVE, floor - rest)
                 many = LOOKED_UP * count_reaching(index, room.runs[others:active], sparse, reach, totals)
             if many >= following:
                 others -= 1
                 rest -= room.bounds[others]
         number -= 1
-    reach = max(MIN_SIZE, floor - rest)
+    reach = max(MIN_POSITIVE, floor - rest)
     many = collect(index, room.runs[others:active], pairs * SPARSE < width, reach, totals, room)
     for number in range(others - 1, -1, -1):
         rest -= room.bounds[number]
         weight = terms.weights[room.terms[number]]
-        many = look_up(index, room.runs[number], weight, room, many, max(MIN_SIZE, floor - rest))
+        many = look_up(index, room.runs[number], weight, room, many, max(MIN_POSITIVE, floor - rest))
     for number in range(many):
         score, document = np.float32(room.scores[number]), first + room.found[number]
         if document < len(index.ranks) and (size < len(heap.scores) or score >= heap.scores[0]):
