@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Literal
 
+from agentgym.core.policies import RequestPolicy
 from agentgym.core.rng import TurnRng
-from agentgym.core.types import Completion, Observation, Policy, Request
+from agentgym.core.types import Observation, Policy, Request
 from agentgym.vector.core import AgentVectorEnv
 
 MAX_STRING_LENGTH = 4096
@@ -29,7 +29,7 @@ def make_random_strings(envs: AgentVectorEnv) -> Policy:
     return RandomStringPolicy()
 
 
-class RandomPolicy:
+class RandomPolicy(RequestPolicy):
     """Uniform over the admissible actions.
 
     The action is a function of the request's seed and turn, so an episode is the same in any batch.
@@ -40,11 +40,7 @@ class RandomPolicy:
         """Know whether angle brackets mark slots."""
         self._templates = action_kind == "template"
 
-    def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Draw one action per request."""
-        return [Completion(self._draw(request)) for request in requests]
-
-    def _draw(self, request: Request) -> str:
+    def _action(self, request: Request) -> str:
         draws = TurnRng(request.seed, request.turn)
         actions = request.admissible_actions
         if not actions:  # stuck but not over: every answer is rejected until the step limit
@@ -53,16 +49,15 @@ class RandomPolicy:
         return _fill(action, request.observation, draws) if self._templates else action
 
 
-class RandomStringPolicy:
+class RandomStringPolicy(RequestPolicy):
     """Random strings: empty, of any script, very long, or nearly admissible.
 
     A floor for environments, which must reject each without an exception. Lone surrogates are left
     out, since no model's decoded output contains them.
     """
 
-    def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Draw one string per request."""
-        return [Completion(_any_string(request, TurnRng(request.seed, request.turn))) for request in requests]
+    def _action(self, request: Request) -> str:
+        return _any_string(request, TurnRng(request.seed, request.turn))
 
 
 def _fill(template: str, observation: Observation, draws: TurnRng) -> str:

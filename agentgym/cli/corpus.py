@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agentgym.cli.parser import Parser
 from agentgym.data.progress import progress_bar
 from agentgym.errors import UsageError, nearest
+from agentgym.io.files import sha256_of
 from agentgym.io.paths import cache_directory, data_directory
 from agentgym.retrieval.corpus.corpora import (
     BUILT,
@@ -219,7 +219,6 @@ def _placed(spec: CorpusSpec, folder: Path | None) -> NamedCorpus:
 
 def _sha256(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256_of(path)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}; name a file of documents") from error

@@ -15,7 +15,7 @@ from agentgym.core.suite_spec import DataSource
 from agentgym.data.archives import Progress
 from agentgym.data.directory import DATA_VARIABLE, data_directory, find
 from agentgym.errors import UsageError
-from agentgym.io.files import trouble
+from agentgym.io.files import sha256_of, trouble
 from agentgym.io.optional import load_reference
 from agentgym.io.untrusted import read_json
 
@@ -146,7 +146,7 @@ def find_damage(source: DataSource, *, progress: Progress) -> Iterator[str]:
                 importer_of(source).check_file(present[key])
             except UsageError as error:
                 yield str(error)
-        elif _sha256(present[key]) != entries[key].sha256:
+        elif sha256_of(present[key]) != entries[key].sha256:
             yield f"{folder / key} is not what was imported"
         progress(done, len(known))
     for key in sorted(present.keys() - known.keys()):
@@ -170,7 +170,7 @@ def _copy_all(
 def _describe(draft: Path, counts: Mapping[str, int]) -> dict[str, FileEntry]:
     """Return the manifest's entries of converted files."""
     return {
-        name: FileEntry(_sha256(draft / name), (draft / name).stat().st_size, records)
+        name: FileEntry(sha256_of(draft / name), (draft / name).stat().st_size, records)
         for name, records in counts.items()
     }
 
@@ -198,11 +198,6 @@ def _copy(origin: Path, target: Path) -> tuple[str, int]:
         copy.flush()
         os.fsync(copy.fileno())
     return digest.hexdigest(), size
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _write_manifest(path: Path, source: DataSource, entries: Mapping[str, FileEntry]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import os
 import threading
 from collections.abc import Iterator, Mapping
@@ -183,6 +184,12 @@ def replace_files(contents: Mapping[Path, str | bytes]) -> None:
             with contextlib.suppress(OSError):
                 draft.unlink()
         raise UsageError(f"cannot write {at}: {trouble(error)}") from error
+
+
+def sha256_of(path: Path) -> str:
+    """Return the sha256 of a file, read block by block."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def make_folder(path: Path) -> None:

@@ -15,14 +15,13 @@ from typing import Any, Final
 import numpy as np
 
 from agentgym.errors import UsageError
-from agentgym.io.files import make_folder, writing
+from agentgym.io.files import make_folder, sha256_of, writing
 from agentgym.retrieval.corpus.passages import PASSAGES, PassageFile, PassageStore, adopt_passages
 from agentgym.retrieval.encoders import TextEncoder, open_encoder
 from agentgym.retrieval.engines.faiss import (
     ENGINE,
     PUBLISHED,
     STRUCTURE,
-    file_sha256,
     open_faiss,
     read_structure,
 )
@@ -79,7 +78,7 @@ def adopt_index(
         text_parameters={
             **encoder.text_parameters,
             "structure": PUBLISHED,
-            "structure_sha256": file_sha256(source),
+            "structure_sha256": sha256_of(source),
         },
     )
     target = folder / "faiss"

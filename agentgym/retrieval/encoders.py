@@ -26,6 +26,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 import numpy as np
 
 from agentgym.errors import MissingDataError, UsageError, nearest
+from agentgym.io.files import sha256_of
 from agentgym.io.optional import load
 from agentgym.io.untrusted import read_json
 from agentgym.retrieval.products import Singles, normalised
@@ -394,5 +395,4 @@ def _files_sha256(folder: Path, paths: Sequence[Path]) -> str:
 
 @lru_cache(maxsize=64)
 def _sha256(path: Path, size: int, changed: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_of(path)

@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -81,6 +82,35 @@ class Index(Protocol):
     def search_all(self, queries: Sequence[str], k: int) -> list[Hits]:
         """Return `search` of each query."""
         ...
+
+
+class BatchedIndex(ABC):
+    """Base of engines, which search many queries at once; one without a column of ids overrides `ids`."""
+
+    manifest: Manifest
+    _ids: npt.NDArray[np.bytes_]
+
+    def __len__(self) -> int:
+        """Number of documents."""
+        return self.manifest.count
+
+    def ids(self, documents: npt.NDArray[np.int32]) -> list[str]:
+        """Return the ids of documents, given their numbers."""
+        return [raw.decode() for raw in self._ids[documents].tolist()]
+
+    def search(self, query: str, k: int) -> Hits:
+        """Return the best ``k`` documents for a query, or as many as there are."""
+        return self.search_all([query], k)[0]
+
+    def search_all(self, queries: Sequence[str], k: int) -> list[Hits]:
+        """Return `search` of each query."""
+        if k < 1:
+            raise UsageError(f"a search returns one document at least: ask for k >= 1, not {k}")
+        return self._search_all(queries, k)
+
+    @abstractmethod
+    def _search_all(self, queries: Sequence[str], k: int) -> list[Hits]:
+        """Return the hits of each query; ``k`` is at least 1."""
 
 
 @dataclass(frozen=True, slots=True)

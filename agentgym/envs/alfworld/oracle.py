@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from functools import lru_cache
 
-from agentgym.core.types import Completion, Request
+from agentgym.core.policies import SnapshotPolicy
+from agentgym.core.types import Request, Snapshot
 from agentgym.envs.alfworld.engine.dialects import Dialect
 from agentgym.envs.alfworld.engine.operations import Operation
 from agentgym.envs.alfworld.planner.planner import Planner
 from agentgym.envs.alfworld.source import GameSource, load_game
-from agentgym.errors import UsageError
 
 REMEMBERED = 200_000
 """States whose next command is kept."""
@@ -32,7 +31,7 @@ def first_plan(source: GameSource, dialect: Dialect) -> tuple[Operation, ...] | 
     return None if plan is None else tuple(plan)
 
 
-class ALFWorldOracle:
+class ALFWorldOracle(SnapshotPolicy):
     """Plays a plan from the state it is shown, a shortest one where the planner can prove it.
 
     A state of which nothing is known is planned from, and so are states that no plan went through:
@@ -46,14 +45,7 @@ class ALFWorldOracle:
         self._next: dict[tuple[GameSource, int], str] = {}
         self._planners: OrderedDict[GameSource, Planner] = OrderedDict()
 
-    def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answer each request from its snapshot, which it must carry."""
-        return [Completion(self._command(request)) for request in requests]
-
-    def _command(self, request: Request) -> str:
-        if request.snapshot is None:
-            raise UsageError("the oracle reads Request.snapshot: build requests with one")
-        snapshot = request.snapshot()
+    def _choose(self, request: Request, snapshot: Snapshot) -> str:
         source: GameSource = snapshot.task.content
         bits: int = snapshot.state.bits
         if (source, bits) not in self._next:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from agentgym.core.types import Completion, Policy, Request
+from agentgym.core.policies import RequestPolicy
+from agentgym.core.types import Policy, Request
 from agentgym.envs.alfworld.memory import APPLIANCES, Command, RoomMemory, commands_of, kind_of
 from agentgym.envs.alfworld.prior import chance
 from agentgym.errors import UsageError
@@ -96,7 +96,7 @@ def make_explorer(envs: AgentVectorEnv) -> Policy:
     return ExplorerPolicy()
 
 
-class ExplorerPolicy:
+class ExplorerPolicy(RequestPolicy):
     """Searches, remembers, and does a task's steps; see the module.
 
     Example:
@@ -107,9 +107,12 @@ class ExplorerPolicy:
         'go to fridge 1'
     """
 
-    def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Return the next command of each episode."""
-        return [Completion(_command(request)) for request in requests]
+    def _action(self, request: Request) -> str:
+        turn = _Turn(
+            parse_goal(request.extra["goal"]), RoomMemory.of(request), commands_of(request.admissible_actions)
+        )
+        command = turn.act()
+        return command.text if command else "look"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +195,3 @@ class _Turn:
             if command.verb == verb and thing in ("", command.thing) and place in ("", command.place):
                 return command
         return None
-
-
-def _command(request: Request) -> str:
-    turn = _Turn(
-        parse_goal(request.extra["goal"]), RoomMemory.of(request), commands_of(request.admissible_actions)
-    )
-    command = turn.act()
-    return command.text if command else "look"

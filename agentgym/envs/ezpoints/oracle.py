@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from agentgym.core.types import Completion, Request
+from agentgym.core.policies import SnapshotPolicy
+from agentgym.core.types import Request, Snapshot
 from agentgym.envs.ezpoints.cards import pair_of
 from agentgym.envs.ezpoints.formula import END, best_action
-from agentgym.errors import UsageError
 
 
-class EZPointsOracle:
+class EZPointsOracle(SnapshotPolicy):
     """Plays a shortest way to 12; ends the episode where there is none."""
 
-    def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answer each request from its snapshot, which it must carry."""
-        return [Completion(self._action(request)) for request in requests]
-
-    def _action(self, request: Request) -> str:
-        if request.snapshot is None:
-            raise UsageError("the oracle reads Request.snapshot: build requests with one")
-        snapshot = request.snapshot()
+    def _choose(self, request: Request, snapshot: Snapshot) -> str:
         return best_action(pair_of(snapshot.task.content), snapshot.state) or END

@@ -6,9 +6,10 @@ With ``observation="image"`` it reads the text beside the picture, which names t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from agentgym.core.types import Completion, Policy, Request
+from agentgym.core.policies import RequestPolicy
+from agentgym.core.types import Policy, Request
 from agentgym.envs.ezpoints.cards import TARGET
 from agentgym.envs.ezpoints.formula import END
 from agentgym.vector.core import AgentVectorEnv
@@ -22,7 +23,7 @@ def make_calculator(envs: AgentVectorEnv) -> Policy:
     return CalculatorPolicy()
 
 
-class CalculatorPolicy:
+class CalculatorPolicy(RequestPolicy):
     r"""Writes the formula that makes 12. It keeps nothing: all follows from the observation.
 
     Example:
@@ -33,23 +34,18 @@ class CalculatorPolicy:
         '+'
     """
 
-    def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Return the next token of each episode."""
-        return [Completion(_token(request)) for request in requests]
-
-
-def _token(request: Request) -> str:
-    """Return the next token of a formula that begins as the one played; ``=`` where there is none."""
-    seen = request.observation
-    text = seen if isinstance(seen, str) else seen["text"]
-    cards, formula = _CARDS.search(text), _FORMULA.search(text)
-    if cards is None or formula is None:
+    def _action(self, request: Request) -> str:
+        """Return the next token of a formula that begins as the one played; ``=`` where there is none."""
+        seen = request.observation
+        text = seen if isinstance(seen, str) else seen["text"]
+        cards, formula = _CARDS.search(text), _FORMULA.search(text)
+        if cards is None or formula is None:
+            return END
+        played = (formula[1] or "").split()
+        for tokens in _formulas(*(int(face) if face.isdecimal() else 10 for face in cards.groups())):
+            if tokens[: len(played)] == played:
+                return tokens[len(played)]
         return END
-    played = (formula[1] or "").split()
-    for tokens in _formulas(*(int(face) if face.isdecimal() else 10 for face in cards.groups())):
-        if tokens[: len(played)] == played:
-            return tokens[len(played)]
-    return END
 
 
 def _formulas(left: int, right: int) -> Iterator[list[str]]:

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from agentgym.core.calls import Call, read_calls, write_calls
+from agentgym.core.policies import SnapshotPolicy
 from agentgym.core.tasks import Task
-from agentgym.core.types import Completion, Passage, Request
+from agentgym.core.types import Passage, Request, Snapshot
 from agentgym.envs.multihop.candidates import base_title
 from agentgym.envs.multihop.corpora import Corpus
 from agentgym.envs.multihop.data.questions import StoredQuestion
 from agentgym.envs.multihop.forms import ANSWER, CALLS, SEARCH, Form, normal_query
 from agentgym.envs.multihop.scoring import AnswerRule, score_answer
-from agentgym.errors import UsageError
 
 
 class AskedGame(Protocol):
@@ -31,7 +31,7 @@ class AskedGame(Protocol):
         ...
 
 
-class MultihopOracle:
+class MultihopOracle(SnapshotPolicy):
     """Searches for the titles of the supporting passages, then for their texts, and answers.
 
     It looks at the question through the request's snapshot. In the last step it answers, whatever is missing.
@@ -42,14 +42,7 @@ class MultihopOracle:
         """Take what the game is played with."""
         self._game = game
 
-    def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answer each request from its snapshot, which it must carry."""
-        return [Completion(self._action(request)) for request in requests]
-
-    def _action(self, request: Request) -> str:
-        if request.snapshot is None:
-            raise UsageError("the oracle reads Request.snapshot: build requests with one")
-        snapshot = request.snapshot()
+    def _choose(self, request: Request, snapshot: Snapshot) -> str:
         question: StoredQuestion = snapshot.task.content
         passages, queries = snapshot.state.passages, snapshot.state.queries
         asked = frozenset(normal_query(query) for query in queries)

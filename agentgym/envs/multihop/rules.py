@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from agentgym.core.calls import Call, read_calls, write_calls
-from agentgym.core.types import Completion, Policy, Request
+from agentgym.core.policies import RequestPolicy
+from agentgym.core.types import Policy, Request
 from agentgym.envs.multihop.candidates import base_title, names_in
 from agentgym.envs.multihop.env import MultihopEnv
 from agentgym.envs.multihop.forms import ANSWER, CALLS, SEARCH, normal_query
@@ -80,7 +81,7 @@ def make_lexical(envs: AgentVectorEnv) -> Policy:
     return LexicalPolicy(game.form.searches, envs.max_steps, enumerates=game.enumerates)
 
 
-class LexicalPolicy:
+class LexicalPolicy(RequestPolicy):
     """Searches and answers by overlap of words. It remembers nothing: all follows from the request."""
 
     def __init__(self, searches: int, max_steps: int, *, enumerates: bool = False):
@@ -88,10 +89,6 @@ class LexicalPolicy:
         self._searches = searches
         self._max_steps = max_steps
         self._enumerates = enumerates
-
-    def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Return the next action of each episode."""
-        return [Completion(self._action(request)) for request in requests]
 
     def _action(self, request: Request) -> str:
         question: str = request.extra["question"]

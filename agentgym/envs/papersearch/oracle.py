@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from agentgym.core.calls import Call, read_calls, write_calls
+from agentgym.core.policies import SnapshotPolicy
 from agentgym.core.tasks import Task
-from agentgym.core.types import Completion, Request
+from agentgym.core.types import Request, Snapshot
 from agentgym.envs.papersearch.engine.findings import EXPAND, SEARCH, normalised
 from agentgym.envs.papersearch.engine.state import PaperSearchState
 from agentgym.envs.papersearch.engine.world import PaperWorld, View
 from agentgym.envs.papersearch.topics import Topic
-from agentgym.errors import UsageError
 
 QUERY_WORDS = 30
 """Of an abstract that the oracle searches for at most."""
@@ -25,7 +25,7 @@ class _Way(NamedTuple):
     found: frozenset[int]
 
 
-class PaperOracle:
+class PaperOracle(SnapshotPolicy):
     """Makes, one after another, the calls that find most of the gold papers, and then stops.
 
     It looks at the labels through the request's snapshot, expands papers of the pool and searches for the
@@ -49,14 +49,7 @@ class PaperOracle:
         self._max_calls = 1 if enumerates else max_calls
         self._enumerates = enumerates
 
-    def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answer each request from its snapshot, which it must carry."""
-        return [Completion(self._action(request)) for request in requests]
-
-    def _action(self, request: Request) -> str:
-        if request.snapshot is None:
-            raise UsageError("the oracle reads Request.snapshot: build requests with one")
-        snapshot = request.snapshot()
+    def _choose(self, request: Request, snapshot: Snapshot) -> str:
         view, topic = self._view_of(snapshot.task), snapshot.task.content
         missing = self._missing(topic, view, snapshot.state)
         ways: list[_Way] = []

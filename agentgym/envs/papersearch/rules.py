@@ -7,10 +7,10 @@ words with the query, and stops when there are none.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from agentgym.core.calls import Call, write_calls
-from agentgym.core.types import Completion, Policy, Request
+from agentgym.core.policies import RequestPolicy
+from agentgym.core.types import Policy, Request
 from agentgym.envs.papersearch.candidates import phrases
 from agentgym.envs.papersearch.engine.findings import EXPAND, SEARCH, normalised
 from agentgym.errors import UnsupportedEnvError
@@ -37,7 +37,7 @@ def make_collector(envs: AgentVectorEnv) -> Policy:
     return CollectorPolicy()
 
 
-class CollectorPolicy:
+class CollectorPolicy(RequestPolicy):
     r"""Plays paper search by rule. It remembers nothing: all follows from the request.
 
     Example:
@@ -49,20 +49,15 @@ class CollectorPolicy:
         ['expand[p2]', 'expand[p1]']
     """
 
-    def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Return the next action of each episode."""
-        return [Completion(_action(request)) for request in requests]
-
-
-def _action(request: Request) -> str:
-    query = request.extra["goal"]
-    if request.turn == 0:
-        texts = {normalised(text): text for text in reversed((query, *phrases(query)))}
-        return write_calls([Call(SEARCH, text) for text in list(reversed(texts.values()))[:CALLS]])
-    wanted = set(_WORD.findall(query.lower()))
-    shared = [
-        (len(wanted.intersection(_WORD.findall(f"{title} {abstract}".lower()))), id)
-        for id, title, abstract in _NEW.findall(request.observation)
-    ]
-    ranked = sorted(shared, key=lambda entry: -entry[0])  # stable: else the best shown come first
-    return write_calls([Call(EXPAND, id) for _, id in ranked[:CALLS]]) if ranked else "stop"
+    def _action(self, request: Request) -> str:
+        query = request.extra["goal"]
+        if request.turn == 0:
+            texts = {normalised(text): text for text in reversed((query, *phrases(query)))}
+            return write_calls([Call(SEARCH, text) for text in list(reversed(texts.values()))[:CALLS]])
+        wanted = set(_WORD.findall(query.lower()))
+        shared = [
+            (len(wanted.intersection(_WORD.findall(f"{title} {abstract}".lower()))), id)
+            for id, title, abstract in _NEW.findall(request.observation)
+        ]
+        ranked = sorted(shared, key=lambda entry: -entry[0])  # stable: else the best shown come first
+        return write_calls([Call(EXPAND, id) for _, id in ranked[:CALLS]]) if ranked else "stop"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
-from agentgym.core.types import Completion, Request
+from agentgym.core.policies import SnapshotPolicy
+from agentgym.core.types import Request, Snapshot
 from agentgym.envs.sokoban.engine import ACTIONS, play
 from agentgym.envs.sokoban.level import PLAYER, PLAYER_ON_TARGET, Level
 from agentgym.envs.sokoban.solver import solve
-from agentgym.errors import UsageError
 
 EXACT_BOXES = 2
 """Up to so many boxes, solutions have fewest moves; beyond, at most `GREEDY_WEIGHT` times as many."""
@@ -38,7 +37,7 @@ def solution(board: bytes) -> tuple[str, ...] | None:
     return None if moves is None else tuple(moves)
 
 
-class SokobanOracle:
+class SokobanOracle(SnapshotPolicy):
     """Plays a solution of the board it is shown; where there is none, the first admissible action."""
 
     def __init__(self, names: tuple[str, ...]):
@@ -46,14 +45,8 @@ class SokobanOracle:
         self._push = {d: d if d in names else f"push {d}" for d in ("up", "down", "left", "right")}
         self._next: dict[bytes, str] = {}
 
-    def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answer each request from its snapshot, which it must carry."""
-        return [Completion(self._action(request)) for request in requests]
-
-    def _action(self, request: Request) -> str:
-        if request.snapshot is None:
-            raise UsageError("the oracle reads Request.snapshot: build requests with one")
-        board: bytes = request.snapshot().state.board
+    def _choose(self, request: Request, snapshot: Snapshot) -> str:
+        board: bytes = snapshot.state.board
         if board not in self._next:
             self._plan(board, lost=request.admissible_actions[0])
         return self._next[board]

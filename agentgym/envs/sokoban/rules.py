@@ -9,10 +9,10 @@ through. It looks one push ahead, so it loses where boxes must make room for eac
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 
-from agentgym.core.types import Completion, Observation, Policy, Request
+from agentgym.core.policies import RequestPolicy
+from agentgym.core.types import Observation, Policy, Request
 from agentgym.envs.sokoban.level import PLAYER, PLAYER_ON_TARGET
 from agentgym.envs.sokoban.masks import boxes
 from agentgym.envs.sokoban.solver import DIRECTIONS, NEVER, FloorPlan, PushState
@@ -26,7 +26,7 @@ def make_greedy(envs: AgentVectorEnv) -> Policy:
     return GreedyPushPolicy()
 
 
-class GreedyPushPolicy:
+class GreedyPushPolicy(RequestPolicy):
     r"""Does the push that most helps; see the module. It keeps nothing: all follows from the request.
 
     Example:
@@ -37,19 +37,14 @@ class GreedyPushPolicy:
         'right'
     """
 
-    def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Return the next move of each episode."""
-        return [Completion(_action(request)) for request in requests]
-
-
-def _action(request: Request) -> str:
-    """Return the next move; where no push is left to do, the first action."""
-    board = read_board(request.observation)
-    past = frozenset(boxes(read_board(step.observation)) for step in request.history)
-    move = _move(board, past)
-    if move is None:
-        return next(iter(request.admissible_actions), "")
-    return move if move in request.admissible_actions else f"push {move}"
+    def _action(self, request: Request) -> str:
+        """Return the next move; where no push is left to do, the first action."""
+        board = read_board(request.observation)
+        past = frozenset(boxes(read_board(step.observation)) for step in request.history)
+        move = _move(board, past)
+        if move is None:
+            return next(iter(request.admissible_actions), "")
+        return move if move in request.admissible_actions else f"push {move}"
 
 
 def read_board(observation: Observation) -> bytes:

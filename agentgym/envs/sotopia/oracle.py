@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
-from agentgym.core.types import Completion, Request
-from agentgym.envs.sotopia.actions import SocialAction
+from agentgym.core.policies import SnapshotPolicy
+from agentgym.core.types import Request, Snapshot
 from agentgym.envs.sotopia.builtin.optimum import oracle_action
 from agentgym.envs.sotopia.builtin.temperaments import Temperament
 from agentgym.envs.sotopia.partners import Partner, TemperamentPartner
 from agentgym.envs.sotopia.setup import PARTNER, TalkOptions
 from agentgym.envs.sotopia.state import SotopiaState
 from agentgym.envs.sotopia.tasks import Seat
-from agentgym.errors import UnsupportedEnvError, UsageError
+from agentgym.errors import UnsupportedEnvError
 
 
 class TalkedGame(Protocol):
@@ -23,7 +23,7 @@ class TalkedGame(Protocol):
     players: Mapping[str, Partner]
 
 
-class SotopiaOracle:
+class SotopiaOracle(SnapshotPolicy):
     """Plays the best plan against a scripted partner: it shows evidence that convinces, insists, accepts.
 
     It looks at both sides' terms through the request's snapshot, and knows the partner's temperament.
@@ -41,15 +41,8 @@ class SotopiaOracle:
         self._temperament: Temperament = partner.temperament
         self._turns = game.options.max_turns
 
-    def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answer each request from its snapshot, which it must carry."""
-        return [Completion(self._action(request).written) for request in requests]
-
-    def _action(self, request: Request) -> SocialAction:
-        if request.snapshot is None:
-            raise UsageError("the oracle reads Request.snapshot: build requests with one")
-        snapshot = request.snapshot()
+    def _choose(self, request: Request, snapshot: Snapshot) -> str:
         state: SotopiaState = snapshot.state
         seat: Seat = snapshot.task.content
         assert seat.side is not None, "there is a partner"
-        return oracle_action(seat.scenario, seat.side, self._temperament, state.talk, self._turns)
+        return oracle_action(seat.scenario, seat.side, self._temperament, state.talk, self._turns).written

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from agentgym.core.types import Completion, Policy, Request
+from agentgym.core.policies import RequestPolicy
+from agentgym.core.types import Policy, Request
 from agentgym.envs.sotopia.actions import NOTHING, SocialAction
 from agentgym.envs.sotopia.builtin.terms import Exhibit
 from agentgym.envs.sotopia.game import GameState
@@ -133,7 +134,7 @@ def make_bargainer(envs: AgentVectorEnv) -> Policy:
     return BargainerPolicy()
 
 
-class BargainerPolicy:
+class BargainerPolicy(RequestPolicy):
     r"""Bargains by rule. It remembers nothing: all follows from the request's observation.
 
     Where actions are enumerated, what it would do and is not listed becomes doing nothing.
@@ -152,16 +153,11 @@ class BargainerPolicy:
         'action[accept]'
     """
 
-    def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Return the next action of each episode."""
-        return [Completion(_action(request)) for request in requests]
-
-
-def _action(request: Request) -> str:
-    own, mine, theirs = read_page(request.observation, request.extra.get("side"))
-    action = choose(own, mine, theirs).written
-    listed = request.admissible_actions
-    return action if action in listed or any("<" in one for one in listed) else NOTHING.written
+    def _action(self, request: Request) -> str:
+        own, mine, theirs = read_page(request.observation, request.extra.get("side"))
+        action = choose(own, mine, theirs).written
+        listed = request.admissible_actions
+        return action if action in listed or any("<" in one for one in listed) else NOTHING.written
 
 
 def read_page(page: str, side: Side | None = None) -> tuple[OwnTerms, list[SocialAction], list[SocialAction]]:

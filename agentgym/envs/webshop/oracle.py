@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple, Protocol
 
+from agentgym.core.policies import SnapshotPolicy
 from agentgym.core.tasks import Task
-from agentgym.core.types import Completion, Request
+from agentgym.core.types import Request, Snapshot
 from agentgym.envs.webshop.data.products import Product
 from agentgym.envs.webshop.engine.goals import Goal
 from agentgym.envs.webshop.engine.purchases import Purchase, purchases
@@ -23,7 +24,6 @@ from agentgym.envs.webshop.engine.session import (
     Visit,
 )
 from agentgym.envs.webshop.engine.world import ShopWorld
-from agentgym.errors import UsageError
 
 PLANS_KEPT = 16_384
 """Goals whose plan is kept."""
@@ -44,7 +44,7 @@ class ShoppingPlan(NamedTuple):
     """Of the results, from 1."""
 
 
-class WebShopOracle:
+class WebShopOracle(SnapshotPolicy):
     """Buys what scores best, on the shortest way it knows from wherever it is.
 
     It looks at the goal through the request's snapshot, and plans with the environment's own search:
@@ -56,18 +56,11 @@ class WebShopOracle:
         self._world = world
         self._plan = lru_cache(PLANS_KEPT)(self._make_plan)
 
-    def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answer each request from its snapshot, which it must carry."""
-        return [Completion(self._action(request)) for request in requests]
-
     def plan(self, goal: Goal) -> ShoppingPlan | None:
         """Return the best purchase that search leads to; None if it leads to none."""
         return self._plan(goal)
 
-    def _action(self, request: Request) -> str:
-        if request.snapshot is None:
-            raise UsageError("the oracle reads Request.snapshot: build requests with one")
-        snapshot = request.snapshot()
+    def _choose(self, request: Request, snapshot: Snapshot) -> str:
         goal: Goal = snapshot.task.content
         visit: Visit = snapshot.state.visit
         plan = self._plan(goal)

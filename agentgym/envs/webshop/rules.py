@@ -7,9 +7,10 @@ instruction names, and buys.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from agentgym.core.types import Completion, Policy, Request
+from agentgym.core.policies import RequestPolicy
+from agentgym.core.types import Policy, Request
 from agentgym.errors import UnsupportedEnvError
 from agentgym.vector.core import AgentVectorEnv
 
@@ -33,7 +34,7 @@ def make_shopper(envs: AgentVectorEnv) -> Policy:
     return ShopperPolicy()
 
 
-class ShopperPolicy:
+class ShopperPolicy(RequestPolicy):
     """Plays WebShop by rule, in any of its modes. It remembers nothing: all follows from the request.
 
     Example:
@@ -47,20 +48,17 @@ class ShopperPolicy:
         'click[dark red]'
     """
 
-    def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Return the next action of each episode."""
-        return [Completion(_action(request)) for request in requests]
-
-
-def _action(request: Request) -> str:
-    actions = request.admissible_actions
-    if _BUY in actions:
-        said = {step.action for step in request.history}
-        return next((f"click[{value}]" for value in _wanted(request) if f"click[{value}]" not in said), _BUY)
-    if _NEXT in actions:
-        hits = actions[actions.index(_NEXT) + 1 :]
-        return hits[0] if hits else _query(request, words=max(1, len(request.extra["goal"].split()) // 2))
-    return _BACK if _BACK in actions else _query(request)
+    def _action(self, request: Request) -> str:
+        actions = request.admissible_actions
+        if _BUY in actions:
+            said = {step.action for step in request.history}
+            return next(
+                (f"click[{value}]" for value in _wanted(request) if f"click[{value}]" not in said), _BUY
+            )
+        if _NEXT in actions:
+            hits = actions[actions.index(_NEXT) + 1 :]
+            return hits[0] if hits else _query(request, words=max(1, len(request.extra["goal"].split()) // 2))
+        return _BACK if _BACK in actions else _query(request)
 
 
 def _query(request: Request, words: int | None = None) -> str:

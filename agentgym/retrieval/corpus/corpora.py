@@ -18,7 +18,7 @@ from agentgym.core.types import Passage
 from agentgym.data.archives import Progress
 from agentgym.data.jsonstream import read_records
 from agentgym.errors import MissingDataError, UsageError
-from agentgym.io.files import make_folder, replace_file
+from agentgym.io.files import make_folder, replace_file, sha256_of
 from agentgym.io.optional import load_reference, only_trusted
 from agentgym.io.paths import DATA_VARIABLE
 from agentgym.io.records import parse, read_toml
@@ -224,7 +224,7 @@ def _read(spec: CorpusSpec, paths: Sequence[Path], found: list[CorpusFile]) -> I
             function = load_reference(spec.reader)
         yield from function(paths) if paths else function()
         found += (
-            CorpusFile(file.path, None, _sha256(path)) for file, path in zip(spec.files, paths, strict=True)
+            CorpusFile(file.path, None, sha256_of(path)) for file, path in zip(spec.files, paths, strict=True)
         )
         return
     seen: set[bytes] = set()
@@ -239,7 +239,7 @@ def _read(spec: CorpusSpec, paths: Sequence[Path], found: list[CorpusFile]) -> I
                         yield passage
             except (UsageError, TypeError, KeyError, ValueError, AttributeError) as error:
                 raise UsageError(f"{where}: no record of {spec.reader!r}: {_told(error)}") from error
-        found.append(CorpusFile(file.path, records, _sha256(path)))
+        found.append(CorpusFile(file.path, records, sha256_of(path)))
 
 
 def _documents(record: Mapping[str, Any]) -> Iterable[Passage]:
@@ -335,11 +335,6 @@ def _deviations(spec: CorpusSpec, count: int, found: Sequence[CorpusFile]) -> It
             yield f"{file.path} holds {now.records:,} records, not the {file.records:,} expected"
         if file.sha256 is not None and file.sha256 != now.sha256:
             yield f"{file.path} has the sha256 {now.sha256}, not {file.sha256}"
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _told(error: Exception) -> str:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from agentgym.errors import UsageError
 from agentgym.retrieval.encoders import TextEncoder, open_encoder
@@ -23,13 +22,13 @@ from agentgym.retrieval.engines.vectors import (
     vectors_sha256,
     write_manifest,
 )
-from agentgym.retrieval.index import Hits, Manifest, versions
+from agentgym.retrieval.index import BatchedIndex, Hits, Manifest, versions
 from agentgym.retrieval.products import Halves, Singles, nearest_documents
 
 ENGINE: Final = "exact/1"
 
 
-class ExactIndex:
+class ExactIndex(BatchedIndex):
     """An index in a folder, made by `build_exact` or `open_exact`."""
 
     def __init__(self, folder: Path, encoder: TextEncoder):
@@ -40,21 +39,8 @@ class ExactIndex:
         self._vectors: Halves
         self._vectors, self._ids = open_vectors(folder, self.manifest)
 
-    def __len__(self) -> int:
-        """Number of documents."""
-        return len(self._ids)
-
-    def ids(self, documents: npt.NDArray[np.int32]) -> list[str]:
-        """Return the ids of documents, given their numbers."""
-        return [raw.decode() for raw in self._ids[documents].tolist()]
-
-    def search(self, query: str, k: int) -> Hits:
-        """Return the ``k`` documents whose vectors are nearest to the query's, or as many as there are."""
-        return self.search_all([query], k)[0]
-
-    def search_all(self, queries: Sequence[str], k: int) -> list[Hits]:
-        """Return `search` of each query, with one call of the encoder."""
-        vectors = query_vectors(self.encoder, queries, k)
+    def _search_all(self, queries: Sequence[str], k: int) -> list[Hits]:
+        vectors = query_vectors(self.encoder, queries)
         longest = self.manifest.parameters["longest"]
         return nearest_documents(self._vectors, self._ids, vectors, k, longest, str(self._folder))
 
@@ -64,10 +50,8 @@ class ExactIndex:
             raise UsageError(f"the vectors in {self._folder} were changed: delete it and build it again")
 
 
-def query_vectors(encoder: TextEncoder, queries: Sequence[str], k: int) -> Singles:
-    """Return the vectors of queries; ``k`` must be positive and every vector finite."""
-    if k < 1:
-        raise UsageError(f"a search returns one document at least: ask for k >= 1, not {k}")
+def query_vectors(encoder: TextEncoder, queries: Sequence[str]) -> Singles:
+    """Return the vectors of queries, each of which must be finite."""
     vectors = encoder.encode_queries(queries)
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():

@@ -11,7 +11,6 @@ a GPU where faiss finds one, the others on the CPU.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,17 +18,16 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from agentgym.core.arrays import Ints
 from agentgym.core.options import is_whole
 from agentgym.errors import UsageError
-from agentgym.io.files import writing
+from agentgym.io.files import sha256_of, writing
 from agentgym.io.optional import load
 from agentgym.retrieval.encoders import TextEncoder, check_device, open_encoder
 from agentgym.retrieval.engines.exact import encoder_of, query_vectors
 from agentgym.retrieval.engines.vectors import encoded, open_ids, open_vectors, vectors_sha256, write_manifest
-from agentgym.retrieval.index import Hits, Manifest, versions
+from agentgym.retrieval.index import BatchedIndex, Hits, Manifest, versions
 from agentgym.retrieval.products import Halves, Singles, best_first, nearest_documents, score
 
 ENGINE: Final = "faiss/1"
@@ -51,7 +49,7 @@ _ADDED = 1 << 14  # vectors added at a time
 _SEEDED = 1234  # faiss's own default
 
 
-class FaissIndex:
+class FaissIndex(BatchedIndex):
     """An index in a folder, made by `build_faiss` or `open_faiss`."""
 
     def __init__(self, folder: Path, encoder: TextEncoder, *, device: str = "auto"):
@@ -70,21 +68,8 @@ class FaissIndex:
         self._structure = self._open(device)
         self._rows = self._structure.reconstruct_batch if self._vectors is None else self._vectors.__getitem__
 
-    def __len__(self) -> int:
-        """Number of documents."""
-        return len(self._ids)
-
-    def ids(self, documents: npt.NDArray[np.int32]) -> list[str]:
-        """Return the ids of documents, given their numbers."""
-        return [raw.decode() for raw in self._ids[documents].tolist()]
-
-    def search(self, query: str, k: int) -> Hits:
-        """Return the best ``k`` of the documents that the structure proposes."""
-        return self.search_all([query], k)[0]
-
-    def search_all(self, queries: Sequence[str], k: int) -> list[Hits]:
-        """Return `search` of each query, with one call of the encoder."""
-        vectors = query_vectors(self.encoder, queries, k)
+    def _search_all(self, queries: Sequence[str], k: int) -> list[Hits]:
+        vectors = query_vectors(self.encoder, queries)
         longest = self.manifest.parameters["longest"]
         if self._kind == "flat" and not self._on_gpu and self._vectors is not None:
             return nearest_documents(self._vectors, self._ids, vectors, k, longest, str(self._folder))
@@ -100,7 +85,7 @@ class FaissIndex:
         facts = self.manifest.text_parameters
         if self._vectors is not None and vectors_sha256(self._folder) != facts.get("vectors_sha256"):
             raise UsageError(f"the vectors in {self._folder} were changed: delete it and build it again")
-        if self._kind != "flat" and file_sha256(self._folder / STRUCTURE) != facts.get("structure_sha256"):
+        if self._kind != "flat" and sha256_of(self._folder / STRUCTURE) != facts.get("structure_sha256"):
             raise UsageError(f"the structure in {self._folder} was changed: delete it and build it again")
 
     def _open(self, device: str) -> Any:
@@ -260,7 +245,7 @@ def _fill(faiss: Any, structure: Any, draft: Path, count: int, dimensions: int) 
     with writing(draft):
         path.unlink(missing_ok=True)
         faiss.write_index(structure, str(path))
-    return file_sha256(path)
+    return sha256_of(path)
 
 
 def read_structure(path: Path) -> Any:
@@ -270,12 +255,6 @@ def read_structure(path: Path) -> Any:
         return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
     except RuntimeError as error:
         raise UsageError(f"{path.parent} is no whole index ({path.name}): build it again") from error
-
-
-def file_sha256(path: Path) -> str:
-    """Return the sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _faiss() -> Any:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from agentgym.core.options import is_whole
 from agentgym.errors import UsageError
-from agentgym.retrieval.index import Hits, Index, Manifest
+from agentgym.retrieval.index import BatchedIndex, Hits, Index, Manifest
 
 ENGINE: Final = "hybrid/1"
 
@@ -23,7 +23,7 @@ DEPTH: Final = 100
 """Documents of each engine that are fused, or ``k`` where that is more."""
 
 
-class HybridIndex:
+class HybridIndex(BatchedIndex):
     """Two indexes over one corpus, searched as one; it has no files of its own.
 
     Example:
@@ -71,22 +71,11 @@ class HybridIndex:
             },
         )
 
-    def __len__(self) -> int:
-        """Number of documents."""
-        return len(self.parts[0])
-
     def ids(self, documents: npt.NDArray[np.int32]) -> list[str]:
         """Return the ids of documents, given their numbers."""
         return self.parts[0].ids(documents)
 
-    def search(self, query: str, k: int) -> Hits:
-        """Return the best ``k`` documents that either engine found, or as many as there are."""
-        return self.search_all([query], k)[0]
-
-    def search_all(self, queries: Sequence[str], k: int) -> list[Hits]:
-        """Return `search` of each query, with one call of each engine."""
-        if k < 1:
-            raise UsageError(f"a search returns one document at least: ask for k >= 1, not {k}")
+    def _search_all(self, queries: Sequence[str], k: int) -> list[Hits]:
         depth = max(k, self._depth)
         found = (part.search_all(queries, depth) for part in self.parts)
         return [self._fuse(pair, k) for pair in zip(*found, strict=True)]

@@ -20,6 +20,7 @@ from agentgym.io.optional import load
 from agentgym.retrieval.engines.java import find_jar, java_class
 from agentgym.retrieval.index import (
     MANIFEST,
+    BatchedIndex,
     CorpusDigest,
     Hits,
     Manifest,
@@ -40,41 +41,34 @@ _IDS = "ids.npy"
 _FILES = "lucene"
 
 
-class LuceneIndex:
+class LuceneIndex(BatchedIndex):
     """An index in a folder, made by `build_lucene`, `adopt_lucene` or `open_lucene`."""
 
     def __init__(self, folder: Path):
         """Open it; as `open_lucene`, which looks at the manifest."""
         self.manifest = Manifest.read(folder)
-        built = (folder / _FILES).is_dir()
-        self._searcher = _searcher(folder / _FILES if built else folder)
+        self._built = (folder / _FILES).is_dir()
+        self._searcher = _searcher(folder / _FILES if self._built else folder)
         self._searcher.set_bm25(self.manifest.parameters["k1"], self.manifest.parameters["b"])
-        self._ids = _read_ids(folder) if built else None
-        self._numbers = {} if self._ids is None else _numbers(self._ids)
-
-    def __len__(self) -> int:
-        """Number of documents."""
-        return self.manifest.count
+        if self._built:
+            self._ids = _read_ids(folder)
+            self._numbers = _numbers(self._ids)
 
     def ids(self, documents: npt.NDArray[np.int32]) -> list[str]:
         """Return the ids of documents, given their numbers."""
-        if self._ids is None:
-            return [str(self._searcher.doc(number).get("id")) for number in documents.tolist()]
-        return [raw.decode() for raw in self._ids[documents].tolist()]
+        if self._built:
+            return super().ids(documents)
+        return [str(self._searcher.doc(number).get("id")) for number in documents.tolist()]
 
-    def search_all(self, queries: Sequence[str], k: int) -> list[Hits]:
-        """Return `search` of each query."""
-        return [self.search(query, k) for query in queries]
+    def _search_all(self, queries: Sequence[str], k: int) -> list[Hits]:
+        return [self._search(query, k) for query in queries]
 
-    def search(self, query: str, k: int) -> Hits:
-        """Return the best ``k`` documents that share a term with the query, or as many as there are."""
-        if k < 1:
-            raise UsageError(f"a search returns one document at least: ask for k >= 1, not {k}")
+    def _search(self, query: str, k: int) -> Hits:
         found = self._searcher.search(query, min(k, max(1, len(self))))
-        if self._ids is None:
-            numbers = [hit.lucene_docid for hit in found]
-        else:
+        if self._built:
             numbers = [self._numbers[str(hit.docid)] for hit in found]
+        else:
+            numbers = [hit.lucene_docid for hit in found]
         return Hits(np.array(numbers, np.int32), np.array([hit.score for hit in found], np.float32))
 
 

@@ -31,7 +31,7 @@ from agentgym.retrieval.corpus.dialects import (
 )
 from agentgym.retrieval.corpus.passages import PassageStore
 from agentgym.retrieval.engines.http_client import CONNECTIONS, MAX_ANSWER_SIZE, TIMEOUT, HttpClient, reason
-from agentgym.retrieval.index import Hits, Manifest
+from agentgym.retrieval.index import BatchedIndex, Hits, Manifest
 
 ENGINE: Final = "remote/1"
 
@@ -112,7 +112,7 @@ class RetrievalClient:
         self._http.fail(problem)
 
 
-class RemoteIndex:
+class RemoteIndex(BatchedIndex):
     """Ranks the passages of a store by asking a server for their ids.
 
     It is an index like the others: `agentgym.retrieval.searcher.Searcher` joins it with the same store.
@@ -143,23 +143,12 @@ class RemoteIndex:
             },
         )
 
-    def __len__(self) -> int:
-        """Number of documents."""
-        return self.manifest.count
-
     def ids(self, documents: npt.NDArray[np.int32]) -> list[str]:
         """Return the ids of documents, given their numbers."""
         return [self._store[number].id for number in documents.tolist()]
 
-    def search(self, query: str, k: int) -> Hits:
-        """Return the server's hits for a query."""
-        return self.search_all([query], k)[0]
-
-    def search_all(self, queries: Sequence[str], k: int) -> list[Hits]:
-        """Return the server's hits for each query.
-
-        `UnansweredError` where it does not answer, or with passages that are not those of the store.
-        """
+    def _search_all(self, queries: Sequence[str], k: int) -> list[Hits]:
+        """Ask the server; `UnansweredError` where it does not answer, or with passages of another store."""
         return [self._hits(found) for found in self._client.search(queries, k)]
 
     def _hits(self, found: Sequence[ScoredPassage]) -> Hits:

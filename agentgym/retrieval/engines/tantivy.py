@@ -19,7 +19,15 @@ import numpy.typing as npt
 from agentgym.errors import UsageError
 from agentgym.io.optional import load
 from agentgym.retrieval.analysis import ANALYSER, Analyser
-from agentgym.retrieval.index import MANIFEST, CorpusDigest, Hits, Manifest, new_folder, versions
+from agentgym.retrieval.index import (
+    MANIFEST,
+    BatchedIndex,
+    CorpusDigest,
+    Hits,
+    Manifest,
+    new_folder,
+    versions,
+)
 
 ENGINE: Final = "tantivy/1"
 
@@ -33,7 +41,7 @@ _IDS = "ids.npy"
 _FILES = "tantivy"
 
 
-class TantivyIndex:
+class TantivyIndex(BatchedIndex):
     """An index in a folder, made by `build_tantivy` or `open_tantivy`."""
 
     def __init__(self, folder: Path):
@@ -50,22 +58,10 @@ class TantivyIndex:
         except (OSError, ValueError) as error:
             raise UsageError(f"{folder} is no whole index ({error}): delete it and build it again") from error
 
-    def __len__(self) -> int:
-        """Number of documents."""
-        return len(self._ids)
+    def _search_all(self, queries: Sequence[str], k: int) -> list[Hits]:
+        return [self._search(query, k) for query in queries]
 
-    def ids(self, documents: npt.NDArray[np.int32]) -> list[str]:
-        """Return the ids of documents, given their numbers."""
-        return [raw.decode() for raw in self._ids[documents].tolist()]
-
-    def search_all(self, queries: Sequence[str], k: int) -> list[Hits]:
-        """Return `search` of each query."""
-        return [self.search(query, k) for query in queries]
-
-    def search(self, query: str, k: int) -> Hits:
-        """Return the best ``k`` documents that share a term with the query, or as many as there are."""
-        if k < 1:
-            raise UsageError(f"a search returns one document at least: ask for k >= 1, not {k}")
+    def _search(self, query: str, k: int) -> Hits:
         parts = []
         for term, count in Counter(self._analyser.terms(query)).items():
             part = self._query.term_query(self._schema, "terms", term, "freq")

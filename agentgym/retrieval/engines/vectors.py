@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agentgym.errors import UsageError
-from agentgym.io.files import Journal, make_folder, sole_writer, writing
+from agentgym.io.files import Journal, make_folder, sha256_of, sole_writer, writing
 from agentgym.io.untrusted import loads_json
 from agentgym.retrieval.encoders import TextEncoder
 from agentgym.retrieval.index import MANIFEST, NOT_RANKED, CorpusDigest, Manifest, put_in_place
@@ -115,8 +115,7 @@ def write_manifest(corpus: EncodedCorpus, manifest: Manifest) -> None:
 
 def vectors_sha256(folder: Path) -> str:
     """Return the sha256 of an index's vectors, read anew."""
-    with (folder / VECTORS).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_of(folder / VECTORS)
 
 
 def _encode(

@@ -35,7 +35,7 @@ from agentgym.retrieval.engines.bm25.postings import (
     write_layout,
 )
 from agentgym.retrieval.engines.bm25.ranking import Ranking, Term
-from agentgym.retrieval.index import MANIFEST, Hits, Manifest, new_folder, versions
+from agentgym.retrieval.index import MANIFEST, BatchedIndex, Hits, Manifest, new_folder, versions
 
 ENGINE: Final = "bm25/1"
 """Names the ranks, in manifests and runs; the files of a folder have a version of their own."""
@@ -47,7 +47,7 @@ _TERMS_KEPT = 1 << 17
 """Terms that are remembered."""
 
 
-class Bm25:
+class Bm25(BatchedIndex):
     """An index in memory or mapped from a folder, made by `build_bm25` or `open_bm25`.
 
     Example:
@@ -70,10 +70,6 @@ class Bm25:
         self._terms: dict[str, Term] = {}
         self._filled = max(1, int(manifest.parameters["filled"]))
 
-    def __len__(self) -> int:
-        """Number of documents."""
-        return len(self._postings.ranks)
-
     @property
     def backend(self) -> SearchBackend:
         """The search backend: compiled kernels, or NumPy alone. Both find the same."""
@@ -85,18 +81,8 @@ class Bm25:
         """Return the ids of documents, given their numbers."""
         return self._postings.ids(documents)
 
-    def search(self, query: str, k: int) -> Hits:
-        """Return the best ``k`` documents that share a term with the query, or as many as there are."""
-        _check_k(k)
-        return self._rank([self._terms_of(query)], k)[0]
-
-    def search_all(self, queries: Sequence[str], k: int) -> list[Hits]:
-        """Return `search` of each query.
-
-        Compiled, the queries share what they read and, where they are many, all cores; equal ones are
-        searched once.
-        """
-        _check_k(k)
+    def _search_all(self, queries: Sequence[str], k: int) -> list[Hits]:
+        """Search; compiled, queries share what they read and, where they are many, all cores."""
         different = list(dict.fromkeys(queries))
         found = self._rank([self._terms_of(query) for query in different], k)
         hits = dict(zip(different, found, strict=True))
@@ -213,8 +199,3 @@ def open_bm25(folder: Path, *, backend: SearchBackend | None = None) -> Bm25:
     manifest = Manifest.read(folder)
     manifest.require(folder, engine=ENGINE, analyser=ANALYSER)
     return Bm25(manifest, open_postings(folder), backend)
-
-
-def _check_k(k: int) -> None:
-    if k < 1:
-        raise UsageError(f"a search returns one document at least: ask for k >= 1, not {k}")
