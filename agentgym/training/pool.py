@@ -163,6 +163,14 @@ class GroupQueue:
                 self._begun -= 1
                 self._counts.left_out += 1
 
+    def check_progress(self) -> None:
+        """Raise RuntimeError where, with no episode running, an update's groups can never be complete."""
+        if not (self.ready or self.admits):
+            raise RuntimeError(
+                f"no episode is running and none may begin, but {len(self._complete)} of an update's "
+                f"{self.size} groups are complete: the worker has lost episodes"
+            )
+
     def take(self) -> list[Group]:
         """Return the groups of an update, once they are ready."""
         self._counts.trained += self.size
@@ -335,7 +343,9 @@ class RolloutPool:
     def _play(self, queue: GroupQueue) -> None:
         """Play until the groups of an update are complete."""
         for trajectory in self._playing:
-            if trajectory is not None:
+            if trajectory is None:
+                queue.check_progress()
+            else:
                 queue.add(trajectory)
             if queue.ready:
                 return
@@ -347,6 +357,7 @@ class RolloutPool:
             for trajectory in self._playing:
                 with self._changed:
                     if trajectory is None:
+                        queue.check_progress()
                         self._changed.wait_for(lambda: queue.admits or self._closing)
                     else:
                         queue.add(trajectory)

@@ -136,3 +136,23 @@ def test_a_failure_ends_the_next_wait_and_takes_nothing_that_was_complete(case, 
     assert handed_out == pool.counts.trained <= pool.counts.episodes // case["size"]
     assert worker.played == fails_at
     pool.close()
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.fixed_dictionaries(CASES), st.integers(1, 40), st.booleans())
+def test_a_lost_episode_is_an_error_instead_of_an_endless_wait(case, lost, overlap):
+    class LosingWorker(RandomWorker):
+        def run(self, episodes):
+            for trajectory in super().run(episodes):
+                if self.played != lost:
+                    yield trajectory
+
+    worker = LosingWorker(case["num_envs"], case["lengths"], 0.5)
+    config = RolloutConfig(
+        tasks=case["tasks"], group_size=case["size"], max_staleness=case["staleness"], overlap=overlap
+    )
+    pool = RolloutPool(worker, ORDER, config)
+    with pytest.raises(RuntimeError, match="none may begin, but .* complete: the worker has lost episodes"):
+        for worker.version in range(100):
+            pool.collect(worker.version)
+    pool.close()
