@@ -8,6 +8,7 @@ its own, and the longest chain of imports from module to module.
 from __future__ import annotations
 
 import ast
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -156,4 +157,5 @@ def report(package: str = "agentgym") -> Iterator[str]:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it without a traceback
     sys.stdout.writelines(f"{line}\n" for line in report(*sys.argv[1:2]))

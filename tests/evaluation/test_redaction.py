@@ -103,9 +103,9 @@ def test_redaction_is_linear(unit):
 
     def seconds(size):
         text = unit * (size // len(unit))
-        began = time.perf_counter()
+        began = time.thread_time()
         redactor.redact(text)
-        return time.perf_counter() - began
+        return time.thread_time() - began
 
-    once, eightfold = (min(seconds(size) for _ in range(3)) for size in (20_000, 160_000))
+    once, eightfold = (min(seconds(size) for _ in range(5)) for size in (20_000, 160_000))
     assert eightfold < 30 * max(once, 1e-4)

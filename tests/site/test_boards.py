@@ -3,6 +3,8 @@
 import shutil
 from dataclasses import replace
 
+import pytest
+
 from agentgym.evaluation.board.statistics import Estimate
 from agentgym.evaluation.log.runfiles import read_episodes, read_run
 from agentgym.evaluation.suites.suite import SuiteAgent
@@ -27,6 +29,7 @@ def test_an_interval_is_drawn_between_margins():
     assert _drawn(Estimate(0.0, -9.0, 0.5, "t"), -1.0, 3.0) == {"low": "3.0", "value": "19.5", "high": "27.8"}
 
 
+@pytest.mark.browser
 def test_contested_rows_name_each_other(made_site, tmp_path, visitor):
     results = tmp_path / "results"
     shutil.copytree(made_site.root / "suites", tmp_path / "suites")
