@@ -152,7 +152,11 @@ def test_a_lost_episode_is_an_error_instead_of_an_endless_wait(case, lost, overl
         tasks=case["tasks"], group_size=case["size"], max_staleness=case["staleness"], overlap=overlap
     )
     pool = RolloutPool(worker, ORDER, config)
-    with pytest.raises(RuntimeError, match="none may begin, but .* complete: the worker has lost episodes"):
+
+    def collect_all():
         for worker.version in range(100):
             pool.collect(worker.version)
+
+    with pytest.raises(RuntimeError, match=r"none may begin, but .* complete: the worker has lost episodes"):
+        collect_all()
     pool.close()
