@@ -31,6 +31,7 @@ from agentgym.evaluation.log.results import (
     latest,
 )
 from agentgym.evaluation.log.runfiles import parse_run, write_run
+from agentgym.evaluation.log.stored_run import read_stored_run
 from agentgym.evaluation.suites import suite_file_of_run
 from agentgym.evaluation.suites.suite import load_suite
 from agentgym.evaluation.verify.packed import PackedGames, pack_run, read_packed, replay_packed
@@ -77,7 +78,7 @@ def rederive(path: Path) -> Rederived:
     Raises:
         UsageError: the run differs in anything else.
     """
-    header, packed = read_packed(path)
+    header, packed = read_packed(path.read_bytes(), str(path))
     run = parse_run(dict(header.run), str(path))
     old, new, previous = [], [], run.request_id
     with ExitStack() as stack:
@@ -100,7 +101,7 @@ def rederive(path: Path) -> Rederived:
                 lines = "".join(f"{answer.line}\n" for answer in header.answers)
                 (place / ANSWERS_FILE).write_text(lines, encoding="utf-8")
             write_run(place, complete)
-            pack_run(place, path.parents[1])
+            pack_run(read_stored_run(place), path.parents[1])
     return Rederived(run, complete, old, again)
 
 

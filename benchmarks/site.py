@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agentgym.evaluation.board.boards import make_boards
-from agentgym.evaluation.verify.packed import run_folder
+from agentgym.evaluation.verify.archives import open_run
 from agentgym.evaluation.verify.submissions import verify_below
 from agentgym.io.paths import CACHE_VARIABLE
 from agentgym.site.build import build_site
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.environ[CACHE_VARIABLE] = str(work / "cache")
         results = work / "results"
         for packed in sorted(arguments.runs.glob("*.run.xz")):
-            shutil.copytree(run_folder(packed), results / packed.name.removesuffix(".run.xz"))
+            shutil.copytree(open_run(packed).folder, results / packed.name.removesuffix(".run.xz"))
         shutil.rmtree(work / "cache")
         found = {"machine": machine(), **_build(results, work / "site"), **_board(results, work)}
     REPORT.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

@@ -15,6 +15,7 @@ from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
+from agentgym.evaluation.verify.archives import open_run
 from agentgym.site.rendering import render
 from agentgym.site.viewer_data import DATA, RunFilms, film_folder, write_index, write_list, write_run
 from tests.serving.browser import Browser
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         (site / "static").mkdir(parents=True)
         for source in files("agentgym.site").joinpath("static").iterdir():
             (site / "static" / source.name).write_bytes(source.read_bytes())
-        films = [write_run(site, run, most=FILMS) for run in arguments.runs]
+        films = [write_run(site, open_run(run), most=FILMS) for run in arguments.runs]
         films.append(_many(site, films[0]))
         write_index(site, films)
         (site / "view.html").write_text(render("view.html", "Episodes"), encoding="utf-8")

@@ -38,9 +38,9 @@ def add_to(commands: Commands[Parser]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Export."""
     from agentgym.evaluation.log.inspect_log import export_inspect
-    from agentgym.evaluation.verify.archives import archived_run
+    from agentgym.evaluation.verify.archives import open_run
 
-    folder = archived_run(arguments.run_folder, allow=arguments.allow, console=open_progress_console())
-    export_inspect(folder, arguments.out)
+    run = open_run(arguments.run_folder, allow=arguments.allow, console=open_progress_console())
+    export_inspect(run, arguments.out)
     open_console().print(f"written to {arguments.out}", markup=False, highlight=False, soft_wrap=True)
     return 0

@@ -43,12 +43,16 @@ def add_to(commands: Commands[Parser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge again, and print the spread of each environment."""
+    from agentgym.evaluation.log.stored_run import read_stored_run
     from agentgym.evaluation.suites import suite_file
+    from agentgym.evaluation.suites.suite import load_suite
     from agentgym.evaluation.verify.rejudging import judge_again
 
+    run = read_stored_run(arguments.run_folder)
+    if arguments.suite is not None:
+        run = run.against(load_suite(suite_file(arguments.suite)))
     spread = judge_again(
-        arguments.run_folder,
-        suite=None if arguments.suite is None else suite_file(arguments.suite),
+        run,
         ratings=arguments.ratings,
         sample=arguments.sample,
         seed=arguments.sample_seed,

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.agents.screen import printable
-from agentgym.cli.parser import Commands, Parser, add_allow, add_command, add_groups
+from agentgym.cli.parser import (
+    Commands,
+    Parser,
+    add_allow,
+    add_command,
+    add_groups,
+    add_suites,
+    chosen_suites,
+)
 from agentgym.cli.terminal import open_console, open_progress_console
 
 if TYPE_CHECKING:
@@ -48,14 +56,7 @@ def add_to(commands: Commands[Parser]) -> None:
         metavar="FILE.md",
         help="the page; FILE.json, FILE.csv and FILE.tex go beside it (default: RESULTS/LEADERBOARD.md)",
     )
-    parser.add_argument(
-        "--suite",
-        action="append",
-        default=[],
-        metavar="SUITE",
-        help="a suite file that runs are of, where none ships with its name; repeat for several "
-        "(default: suites/NAME.toml in a folder above the run)",
-    )
+    add_suites(parser)
     parser.add_argument(
         "--strict", action="store_true", help="write nothing unless every run can be verified and is good"
     )
@@ -74,15 +75,11 @@ def add_to(commands: Commands[Parser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Build."""
-    from agentgym.evaluation.suites import suite_file
-    from agentgym.evaluation.suites.suite import load_suite
-
-    files = [suite_file(name) for name in arguments.suite]
     build(
         arguments.results,
         arguments.out or arguments.results / "LEADERBOARD.md",
         open_console(),
-        suites={load_suite(path).name: path for path in files},
+        suites=chosen_suites(arguments),
         allow=arguments.allow,
         strict=arguments.strict,
     )
@@ -91,11 +88,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def run_pack(arguments: argparse.Namespace) -> int:
     """Pack."""
+    from agentgym.evaluation.log.stored_run import read_stored_run
     from agentgym.evaluation.verify.packed import pack_run
 
     console = open_console()
     for folder in arguments.runs:
-        path = pack_run(folder, arguments.out, allow=arguments.allow)
+        path = pack_run(read_stored_run(folder), arguments.out, allow=arguments.allow)
         console.print(
             f"{path} ({path.stat().st_size:,} bytes)", markup=False, highlight=False, soft_wrap=True
         )

@@ -6,6 +6,7 @@ import argparse
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
 from agentgym.errors import UsageError
@@ -157,6 +158,26 @@ def env_options(arguments: argparse.Namespace) -> dict[str, Any]:
 def add_debug(parser: Parser, *, default: Any) -> None:
     """Add ``--debug``, which every command understands in any place."""
     parser.add_argument("--debug", action="store_true", default=default, help="show tracebacks of errors")
+
+
+def add_suites(parser: Parser) -> None:
+    """Declare ``--suite``, for commands that read runs of several suites."""
+    parser.add_argument(
+        "--suite",
+        action="append",
+        default=[],
+        metavar="SUITE",
+        help="a suite file that runs are of, where none ships with its name; repeat for several "
+        "(default: suites/NAME.toml in a folder above the run)",
+    )
+
+
+def chosen_suites(arguments: argparse.Namespace) -> dict[str, Path]:
+    """Return the suite files of ``--suite`` by the suite's name."""
+    from agentgym.evaluation.suites import suite_file
+    from agentgym.evaluation.suites.suite import load_suite
+
+    return {load_suite(path).name: path for path in map(suite_file, arguments.suite)}
 
 
 def add_allow(parser: Parser) -> None:

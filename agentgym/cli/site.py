@@ -6,7 +6,15 @@ import argparse
 from pathlib import Path
 
 from agentgym.agents.screen import printable
-from agentgym.cli.parser import Commands, Parser, add_allow, add_command, add_groups
+from agentgym.cli.parser import (
+    Commands,
+    Parser,
+    add_allow,
+    add_command,
+    add_groups,
+    add_suites,
+    chosen_suites,
+)
 from agentgym.cli.serve import add_address
 from agentgym.cli.terminal import open_console, open_progress_console
 
@@ -48,30 +56,20 @@ def _add_build(group: Commands[Parser], example: str) -> None:
         help="folder with the papers' results and reports of benchmarks (default: the nearest one above "
         "RESULTS with a published.toml)",
     )
-    parser.add_argument(
-        "--suite",
-        action="append",
-        default=[],
-        metavar="SUITE",
-        help="a suite file that runs are of, where none ships with its name; repeat for several "
-        "(default: suites/NAME.toml in a folder above the run)",
-    )
+    add_suites(parser)
     add_allow(parser)
 
 
 def run_build(arguments: argparse.Namespace) -> int:
     """Build."""
-    from agentgym.evaluation.suites import suite_file
-    from agentgym.evaluation.suites.suite import load_suite
     from agentgym.site.build import build_site
 
-    paths = [suite_file(name) for name in arguments.suite]
     built = build_site(
         arguments.results,
         arguments.out,
         runs=arguments.runs,
         reports=arguments.reports,
-        suites={load_suite(path).name: path for path in paths},
+        suites=chosen_suites(arguments),
         allow=arguments.allow,
         console=open_progress_console(),
     )

@@ -7,7 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentgym.agents.screen import printable
-from agentgym.cli.parser import Commands, Parser, add_allow, add_command, add_groups
+from agentgym.cli.parser import (
+    Commands,
+    Parser,
+    add_allow,
+    add_command,
+    add_groups,
+    add_suites,
+    chosen_suites,
+)
 from agentgym.cli.terminal import open_console, open_progress_console
 
 ABOUT = "Pack a run into one file to send in, or check such files."
@@ -56,27 +64,21 @@ def add_to(commands: Commands[Parser]) -> None:
         example="agentgym submit check benchmarks/submissions/quick/oracle-1a2b3c4d5e6f.submission.zip",
     )
     check.add_argument("archives", type=Path, nargs="+", metavar="ARCHIVE")
-    check.add_argument(
-        "--suite",
-        action="append",
-        default=[],
-        metavar="SUITE",
-        help="a suite file that runs are of, where none ships with its name; repeat for several",
-    )
+    add_suites(check)
     add_allow(check)
 
 
 def run_pack(arguments: argparse.Namespace) -> int:
     """Pack."""
-    from agentgym.evaluation.log.runfiles import read_run
-    from agentgym.evaluation.verify.archives import pack_submission
+    from agentgym.evaluation.log.stored_run import read_stored_run
     from agentgym.evaluation.verify.submission_card import CARD_FIELDS, CardFields
+    from agentgym.evaluation.verify.submit import pack_submission
 
-    said = CardFields.of(read_run(arguments.run_folder))
-    given = {name: getattr(arguments, name) for name in CARD_FIELDS}
-    fields = replace(said, **{name: text for name, text in given.items() if text is not None})
+    run = read_stored_run(arguments.run_folder)
+    given = {name: text for name in CARD_FIELDS if (text := getattr(arguments, name)) is not None}
+    fields = replace(CardFields.of(run.log), **given)
     path = pack_submission(
-        arguments.run_folder,
+        run,
         arguments.out,
         fields=fields,
         allow=arguments.allow,
@@ -90,12 +92,9 @@ def run_pack(arguments: argparse.Namespace) -> int:
 
 def run_check(arguments: argparse.Namespace) -> int:
     """Check; 1 where anything is missing or does not replay."""
-    from agentgym.evaluation.suites import suite_file
-    from agentgym.evaluation.suites.suite import load_suite
-    from agentgym.evaluation.verify.archives import check_submission
+    from agentgym.evaluation.verify.submit import check_submission
 
-    files = [suite_file(name) for name in arguments.suite]
-    suites = {load_suite(path).name: path for path in files}
+    suites = chosen_suites(arguments)
     console, code = open_console(), 0
     for path in arguments.archives:
         found = check_submission(path, suites, allow=arguments.allow, console=open_progress_console())

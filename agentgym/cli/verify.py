@@ -59,22 +59,15 @@ def add_to(commands: Commands[Parser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Verify each run; 1 when one does not verify."""
-    from agentgym.evaluation.suites import suite_file, suite_file_of_run
-    from agentgym.evaluation.suites.suite import load_suite
-    from agentgym.evaluation.verify.archives import archived_run
+    from agentgym.evaluation.suites import suite_file
     from agentgym.evaluation.verify.verification import verify_run
 
-    chosen = None if arguments.suite is None else suite_file(arguments.suite)
-    suites = {} if chosen is None else {load_suite(chosen).name: chosen}
+    suite = None if arguments.suite is None else suite_file(arguments.suite)
     console, progress = open_console(), open_progress_console()
     sound = True
     for path in arguments.runs:
-        folder = archived_run(path, suites, allow=arguments.allow, console=progress)
-        suite = chosen
-        if suite is None and folder != path:  # the suite lies above the packed file
-            suite = suite_file_of_run(path, folder_suite(folder))
         verdict = verify_run(
-            folder,
+            path,
             suite=suite,
             rerun=arguments.rerun,
             model=_model_sample(arguments),
@@ -96,13 +89,6 @@ def _model_sample(arguments: argparse.Namespace) -> ModelSample | None:
             raise UsageError("--sample and --sample-seed go with --model: name the model's directory")
         return None
     return ModelSample(arguments.model, **given)
-
-
-def folder_suite(folder: Path) -> str:
-    """Return the name of the suite that a run says it is of."""
-    from agentgym.evaluation.log.runfiles import read_run
-
-    return read_run(folder).suite.name
 
 
 def report(folder: Path, verdict: Verdict, console: Console) -> bool:

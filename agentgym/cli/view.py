@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import closing
+from contextlib import ExitStack
 from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING
@@ -63,26 +63,23 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _view(arguments: argparse.Namespace) -> int:
     from agentgym.evaluation.log.frames import frames
-    from agentgym.evaluation.log.recorded_answers import ANSWERS_FILE, ReplayedAnswers, read_answers
-    from agentgym.evaluation.log.runfiles import load_episode
-    from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE, find_transcript
-    from agentgym.evaluation.suites.plan import open_single
-    from agentgym.evaluation.verify.archives import archived_run
+    from agentgym.evaluation.log.replay import ReplayGames
+    from agentgym.evaluation.log.transcripts import find_transcript
+    from agentgym.evaluation.verify.archives import open_run
 
     if arguments.export is not None:
         return _export(arguments)
-    folder = archived_run(arguments.run_folder, allow=arguments.allow)
-    record, env, episode = load_episode(folder, arguments.episode)
+    run = open_run(arguments.run_folder, allow=arguments.allow)
+    env, episode = run.sample(arguments.episode)
     if arguments.step is not None and not 0 <= arguments.step <= episode.length:
         raise UsageError(f"the episode has steps 0 to {episode.length}, asked for {arguments.step}")
     # runs may be published without their transcripts
-    kept = (folder / TRANSCRIPTS_FILE).exists()
-    transcript = find_transcript(folder, episode.transcript) if kept else None
+    transcript = find_transcript(run.folder, episode.transcript) if run.has_transcripts else None
     console = open_console()
     waits = is_interactive() and arguments.delay is None and arguments.step is None
-    title = printable(f"{record.agent.display_name}, {episode.id}")
-    with closing(open_single(env)) as game:
-        game.answer_source = ReplayedAnswers(read_answers(folder / ANSWERS_FILE), env.label)
+    title = printable(f"{run.log.agent.display_name}, {episode.id}")
+    with ExitStack() as stack:
+        game, _ = ReplayGames([env], run.answers, stack).of(env.label)
         played = frames(game, env, episode.task_id, episode.seed, episode.rollout, episode.actions)
         for turn, frame in enumerate(played):
             if turn and waits and not _wait():

@@ -65,7 +65,7 @@ def build_site(
     published = Published() if reports is None else read_published(reports / PUBLISHED)
     with new_folder(out) as folder:
         _copy_static(folder / STATIC)
-        pages = run_pages(folder, examined, results, suites=suites or {}, allow=allow, console=console)
+        pages = run_pages(folder, examined, results, suites=suites or {}, allow=allow)
         _write_boards(folder, boards, apart, pages)
         training, films = _write_training(folder, runs)
         for page in pages:

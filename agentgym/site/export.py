@@ -14,9 +14,8 @@ from agentgym.agents.screen import printable
 from agentgym.core.text_image import check_packages
 from agentgym.errors import UsageError
 from agentgym.evaluation.log.frames import frames
-from agentgym.evaluation.log.results import EvalSample
-from agentgym.evaluation.log.runfiles import find_episode, read_episodes, read_run
-from agentgym.evaluation.verify.archives import archived_run
+from agentgym.evaluation.log.results import EvalLog, EvalSample
+from agentgym.evaluation.verify.archives import open_run
 from agentgym.io.files import replace_file
 from agentgym.io.optional import load, only_trusted
 from agentgym.site.pictures import EpisodePictures, suffixes
@@ -31,30 +30,28 @@ _LAST = "view.js"
 
 
 def export_episode(
-    folder: Path, name: str, out: Path, *, step: int | None = None, allow: Collection[str] = ()
+    path: Path, name: str, out: Path, *, step: int | None = None, allow: Collection[str] = ()
 ) -> int | None:
     """Write an episode as ``.html``, ``.gif`` or ``.png``; return the step at which the replay departs.
 
     None where it does not depart. A page holds its own scripts and data; a picture is one step or, without
-    ``step``, a sheet of some. ``folder``: of the run, a packed one, or an archive; ``name`` as `find_episode`
+    ``step``, a sheet of some. ``path``: of the run, a packed one, or an archive; ``name`` as `find_episode`
     takes it; ``allow`` as `verify_run`.
     """
     if out.suffix.lower() not in ENDINGS:
         raise UsageError(f"--export writes {suffixes(ENDINGS)}, got {out.name!r:.80}")
     with only_trusted(allow), ExitStack() as stack:
-        folder = archived_run(folder, allow=allow)
-        episodes = read_episodes(folder)
-        episode = find_episode(episodes, name)
+        run = open_run(path, allow=allow)
+        _, episode = run.sample(name)
         if step is not None and not 0 <= step <= episode.length:
             raise UsageError(f"the episode has steps 0 to {episode.length}, asked for {step}")
-        theatre = Theatre.of_run(folder, read_run(folder), stack)
+        theatre = Theatre(run, stack)
         if out.suffix.lower() == ".html":
-            number = episodes.index(episode) + 1
-            text, differs = _page(folder, theatre, episode, number)
+            text, differs = _page(run.log, theatre, episode, run.samples.index(episode) + 1)
             replace_file(out, text)
             return differs
         check_packages("--export")
-        drawn, differs = _drawn(theatre, episode, f"{read_run(folder).agent.display_name}, {episode.env}")
+        drawn, differs = _drawn(theatre, episode, f"{run.log.agent.display_name}, {episode.env}")
         if out.suffix.lower() == ".gif":
             data = drawn.film()
         else:
@@ -63,10 +60,9 @@ def export_episode(
         return differs
 
 
-def _page(folder: Path, theatre: Theatre, episode: EvalSample, number: int) -> tuple[str, int | None]:
+def _page(run: EvalLog, theatre: Theatre, episode: EvalSample, number: int) -> tuple[str, int | None]:
     """Return a page whose policy allows its own scripts and styles by their sha256, and nothing else."""
     markup = load("markupsafe", "site", "--export").Markup
-    run = read_run(folder)
     film, summary = theatre.film(episode, number)
     key = run.request_id[:KEY_DIGITS]
     static = files("agentgym.site").joinpath("static")
@@ -99,7 +95,7 @@ def _hashes(texts: list[str]) -> str:
 
 def _drawn(theatre: Theatre, episode: EvalSample, title: str) -> tuple[EpisodePictures, int | None]:
     """Return the pictures of an episode, up to where its replay departs from the record."""
-    game, env = theatre.game(episode.env)
+    game, env = theatre.games.of(episode.env)
     drawn = EpisodePictures(game, printable(title), episode.length)
     played = frames(game, env, episode.task_id, episode.seed, episode.rollout, episode.actions)
     for turn, frame in enumerate(played):

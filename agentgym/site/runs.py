@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from agentgym.agents.metadata import FILE_OPTIONS
 from agentgym.core.hashing import canonical_json
@@ -17,13 +17,10 @@ from agentgym.errors import UsageError
 from agentgym.evaluation.board.boards import Board
 from agentgym.evaluation.log.results import EPISODES_FILE, RUN_FILE, EvalLog, RunEndpoint
 from agentgym.evaluation.log.runfiles import read_bytes
-from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE, read_transcripts
+from agentgym.evaluation.log.stored_run import StoredRun
 from agentgym.evaluation.verify.submissions import FAILED, Examined, Submission
 from agentgym.io.provenance import Provenance
 from agentgym.site.viewer_data import KEY_DIGITS, EpisodeSummary, RunFilms, write_run
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 LISTED = 200
 """Episodes that a run's page lists by itself; the viewer lists all."""
@@ -41,13 +38,18 @@ class RunPage:
 
     file: str
     examined: Examined
-    run: EvalLog
+    stored: StoredRun
     films: RunFilms | None
     """None where its episodes cannot be played here."""
     unplayed: str
     """Why they cannot."""
     command: str
     """What executes it again."""
+
+    @property
+    def run(self) -> EvalLog:
+        """Its log."""
+        return self.stored.log
 
     @property
     def request_id(self) -> str:
@@ -72,7 +74,6 @@ def run_pages(
     *,
     suites: Mapping[str, Path],
     allow: Collection[str] = (),
-    console: Console | None = None,
 ) -> list[RunPage]:
     """Play the episodes of all runs that can be read, for their pages.
 
@@ -80,32 +81,25 @@ def run_pages(
     others the digits of their files. ``suites`` and ``allow`` as `examine_below`.
     """
     # good ones first: a copy that was changed never takes the name of the run it was made of
-    readable = sorted(
-        (each for each in examined if each.folder is not None),
-        key=lambda each: (
-            not isinstance(each.found, Submission),
-            "" if each.run is None else each.run.result_id or "",
-        ),
-    )
+    readable = [(each, each.run) for each in examined if each.run is not None]
+    readable.sort(key=lambda pair: (not isinstance(pair[0].found, Submission), pair[1].log.result_id or ""))
     pages, keys = [], set[str]()
-    for each in readable:
-        if each.run is None or each.folder is None:
-            continue
-        key = _key(each.run, each.folder, keys)
+    for each, run in readable:
+        key = _key(run, keys)
         keys.add(key)
-        films, unplayed = _films(out, each.folder, key, allow, console)
+        films, unplayed = _films(out, run, key, allow)
         command = verify_command(each, results, suites, allow)
-        pages.append(RunPage(f"run-{key}.html", each, each.run, films, unplayed, command))
+        pages.append(RunPage(f"run-{key}.html", each, run, films, unplayed, command))
     return pages
 
 
-def _key(run: EvalLog, folder: Path, taken: Collection[str]) -> str:
-    key = run.request_id[:KEY_DIGITS]
+def _key(run: StoredRun, taken: Collection[str]) -> str:
+    key = run.log.request_id[:KEY_DIGITS]
     if re.fullmatch(r"[0-9a-f]{12}", key) and key not in taken:
         return key
-    digest = hashlib.sha256(read_bytes(folder / RUN_FILE))
+    digest = hashlib.sha256(read_bytes(run.folder / RUN_FILE))
     try:
-        digest.update(read_bytes(folder / EPISODES_FILE))
+        digest.update(read_bytes(run.folder / EPISODES_FILE))
     except UsageError:
         digest.update(b"none")  # verification says what is wrong with the file
     number = 0
@@ -114,15 +108,13 @@ def _key(run: EvalLog, folder: Path, taken: Collection[str]) -> str:
     return key
 
 
-def _films(
-    out: Path, folder: Path, key: str, allow: Collection[str], console: Console | None
-) -> tuple[RunFilms | None, str]:
+def _films(out: Path, run: StoredRun, key: str, allow: Collection[str]) -> tuple[RunFilms | None, str]:
     try:
-        return write_run(out, folder, key=key, allow=allow, console=console), ""
+        return write_run(out, run, key=key, allow=allow), ""
     except Exception as error:  # noqa: BLE001  # whatever is in a run's files, the others have their pages
         known = isinstance(error, UsageError | OSError)
         reason = str(error) if known else f"{FAILED}: {type(error).__name__}: {error}"
-        return None, reason.replace(str(folder), folder.name)
+        return None, reason.replace(str(run.folder), run.folder.name)
 
 
 def verify_command(
@@ -131,8 +123,8 @@ def verify_command(
     """Return the command that executes a run again, from the folder that holds the results."""
     place = Path(results.resolve().name) / each.path.relative_to(results)
     words = ["agentgym", "verify", str(place)]
-    if each.run is not None and each.run.suite.name in suites:
-        words += ["--suite", suites[each.run.suite.name].name]
+    if each.run is not None and each.run.log.suite.name in suites:
+        words += ["--suite", suites[each.run.log.suite.name].name]
     for reference in allow:
         words += ["--allow", reference]
     return shlex.join(words)
@@ -174,7 +166,7 @@ def run_page(
         "places": [_place(stretch) for stretch in run.provenance],
         "verdict": _verdict(each),
         "problems": () if each.verdict is None else each.verdict.problems,
-        "prompt": _first_prompt(each.folder),
+        "prompt": _first_prompt(page.stored),
         "endpoints": [_endpoint(endpoint) for endpoint in run.endpoints],
         "training": training.get(run.agent.model.training_run),
     }
@@ -246,12 +238,10 @@ def _verdict(each: Examined) -> Facts:
     return facts
 
 
-def _first_prompt(folder: Path | None) -> list[tuple[str, str]]:
+def _first_prompt(run: StoredRun) -> list[tuple[str, str]]:
     """Return role and text of the messages that the model was sent first, as far as a transcript says."""
-    if folder is None or not (folder / TRANSCRIPTS_FILE).exists():
-        return []
     try:
-        transcripts = read_transcripts(folder)
+        transcripts = run.transcripts().values()
     except UsageError:
         return []  # verification says what is wrong with the file
     first = next((record for record in transcripts if record.steps and record.steps[0].messages), None)

@@ -13,8 +13,8 @@ from agentgym.core.types import Snapshot
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
 from agentgym.evaluation.log.frames import frames
-from agentgym.evaluation.log.recorded_answers import RecordedAnswers, ReplayedAnswers
-from agentgym.evaluation.suites.plan import open_single
+from agentgym.evaluation.log.recorded_answers import RecordedAnswers
+from agentgym.evaluation.log.replay import ReplayGames
 from agentgym.evaluation.suites.suite import PlayedEnv
 from agentgym.history.diagnostics.source import RunSource
 from agentgym.history.rollouts import KeptEpisode, kept_iterations
@@ -58,9 +58,7 @@ def write_training(out: Path, folder: Path) -> RunFilms:
     place, redact = film_folder(out, key), remembering_redactor()
     found: dict[int, EpisodeSummary] = {}
     with ExitStack() as stack:
-        game = open_single(env)
-        stack.callback(game.close)
-        game.answer_source = ReplayedAnswers(RecordedAnswers(), env.label)
+        game, _ = ReplayGames([env], RecordedAnswers(), stack).of(env.label)
         first, stage = 1, _Stage(game, env, redact)
         for episodes in rollouts.values():
             numbered = list(enumerate(episodes, start=first))

@@ -7,29 +7,22 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentgym.core.queries import UnansweredError
 from agentgym.core.suite_spec import SuiteDrawing
 from agentgym.core.types import Step
 from agentgym.env import AgentEnv
-from agentgym.errors import UsageError
 from agentgym.evaluation.log.frames import EpisodeFrame, frames
-from agentgym.evaluation.log.recorded_answers import ANSWERS_FILE, ReplayedAnswers, read_answers
 from agentgym.evaluation.log.redaction import Redactor
-from agentgym.evaluation.log.results import EvalLog, EvalSample
-from agentgym.evaluation.log.runfiles import read_episodes, read_run
-from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE, TranscriptRecord, read_transcripts
-from agentgym.evaluation.suites.plan import open_single
-from agentgym.evaluation.suites.suite import PlayedEnv
-from agentgym.evaluation.verify.archives import archived_run
+from agentgym.evaluation.log.replay import ReplayGames
+from agentgym.evaluation.log.results import EvalSample
+from agentgym.evaluation.log.stored_run import StoredRun
+from agentgym.evaluation.log.transcripts import TranscriptRecord
 from agentgym.io.files import make_folder, replace_file
 from agentgym.io.optional import load_reference, only_trusted
 from agentgym.site.filmdata import FilmTables, said_table, state_table, step_table
 from agentgym.site.rendering import data_script
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 DATA = "data"
 """Folder of a site that holds what its scripts load."""
@@ -101,24 +94,22 @@ class RunFilms:
 
 def write_run(
     out: Path,
-    folder: Path,
+    run: StoredRun,
     *,
     key: str = "",
     most: int | None = None,
     allow: Collection[str] = (),
-    console: Console | None = None,
 ) -> RunFilms:
     """Play all episodes of a run again and write the frames: ``data/KEY/`` in the folder of a site.
 
-    ``folder``: of the run, a packed one, or an archive; ``key``: by default the first digits of its request
-    id; ``most``: films of each environment, the first by task id, so that runs of one suite have the same;
-    the other episodes are listed as recorded. ``allow`` as `verify_run`.
+    ``key``: by default the first digits of its request id; ``most``: films of each environment, the first by
+    task id, so that runs of one suite have the same; the other episodes are listed as recorded. ``allow`` as
+    `verify_run`.
     """
+    log = run.log
     with only_trusted(allow), ExitStack() as stack:
-        folder = archived_run(folder, allow=allow, console=console)
-        run, numbered = read_run(folder), _numbered(read_episodes(folder))
-        theatre = Theatre.of_run(folder, run, stack)
-        key = key or run.request_id[:KEY_DIGITS]
+        numbered, theatre = _numbered(run.samples), Theatre(run, stack)
+        key = key or log.request_id[:KEY_DIGITS]
         place = film_folder(out, key)
         found = []
         shown = _first(numbered, most)
@@ -129,7 +120,7 @@ def write_run(
             else:
                 summary = replace(_summary(episode, number, None), film=False)
             found.append(summary)
-        films = RunFilms(key, run.agent.display_name, run.suite.name, "run", tuple(found))
+        films = RunFilms(key, log.agent.display_name, log.suite.name, "run", tuple(found))
         write_list(place, films)
     return films
 
@@ -188,49 +179,15 @@ def _first(numbered: list[tuple[int, EvalSample]], most: int | None) -> set[int]
 class Theatre:
     """Player of a run's episodes: its environments, answers and transcripts."""
 
-    def __init__(
-        self,
-        envs: Mapping[str, PlayedEnv],
-        open_game: Callable[[PlayedEnv], AgentEnv[Any]],
-        transcripts: Mapping[str, TranscriptRecord],
-    ):
-        """Prepare to play; ``open_game`` is called once for each environment.
-
-        ``envs``: by label; ``transcripts``: by their sha256.
-        """
-        self._envs = envs
-        self._open = open_game
-        self._transcripts = transcripts
-        self._games: dict[str, AgentEnv[Any]] = {}
-        self._redact = remembering_redactor()
-
-    @classmethod
-    def of_run(cls, folder: Path, run: EvalLog, stack: ExitStack) -> Theatre:
+    def __init__(self, run: StoredRun, stack: ExitStack):
         """Prepare to play a run, with the answers that it recorded."""
-        book = read_answers(folder / ANSWERS_FILE)
-        # runs may be published without their transcripts
-        kept = read_transcripts(folder) if (folder / TRANSCRIPTS_FILE).exists() else []
-
-        def open_game(env: PlayedEnv) -> AgentEnv[Any]:
-            game = open_single(env)
-            stack.callback(game.close)
-            game.answer_source = ReplayedAnswers(book, env.label)
-            return game
-
-        envs = {found.env.label: found.env for found in run.envs}
-        return cls(envs, open_game, {record.sha256: record for record in kept})
-
-    def game(self, label: str) -> tuple[AgentEnv[Any], PlayedEnv]:
-        """Return an environment and its place in the suite."""
-        if label not in self._envs:
-            raise UsageError(f"an episode is of environment {label!r:.60}, which the run does not name")
-        if label not in self._games:
-            self._games[label] = self._open(self._envs[label])
-        return self._games[label], self._envs[label]
+        self.games = ReplayGames((found.env for found in run.log.envs), run.answers, stack)
+        self._transcripts = run.transcripts()
+        self._redact = remembering_redactor()
 
     def film(self, episode: EvalSample, number: int) -> tuple[dict[str, Any], EpisodeSummary]:
         """Play an episode; return its film as JSON, and its line of the list."""
-        game, env = self.game(episode.env)
+        game, env = self.games.of(episode.env)
         tables = FilmTables(self._redact)
         reel = EpisodeView(tables, game)
         differs: int | None = None

@@ -30,9 +30,10 @@ from agentgym.evaluation.log.results import RUN_FILE, EvalSample
 from agentgym.evaluation.log.runfiles import read_episodes, read_run
 from agentgym.evaluation.play.bench import run_bench
 from agentgym.evaluation.suites.suite import AgentCard, SuiteAgent
-from agentgym.evaluation.verify.archives import pack_submission
+from agentgym.evaluation.verify.archives import open_run
 from agentgym.evaluation.verify.packed import pack_run
 from agentgym.evaluation.verify.submissions import Submission, Unranked, verify_below
+from agentgym.evaluation.verify.submit import pack_submission
 from agentgym.vector.core import AgentVectorEnv
 from benchmarks.fuzz.asking import REFERENCE
 from benchmarks.fuzz.changes import sample
@@ -203,10 +204,11 @@ def make_arena(root: Path) -> Arena:
     _play_model(suite_file, results, read_episodes(oracle), root / "script.jsonl")
     _play_asker(suite_file.with_name(f"{ASKING_NAME}.toml"), results)
     runs = [path.parent for path in results.glob(f"*/*/{RUN_FILE}")]
-    folders = {read_run(folder).agent.name: folder for folder in runs}
-    packed = {name: pack_run(folder, root / "packed", allow=ALLOW) for name, folder in folders.items()}
+    opened = {run.log.agent.name: run for run in map(open_run, runs)}
+    folders = {name: run.folder for name, run in opened.items()}
+    packed = {name: pack_run(run, root / "packed", allow=ALLOW) for name, run in opened.items()}
     archived = {
-        name: pack_submission(folders[name], root / "archived", allow=ALLOW) for name in ("model", "asker")
+        name: pack_submission(opened[name], root / "archived", allow=ALLOW) for name in ("model", "asker")
     }
     paths = tuple(sorted(folders.values()))
     found = tuple(verify_below(results, allow=ALLOW))

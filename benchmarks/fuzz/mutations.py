@@ -27,9 +27,10 @@ from agentgym.evaluation.log.results import EPISODES_FILE, RUN_FILE, VERIFY_FILE
 from agentgym.evaluation.log.runfiles import RUN_FILES
 from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE, TranscriptRecord
 from agentgym.evaluation.suites.suite import Suite
-from agentgym.evaluation.verify.archives import ARCHIVE_SUFFIX, check_submission, read_archive
+from agentgym.evaluation.verify.archives import ARCHIVE_SUFFIX, read_archive
 from agentgym.evaluation.verify.packed import SUFFIX, PackedEpisode, PackedHeader
 from agentgym.evaluation.verify.submissions import FAILED, Submission, Unranked, verify_below
+from agentgym.evaluation.verify.submit import check_submission
 from agentgym.evaluation.verify.verdicts import Verdict
 from benchmarks.fuzz.arena import ALLOW, COLUMNS, ENDS, STATED_RESULTS, Arena, pages, ranking
 from benchmarks.fuzz.changes import Change, bytes_of, changes

@@ -9,7 +9,8 @@ from agentgym.evaluation.log.runfiles import file_sha256, read_episodes, read_ru
 from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE, TranscriptRecord, read_transcripts
 from agentgym.evaluation.play.bench import run_bench
 from agentgym.evaluation.suites.suite import SuiteAgent
-from agentgym.evaluation.verify.model_check import check_model
+from agentgym.evaluation.verify.archives import open_run
+from agentgym.evaluation.verify.model_check import ModelSample, check_model
 from agentgym.prompts.settings import Prompting
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
 from agentgym.training.policy.saved import SavedAgent, Training, save_agent
@@ -68,7 +69,7 @@ class Played:
         return folder
 
     def check(self, model: Path | None = None, sample: int = ALL, seed: int = 0):
-        return check_model(self.folder, model or self.model, sample, seed)
+        return check_model(open_run(self.folder), ModelSample(model or self.model, sample, seed))
 
     def records(self) -> tuple[list[EvalSample], list[TranscriptRecord]]:
         return read_episodes(self.folder), read_transcripts(self.folder)

@@ -16,16 +16,19 @@ from agentgym.evaluation.verify.archives import (
     CARD_MEMBER,
     CLAIM_MEMBER,
     MEMBERS,
-    PROBLEMS_TOLD,
     RUN_MEMBER,
     TRANSCRIPTS_MEMBER,
-    _verdict_problems,
-    check_submission,
-    pack_submission,
+    open_run,
     read_archive,
 )
 from agentgym.evaluation.verify.submission_card import CardFields, fields_of
 from agentgym.evaluation.verify.submissions import Submission, Unranked, verify_below
+from agentgym.evaluation.verify.submit import (
+    PROBLEMS_TOLD,
+    _verdict_problems,
+    check_submission,
+    pack_submission,
+)
 from agentgym.evaluation.verify.verdicts import Mismatch
 
 AGENT = "examples.own_agent:make"
@@ -61,7 +64,7 @@ def sent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     suite = root / "suites" / "sent.toml"
     suite.write_text(SUITE)
     for folder in run_bench(suite, root / "results", transcripts=True):
-        pack_submission(folder, root / "archives", fields=SAID, allow=[AGENT])
+        pack_submission(open_run(folder), root / "archives", fields=SAID, allow=[AGENT])
     return root
 
 
@@ -102,7 +105,7 @@ def changed(root: Path, tmp_path: Path, **replaced: bytes | None) -> tuple[str, 
 
 def test_the_same_run_gives_the_same_bytes(sent, tmp_path):
     for folder in sorted((sent / "results" / "sent").iterdir()):
-        again = pack_submission(folder, tmp_path, fields=SAID, allow=[AGENT])
+        again = pack_submission(open_run(folder), tmp_path, fields=SAID, allow=[AGENT])
         assert again.read_bytes() == archive_of(sent, folder.name.rpartition("-")[0]).read_bytes()
 
 
@@ -224,9 +227,9 @@ def test_what_is_no_archive_is_one_line(sent, tmp_path, content):
 
 
 def test_a_run_of_official_data_takes_no_transcripts_along(sent, tmp_path, monkeypatch):
-    monkeypatch.setattr("agentgym.evaluation.verify.archives.redistributable", lambda env: False)
+    monkeypatch.setattr("agentgym.evaluation.verify.submit.redistributable", lambda env: False)
     (folder,) = (sent / "results" / "sent").glob("oracle-*")
-    path = pack_submission(folder, tmp_path, fields=SAID)
+    path = pack_submission(open_run(folder), tmp_path, fields=SAID)
     assert TRANSCRIPTS_MEMBER not in read_archive(path)
     assert problems(path, sent) == ()
     (line,) = problems(archive_of(sent, "oracle"), sent)

@@ -29,10 +29,11 @@ from agentgym.evaluation.log.results import (
     record_of,
     reopened,
 )
-from agentgym.evaluation.log.runfiles import load_episode, read_episodes, read_run, write_run
+from agentgym.evaluation.log.runfiles import read_episodes, read_run, write_run
 from agentgym.evaluation.log.transcripts import read_transcripts
 from agentgym.evaluation.play.bench import run_bench
 from agentgym.evaluation.suites.suite import SuiteAgent, load_suite
+from agentgym.evaluation.verify.archives import open_run
 from agentgym.evaluation.verify.verification import verify_run
 from agentgym.io.files import Journal, sole_writer
 from tests.evaluation import corridor
@@ -403,21 +404,22 @@ def test_no_data_at_all_is_an_error(bad_suite: Path) -> None:
         run_bench(bad_suite, bad_suite.parents[1] / "out")
 
 
-def test_load_episode(run_folder: Path) -> None:
+def test_an_episode_is_found_by_its_name(run_folder: Path) -> None:
     episodes = read_episodes(run_folder)
-    run, env, episode = load_episode(run_folder, episodes[4].id)
+    run = open_run(run_folder)
+    env, episode = run.sample(episodes[4].id)
     assert episode == episodes[4]
     assert env.label == episode.env
-    assert run == read_run(run_folder)
-    assert load_episode(run_folder, f"Corridor/{3:032x}/1")[2].key == ("Corridor", f"{3:032x}", 1)
-    assert load_episode(run_folder, f"{11:x}/1")[2].key == ("Corridor", f"{11:032x}", 1)
-    assert load_episode(run_folder, "5")[2] == episodes[4]
+    assert run.log == read_run(run_folder)
+    assert run.sample(f"Corridor/{3:032x}/1")[1].key == ("Corridor", f"{3:032x}", 1)
+    assert run.sample(f"{11:x}/1")[1].key == ("Corridor", f"{11:032x}", 1)
+    assert run.sample("5")[1] == episodes[4]
     with pytest.raises(UsageError, match="no episode '45'"):
-        load_episode(run_folder, "45")
+        run.sample("45")
     with pytest.raises(UsageError, match="episodes match '/1'; name one"):
-        load_episode(run_folder, "/1")
+        run.sample("/1")
     with pytest.raises(UsageError, match="no episode 'Corridor/x'"):
-        load_episode(run_folder, "Corridor/x")
+        run.sample("Corridor/x")
 
 
 def test_the_bar_moves_with_every_step(

@@ -27,6 +27,7 @@ from agentgym.evaluation.log.results import (
 from agentgym.evaluation.log.runfiles import read_episodes, read_run, write_run
 from agentgym.evaluation.play.bench import run_bench
 from agentgym.evaluation.suites.suite import SuiteAgent, load_suite
+from agentgym.evaluation.verify.archives import open_run
 from agentgym.evaluation.verify.packed import pack_run
 from agentgym.evaluation.verify.submissions import verify_below
 from agentgym.evaluation.verify.verification import verify_run
@@ -437,7 +438,7 @@ def test_a_name_that_is_none_is_refused(results: Path, name: str) -> None:
 
 def test_packed_runs_give_the_same_page_byte_for_byte(results: Path, tmp_path: Path) -> None:
     for folder in sorted((results / "mini").iterdir()):
-        pack_run(folder, tmp_path / "packed")
+        pack_run(open_run(folder), tmp_path / "packed")
     pages = []
     for source in (results, tmp_path / "packed"):
         build_leaderboard(source, tmp_path / f"{source.name}.md")
@@ -446,9 +447,7 @@ def test_packed_runs_give_the_same_page_byte_for_byte(results: Path, tmp_path: P
 
 
 def test_a_packed_run_comes_out_byte_for_byte(results: Path, tmp_path: Path) -> None:
-    from agentgym.evaluation.verify.packed import run_folder
-
     folder = folder_of(results, "player")
-    unpacked = run_folder(pack_run(folder, tmp_path / "packed"))
+    unpacked = open_run(pack_run(open_run(folder), tmp_path / "packed")).folder
     for name in ("run.json", EPISODES_FILE):
         assert (unpacked / name).read_bytes() == (folder / name).read_bytes()

@@ -160,15 +160,15 @@ def record_ids(page: str) -> list[str]:
 def test_an_error_of_this_package_is_one_line_too(
     results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = submissions.read_run
+    real = submissions.open_run
 
-    def fails(folder: Path):  # type: ignore[no-untyped-def]
-        if folder.name == "third":
+    def fails(path: Path, *arguments, **options):  # type: ignore[no-untyped-def]
+        if path.name == "third":
             raise ZeroDivisionError("of ours")
-        return real(folder)
+        return real(path, *arguments, **options)
 
     shutil.copytree(next(results.glob("small/oracle-*")), results / "small" / "third")
-    monkeypatch.setattr(submissions, "read_run", fails)
+    monkeypatch.setattr(submissions, "open_run", fails)
     found = ranked(results, tmp_path / "page.md")
     assert found == [("third", "failed: ZeroDivisionError: of ours; report it, with the run")]
     with pytest.raises(UsageError, match="nothing is written: run third: failed: "):

@@ -10,6 +10,7 @@ from agentgym.errors import UsageError
 from agentgym.evaluation.log.inspect_log import LOG_VERSION, _sample, export_inspect
 from agentgym.evaluation.log.runfiles import read_episodes
 from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.verify.archives import open_run
 
 SUITE = """\
 name = "logged"
@@ -37,7 +38,7 @@ def logged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     root = tmp_path_factory.mktemp("logged")
     (root / "logged.toml").write_text(SUITE)
     (folder,) = run_bench(root / "logged.toml", root / "results", transcripts=request.param)
-    export_inspect(folder, folder / "log.json")
+    export_inspect(open_run(folder), folder / "log.json")
     return folder
 
 
@@ -69,10 +70,10 @@ def test_an_episode_that_ended_before_its_first_action_has_no_messages(logged):
 
 
 def test_the_same_run_gives_the_same_log(logged, tmp_path):
-    export_inspect(logged, tmp_path / "again.json")
+    export_inspect(open_run(logged), tmp_path / "again.json")
     assert (tmp_path / "again.json").read_bytes() == (logged / "log.json").read_bytes()
 
 
 def test_other_names_are_refused(logged, tmp_path):
     with pytest.raises(UsageError, match=r"call .* FILE\.json"):
-        export_inspect(logged, tmp_path / "log.eval")
+        export_inspect(open_run(logged), tmp_path / "log.eval")

@@ -23,6 +23,7 @@ from agentgym.evaluation.log.recorded_answers import ANSWERS_FILE
 from agentgym.evaluation.log.results import closed
 from agentgym.evaluation.log.runfiles import file_sha256, read_episodes, read_run, write_run
 from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.verify.archives import open_run
 from agentgym.evaluation.verify.rejudging import judge_again
 from agentgym.evaluation.verify.submissions import verify_below
 from agentgym.evaluation.verify.verification import verify_run
@@ -176,7 +177,7 @@ def test_the_spread_of_a_judge_is_measured_and_shown(play: Play, server: ChatSer
 
 
 def test_a_steady_judge_has_no_spread(play: Play) -> None:
-    spread = judge_again(play(temperature=0.0), ratings=2, allow=[REFERENCE])
+    spread = judge_again(open_run(play(temperature=0.0)), ratings=2, allow=[REFERENCE])
     assert spread.envs["Speech"].deviations == {"score": 0.0}
     assert len(spread.envs["Speech"].episodes) == 12
 
@@ -195,7 +196,7 @@ def test_a_rating_without_an_answer_is_counted_and_left_out(
         return said
 
     monkeypatch.setattr(Rater, "submit", submit)
-    judged = judge_again(folder, ratings=3, sample=4, allow=[REFERENCE]).envs["Speech"]
+    judged = judge_again(open_run(folder), ratings=3, sample=4, allow=[REFERENCE]).envs["Speech"]
     assert judged.unanswered == 4
     assert judged.deviations == pytest.approx({"score": 200**0.5, "weight": 200**0.5})  # of 10 and 30
 
@@ -203,13 +204,13 @@ def test_a_rating_without_an_answer_is_counted_and_left_out(
 def test_what_cannot_be_judged_again(play: Play, finished: Path, tmp_path: Path) -> None:
     folder = play()
     with pytest.raises(UsageError, match="at least 2 ratings of 1 transcript, got 1 of 50"):
-        judge_again(folder, ratings=1, allow=[REFERENCE])
+        judge_again(open_run(folder), ratings=1, allow=[REFERENCE])
     replaying = EndpointSettings(cache=tmp_path / "x", mode="replay-only")
     with pytest.raises(UsageError, match="asked anew, and not the cache: leave out --cache-mode replay-only"):
-        judge_again(folder, allow=[REFERENCE], endpoints=replaying)
+        judge_again(open_run(folder), allow=[REFERENCE], endpoints=replaying)
     with pytest.raises(UsageError, match="asks a judge behind an endpoint: there is no spread"):
-        judge_again(next((finished / "results" / "small").glob("oracle-*")))
-    judge_again(folder, ratings=2, sample=1, allow=[REFERENCE])
+        judge_again(open_run(next((finished / "results" / "small").glob("oracle-*"))))
+    judge_again(open_run(folder), ratings=2, sample=1, allow=[REFERENCE])
     (folder / SPREAD_FILE).write_text(
         (folder / SPREAD_FILE).read_text().replace('"request_id": "', '"request_id": "0')
     )

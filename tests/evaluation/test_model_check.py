@@ -26,6 +26,7 @@ from agentgym.evaluation.log.runfiles import file_sha256, read_episodes, read_ru
 from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE, TranscriptRecord, read_transcripts
 from agentgym.evaluation.play.bench import run_bench
 from agentgym.evaluation.suites.suite import SuiteAgent
+from agentgym.evaluation.verify.archives import open_run
 from agentgym.evaluation.verify.model_check import ModelCheck, ModelSample, check_model
 from agentgym.evaluation.verify.verification import verify_run
 from agentgym.prompts.contexts import Context
@@ -297,7 +298,7 @@ def test_runs_that_cannot_be_checked_are_refused(played: Played, finished: Playe
     run_bench(played.suite, played.root / "other", agents=["random"])
     (folder,) = (played.root / "other" / "few").iterdir()
     with pytest.raises(UsageError, match="agents of kind 'random' have no weights to check"):
-        check_model(folder, played.model, 5, 0)
+        check_model(open_run(folder), ModelSample(played.model, 5, 0))
 
 
 def test_the_result_does_not_depend_on_transcripts(played: Played) -> None:

@@ -99,10 +99,10 @@ def test_files_that_are_no_packed_run(tmp_path: Path, content: bytes, message: s
     path = tmp_path / "x.run.xz"
     path.write_bytes(lzma.compress(content))
     with pytest.raises(UsageError, match=message):
-        read_packed(path)
+        read_packed(path.read_bytes(), str(path))
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(UsageError, match="is cut off, or over 256 MiB"):
-        read_packed(path)
+        read_packed(path.read_bytes(), str(path))
 
 
 def test_titles_are_looked_for_where_much_is_left(shown: _Shown) -> None:

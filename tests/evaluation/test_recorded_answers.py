@@ -21,7 +21,8 @@ from agentgym.evaluation.log.recorded_answers import (
 from agentgym.evaluation.log.results import EPISODES_FILE, closed
 from agentgym.evaluation.log.runfiles import file_sha256, read_episodes, read_run, write_run
 from agentgym.evaluation.play.bench import run_bench
-from agentgym.evaluation.verify.packed import pack_run, run_folder
+from agentgym.evaluation.verify.archives import open_run
+from agentgym.evaluation.verify.packed import pack_run
 from agentgym.evaluation.verify.submissions import Submission, verify_below
 from agentgym.evaluation.verify.verification import verify_run
 from tests.evaluation.asking import REFERENCE, Scale
@@ -241,10 +242,10 @@ def test_an_unanswered_question_ends_its_episode_and_a_resumed_run_asks_again(be
 
 def test_a_packed_run_holds_its_answers(bench, tmp_path, scale):
     folder = bench()
-    packed = pack_run(folder, tmp_path / "packed", allow=[REFERENCE])
+    packed = pack_run(open_run(folder), tmp_path / "packed", allow=[REFERENCE])
     scale.gone = True
     suites = {"weighing": tmp_path / "suites" / "weighing.toml"}
-    again = run_folder(packed, suites, allow=[REFERENCE])
+    again = open_run(packed, suites, allow=[REFERENCE]).folder
     assert (again / ANSWERS_FILE).read_bytes() == (folder / ANSWERS_FILE).read_bytes()
     assert (again / EPISODES_FILE).read_bytes() == (folder / EPISODES_FILE).read_bytes()
 

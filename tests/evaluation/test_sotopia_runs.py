@@ -14,7 +14,8 @@ from agentgym.evaluation.log.runfiles import file_sha256, read_episodes, read_ru
 from agentgym.evaluation.play.bench import run_bench
 from agentgym.evaluation.play.estimate import estimate_suite
 from agentgym.evaluation.suites.suite import load_suite
-from agentgym.evaluation.verify.packed import pack_run, run_folder
+from agentgym.evaluation.verify.archives import open_run
+from agentgym.evaluation.verify.packed import pack_run
 from agentgym.evaluation.verify.rejudging import judge_again
 from agentgym.evaluation.verify.verification import verify_run
 from tests.evaluation.chat_server import ChatServer, serving
@@ -114,7 +115,7 @@ def test_a_changed_rating_utterance_or_prompt_fails(folder: Path, change: Callab
 
 
 def test_the_spread_of_its_judge(folder: Path) -> None:
-    spread = judge_again(folder, ratings=2)
+    spread = judge_again(open_run(folder), ratings=2)
     judged = spread.envs["talk"]
     assert judged.judge.startswith("judge critic at http://127.0.0.1:")
     assert len(judged.episodes) == 6
@@ -149,7 +150,7 @@ def test_episodes_without_a_rating_stay_and_are_played_again(root: Path, server:
 
 
 def test_a_packed_run_verifies(folder: Path, tmp_path: Path) -> None:
-    path = pack_run(folder, tmp_path / "packed")
-    again = run_folder(path, {"talks": tmp_path / "suites" / "talks.toml"})
+    path = pack_run(open_run(folder), tmp_path / "packed")
+    again = open_run(path, {"talks": tmp_path / "suites" / "talks.toml"}).folder
     assert (again / "run.json").read_bytes() == (folder / "run.json").read_bytes()
     assert verify_run(again, suite=tmp_path / "suites" / "talks.toml").problems == ()

@@ -13,6 +13,7 @@ from agentgym.evaluation.log.results import Excluded
 from agentgym.evaluation.log.runfiles import read_episodes, read_run, write_run
 from agentgym.evaluation.play.bench import run_bench
 from agentgym.evaluation.suites.suite import SuiteAgent
+from agentgym.evaluation.verify.archives import open_run
 from agentgym.evaluation.verify.packed import pack_run
 from agentgym.io.optional import import_named, load_reference, only_trusted
 from agentgym.registration import open_env
@@ -55,7 +56,7 @@ def theirs(tmp_path: Path) -> Path:
     folders = run_bench(suite, tmp_path / "results")
     for number, folder in enumerate(folders):
         run, episodes = read_run(folder), read_episodes(folder)
-        packed = pack_run(folder, tmp_path / "packed")
+        packed = pack_run(open_run(folder), tmp_path / "packed")
         assert packed.exists()
         if number:  # an agent of theirs, said not to play
             agent = SuiteAgent("evil", "evil:make")

@@ -9,9 +9,8 @@ import pytest
 
 from agentgym.evaluation.log.results import EPISODES_FILE, VERIFY_FILE
 from agentgym.evaluation.play.bench import run_bench
-from agentgym.evaluation.suites import suite_file_of_run
-from agentgym.evaluation.suites.suite import Suite, load_suite
-from agentgym.evaluation.verify.verdicts import cached_verdict
+from agentgym.evaluation.verify.archives import open_run
+from agentgym.evaluation.verify.verdicts import Verdict, cached_verdict
 from agentgym.evaluation.verify.verification import verify_run
 
 CARDS = """\
@@ -35,31 +34,36 @@ kind = "oracle"
 """
 
 
+def found(folder: Path) -> Verdict | None:
+    return cached_verdict(open_run(folder))
+
+
 @pytest.fixture
-def cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Suite]:
-    """Return a run and its suite; nothing has been verified on this machine."""
+def cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a run's folder; nothing has been verified on this machine."""
     monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "cache"))
     path = tmp_path / "suites" / "cards.toml"
     path.parent.mkdir()
     path.write_text(CARDS)
     (folder,) = run_bench(path, tmp_path / "results", agents=["oracle"])
-    return folder, load_suite(path)
+    return folder
 
 
 def test_a_verdict_ends_with_the_files_the_suite_and_the_code(
-    cards: tuple[Path, Suite], monkeypatch: pytest.MonkeyPatch
+    cards: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, suite = cards
-    assert cached_verdict(folder, suite) is None
+    folder = cards
+    assert found(folder) is None
     verdict = verify_run(folder)
-    assert cached_verdict(folder, suite) == verdict
-    assert cached_verdict(folder, replace(suite, version="2")) is None
+    assert found(folder) == verdict
+    run = open_run(folder)
+    assert cached_verdict(run.against(replace(run.suite, version="2"))) is None
     with monkeypatch.context() as patch:
         patch.setattr("agentgym.evaluation.verify.verdicts.suite_code_sha256", lambda *_: "0" * 64)
-        assert cached_verdict(folder, suite) is None
+        assert found(folder) is None
     with (folder / EPISODES_FILE).open("a") as file:
         file.write("\n")
-    assert cached_verdict(folder, suite) is None
+    assert found(folder) is None
 
 
 LEVELS = """\
@@ -92,37 +96,37 @@ def test_a_verdict_ends_with_the_data(tmp_path: Path, monkeypatch: pytest.Monkey
     path = tmp_path / "suites" / "levels.toml"
     path.write_text(LEVELS)
     (folder,) = run_bench(path, tmp_path / "results")
-    suite = load_suite(path)
     verdict = verify_run(folder)
-    assert cached_verdict(folder, suite) == verdict
+    assert found(folder) == verdict
     data.write_text("two")
-    assert cached_verdict(folder, suite) is None
+    assert found(folder) is None
     assert verify_run(folder).ok
-    assert cached_verdict(folder, suite) is not None
+    assert found(folder) is not None
     data.with_name("001.txt").touch()
-    assert cached_verdict(folder, suite) is None
-    elsewhere = replace(suite.env[0], kwargs={"dataset": str(tmp_path)})
+    assert found(folder) is None
+    run = open_run(folder)
+    elsewhere = replace(run.suite.env[0], kwargs={"dataset": str(tmp_path)})
     verify_run(folder)
-    assert cached_verdict(folder, replace(suite, env=(elsewhere,))) is None
+    assert cached_verdict(run.against(replace(run.suite, env=(elsewhere,)))) is None
 
 
-def test_a_verdict_that_comes_with_a_run_is_not_read(cards: tuple[Path, Suite], tmp_path: Path) -> None:
-    folder, suite = cards
+def test_a_verdict_that_comes_with_a_run_is_not_read(cards: Path, tmp_path: Path) -> None:
+    folder = cards
     verify_run(folder)
     shutil.rmtree(tmp_path / "cache")
     assert json.loads((folder / VERIFY_FILE).read_text())["ok"]
-    assert cached_verdict(folder, suite) is None
+    assert found(folder) is None
 
 
-def test_a_better_badge_stays(cards: tuple[Path, Suite]) -> None:
-    folder, suite = cards
+def test_a_better_badge_stays(cards: Path) -> None:
+    folder = cards
     for rerun, badge in ((False, "replayed"), (None, "re-run"), (False, "re-run")):
         verify_run(folder, rerun=rerun)
-        found = cached_verdict(folder, suite)
-        assert found is not None
-        assert found.badge == badge
+        kept = found(folder)
+        assert kept is not None
+        assert kept.badge == badge
 
 
 def test_nothing_is_kept_of_environments_of_others(run_folder: Path) -> None:
     verify_run(run_folder)
-    assert cached_verdict(run_folder, load_suite(suite_file_of_run(run_folder, "small"))) is None
+    assert found(run_folder) is None

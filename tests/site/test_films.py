@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from agentgym.evaluation.log.runfiles import read_episodes
+from agentgym.evaluation.verify.archives import open_run
 from agentgym.history.rollouts import KeptEpisode, KeptStep, write_rollouts
 from agentgym.history.run import CONFIG_FILE, METRICS_FILE
 from agentgym.registration import open_env
@@ -32,7 +33,7 @@ def run(made_site):
 
 
 def test_every_state_of_every_episode_is_there(run, tmp_path):
-    films = write_run(tmp_path, run)
+    films = write_run(tmp_path, open_run(run))
     write_index(tmp_path, [films])
     episodes = read_episodes(run)
     assert len(films.episodes) == len(episodes) == 12
@@ -52,7 +53,7 @@ def test_every_state_of_every_episode_is_there(run, tmp_path):
 
 
 def test_only_the_first_of_each_environment_where_asked(run, tmp_path):
-    films = write_run(tmp_path, run, most=2)
+    films = write_run(tmp_path, open_run(run), most=2)
     shown = [episode for episode in films.episodes if episode.film]
     assert len(films.episodes) == 12
     assert sorted(episode.label for episode in shown) == ["EZPoints"] * 2 + ["Sokoban, easy"] * 2
@@ -71,7 +72,7 @@ def test_a_changed_action_is_marked_with_its_step(run, tmp_path):
     lines = [episode.line for episode in episodes]
     lines[number] = json.dumps(table, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     (copy / "episodes.jsonl").write_text("".join(f"{line}\n" for line in lines))
-    films = write_run(tmp_path / "site", copy)
+    films = write_run(tmp_path / "site", open_run(copy))
     assert [e.differs_at for e in films.episodes].count(None) == 11
     assert films.episodes[number].differs_at == 5
     film = value_of(tmp_path / "site" / DATA / films.key / f"{number + 1}.js")
@@ -82,7 +83,7 @@ def test_a_changed_action_is_marked_with_its_step(run, tmp_path):
 
 def test_secrets_are_in_no_file(run, tmp_path, monkeypatch):
     monkeypatch.setenv("PLANTED_TOKEN", "Make 12 from both cards")
-    films = write_run(tmp_path, run)
+    films = write_run(tmp_path, open_run(run))
     texts = [path.read_text() for path in (tmp_path / DATA / films.key).iterdir()]
     assert not any("Make 12 from both cards" in text for text in texts)
     assert any("[redacted: $PLANTED_TOKEN]" in text for text in texts)

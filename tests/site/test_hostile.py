@@ -115,14 +115,15 @@ def test_texts_of_boards_runs_and_papers_are_shown_as_text(verified, text):
     rows = board_rows([page])
     first = {"boards": [page], "rows": rows, "filters": filters(rows), "unranked": []}
     check(render("index.html", "Boards", **first), text)
-    run, each = examined[0].run, examined[0]
+    each = examined[0]
+    stored, run = each.run, each.run.log
     agent = SuiteAgent(text, text, {text: text}, {text: 1}, text, text, card=AgentCard(text, text, text))
     stretch = replace(run.provenance[0], python=text, hardware=text, packages={text: text})
     endpoint = RunEndpoint(text, text, (text,), {text: text})
-    run = replace(run, agent=agent, provenance=(stretch,), endpoints=(endpoint,))
+    stored = replace(stored, log=replace(run, agent=agent, provenance=(stretch,), endpoints=(endpoint,)))
     verdict = replace(each.verdict, problems=(Mismatch("file", text, text),) * 2)
-    refused = replace(each, found=Unranked(text, text, text, text), run=run, verdict=verdict)
-    shown_run = run_page(RunPage("run-0123456789ab.html", refused, run, None, text, text), [board], {})
+    refused = replace(each, found=Unranked(text, text, text, text), run=stored, verdict=verdict)
+    shown_run = run_page(RunPage("run-0123456789ab.html", refused, stored, None, text, text), [board], {})
     check(render("run.html", "Boards", page=shown_run), text)
     paper = Paper(text, text, text, text, text, (PublishedColumn(text),), (PublishedRow(text, ((1.0,),)),))
     check(render("papers.html", "Papers", papers=[paper], about=""), text)

@@ -18,6 +18,7 @@ from agentgym.evaluation.log.results import ABORTED
 from agentgym.evaluation.log.runfiles import read_episodes, read_run
 from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE
 from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.verify.archives import open_run
 from agentgym.evaluation.verify.packed import pack_run
 from agentgym.evaluation.verify.verification import verify_run
 from tests.endpoint.fake import URL, FakeEndpoint, Said, completion, refusal
@@ -158,7 +159,7 @@ def test_a_key_that_an_endpoint_repeats_everywhere_is_in_no_file_of_a_run(suite,
     folder, fake = play(suite, out, repeating, probe=True, cache=cache, mode="write")
     assert {headers["authorization"] for headers in fake.headers} == {f"Bearer {KEY}"}
     assert verify_run(folder).problems == ()
-    packed = pack_run(folder, tmp_path / "packed")
+    packed = pack_run(open_run(folder), tmp_path / "packed")
     with lzma.open(packed) as file:
         (tmp_path / "unpacked").write_bytes(file.read())
     with without_network(FakeEndpoint(otherwise=lambda _: refusal(401, f"No such key: {KEY}")).transport):

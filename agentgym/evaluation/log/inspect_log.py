@@ -15,9 +15,9 @@ from typing import Any
 
 from agentgym.core.hashing import sha256_json
 from agentgym.errors import UsageError
-from agentgym.evaluation.log.results import EvalLog, EvalSample, latest
-from agentgym.evaluation.log.runfiles import read_episodes, read_run
-from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE, TranscriptRecord, read_transcripts
+from agentgym.evaluation.log.results import EvalLog, EvalSample
+from agentgym.evaluation.log.stored_run import StoredRun
+from agentgym.evaluation.log.transcripts import TranscriptRecord
 from agentgym.io.files import replace_file
 from agentgym.version import __version__
 
@@ -27,16 +27,13 @@ LOG_VERSION = 2
 SCORERS = ("score", "success")
 
 
-def export_inspect(folder: Path, out: Path) -> None:
+def export_inspect(run: StoredRun, out: Path) -> None:
     """Write a complete run as an inspect_ai log, ``.json``."""
     if out.suffix != ".json":
         raise UsageError(f"inspect_ai tells its logs by their names: call {out} FILE.json")
-    run = read_run(folder)
-    if run.result_id is None:
-        raise UsageError(f"{folder} is not complete; run the same bench command again")
-    kept = (folder / TRANSCRIPTS_FILE).exists()
-    transcripts = {record.sha256: record for record in read_transcripts(folder)} if kept else {}
-    log = make_log(run, latest(read_episodes(folder)), transcripts)
+    if run.log.result_id is None:
+        raise UsageError(f"{run.folder} is not complete; run the same bench command again")
+    log = make_log(run.log, run.results, run.transcripts())
     replace_file(out, json.dumps(log, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -11,10 +11,12 @@ from agentgym.core.hashing import HashChain
 from agentgym.core.queries import UnansweredError
 from agentgym.core.types import Completion, EndReason, Observation, Step
 from agentgym.env import AgentEnv
+from agentgym.errors import UsageError
 from agentgym.evaluation.log.recorded_answers import RecordedAnswers, ReplayedAnswers
-from agentgym.evaluation.log.results import ABORTED, EpisodeKey, EvalLog, EvalSample
+from agentgym.evaluation.log.results import ABORTED, EpisodeKey, EvalSample
+from agentgym.evaluation.log.stored_run import StoredRun
 from agentgym.evaluation.suites.plan import PlannedEpisode, columns, open_single, planned_episodes
-from agentgym.evaluation.suites.suite import PlayedEnv, Suite, SuiteEnv
+from agentgym.evaluation.suites.suite import PlayedEnv, SuiteEnv
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +30,41 @@ class ReplayEnv:
     plan: Mapping[EpisodeKey, PlannedEpisode]
 
 
-def open_worlds(suite: Suite, run: EvalLog, book: RecordedAnswers, stack: ExitStack) -> dict[str, ReplayEnv]:
+def open_worlds(run: StoredRun, answers: RecordedAnswers, stack: ExitStack) -> dict[str, ReplayEnv]:
     """Open the environments that a run found, on the given stack; return them by label."""
-    found = {found.env.label for found in run.envs}
+    suite, found = run.suite, {found.env.label for found in run.log.envs}
     worlds = {}
     for env in suite.env:
         if env.label in found:
             columns(env)  # raises where tables could not show what the suite asks for
             game = open_single(env)
             stack.callback(game.close)
-            game.answer_source = answers = ReplayedAnswers(book, env.label)
+            game.answer_source = replayed_answers = ReplayedAnswers(answers, env.label)
             plan = planned_episodes(suite, env, game.tasks)
             by_key = {(env.label, episode.task.id, episode.rollout): episode for episode in plan}
-            worlds[env.label] = ReplayEnv(env, game, answers, by_key)
+            worlds[env.label] = ReplayEnv(env, game, replayed_answers, by_key)
     return worlds
+
+
+class ReplayGames:
+    """Environments of a run, opened for replay at first use."""
+
+    def __init__(self, envs: Iterable[PlayedEnv], answers: RecordedAnswers, stack: ExitStack):
+        """Hold the environments, the run's answers, and the stack that closes what is opened."""
+        self._envs = {env.label: env for env in envs}
+        self._answers = answers
+        self._stack = stack
+        self._games: dict[str, AgentEnv[Any]] = {}
+
+    def of(self, label: str) -> tuple[AgentEnv[Any], PlayedEnv]:
+        """Return an environment, and its place in the suite."""
+        if label not in self._envs:
+            raise UsageError(f"the suite has no environment {label!r:.60}")
+        if label not in self._games:
+            game = self._games[label] = open_single(self._envs[label])
+            self._stack.callback(game.close)
+            game.answer_source = ReplayedAnswers(self._answers, label)
+        return self._games[label], self._envs[label]
 
 
 class Replay:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from agentgym.evaluation.log.results import (
     EvalSample,
 )
 from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE
-from agentgym.evaluation.suites.suite import PlayedEnv, check_names
+from agentgym.evaluation.suites.suite import check_names
 from agentgym.io.files import replace_file
 from agentgym.io.records import parse
 from agentgym.io.untrusted import MAX_LINES_SIZE, loads_json, read_file, read_json
@@ -72,39 +73,51 @@ def write_run(folder: Path, run: EvalLog) -> None:
     replace_file(folder / RUN_FILE, run.text)
 
 
+@dataclass(frozen=True, slots=True)
+class SampleLines:
+    """Content of an ``episodes.jsonl``."""
+
+    samples: list[EvalSample]
+    """Of the lines that are well formed, in the order in which the episodes ended, every attempt."""
+    malformed: Mapping[int, str]
+    """What is wrong with the other lines, by number."""
+    sha256: str
+    """Of the file."""
+
+    def checked(self, folder: Path) -> list[EvalSample]:
+        """Return the episodes; `UsageError` with the number of the first malformed line."""
+        for number, problem in self.malformed.items():
+            raise UsageError(f"{folder / EPISODES_FILE}, line {number}: {problem}")
+        return self.samples
+
+
+def read_lines(folder: Path) -> SampleLines:
+    """Read a run's episodes, whatever its lines are; `UsageError` where the file is missing."""
+    data = read_bytes(folder / EPISODES_FILE)
+    *lines, rest = data.split(b"\n")
+    samples, malformed = [], {}
+    for number, line in enumerate(lines, start=1):
+        try:
+            samples.append(_parse_line(line))
+        except ValueError as error:
+            malformed[number] = f"malformed: {error}"
+    if rest:
+        malformed[len(lines) + 1] = "the line is cut off"
+    return SampleLines(samples, malformed, hashlib.sha256(data).hexdigest())
+
+
 def read_episodes(folder: Path) -> list[EvalSample]:
     """Read a run's episodes in the order in which they ended, every attempt.
 
     Raises:
         UsageError: the file is missing, or a line is malformed or cut off; the message has its number.
     """
-    episodes = []
-    for number, outcome in parse_episodes(read_bytes(folder / EPISODES_FILE)):
-        if isinstance(outcome, str):
-            raise UsageError(f"{folder / EPISODES_FILE}, line {number}: {outcome}")
-        episodes.append(outcome)
-    return episodes
+    return read_lines(folder).checked(folder)
 
 
 def read_bytes(path: Path) -> bytes:
     """Read a file whole."""
     return read_file(path, largest=MAX_LINES_SIZE, remedy="name the folder of a run")
-
-
-def parse_episodes(data: bytes) -> Iterator[tuple[int, EvalSample | str]]:
-    """Yield for each line of ``episodes.jsonl`` its number and its record, or what is wrong with it."""
-    lines = data.split(b"\n")
-    for number, line in enumerate(lines, start=1):
-        last = number == len(lines)
-        if last and not line:
-            return
-        if last:
-            yield number, "the line is cut off"
-            return
-        try:
-            yield number, _parse_line(line)
-        except ValueError as error:
-            yield number, f"malformed: {error}"
 
 
 _SPENT = ("prompt_tokens", "completion_tokens", "env_seconds", "model_seconds", "cost", "format_errors")
@@ -176,13 +189,3 @@ def find_episode(episodes: Sequence[EvalSample], key: str) -> EvalSample:
         raise UsageError(f"{len(matches)} episodes match {key!r}; name one, for example {matches[0]!r}")
     example = nearest(key, by_id) or f"; for example {next(iter(by_id), 'none has been played')!r}"
     raise UsageError(f"no episode {key!r}{example}")
-
-
-def load_episode(folder: Path, key: str) -> tuple[EvalLog, PlayedEnv, EvalSample]:
-    """Return a run, one of its episodes, and the environment it was played in."""
-    run = read_run(folder)
-    episode = find_episode(read_episodes(folder), key)
-    for found in run.envs:
-        if found.env.label == episode.env:
-            return run, found.env, episode
-    raise UsageError(f"episode {episode.id} is of an environment that {folder / RUN_FILE} does not name")

@@ -22,13 +22,8 @@ from agentgym.agents.table import AGENTS
 from agentgym.core.types import Completion, Request
 from agentgym.errors import UsageError
 from agentgym.evaluation.log.results import EvalLog, EvalSample
-from agentgym.evaluation.log.runfiles import read_episodes, read_run
-from agentgym.evaluation.log.transcripts import (
-    TRANSCRIPTS_FILE,
-    TranscriptRecord,
-    check_transcript,
-    read_transcripts,
-)
+from agentgym.evaluation.log.stored_run import StoredRun
+from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE, TranscriptRecord, check_transcript
 from agentgym.evaluation.suites.agent_metadata import contradictions, with_facts
 from agentgym.evaluation.suites.plan import open_slots
 from agentgym.evaluation.suites.suite import SuiteAgent
@@ -150,36 +145,35 @@ class _RecordedActions:
         return [Completion("", error="agent_error")]  # the rest is not needed
 
 
-def check_checkable(folder: Path, run: EvalLog, model_dir: Path) -> None:
+def check_checkable(run: StoredRun, model_dir: Path) -> None:
     """Refuse runs that cannot be checked, before anything takes time."""
-    if not _checker_of(run):
+    if not _checker_of(run.log):
         raise UsageError(
-            f"{folder}: agents of kind {run.agent.kind!r} have no weights to check: leave out --model"
+            f"{run.folder}: agents of kind {run.log.agent.kind!r} have no weights to check: leave out --model"
         )
-    if not (folder / TRANSCRIPTS_FILE).is_file():
+    if not run.has_transcripts:
         raise UsageError(
-            f"{folder} has no {TRANSCRIPTS_FILE}: bench with --transcripts, or leave out --model"
+            f"{run.folder} has no {TRANSCRIPTS_FILE}: bench with --transcripts, or leave out --model"
         )
     if not model_dir.is_dir():
         raise UsageError(f"the model directory {model_dir} does not exist: give the path of a saved model")
 
 
-def check_model(folder: Path, model_dir: Path, sample: int, seed: int) -> ModelCheck:
-    """Recompute random responses of a run; all where there are fewer than ``sample``.
+def check_model(run: StoredRun, model: ModelSample) -> ModelCheck:
+    """Recompute random responses of a run; all where there are fewer than the sample.
 
-    ``seed`` decides which: the run's author should not have been able to know it.
+    The sample's seed decides which: the run's author should not have been able to know it.
     """
-    run = read_run(folder)
-    check_checkable(folder, run, model_dir)
-    open_checker = cast(Callable[..., ResponseChecker], load_reference(_checker_of(run)))
-    agent = replace(run.agent, options={**run.agent.options, "path": str(model_dir)})
-    found = with_facts(agent, (found.env for found in run.played))
+    check_checkable(run, model.directory)
+    log, episodes = run.log, run.samples
+    open_checker = cast(Callable[..., ResponseChecker], load_reference(_checker_of(log)))
+    agent = replace(log.agent, options={**log.agent.options, "path": str(model.directory)})
+    found = with_facts(agent, (found.env for found in log.played))
     problems = [
-        f"{name} is {theirs!r} by the files in {model_dir}, {ours!r} by the run"
-        for name, ours, theirs in contradictions(run.agent, found)
+        f"{name} is {theirs!r} by the files in {model.directory}, {ours!r} by the run"
+        for name, ours, theirs in contradictions(log.agent, found)
     ]
-    episodes = read_episodes(folder)
-    records = {record.sha256: record for record in read_transcripts(folder)}
+    records = run.transcripts()
     problems += _unmatched(episodes, records)
     played = [
         (episode, records[episode.transcript])
@@ -189,16 +183,18 @@ def check_model(folder: Path, model_dir: Path, sample: int, seed: int) -> ModelC
     places = [
         (place, number) for place, (_, record) in enumerate(played) for number in range(len(record.steps))
     ]
-    sampled = [_Sampled(*played[place], steps) for place, steps in _drawn(places, sample, seed).items()]
+    sampled = [
+        _Sampled(*played[place], steps) for place, steps in _drawn(places, model.sample, model.seed).items()
+    ]
     tolerance, results = Tolerance(0.0, 0.0, 0.0), []
-    for env in (part.env for part in run.envs):
+    for env in (part.env for part in log.envs):
         mine = [one for one in sampled if one.episode.env == env.label]
         if mine:
             with closing(open_slots(env, num_envs=1)) as slots:
                 checker = open_checker(slots, **agent.options)
                 tolerance = checker.tolerance
                 results += [one for part in mine for one in _recompute(part, slots, checker, env.id)]
-    return _conclude(found, problems, results, len(places), seed, tolerance)
+    return _conclude(found, problems, results, len(places), model.seed, tolerance)
 
 
 def _checker_of(run: EvalLog) -> str:

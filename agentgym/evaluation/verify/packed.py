@@ -18,6 +18,7 @@ import lzma
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,31 +27,12 @@ from agentgym.core.hashing import canonical_json
 from agentgym.data.directory import cache_directory
 from agentgym.env import AgentEnv
 from agentgym.errors import MissingDataError, MissingPackageError, UntrustedReferenceError, UsageError
-from agentgym.evaluation.log.recorded_answers import (
-    ANSWERS_FILE,
-    RecordedAnswer,
-    RecordedAnswers,
-    ReplayedAnswers,
-    read_answers,
-)
-from agentgym.evaluation.log.replay import Replay
-from agentgym.evaluation.log.results import (
-    EPISODES_FILE,
-    RUN_FILE,
-    EvalSample,
-    episode_lines,
-)
-from agentgym.evaluation.log.runfiles import (
-    file_sha256,
-    parse_run,
-    read_bytes,
-    read_episodes,
-    read_run,
-    write_run,
-)
-from agentgym.evaluation.suites import suite_file_of_run
-from agentgym.evaluation.suites.plan import open_single
-from agentgym.evaluation.suites.suite import PlayedEnv, load_suite
+from agentgym.evaluation.log.recorded_answers import ANSWERS_FILE, RecordedAnswer, RecordedAnswers
+from agentgym.evaluation.log.replay import Replay, ReplayGames
+from agentgym.evaluation.log.results import EPISODES_FILE, RUN_FILE, EvalLog, EvalSample, episode_lines
+from agentgym.evaluation.log.runfiles import file_sha256, parse_run, write_run
+from agentgym.evaluation.log.stored_run import StoredRun, suite_loader
+from agentgym.evaluation.suites.suite import PlayedEnv
 from agentgym.evaluation.verify.code_digest import suite_code_sha256
 from agentgym.io.files import make_folder, replace_file
 from agentgym.io.optional import load_reference, only_trusted
@@ -122,111 +104,112 @@ _REPLAYED = ("actions", "rewards", "hash_chain", "previous", "episode_return", "
 """Fields that are not kept: the replay gives them, and the sha256 of the whole file compares them."""
 
 
-def pack_run(folder: Path, out_dir: Path, *, allow: Collection[str] = ()) -> Path:
+def pack_run(run: StoredRun, out_dir: Path, *, allow: Collection[str] = ()) -> Path:
     """Pack a complete run into ``out_dir/SUITE/``, named as the run's folder; ``allow`` as `verify_run`.
 
     `UsageError` where the run is not complete, or does not replay.
     """
     with only_trusted(allow), ExitStack() as stack:
-        run, episodes = read_run(folder), read_episodes(folder)
-        if run.episodes_sha256 != file_sha256(folder / EPISODES_FILE):
-            raise UsageError(f"{folder} is not complete, or was changed; run the same bench command again")
-        answers = read_answers(folder / ANSWERS_FILE)
-        games = PackedGames([found.env for found in run.envs], answers, stack)
-        lines = [PackedHeader(FORMAT, PACKED_SCHEMA, json.loads(run.text), tuple(answers)).line]
-        lines += [canonical_json(asdict(_pack(episode, *games.of(episode.env)))) for episode in episodes]
-    path = out_dir / run.suite.name / f"{run.folder_name}{SUFFIX}"
+        log, samples = run.log, run.samples
+        if log.episodes_sha256 != run.lines.sha256:
+            raise UsageError(f"{run.folder} is incomplete or was changed; run the same bench command again")
+        games = ReplayGames([found.env for found in log.envs], run.answers, stack)
+        lines = [PackedHeader(FORMAT, PACKED_SCHEMA, json.loads(log.text), tuple(run.answers)).line]
+        lines += [canonical_json(asdict(_pack(sample, *games.of(sample.env)))) for sample in samples]
+    path = out_dir / log.suite.name / f"{log.folder_name}{SUFFIX}"
     make_folder(path.parent)
     replace_file(path, lzma.compress("".join(f"{line}\n" for line in lines).encode(), preset=9))
     return path
 
 
-def run_folder(
+def open_packed(
+    data: bytes,
+    where: str,
     path: Path,
     suites: Mapping[str, Path] | None = None,
     *,
     allow: Collection[str] = (),
     console: Console | None = None,
-    place: Path | None = None,
-) -> Path:
-    """Return the folder of a run; a packed one is unpacked into the cache.
+) -> StoredRun:
+    """Unpack a packed file's ``data`` into the cache; ``where`` names it in messages.
 
-    The environments opened are those of the suite, not those that the run claims. Suites are looked up above
-    ``place`` (default: ``path``); other arguments as `examine_below`.
+    The environments opened are those of the suite, not those that the run claims. Its own suite is looked up
+    above ``path``, the file that the data is from; other arguments as `open_run`.
     """
-    if not path.name.endswith(SUFFIX):
-        return path
-    name = path.name.removesuffix(SUFFIX).strip(".") or "run"  # never a folder above
-    header, packed = read_packed(path)
-    run = parse_run(dict(header.run), str(path))
-    above = path if place is None else place
-    known = load_suite((suites or {}).get(run.suite.name) or suite_file_of_run(above, run.suite.name))
-    code = suite_code_sha256(known, run.agent.kind)
-    folder = cache_directory() / "runs" / f"{file_sha256(path)[:32]}-{code[:16]}" / name
-    if (folder / RUN_FILE).exists():
-        return folder
-    with only_trusted(allow), ExitStack() as stack:
-        games = PackedGames(known.env, RecordedAnswers(header.answers), stack)
-        episodes, previous = [], run.request_id
-        for number, line in _tracked(packed, f"unpacking {run.agent.display_name}", console):
-            try:
-                episodes.append(_unpack(line, games, previous))
-            except (MissingDataError, MissingPackageError, UntrustedReferenceError):
-                raise
-            except UsageError as error:
-                raise UsageError(f"{path}, episode {number}: {error}") from error
-            previous = episodes[-1].line_sha256
+    header, packed = read_packed(data, where)
+    log = parse_run(dict(header.run), where)
+    suite = suite_loader(path, log, suites)
+    name = Path(where).name.removesuffix(SUFFIX).strip(".") or "run"  # never a folder above
+    code = suite_code_sha256(suite(), log.agent.kind)
+    folder = cache_directory() / "runs" / f"{sha256(data).hexdigest()[:32]}-{code[:16]}" / name
+    if not (folder / RUN_FILE).exists():
+        title = f"unpacking {log.agent.display_name}"
+        with only_trusted(allow), ExitStack() as stack:
+            games = PackedGames(suite().env, RecordedAnswers(header.answers), stack)
+            samples = _unpack_all(_tracked(packed, title, console), games, log.request_id, where)
+        _write_unpacked(folder, log, samples, header.answers, where)
+    return StoredRun(path, folder, log, sha256(log.text.encode()).hexdigest(), suite)
+
+
+def _unpack_all(
+    packed: Iterable[tuple[int, PackedEpisode]], games: PackedGames, request_id: str, where: str
+) -> list[EvalSample]:
+    samples, previous = [], request_id
+    for number, line in packed:
+        try:
+            samples.append(_unpack(line, games, previous))
+        except (MissingDataError, MissingPackageError, UntrustedReferenceError):
+            raise
+        except UsageError as error:
+            raise UsageError(f"{where}, episode {number}: {error}") from error
+        previous = samples[-1].line_sha256
+    return samples
+
+
+def _write_unpacked(
+    folder: Path,
+    log: EvalLog,
+    samples: Sequence[EvalSample],
+    answers: Sequence[RecordedAnswer],
+    where: str,
+) -> None:
     make_folder(folder)
-    replace_file(folder / EPISODES_FILE, episode_lines(episodes))
-    if file_sha256(folder / EPISODES_FILE) != run.episodes_sha256:
-        raise UsageError(f"{path}: played again, the episodes are not those that the run's digest is of")
-    if header.answers:
-        replace_file(folder / ANSWERS_FILE, "".join(f"{answer.line}\n" for answer in header.answers))
-        if file_sha256(folder / ANSWERS_FILE) != run.answers_sha256:
-            raise UsageError(f"{path}: its answers are not those that the run's digest is of")
-    write_run(folder, run)  # last: it marks the folder as whole
-    return folder
+    replace_file(folder / EPISODES_FILE, episode_lines(samples))
+    if file_sha256(folder / EPISODES_FILE) != log.episodes_sha256:
+        raise UsageError(f"{where}: played again, the episodes are not those that the run's digest is of")
+    if answers:
+        replace_file(folder / ANSWERS_FILE, "".join(f"{answer.line}\n" for answer in answers))
+        if file_sha256(folder / ANSWERS_FILE) != log.answers_sha256:
+            raise UsageError(f"{where}: its answers are not those that the run's digest is of")
+    write_run(folder, log)  # last: it marks the folder as whole
 
 
-class PackedGames:
-    """Environments, opened at first use."""
+class PackedGames(ReplayGames):
+    """Environments of a packed run, and what is left of the text that its actions may have."""
 
-    def __init__(self, envs: Iterable[PlayedEnv], book: RecordedAnswers, stack: ExitStack):
-        """Hold a suite's environments, their answers, and the stack that closes them."""
-        self._book = book
-        self._envs = {env.label: env for env in envs}
-        self._games: dict[str, AgentEnv[Any]] = {}
-        self._stack = stack
+    def __init__(self, envs: Iterable[PlayedEnv], answers: RecordedAnswers, stack: ExitStack):
+        """Begin with `MAX_TYPED` characters."""
+        super().__init__(envs, answers, stack)
         self.room = MAX_TYPED
         """Characters that the actions still to be read may have."""
 
-    def of(self, label: str) -> tuple[AgentEnv[Any], PlayedEnv]:
-        """Return an environment with its place in the suite."""
-        if label not in self._envs:
-            raise UsageError(f"the suite has no environment {label!r}")
-        if label not in self._games:
-            game = self._games[label] = open_single(self._envs[label])
-            game.answer_source = ReplayedAnswers(self._book, label)
-            self._stack.callback(self._games[label].close)
-        return self._games[label], self._envs[label]
 
-
-def read_packed(path: Path) -> tuple[PackedHeader, list[PackedEpisode]]:
+def read_packed(data: bytes, where: str) -> tuple[PackedHeader, list[PackedEpisode]]:
     """Read a packed file, and play nothing; UsageError where it is damaged."""
     decompressor = lzma.LZMADecompressor(memlimit=MAX_UNPACKED_SIZE)
     try:
-        data = decompressor.decompress(read_bytes(path), max_length=MAX_UNPACKED_SIZE)
+        text = decompressor.decompress(data, max_length=MAX_UNPACKED_SIZE)
         if not decompressor.eof:
-            raise UsageError(f"{path} is cut off, or over {MAX_UNPACKED_SIZE >> 20} MiB; get it again")
-        lines = [loads_json(line, str(path)) for line in data.splitlines()]
+            raise UsageError(f"{where} is cut off, or over {MAX_UNPACKED_SIZE >> 20} MiB; get it again")
+        lines = [loads_json(line, where) for line in text.splitlines()]
     except lzma.LZMAError as error:
-        raise UsageError(f"{path} is no packed run ({error}); get it again") from error
+        raise UsageError(f"{where} is no packed run ({error}); get it again") from error
     if not lines or not isinstance(lines[0], dict) or lines[0].get("format") != FORMAT:
-        raise UsageError(f"{path} is no packed run; name a file that `agentgym leaderboard pack` wrote")
-    header = parse(PackedHeader, lines[0], f"{path}, line 1")
+        raise UsageError(f"{where} is no packed run; name a file that `agentgym leaderboard pack` wrote")
+    header = parse(PackedHeader, lines[0], f"{where}, line 1")
     if header.schema != PACKED_SCHEMA:
-        raise UsageError(f"{path}: schema {header.schema} is not {PACKED_SCHEMA}; pack the run again")
-    return header, [parse(PackedEpisode, line, f"{path}, line {n}") for n, line in enumerate(lines[1:], 2)]
+        raise UsageError(f"{where}: schema {header.schema} is not {PACKED_SCHEMA}; pack the run again")
+    return header, [parse(PackedEpisode, line, f"{where}, line {n}") for n, line in enumerate(lines[1:], 2)]
 
 
 def _tracked(

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -21,18 +20,10 @@ from agentgym.core.queries import UNKNOWN, QueryBackend, QueryContext, Unanswere
 from agentgym.errors import UsageError
 from agentgym.evaluation.log.endpoint_runs import EndpointSettings, RunSessions, named_endpoints
 from agentgym.evaluation.log.judge_spread import JUDGE, SPREAD_SCHEMA, JudgedAgain, JudgeSpread, write_spread
-from agentgym.evaluation.log.recorded_answers import (
-    ANSWERS_FILE,
-    RecordedAnswers,
-    ReplayedAnswers,
-    question_key,
-    read_answers,
-)
+from agentgym.evaluation.log.recorded_answers import RecordedAnswers, ReplayedAnswers, question_key
 from agentgym.evaluation.log.replay import Replay, ReplayEnv, open_worlds
-from agentgym.evaluation.log.results import ABORTED, EvalSample, latest
-from agentgym.evaluation.log.runfiles import read_episodes, read_run
-from agentgym.evaluation.suites import suite_file_of_run
-from agentgym.evaluation.suites.suite import load_suite
+from agentgym.evaluation.log.results import ABORTED, EvalSample
+from agentgym.evaluation.log.stored_run import StoredRun
 from agentgym.io.optional import only_trusted
 
 RATINGS = 3
@@ -52,9 +43,8 @@ class Resampled(Protocol):
 
 
 def judge_again(
-    folder: Path,
+    run: StoredRun,
     *,
-    suite: Path | None = None,
     ratings: int = RATINGS,
     sample: int = SAMPLE,
     seed: int = 0,
@@ -63,8 +53,8 @@ def judge_again(
 ) -> JudgeSpread:
     """Have the judge of a run rate a sample of its transcripts again; write ``judge_spread.json``.
 
-    ``suite`` None is the one that `suite_file_of_run` finds; each of at most ``sample`` transcripts of an
-    environment is judged ``ratings`` times, at least 2; ``endpoints`` None means no budgets and no prices.
+    Each of at most ``sample`` transcripts of an environment is judged ``ratings`` times, at least 2;
+    ``endpoints`` None means no budgets and no prices.
     """
     if ratings < 2 or sample < 1:
         raise UsageError(f"a spread takes at least 2 ratings of 1 transcript, got {ratings} of {sample}")
@@ -74,28 +64,25 @@ def judge_again(
             f"the judge is asked anew, and not the cache: leave out --cache-mode {settings.mode}"
         )
     with only_trusted(allow), ExitStack() as stack:
-        run = read_run(folder)
-        if run.result_id is None:
-            raise UsageError(f"{folder} holds no complete run: finish it with `agentgym bench` first")
-        known = load_suite(suite or suite_file_of_run(folder, run.suite.name))
-        book = read_answers(folder / ANSWERS_FILE)
-        worlds = open_worlds(known, run, book, stack)
+        if run.log.result_id is None:
+            raise UsageError(f"{run.folder} holds no complete run: finish it with `agentgym bench` first")
+        worlds = open_worlds(run, run.answers, stack)
         judged = {label: world for label, world in worlds.items() if _has_judge(world)}
         if not judged:
             raise UsageError(
-                f"no environment of {folder} asks a judge behind an endpoint: there is no spread"
+                f"no environment of {run.folder} asks a judge behind an endpoint: there is no spread"
             )
         named = named_endpoints(None, [world.env for world in judged.values()])
-        stack.enter_context(RunSessions(settings).opened(folder, named))
+        stack.enter_context(RunSessions(settings).opened(run.folder, named))
         rng = np.random.default_rng(np.random.SeedSequence(seed))
-        episodes = [e for e in latest(read_episodes(folder)) if e.end_reason not in ABORTED]
+        episodes = [e for e in run.results if e.end_reason not in ABORTED]
         found = {}
         for label, world in judged.items():
             ours = sorted((e for e in episodes if e.env == label), key=lambda e: e.key)
             chosen = sorted(rng.choice(len(ours), min(sample, len(ours)), replace=False).tolist())
-            found[label] = _judged_again(world, book, [ours[i] for i in chosen], ratings)
-    spread = JudgeSpread(SPREAD_SCHEMA, run.request_id, ratings, seed, found)
-    write_spread(folder, spread)
+            found[label] = _judged_again(world, run.answers, [ours[i] for i in chosen], ratings)
+    spread = JudgeSpread(SPREAD_SCHEMA, run.log.request_id, ratings, seed, found)
+    write_spread(run.folder, spread)
     return spread
 
 

@@ -13,15 +13,15 @@ from agentgym.core.suite_spec import Measure
 from agentgym.errors import MissingDataError, MissingPackageError, UntrustedReferenceError, UsageError
 from agentgym.evaluation.log.endpoint_runs import named_endpoints
 from agentgym.evaluation.log.judge_spread import JudgeSpread, read_spread
-from agentgym.evaluation.log.results import EPISODES_FILE, RUN_FILE, EvalLog, EvalSample, latest
-from agentgym.evaluation.log.runfiles import read_bytes, read_episodes, read_run
-from agentgym.evaluation.suites import suite_file_of_run
+from agentgym.evaluation.log.results import EPISODES_FILE, RUN_FILE, EvalLog, EvalSample
+from agentgym.evaluation.log.runfiles import read_bytes
+from agentgym.evaluation.log.stored_run import StoredRun
 from agentgym.evaluation.suites.plan import columns
-from agentgym.evaluation.suites.suite import Suite, load_suite
-from agentgym.evaluation.verify.archives import ARCHIVE_SUFFIX, archived_run
+from agentgym.evaluation.suites.suite import Suite
+from agentgym.evaluation.verify.archives import ARCHIVE_SUFFIX, open_run
 from agentgym.evaluation.verify.packed import SUFFIX
-from agentgym.evaluation.verify.verdicts import Verdict, cached_verdict
-from agentgym.evaluation.verify.verification import verify_run
+from agentgym.evaluation.verify.verdicts import Verdict, cached_verdict, save_verdict
+from agentgym.evaluation.verify.verification import verify
 from agentgym.io.optional import only_trusted
 from agentgym.registration import suite_spec
 
@@ -73,10 +73,8 @@ class Examined:
     path: Path
     """Of its folder, or of the packed file."""
     found: Submission | Unranked
-    folder: Path | None = None
-    """With its files, unpacked; None where it cannot be read."""
-    run: EvalLog | None = None
-    """What it states; None where it cannot be read."""
+    run: StoredRun | None = None
+    """None where it cannot be read."""
     verdict: Verdict | None = None
     """None where it could not be verified here."""
 
@@ -115,9 +113,8 @@ def examine_below(
 ) -> Iterator[Examined]:
     """Verify every run below a folder, or take this machine's own verdict from the cache.
 
-    Packed runs and archives count too; runs come in the order of their paths. ``suites``: suite files by the
-    suite's name, others are looked up as `suite_file_of_run` does; ``allow``: references ``module:name`` in
-    runs and suites that may be imported. `UsageError` where there is no run, or the cache cannot be written.
+    Packed runs and archives count too; runs come in the order of their paths. Other arguments as `open_run`.
+    `UsageError` where there is no run, or the cache cannot be written.
     """
     paths = sorted(_runs_below(results))
     if all(closed for _, closed in paths):
@@ -169,42 +166,41 @@ def _examine(
     path: Path, suites: Mapping[str, Path], allow: Collection[str], console: Console | None
 ) -> Examined:
     try:
-        folder = archived_run(path, suites, allow=allow, console=console)
-        run = read_run(folder)
+        run = open_run(path, suites, allow=allow, console=console)
     except (MissingDataError, MissingPackageError, UntrustedReferenceError) as error:
         return Examined(path, Unranked(path.name, "", "", f"claimed: {error}"))
     except UsageError as error:
         return Examined(path, Unranked(path.name, "", "", f"refused: {error}"))
+    log = run.log
 
     def unranked(reason: str, verdict: Verdict | None = None) -> Examined:
-        stated = Unranked(run.agent.display_name, run.request_id, run.suite.name, reason)
-        return Examined(path, stated, folder, run, verdict)
+        stated = Unranked(log.agent.display_name, log.request_id, log.suite.name, reason)
+        return Examined(path, stated, run, verdict)
 
     try:
-        if run.result_id is None:
-            asked = sum(found.env.count for found in run.played) * run.suite.attempts
-            file = folder / EPISODES_FILE
+        if log.result_id is None:
+            asked = sum(found.env.count for found in log.played) * log.suite.attempts
+            file = run.folder / EPISODES_FILE
             lines = read_bytes(file).count(b"\n") if file.exists() else 0
             return unranked(f"partial: {lines} of {asked} episodes")
-        suite_file = suites.get(run.suite.name) or suite_file_of_run(path, run.suite.name)
-        suite = load_suite(suite_file)
-        verdict = cached_verdict(folder, suite)
+        verdict = cached_verdict(run)
         if verdict is None:
-            verdict = verify_run(folder, suite=suite_file, allow=allow, console=console)
+            verdict = verify(run, allow=allow, console=console)
+            save_verdict(run, verdict)
         if not verdict.ok:
             more = len(verdict.problems) - 1
             further = f" (and {more} more)" if more else ""
             return unranked(f"refused: {verdict.problems[0]}{further}", verdict)
-        families = {found.env.label: suite_spec(found.env.id).name for found in run.envs}
-        shown = {env.label: columns(env) for env in suite.env if env.label in families}
-        spread = read_spread(folder, run.request_id)
-        unpinned = _unpinned(run)
+        families = {found.env.label: suite_spec(found.env.id).name for found in log.envs}
+        shown = {env.label: columns(env) for env in run.suite.env if env.label in families}
+        spread = read_spread(run.folder, log.request_id)
+        unpinned = _unpinned(log)
     except UsageError as error:
         return unranked(f"claimed: {error}")
     if unpinned:
         return unranked(f"claimed: {unpinned}", verdict)
-    found = Submission(run, latest(read_episodes(folder)), verdict, families, shown, spread, _scale(suite))
-    return Examined(path, found, folder, run, verdict)
+    found = Submission(log, run.results, verdict, families, shown, spread, _scale(run.suite))
+    return Examined(path, found, run, verdict)
 
 
 def _scale(suite: Suite) -> str:

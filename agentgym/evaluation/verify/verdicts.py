@@ -20,7 +20,7 @@ from agentgym.data.directory import cache_directory, data_directory
 from agentgym.errors import UsageError
 from agentgym.evaluation.log.recorded_answers import AnswerCheck
 from agentgym.evaluation.log.results import VERIFY_FILE, Excluded
-from agentgym.evaluation.log.runfiles import RUN_FILES, file_sha256, read_run
+from agentgym.evaluation.log.stored_run import StoredRun
 from agentgym.evaluation.suites.suite import Suite
 from agentgym.evaluation.verify.code_digest import suite_code_sha256
 from agentgym.evaluation.verify.model_check import ModelCheck
@@ -116,32 +116,40 @@ class Verdict:
         return self.badge + (self.answers.badge if self.answers is not None else "")
 
 
-def save_verdict(folder: Path, suite: Suite, verdict: Verdict) -> None:
-    """Write ``verify.json`` into a run's folder, for people, and keep the verdict in the cache.
+def save_verdict(run: StoredRun, verdict: Verdict) -> None:
+    """Write ``verify.json`` into a run's folder, for people, and keep the verdict in the cache."""
+    replace_file(run.folder / VERIFY_FILE, _text(verdict))
+    keep_verdict(run, verdict)
 
-    A verdict in the cache that is good and has a higher badge stays. Of suites with environments of other
-    packages, or with data outside the data directory, none is kept: they may change without a trace.
+
+def keep_verdict(run: StoredRun, verdict: Verdict) -> None:
+    """Keep a verdict in the cache, unless a good one with a higher badge is there.
+
+    Of suites with environments of other packages, or with data outside the data directory, none is kept: they
+    may change without a trace.
     """
-    text = json.dumps(asdict(verdict), indent=2, ensure_ascii=False) + "\n"
-    replace_file(folder / VERIFY_FILE, text)
-    if not _own(suite):
+    if not _own(run.suite):
         return
-    kept = cached_verdict(folder, suite)
+    kept = cached_verdict(run)
     if kept is None or not kept.ok or BADGES.index(verdict.badge) >= BADGES.index(kept.badge):
-        path = _path(folder, suite)
+        path = _path(run)
         make_folder(path.parent)
-        replace_file(path, text)
+        replace_file(path, _text(verdict))
 
 
-def cached_verdict(folder: Path, suite: Suite) -> Verdict | None:
-    """Return this machine's verdict on a run's files as they are now, by this code; None without one."""
-    path = _path(folder, suite)
-    if not _own(suite) or not path.is_file():
+def cached_verdict(run: StoredRun) -> Verdict | None:
+    """Return this machine's verdict on a run's files as they were read, by this code; None without one."""
+    path = _path(run)
+    if not _own(run.suite) or not path.is_file():
         return None
     try:
         return parse(Verdict, read_json(path), str(path))
     except UsageError:
         return None  # a damaged cache is no verdict
+
+
+def _text(verdict: Verdict) -> str:
+    return json.dumps(asdict(verdict), indent=2, ensure_ascii=False) + "\n"
 
 
 def _own(suite: Suite) -> bool:
@@ -161,14 +169,13 @@ def _data_state(suite: Suite) -> list[list[Any]]:
     return sorted(state)
 
 
-def _path(folder: Path, suite: Suite) -> Path:
-    files = [folder / name for name, verified in RUN_FILES.items() if verified]
+def _path(run: StoredRun) -> Path:
     depends_on = {
         "schema": VERDICT_SCHEMA,
-        "files": {path.name: file_sha256(path) for path in files if path.exists()},
-        "suite": asdict(suite),
-        "data": _data_state(suite),
-        "code": suite_code_sha256(suite, read_run(folder).agent.kind),
+        "files": run.digests,
+        "suite": asdict(run.suite),
+        "data": _data_state(run.suite),
+        "code": suite_code_sha256(run.suite, run.log.agent.kind),
         "python": platform.python_version(),
         "numpy": np.__version__,
     }

@@ -33,7 +33,6 @@ from agentgym.evaluation.log.recorded_answers import (
     ReplayedAnswers,
     answer_pins,
     merged,
-    read_answers,
 )
 from agentgym.evaluation.log.replay import ReplayEnv, open_worlds, replayed
 from agentgym.evaluation.log.results import (
@@ -44,21 +43,13 @@ from agentgym.evaluation.log.results import (
     EvalLog,
     EvalSample,
     Excluded,
-    latest,
     new_run,
     result_id,
 )
-from agentgym.evaluation.log.runfiles import (
-    check_chain,
-    check_measures,
-    file_sha256,
-    parse_episodes,
-    read_bytes,
-    read_run,
-)
+from agentgym.evaluation.log.runfiles import check_chain, check_measures, file_sha256, read_bytes
+from agentgym.evaluation.log.stored_run import MalformedRunError, StoredRun
 from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE, check_transcript, parse_transcripts
 from agentgym.evaluation.play.bench import open_suite_task, play
-from agentgym.evaluation.suites import suite_file_of_run
 from agentgym.evaluation.suites.agent_metadata import (
     complete,
     contradictions,
@@ -67,6 +58,7 @@ from agentgym.evaluation.suites.agent_metadata import (
 )
 from agentgym.evaluation.suites.plan import open_single
 from agentgym.evaluation.suites.suite import Suite, SuiteAgent, load_suite
+from agentgym.evaluation.verify.archives import open_run
 from agentgym.evaluation.verify.code_digest import code_sha256, suite_code_sha256
 from agentgym.evaluation.verify.model_check import ModelCheck, ModelSample, check_checkable, check_model
 from agentgym.evaluation.verify.verdicts import (
@@ -99,7 +91,7 @@ def verify_run(
     """Verify a run, write ``verify.json`` into its folder, and keep the verdict in the cache.
 
     Args:
-        folder: the run's folder.
+        folder: the run's folder; or a packed run or an archive, which are unpacked into the cache.
         suite: the suite file to verify against; None for the shipped suite of the
             run's name, else ``suites/NAME.toml`` in a folder above.
         rerun: whether the agent plays again, which succeeds for deterministic agents only; None for those
@@ -116,59 +108,65 @@ def verify_run(
         MissingDataError: the data of an environment is not on this machine.
         UntrustedReferenceError: the run names code that is not installed and not allowed.
     """
-    read_bytes(folder / EPISODES_FILE)
-    read_bytes(folder / RUN_FILE)
-    with only_trusted(allow):
-        try:
-            run = read_run(folder)
-        except UsageError as error:
-            return _unreadable(folder, str(error))
-        known = load_suite(suite or suite_file_of_run(folder, run.suite.name))
-        verdict = _verify(folder, run, known, rerun, model, console)
-    save_verdict(folder, known, verdict)
+    known = None if suite is None else load_suite(suite)
+    suites = {} if known is None or suite is None else {known.name: suite}
+    try:
+        run = open_run(folder, suites, allow=allow, console=console)
+    except MalformedRunError as error:
+        return _unreadable(folder, str(error))
+    run = run if known is None else run.against(known)
+    verdict = verify(run, rerun=rerun, model=model, allow=allow, console=console)
+    save_verdict(run, verdict)
     return verdict
 
 
-def _verify(
-    folder: Path,
-    run: EvalLog,
-    suite: Suite,
-    rerun: bool | None,
-    model: ModelSample | None,
-    console: Console | None,
+def verify(
+    run: StoredRun,
+    *,
+    rerun: bool | None = None,
+    model: ModelSample | None = None,
+    allow: Collection[str] = (),
+    console: Console | None = None,
 ) -> Verdict:
+    """Verify a run, and write nothing; arguments as `verify_run`."""
+    with only_trusted(allow):
+        return _verify(run, rerun, model, console)
+
+
+def _verify(
+    run: StoredRun, rerun: bool | None, model: ModelSample | None, console: Console | None
+) -> Verdict:
+    log, suite, episodes = run.log, run.suite, run.lines.samples
     if model is not None:
-        check_checkable(folder, run, model.directory)
-    role = _role(run.agent, suite)
+        check_checkable(run, model.directory)
+    role = _role(log.agent, suite)
     anew = rerun is True
     if rerun is None:
-        rerun = _repeatable(run.agent) or role != "agent"
-    title = f"verifying {run.agent.display_name}"
+        rerun = _repeatable(log.agent) or role != "agent"
+    title = f"verifying {log.agent.display_name}"
     with ExitStack() as stack:
-        book, problems = _read_answers(folder, run)
-        worlds = open_worlds(suite, run, book, stack)
-        problems += _check_request(run, suite, worlds)
-        missing = _missing(run, suite)
+        answers, problems = _checked_answers(run)
+        worlds = open_worlds(run, answers, stack)
+        problems += _check_request(log, suite, worlds)
+        missing = _missing(log, suite)
         problems += (gap for gap in missing if isinstance(gap, Mismatch))
-        unsupported = _check_unsupported(run, suite)
+        unsupported = _check_unsupported(log, suite)
         problems += (gap for gap in unsupported if isinstance(gap, Mismatch))
-        played = {found.env.label for found in run.played}
+        played = {found.env.label for found in log.played}
         worlds = {label: world for label, world in worlds.items() if label in played}
-        episodes, malformed = _read(read_bytes(folder / EPISODES_FILE))
-        problems += malformed
-        problems += _check_files(folder, run, episodes)
-        problems += _check_transcripts(folder, run, episodes)
+        problems += _check_files(run)
+        problems += _check_transcripts(run)
         problems += _check_keys(episodes, worlds)
         again = rerun and not problems
         sample = [e for i, e in enumerate(episodes) if i % SAMPLE == 0 or e.end_reason in RETRIED]
-        problems += _replay_all(sample if again and not run.asks else episodes, worlds, title, console)
+        problems += _replay_all(sample if again and not log.asks else episodes, worlds, title, console)
         if again and not problems:
-            problems += _rerun(run, suite, episodes, None if anew else book)
-        answers, wrong = _check_answers(worlds) if run.asks and not problems else (None, [])
+            problems += _rerun(run, None if anew else answers)
+        answer_check, wrong = _check_answers(worlds) if log.asks and not problems else (None, [])
         problems += wrong
     checked = None
     if model is not None and not problems:
-        checked = check_model(folder, model.directory, model.sample, model.seed)
+        checked = check_model(run, model)
         problems += (Mismatch("model", model.directory.name, problem) for problem in checked.problems)
     return Verdict(
         schema=VERDICT_SCHEMA,
@@ -181,12 +179,12 @@ def _verify(
         suite_sha256=suite.sha256,
         unsupported=tuple(gap for gap in unsupported if isinstance(gap, Excluded)),
         missing=tuple(gap for gap in missing if isinstance(gap, Excluded)),
-        run_sha256=file_sha256(folder / RUN_FILE),
-        episodes_sha256=file_sha256(folder / EPISODES_FILE),
-        code_sha256=suite_code_sha256(suite, run.agent.kind),
+        run_sha256=run.run_sha256,
+        episodes_sha256=run.lines.sha256,
+        code_sha256=suite_code_sha256(suite, log.agent.kind),
         provenance=here_and_now(),
         model=checked,
-        answers=answers,
+        answers=answer_check,
     )
 
 
@@ -258,21 +256,20 @@ def _check_agent(agent: SuiteAgent, suite: Suite) -> Iterator[Mismatch]:
             )
 
 
-def _rerun(
-    run: EvalLog, suite: Suite, episodes: Sequence[EvalSample], book: RecordedAnswers | None
-) -> Iterator[Mismatch]:
-    """Let the agent play everything again, with the answers of a book, or asking anew."""
-    complete(run.agent, suite.env)  # refuses other weights in the same place
-    recorded = {episode.key: episode for episode in latest(episodes)}
-    played = {found.env.label for found in run.played}
+def _rerun(run: StoredRun, answers: RecordedAnswers | None) -> Iterator[Mismatch]:
+    """Let the agent play everything again, with the recorded answers, or asking anew."""
+    agent, suite = run.log.agent, run.suite
+    complete(agent, suite.env)  # refuses other weights in the same place
+    recorded = {episode.key: episode for episode in run.results}
+    played = {found.env.label for found in run.log.played}
     for env in (env for env in suite.env if env.label in played):
         suite_task = open_suite_task(suite, env, num_envs=64)
         with ExitStack() as stack:
             stack.callback(suite_task.slots.close)
-            if book is not None and answer_pins(suite_task.slots.prototype.query_backends):
-                suite_task.slots.answer_from(ReplayedAnswers(book, env.label))
-            policy = make_agent(run.agent.kind, suite_task.slots, **options_as_played(run.agent))
-            for again in play(suite_task, run.agent.kind, policy, suite_task.plan):
+            if answers is not None and answer_pins(suite_task.slots.prototype.query_backends):
+                suite_task.slots.answer_from(ReplayedAnswers(answers, env.label))
+            policy = make_agent(agent.kind, suite_task.slots, **options_as_played(agent))
+            for again in play(suite_task, agent.kind, policy, suite_task.plan):
                 sample = recorded[again.key]
                 differing = _differing(again.measured_as(sample), sample)
                 if differing:
@@ -355,41 +352,33 @@ def _check_unsupported(run: EvalLog, suite: Suite) -> list[Mismatch | Excluded]:
 # --- the files --------------------------------------------------------------------------------------
 
 
-def _read(data: bytes) -> tuple[list[EvalSample], list[Mismatch]]:
-    episodes, problems = [], []
-    for number, outcome in parse_episodes(data):
-        if isinstance(outcome, str):
-            problems.append(Mismatch("malformed", f"{EPISODES_FILE} line {number}", outcome))
-        else:
-            episodes.append(outcome)
-    return episodes, problems
-
-
-def _check_files(folder: Path, run: EvalLog, episodes: Sequence[EvalSample]) -> Iterator[Mismatch]:
-    for problem in check_chain(run, episodes):
+def _check_files(run: StoredRun) -> Iterator[Mismatch]:
+    log, lines = run.log, run.lines
+    for number, problem in lines.malformed.items():
+        yield Mismatch("malformed", f"{EPISODES_FILE} line {number}", problem)
+    for problem in check_chain(log, lines.samples):
         yield Mismatch("chain", EPISODES_FILE, problem)
-    for problem in check_measures(episodes):
+    for problem in check_measures(lines.samples):
         yield Mismatch("malformed", EPISODES_FILE, problem)
-    if run.result_id is None or run.episodes_sha256 is None or run.record_id is None:
+    if log.result_id is None or log.episodes_sha256 is None or log.record_id is None:
         yield Mismatch("unfinished", RUN_FILE, "the run is not complete; run the same bench command again")
         return
-    if run.episodes_sha256 != file_sha256(folder / EPISODES_FILE):
+    if log.episodes_sha256 != lines.sha256:
         yield Mismatch("file", EPISODES_FILE, "its sha256 is not the one in run.json")
-    if run.result_id != result_id(run.request_id, episodes):
+    if log.result_id != result_id(log.request_id, lines.samples):
         yield Mismatch("result", RUN_FILE, "result_id does not follow from the episodes")
-    if run.record_id != run.record_digest:
+    if log.record_id != log.record_digest:
         yield Mismatch("record", RUN_FILE, "record_id does not follow from the rest of the file")
 
 
-def _read_answers(folder: Path, run: EvalLog) -> tuple[RecordedAnswers, list[Mismatch]]:
-    """Read what the run was answered from outside."""
-    path = folder / ANSWERS_FILE
-    found = file_sha256(path) if path.exists() else None
-    if run.answers_sha256 != found:
+def _checked_answers(run: StoredRun) -> tuple[RecordedAnswers, list[Mismatch]]:
+    """Return what the run was answered from outside, none where that is not what its log names."""
+    found = run.digests.get(ANSWERS_FILE)
+    if run.log.answers_sha256 != found:
         why = "its sha256 is not the one in run.json" if found else "it is missing; get the run whole"
         return RecordedAnswers(), [Mismatch("file", ANSWERS_FILE, why)]
     try:
-        return read_answers(path), []
+        return run.answers, []
     except UsageError as error:
         return RecordedAnswers(), [Mismatch("malformed", ANSWERS_FILE, str(error))]
 
@@ -403,15 +392,14 @@ def _check_answers(worlds: Mapping[str, ReplayEnv]) -> tuple[AnswerCheck, list[M
     return merged(check for check, _ in checks.values()), wrong
 
 
-def _check_transcripts(folder: Path, run: EvalLog, episodes: Sequence[EvalSample]) -> Iterator[Mismatch]:
+def _check_transcripts(run: StoredRun) -> Iterator[Mismatch]:
     """Compare transcripts with their episodes; a run may be published without them."""
-    path = folder / TRANSCRIPTS_FILE
-    if not path.exists():
+    if not run.has_transcripts:
         return
-    if run.transcripts_sha256 != file_sha256(path):
+    if run.log.transcripts_sha256 != run.digests[TRANSCRIPTS_FILE]:
         yield Mismatch("file", TRANSCRIPTS_FILE, "its sha256 is not the one in run.json")
-    named = {episode.transcript: episode for episode in episodes if episode.transcript}
-    for number, outcome in parse_transcripts(read_bytes(path)):
+    named = {episode.transcript: episode for episode in run.lines.samples if episode.transcript}
+    for number, outcome in parse_transcripts(read_bytes(run.folder / TRANSCRIPTS_FILE)):
         where = f"{TRANSCRIPTS_FILE} line {number}"
         if isinstance(outcome, str):
             yield Mismatch("malformed", where, outcome)

@@ -1,0 +1,215 @@
+"""Packing a run as a submission archive, and checking one.
+
+The same run gives the same bytes. What the archive says of itself is never believed: `check_submission` plays
+the run again.
+"""
+
+from __future__ import annotations
+
+import lzma
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentgym.core.hashing import canonical_json
+from agentgym.errors import UsageError
+from agentgym.evaluation.log.results import EvalLog
+from agentgym.evaluation.log.runfiles import read_bytes
+from agentgym.evaluation.log.stored_run import StoredRun
+from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE
+from agentgym.evaluation.suites.suite import PlayedEnv
+from agentgym.evaluation.verify.archives import (
+    ARCHIVE_SUFFIX,
+    CARD_MEMBER,
+    CLAIM_MEMBER,
+    REQUIRED,
+    RUN_MEMBER,
+    TRANSCRIPTS_MEMBER,
+    open_archived,
+    read_archive,
+    zipped,
+)
+from agentgym.evaluation.verify.packed import MAX_UNPACKED_SIZE, pack_run
+from agentgym.evaluation.verify.submission_card import CARD_FIELDS, CardFields, card_of, fields_of
+from agentgym.evaluation.verify.verdicts import Badge, Verdict, keep_verdict
+from agentgym.evaluation.verify.verification import verify
+from agentgym.io.files import make_folder, replace_file
+from agentgym.io.records import parse
+from agentgym.io.untrusted import loads_json
+from agentgym.registration import ENVIRONMENTS
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PROBLEMS_TOLD = 20
+"""Of a verification; the rest is counted."""
+
+_BUILT_IN = ("dataset", "corpus")
+"""Options of environments that name where texts come from."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationClaim:
+    """The packer's own verification of a run; compared, never trusted."""
+
+    badge: Badge
+    episodes: int
+    steps: int
+    suite_sha256: str
+    run_sha256: str
+    episodes_sha256: str
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> VerificationClaim:
+        """Return the part of a verdict that does not depend on time and place."""
+        return cls(**{name: getattr(verdict, name) for name in cls.__slots__})
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSubmission:
+    """Result of checking an archive."""
+
+    problems: tuple[str, ...]
+    """One line each; empty where everything is there and replays."""
+    run: EvalLog | None = None
+    """None where it cannot be read."""
+    verdict: Verdict | None = None
+    """None where nothing could be played."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the run may be shown."""
+        return not self.problems
+
+
+def redistributable(env: PlayedEnv) -> bool:
+    """Return whether what an environment shows may be passed on: its tasks and texts ship with the package.
+
+    Example:
+        >>> redistributable(PlayedEnv("agentgym/ALFWorld-v0", "ALFWorld", "valid_seen", 5))
+        True
+        >>> official = {"dataset": "alfworld/json_2.1.1"}
+        >>> redistributable(PlayedEnv("agentgym/ALFWorld-v0", "ALFWorld", "valid_seen", 5, kwargs=official))
+        False
+    """
+    return env.id in ENVIRONMENTS and all(env.kwargs.get(name, "builtin") == "builtin" for name in _BUILT_IN)
+
+
+def pack_submission(
+    run: StoredRun,
+    out_dir: Path,
+    *,
+    fields: CardFields | None = None,
+    allow: Collection[str] = (),
+    console: Console | None = None,
+) -> Path:
+    """Verify a complete run and write its archive.
+
+    ``fields`` replaces what the card takes from the run's agent; the file is ``out_dir/SUITE/RUN`` with the
+    archive's suffix; ``allow`` and ``console`` as `verify_run`. `UsageError` where the run is not complete,
+    or does not verify.
+    """
+    log = run.log
+    verdict = verify(run, allow=allow, console=console)
+    keep_verdict(run, verdict)
+    if not verdict.ok:
+        raise UsageError(f"{run.path} does not verify: {verdict.problems[0]}; run `agentgym verify` on it")
+    with tempfile.TemporaryDirectory() as scratch:
+        packed = pack_run(run, Path(scratch), allow=allow).read_bytes()
+    card = card_of(log, fields or CardFields.of(log), verdict.badge)
+    members = {
+        CARD_MEMBER: card.encode(),
+        RUN_MEMBER: packed,
+        CLAIM_MEMBER: (canonical_json(asdict(VerificationClaim.of(verdict))) + "\n").encode(),
+    }
+    if run.has_transcripts and all(redistributable(found.env) for found in log.played):
+        members[TRANSCRIPTS_MEMBER] = lzma.compress(read_bytes(run.folder / TRANSCRIPTS_FILE), preset=9)
+    path = out_dir / log.suite.name / f"{log.folder_name}{ARCHIVE_SUFFIX}"
+    make_folder(path.parent)
+    replace_file(path, zipped(members))
+    return path
+
+
+def check_submission(
+    path: Path,
+    suites: Mapping[str, Path] | None = None,
+    *,
+    allow: Collection[str] = (),
+    console: Console | None = None,
+) -> CheckedSubmission:
+    """List what an archive lacks, may not hold, or does not replay; arguments as `open_run`."""
+    try:
+        members = read_archive(path)
+        missing = tuple(f"missing: {name}; pack the run again" for name in REQUIRED if name not in members)
+        if RUN_MEMBER not in members:
+            return CheckedSubmission(missing)
+        run = open_archived(members, path, suites, allow=allow, console=console)
+        with tempfile.TemporaryDirectory() as scratch:
+            copy = Path(scratch) / "run"  # transcripts go beside it
+            shutil.copytree(run.folder, copy)
+            lacking = list(_transcript_problems(members, run.log, copy))
+            run = replace(run, folder=copy)
+            verdict = verify(run, allow=allow, console=console)
+            keep_verdict(run, verdict)
+    except UsageError as error:
+        return CheckedSubmission((f"does not replay: {error}".replace(str(path.parent) + "/", ""),))
+    problems = [*missing, *lacking, *_verdict_problems(verdict), *_card_problems(members, verdict)]
+    return CheckedSubmission(tuple(problems), run.log, verdict)
+
+
+def _transcript_problems(members: Mapping[str, bytes], run: EvalLog, folder: Path) -> Iterator[str]:
+    """Put the transcripts beside the run; yield why they are not as they should be."""
+    kept = all(redistributable(found.env) for found in run.played)
+    if TRANSCRIPTS_MEMBER not in members:
+        if kept and run.transcripts_sha256 is not None:
+            yield f"missing: {TRANSCRIPTS_MEMBER}; the run has transcripts, pack it where they are"
+        return
+    if not kept:
+        yield f"may not be passed on: {TRANSCRIPTS_MEMBER} shows texts of a data set; pack the run again"
+        return
+    decompressor = lzma.LZMADecompressor(memlimit=MAX_UNPACKED_SIZE)
+    try:
+        text = decompressor.decompress(members[TRANSCRIPTS_MEMBER], max_length=MAX_UNPACKED_SIZE)
+    except (lzma.LZMAError, EOFError) as error:
+        yield f"damaged: {TRANSCRIPTS_MEMBER} ({error}); pack the run again"
+        return
+    if not decompressor.eof or decompressor.unused_data:
+        yield f"damaged: {TRANSCRIPTS_MEMBER} is cut off, or has more than {MAX_UNPACKED_SIZE >> 20} MiB"
+        return
+    (folder / TRANSCRIPTS_FILE).write_bytes(text)
+
+
+def _verdict_problems(verdict: Verdict) -> Iterator[str]:
+    shown: set[str] = set()
+    for problem in verdict.problems:
+        if problem.where not in shown and len(shown) < PROBLEMS_TOLD:
+            shown.add(problem.where)
+            yield f"does not replay: {problem}"
+    more = len(verdict.problems) - len(shown)
+    if more > 0:
+        yield f"does not replay: and {more} more"
+
+
+def _card_problems(members: Mapping[str, bytes], verdict: Verdict) -> Iterator[str]:
+    if CLAIM_MEMBER in members:
+        try:
+            claim = parse(VerificationClaim, loads_json(members[CLAIM_MEMBER], CLAIM_MEMBER), CLAIM_MEMBER)
+        except UsageError as error:
+            yield f"damaged: {error}"
+        else:
+            if verdict.ok and claim != VerificationClaim.of(verdict):
+                yield f"{CLAIM_MEMBER} says otherwise than was found here; pack the run again"
+    if CARD_MEMBER in members:
+        try:
+            fields = fields_of(members[CARD_MEMBER].decode("utf-8"))
+        except UnicodeDecodeError as error:
+            yield f"damaged: {CARD_MEMBER} is not UTF-8 text (byte {error.start})"
+            return
+        if verdict.badge != "re-run":  # whoever plays by rule alone answers for itself
+            for name in CARD_FIELDS:
+                if not getattr(fields, name):
+                    flag = "--" + name.replace("_", "-")
+                    yield f"missing: {name.replace('_', ' ')} in {CARD_MEMBER}; pack the run with {flag}"
