@@ -153,7 +153,7 @@ def value_of(reply: ChatReply, day: str) -> dict[str, Any]:
     return {"reply": table, "when": day}
 
 
-def refusal_of(error: RequestFailedError) -> dict[str, str] | None:
+def refusal_of(error: BaseException) -> dict[str, str] | None:
     """Return an error as a JSON value, where an equal request would meet it again; else None."""
     name = type(error).__name__
     return {"refused": name, "why": str(error)} if name in _REFUSALS else None

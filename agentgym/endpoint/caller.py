@@ -12,7 +12,7 @@ from typing import Any
 
 from agentgym.endpoint.cache import refusal_of, reply_of, value_of
 from agentgym.endpoint.chat import ChatReply, ChatRequest
-from agentgym.endpoint.errors import CacheMissError, EndpointError, RequestFailedError
+from agentgym.endpoint.errors import CacheMissError, EndpointError
 from agentgym.endpoint.ledger import LedgerRow
 from agentgym.endpoint.replies import TokenUsage, usage_of
 from agentgym.endpoint.sending import ChatSender, RequestTiming, Sleep
@@ -86,7 +86,7 @@ class EndpointCaller:
         place = (id(session), key)
         call = self._calls.get(place)
         if call is None:
-            call = _Call(session, loop.create_task(self._reply(request, key, session)))
+            call = _Call(session, loop.create_task(self.ask(request, session, key)))
             self._calls[place] = call
             session.calls.add(call.task)
             call.task.add_done_callback(partial(self._finish, place, call))
@@ -103,12 +103,15 @@ class EndpointCaller:
         if self._sender is not None:
             await self._sender.close()
 
-    async def ask(self, request: ChatRequest, session: EndpointSession, **fields: Any) -> ChatReply:
-        """Return the endpoint's reply; where there is none, the ledger has a row of the error.
+    async def ask(
+        self, request: ChatRequest, session: EndpointSession, key: str = "", **fields: Any
+    ) -> ChatReply:
+        """Return a reply, from the cache or the endpoint; the ledger has a row of it, or of the error.
 
         Args:
             request: the chat.
             session: that the call belongs to.
+            key: under which the cache has it; the empty text to ask in any case.
             fields: of the body, beside those of the request, such as ``n``.
 
         Raises:
@@ -116,8 +119,19 @@ class EndpointCaller:
             EndpointError: there will be none to any request.
             RefusedRequestError: the endpoint refuses a request with such fields.
         """
-        if self._sender is None:
-            raise EndpointError(f"nothing is sent to {self.spec.identity}: the session only replays")
+        recorded = session.find(key) if key else None
+        if recorded is not None:
+            reply, day = reply_of(recorded)
+            usage = TokenUsage(reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)
+            reply = replace(reply, from_cache=True, cost=session.cost(self.spec, usage, day))
+            self.note(session, request, reply)
+            return reply
+        if self._sender is None or session.mode == "replay-only":
+            name = f"of {request.label}" if request.label else f"with the key {key[:12]}"
+            raise CacheMissError(
+                f"the cache has no answer to a request {name} to {self.spec.identity}: "
+                "record it with the cache mode 'write' first"
+            )
         timing = RequestTiming()
         try:
             reply = await self._sender.send(request, session, timing, fields)
@@ -125,9 +139,16 @@ class EndpointCaller:
             if timing.started is not None:
                 failed = ChatReply("", finish_reason="", seconds=timing.seconds, retries=timing.retries)
                 self.note(session, request, failed, type(error).__name__)
+            refused = refusal_of(error) if key else None
+            if refused is not None:
+                await session.keep(key, refused)
             raise
         cost = session.cost(self.spec, usage_of(reply))
-        return replace(reply, seconds=timing.seconds, retries=timing.retries, cost=cost)
+        reply = replace(reply, seconds=timing.seconds, retries=timing.retries, cost=cost)
+        if key:
+            await session.keep(key, value_of(reply, _now()[:10]))
+        self.note(session, request, reply)
+        return reply
 
     def note(self, session: EndpointSession, request: ChatRequest, reply: ChatReply, error: str = "") -> None:
         """Write a row of the session's ledger.
@@ -158,31 +179,6 @@ class EndpointCaller:
                 left_out=tuple(self.left_out),
             )
         )
-
-    async def _reply(self, request: ChatRequest, key: str, session: EndpointSession) -> ChatReply:
-        """Return a reply, from the cache or the endpoint."""
-        kept = session.find(key)
-        if kept is not None:
-            reply, day = reply_of(kept)
-            usage = TokenUsage(reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)
-            reply = replace(reply, from_cache=True, cost=session.cost(self.spec, usage, day))
-        elif session.mode == "replay-only":
-            name = f"of {request.label}" if request.label else f"with the key {key[:12]}"
-            raise CacheMissError(
-                f"the cache has no answer to a request {name} to {self.spec.identity}: "
-                "record it with the cache mode 'write' first"
-            )
-        else:
-            try:
-                reply = await self.ask(request, session)
-            except RequestFailedError as error:
-                refused = refusal_of(error)
-                if refused is not None:
-                    await session.keep(key, refused)
-                raise
-            await session.keep(key, value_of(reply, _now()[:10]))
-        self.note(session, request, reply)
-        return reply
 
     def _finish(self, place: tuple[int, str], call: _Call, task: asyncio.Task[ChatReply]) -> None:
         """Tell all who wait for a call how it ended."""

@@ -163,9 +163,7 @@ class _Prober:
         self, text: str, *, temperature: float = 0.0, tokens: int | None = _SHORT, **fields: Any
     ) -> ChatReply:
         request = ChatRequest((ChatMessage("user", text),), ChatSampling(temperature, tokens), label=LABEL)
-        reply = await self._caller.ask(request, self._session, **fields)
-        self._caller.note(self._session, request, reply)
-        return reply
+        return await self._caller.ask(request, self._session, **fields)
 
     async def _try(self, name: str, text: str, **fields: Any) -> _Seen:
         try:

@@ -48,7 +48,7 @@ class RetryableError(Exception):
 class RequestTiming:
     """Attempts and seconds of a request."""
 
-    attempts: int = 0
+    attempts: int = 1
     started: float | None = None
     """When it was first sent, on the loop's clock; None before."""
 
@@ -65,7 +65,7 @@ class RequestTiming:
     @property
     def retries(self) -> int:
         """Attempts beyond the first."""
-        return max(0, self.attempts - 1)
+        return self.attempts - 1
 
 
 class ChatSender:
@@ -117,49 +117,41 @@ class ChatSender:
             RefusedRequestError: the endpoint refuses a request with such fields.
         """
         while True:
+            if self._key_refused:
+                raise KeyRefusedError(self._key_refused)
+            body = {**body_of(request, self.spec, self._left_out), **fields}
+            failed: Exception | None = None
             try:
-                reply = await self._attempt(request, session, timing, fields)
-            except RetryableError as error:
-                failed = error
+                async with self._slots:
+                    reply = await self._exchange(request, session, timing, body)
+            except RefusedRequestError as error:
+                refusal = error.refusal
+            except LostConnectionError as error:
+                failed = RetryableError(str(error), slow=error.slow)
+            except MalformedAnswerError as error:
+                failed = RetryableError(f"what it says is no answer: {error}")
             else:
                 if reply.finish_reason == "content_filter":
                     raise ContentFilteredError(f"{self._who(request)} kept its answer back: content_filter")
                 return reply
+            if failed is None:
+                name = refusal.refused([name for name in DROPPABLE if name in body and name not in fields])
+                if name is not None and not refusal.overflow:  # sent again without it, as the same attempt
+                    self._left_out.setdefault(name, refusal.line)
+                    continue
+                failed = self._failure(request, refusal, fields)
+            if not isinstance(failed, RetryableError):
+                raise failed
             if timing.attempts >= self.spec.attempts or not self._worth_another(failed):
                 break
             session.check_open()
             await self._sleep(self._pause(failed, timing.attempts))
+            timing.attempts += 1
         line = str(failed)
         if failed.pause > self.spec.longest_pause:
             line += f"; it asks for a pause of {failed.pause:g} s: wait, or raise longest_pause"
         tried = "1 attempt" if timing.attempts == 1 else f"{timing.attempts} attempts"
         raise UnansweredRequestError(f"{self._who(request)} gave no answer in {tried}: {line}")
-
-    async def _attempt(
-        self, request: ChatRequest, session: EndpointSession, timing: RequestTiming, fields: Mapping[str, Any]
-    ) -> ChatReply:
-        """Send a request once, and once more for each parameter that the endpoint refuses."""
-        timing.attempts += 1
-        while True:
-            if self._key_refused:
-                raise KeyRefusedError(self._key_refused)
-            body = {**body_of(request, self.spec, self._left_out), **fields}
-            fault, slow = "", False
-            try:
-                async with self._slots:
-                    return await self._exchange(request, session, timing, body)
-            except RefusedRequestError as error:
-                refusal = error.refusal
-            except LostConnectionError as error:
-                fault, slow = str(error), error.slow
-            except MalformedAnswerError as error:
-                fault = f"what it says is no answer: {error}"
-            if fault:
-                raise RetryableError(fault, slow=slow)
-            name = refusal.refused([name for name in DROPPABLE if name in body and name not in fields])
-            if refusal.overflow or name is None:
-                raise self._failure(request, refusal, fields)
-            self._left_out.setdefault(name, refusal.line)
 
     async def _exchange(
         self, request: ChatRequest, session: EndpointSession, timing: RequestTiming, body: dict[str, Any]
