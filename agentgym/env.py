@@ -13,7 +13,7 @@ from gymnasium.error import ResetNeeded
 
 from agentgym.core.generators import GeneratorState, restored_generator
 from agentgym.core.hashing import StateHasher, canonical
-from agentgym.core.options import check_max_steps, check_options, check_render_mode, options_of, reset_request
+from agentgym.core.options import check_choice, check_max_steps, check_options, options_of, reset_request
 from agentgym.core.outcomes import Outcome as Outcome
 from agentgym.core.outcomes import Status as Status
 from agentgym.core.query_scheduler import Asker
@@ -98,10 +98,11 @@ class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, Asker):
         cls.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
-        """Keep the arguments for copies, and refuse a misspelt one before the constructor runs.
+        """Keep the arguments for copies, and check them before the constructor runs.
 
         Raises:
-            UsageError: an option that the constructor does not take; the message names the nearest.
+            UsageError: an option that the constructor does not take, or a value that its annotation does not
+                declare; the message names the nearest.
         """
         check_options(options, options_of(cls))
         self = super().__new__(cls)
@@ -128,7 +129,8 @@ class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, Asker):
             UsageError: a step limit below 1, or an unknown render mode.
         """
         limit = check_max_steps(max_steps)
-        check_render_mode(render_mode, self.metadata["render_modes"])
+        if render_mode is not None:
+            check_choice("render_mode", render_mode, self.metadata["render_modes"])
         self.tasks = tasks
         self.data_key = data_key
         self.max_steps = self.default_max_steps if limit is None else limit

@@ -19,7 +19,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
-from agentgym.core.options import check_options, options_of
+from agentgym.core.options import Option, check_choice, check_options, options_of
 from agentgym.core.suite_spec import DataSource, SuiteSpec
 from agentgym.env import AgentEnv
 from agentgym.errors import UntrustedReferenceError, UsageError, nearest
@@ -244,8 +244,7 @@ def data_sources() -> Iterator[DataSource]:
 def data_source(name: str) -> DataSource:
     """Return an official data set by name; UsageError with the nearest name where there is none."""
     known = {source.name: source for source in data_sources()}
-    if name not in known:
-        raise UsageError(f"unknown data set {name!r}{nearest(name, known)}; choose one of {', '.join(known)}")
+    check_choice("data set", name, known)
     return known[name]
 
 
@@ -280,7 +279,7 @@ def _checked(
     chosen = dict(options or {})
     if split is not None:
         chosen["split"] = split
-    check_options(chosen, (*options_of(env_class), *further), where)
+    check_options(chosen, {**options_of(env_class), **{name: Option(name) for name in further}}, where)
     return find_spec(env_id, where), chosen
 
 

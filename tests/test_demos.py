@@ -134,7 +134,7 @@ def test_lost_episodes_are_left_out(tmp_path, monkeypatch):
         ({"split": "test"}, "demonstrations are of the split 'train': 'test' is for evaluation"),
         ({"agent": "rule"}, r"unknown demonstrator 'rule' \(did you mean 'rules'\?\)"),
         ({"format": "tool"}, r"unknown format 'tool' \(did you mean 'tools'\?\)"),
-        ({"tasks": 0}, "tasks and num_envs are at least 1"),
+        ({"tasks": 0}, "tasks must be a whole number of at least 1"),
         ({"answer": "plane"}, r"'plane' \(did you mean 'plain'\?\)"),
         ({"env_id": "agentgym/Sokobam-v0"}, "unknown id 'agentgym/Sokobam-v0'"),
     ],

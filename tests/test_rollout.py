@@ -278,7 +278,7 @@ def test_an_environment_that_resets_itself_is_refused(mode):
         (lambda n: [Completion("go \ud83d")] * n, "half a surrogate pair in 'go \\\\ud83d'"),
         (
             lambda n: [Completion("", error="success")] * n,
-            "reported error 'success'; choose one of agent_error",
+            "reported an unknown error 'success'; choose one of agent_error",
         ),
     ],
 )

@@ -16,15 +16,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 from agentgym.agents import make_agent
 from agentgym.agents.demonstrators import DEMONSTRATED_SPLIT, DEMONSTRATORS
 from agentgym.agents.table import AGENTS
 from agentgym.core.hashing import canonical_json
+from agentgym.core.options import NonNegativeInt, PositiveInt, check_choice, check_fields
 from agentgym.core.tools import Tool, call_of, tool_schemas
 from agentgym.core.types import Completion, Policy, Request, Trajectory
-from agentgym.errors import UsageError, nearest
+from agentgym.errors import UsageError
 from agentgym.io.files import replace_file
 from agentgym.prompts import Template, load_template
 from agentgym.prompts.rendering import render
@@ -47,7 +48,7 @@ class DemoConfig:
     split: str = DEMONSTRATED_SPLIT
     options: dict[str, Any] = field(default_factory=dict)
     """Further options of the environment's constructor."""
-    tasks: int = 100
+    tasks: PositiveInt = 100
     """The first tasks of the split; all where it has fewer."""
     seed: int = 0
     """Of the episodes."""
@@ -55,29 +56,19 @@ class DemoConfig:
     """Of the prompts, as `agentgym.prompts.load_template` takes it; empty for the environment's own."""
     answer: str = "plain"
     """How actions are written in the format ``messages``. Thoughts stay empty: these agents have none."""
-    history: int = 2
+    history: NonNegativeInt = 2
     """Past turns told, k."""
-    num_envs: int = 16
+    num_envs: PositiveInt = 16
     """Episodes played side by side; the samples do not depend on it."""
 
     def __post_init__(self) -> None:
         """Check the settings that need no environment."""
-        if self.agent not in DEMONSTRATORS:
-            hint = nearest(self.agent, DEMONSTRATORS)
-            known = ", ".join(DEMONSTRATORS)
-            raise UsageError(f"unknown demonstrator {self.agent!r}{hint}; choose one of {known}")
-        if self.format not in get_args(DemoFormat):
-            hint = nearest(self.format, get_args(DemoFormat))
-            raise UsageError(f"unknown format {self.format!r}{hint}; choose messages or tools")
+        check_choice("demonstrator", self.agent, DEMONSTRATORS)
+        check_fields(self)
         if self.split != DEMONSTRATED_SPLIT:
             raise UsageError(
                 f"demonstrations are of the split {DEMONSTRATED_SPLIT!r}: {self.split!r} is for evaluation, "
                 "leave it out"
-            )
-        if min(self.tasks, self.num_envs) < 1 or self.history < 0:
-            raise UsageError(
-                f"tasks and num_envs are at least 1 and history at least 0, "
-                f"got {self.tasks}, {self.num_envs} and {self.history}"
             )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from agentgym.agents.rules import RULES_VERSION
+from agentgym.core.options import check_choice
 from agentgym.core.types import Policy
 from agentgym.errors import UsageError, nearest
 from agentgym.io.optional import load_plugin, load_reference, plugins
@@ -127,11 +128,7 @@ def find_agent(kind: str) -> Callable[..., Policy]:
     elif kind in added:
         factory = load_plugin(added[kind])
     else:
-        known = (*AGENTS, *added)
-        raise UsageError(
-            f"unknown agent {kind!r}{nearest(kind, known)}; choose one of {', '.join(known)}, "
-            "or write module:function"
-        )
+        check_choice("agent", kind, (*AGENTS, *added), ", or write module:function")
     if not callable(factory):
         raise UsageError(
             f"agent {kind!r} is not callable: name a function that takes the vector environment and the "

@@ -12,8 +12,8 @@ import numpy as np
 
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import PAPER, Compat, Singleton
-from agentgym.algos.options import UNIT_INTERVAL, check_choice
 from agentgym.core.arrays import Bools, Floats, Ints
+from agentgym.core.options import UNIT_INTERVAL, check_choice
 
 Truncation: TypeAlias = Literal["bootstrap", "zero"]
 """What follows a truncated episode: the critic's value of the state reached, or (public code) 0."""

@@ -8,9 +8,10 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from agentgym.algos.objective import Objective
-from agentgym.algos.options import options_of, record_options
+from agentgym.algos.options import advantage_options, record_options
 from agentgym.algos.tokens import Unit
 from agentgym.core.arrays import Floats
+from agentgym.core.options import Option
 
 CreditLevel: TypeAlias = Literal["episode", "step", "token"]
 """What gets an advantage of its own; the tokens of one share it."""
@@ -77,7 +78,11 @@ class Algorithm:
         return self.stages is not None
 
     @property
+    def options(self) -> dict[str, Option]:
+        """Options of advantage and stages: ``algorithm_options`` of a training run."""
+        return advantage_options(self.advantage) | record_options(self.stage_options)
+
+    @property
     def defaults(self) -> Mapping[str, Any]:
-        """Options of advantage and stages with their defaults: ``algorithm_options`` of a training run."""
-        known = options_of(self.advantage) | record_options(self.stage_options)
-        return MappingProxyType({name: option.default for name, option in known.items()})
+        """Defaults of `options`."""
+        return MappingProxyType({name: option.default for name, option in self.options.items()})

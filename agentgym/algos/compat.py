@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from agentgym.algos.options import check_choice
+from agentgym.core.options import check_fields
 
 EpisodeStat: TypeAlias = Literal["trajectory", "cross_steps"]
 """What the statistics of a group of episodes count once: a trajectory (the papers), or each of its steps
@@ -44,9 +44,7 @@ class Compat:
         Raises:
             ValueError: names the field and its choices.
         """
-        check_choice("episode_stat", self.episode_stat, EpisodeStat)
-        check_choice("singleton", self.singleton, Singleton)
-        check_choice("invalid_penalty", self.invalid_penalty, InvalidPenalty)
+        check_fields(self)
 
 
 PAPER: Final = Compat()

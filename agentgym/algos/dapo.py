@@ -16,7 +16,6 @@ responses (``prompting.max_tokens``) unless ``algorithm_options.max_tokens`` sta
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
 
 import numpy as np
 
@@ -27,9 +26,9 @@ from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import PAPER, Compat
 from agentgym.algos.filters import overlong_penalty
 from agentgym.algos.objective import Objective
-from agentgym.algos.options import NOT_NEGATIVE, Bounds
 from agentgym.algos.tokens import token_counts
 from agentgym.core.arrays import Floats
+from agentgym.core.options import NonNegativeFloat, PositiveInt
 
 OBJECTIVE = Objective(clip_high=0.28)
 """Eq. 8: clip-higher, mean over tokens."""
@@ -38,9 +37,9 @@ OBJECTIVE = Objective(clip_high=0.28)
 def advantage(
     batch: StepBatch,
     *,
-    max_tokens: Annotated[int | None, Bounds(1)] = None,
-    buffer: Annotated[int | None, Bounds(1)] = None,
-    factor: Annotated[float, NOT_NEGATIVE] = 1.0,
+    max_tokens: PositiveInt | None = None,
+    buffer: PositiveInt | None = None,
+    factor: NonNegativeFloat = 1.0,
     eps: float = EPS,
     compat: Compat = PAPER,
 ) -> Floats:

@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from agentgym.algos.batch import StepBatch
-from agentgym.algos.options import check_choice
 from agentgym.core.arrays import Bools, Floats, Ints
+from agentgym.core.options import check_choice
 from agentgym.core.types import Group
 
 FilterOn: TypeAlias = Literal["return", "won", "accuracy"]

@@ -25,8 +25,9 @@ from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import PAPER, Compat
 from agentgym.algos.matching import Match, match_states
 from agentgym.algos.objective import Objective
-from agentgym.algos.options import POSITIVE_UNIT, Discount
+from agentgym.algos.options import Discount
 from agentgym.core.arrays import Floats
+from agentgym.core.options import POSITIVE_UNIT
 
 OBJECTIVE = Objective(ratio="step_product", aggregation="step-mean", kl_coefficient=0.01)
 """Eq. 9: the ratio of the whole action. No bound of clipping is printed; 0.2 is PPO's."""

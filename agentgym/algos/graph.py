@@ -9,8 +9,8 @@ import numpy as np
 from agentgym.algos.advantage import joint, segment_ends
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.matching import Match, check_known, match_states
-from agentgym.algos.options import check_choice
 from agentgym.core.arrays import Bools, Floats, Ints
+from agentgym.core.options import check_choice
 from agentgym.core.stopwatch import stage
 
 

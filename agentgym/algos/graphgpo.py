@@ -31,8 +31,8 @@ from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import PAPER, Compat
 from agentgym.algos.graph import StepCosts, distance, distinct, match_edges, step_costs
 from agentgym.algos.matching import Match
-from agentgym.algos.options import POSITIVE_UNIT, check_choice
 from agentgym.core.arrays import Floats, Ints
+from agentgym.core.options import POSITIVE_UNIT, check_choice
 
 Convention: TypeAlias = Literal["paper", "reference"]
 Edges: TypeAlias = Literal["occurrence", "unique"]

@@ -25,8 +25,9 @@ from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import PAPER, Compat
 from agentgym.algos.matching import Match, match_states
-from agentgym.algos.options import NOT_NEGATIVE, POSITIVE_UNIT, Discount
+from agentgym.algos.options import Discount
 from agentgym.core.arrays import Floats, Ints
+from agentgym.core.options import NOT_NEGATIVE, POSITIVE_UNIT
 
 OBJECTIVE = gigpo.TOKEN_OBJECTIVE
 """That of the public code."""

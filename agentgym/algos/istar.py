@@ -18,7 +18,7 @@ and prefers by the mean over steps, not their sum.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -27,10 +27,10 @@ from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import PAPER, Compat
 from agentgym.algos.objective import Objective
-from agentgym.algos.options import Bounds, check_choice
 from agentgym.algos.outcome import OutcomeBase, outcome_advantage
 from agentgym.algos.tokens import Unit, check_tokens, token_counts, token_rows
 from agentgym.core.arrays import Floats
+from agentgym.core.options import PositiveInt, check_choice
 
 OBJECTIVE = Objective(ratio="step_product", aggregation="step-mean")
 """Eq. 6: the ratio of the whole action. No bound of clipping is printed; no divergence from a reference."""
@@ -77,7 +77,7 @@ def advantage(
     base: OutcomeBase = "grpo",
     episode: Floats | None = None,
     floor: float = 1e-6,
-    max_tokens: Annotated[int | None, Bounds(1)] = 512,
+    max_tokens: PositiveInt | None = 512,
     compat: Compat = PAPER,
 ) -> Floats:
     """Advantage of each step by its episode's outcome and its own implicit reward.

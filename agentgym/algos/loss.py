@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from agentgym.algos.objective import KL, STEP_RATIOS, Aggregation, Objective
-from agentgym.algos.options import check_choice
 from agentgym.algos.tokens import Unit
+from agentgym.core.options import check_choice
 
 LOG_RATIO_BOUND = 20.0
 """Log-ratios are clipped to this before they are exponentiated."""

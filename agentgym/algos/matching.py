@@ -16,8 +16,8 @@ import numpy as np
 
 from agentgym.algos.advantage import joint
 from agentgym.algos.batch import StepBatch
-from agentgym.algos.options import POSITIVE_UNIT, check_choice
 from agentgym.core.arrays import Floats, Ints
+from agentgym.core.options import POSITIVE_UNIT, check_choice
 from agentgym.core.stopwatch import stage
 
 Match: TypeAlias = Literal["state", "text", "similar", "embedding"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from agentgym.algos.options import check_choice
+from agentgym.core.options import Bounds, NonNegativeFloat, check_fields
 
 Ratio: TypeAlias = Literal["token", "step_product", "step_geomean", "sequence", "likelihood"]
 """Whose probabilities are compared: each token's; a step's, the product of its tokens' (the ratio of the
@@ -37,14 +37,14 @@ class Objective:
 
     ratio: Ratio = "token"
     aggregation: Aggregation = "token-mean"
-    clip_low: float = 0.2
+    clip_low: NonNegativeFloat = 0.2
     """The ratio is clipped at 1 - clip_low."""
-    clip_high: float = 0.2
+    clip_high: NonNegativeFloat = 0.2
     """The ratio is clipped at 1 + clip_high."""
-    dual_clip: float | None = None
+    dual_clip: Annotated[float | None, Bounds(1, open_below=True)] = None
     """Where the advantage A is negative, the loss is at most ``-A dual_clip``; None for no bound."""
     kl: KL = "k3"
-    kl_coefficient: float = 0.0
+    kl_coefficient: NonNegativeFloat = 0.0
     """Weight of the divergence from the reference; 0 for no reference."""
 
     def __post_init__(self) -> None:
@@ -53,9 +53,7 @@ class Objective:
         Raises:
             ValueError: names the option and its choices.
         """
-        check_choice("ratio", self.ratio, Ratio)
-        check_choice("aggregation", self.aggregation, Aggregation)
-        check_choice("kl", self.kl, KL)
+        check_fields(self)
         if (self.ratio in STEP_RATIOS) != (self.aggregation in STEP_AGGREGATIONS):
             unit = "step" if self.ratio in STEP_RATIOS else "token"
             wanted = "step-mean or trajectory-mean" if unit == "step" else "token-mean or seq-mean-*"
@@ -63,8 +61,3 @@ class Objective:
                 f'ratio="{self.ratio}" has one term per {unit}: set aggregation to {wanted}, '
                 f'not "{self.aggregation}"'
             )
-        for name in ("clip_low", "clip_high", "kl_coefficient"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must not be negative, not {getattr(self, name)!r}")
-        if self.dual_clip is not None and not self.dual_clip > 1:
-            raise ValueError(f"dual_clip must be above 1, or None, not {self.dual_clip!r}")

@@ -9,9 +9,9 @@ import numpy as np
 from agentgym.algos import dapo, grpo, reinforce_pp, rloo
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import PAPER, Compat
-from agentgym.algos.options import check_choice
 from agentgym.algos.tokens import Unit, token_counts
 from agentgym.core.arrays import Floats, Ints
+from agentgym.core.options import check_choice
 
 OutcomeBase: TypeAlias = Literal["grpo", "rloo", "reinforce_pp", "dapo"]
 """Whose advantage an outcome has."""

@@ -26,9 +26,9 @@ from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import Singleton
 from agentgym.algos.filters import within_accuracy
 from agentgym.algos.objective import Objective
-from agentgym.algos.options import check_choice
 from agentgym.algos.tokens import SequenceOf, check_tokens, token_counts, token_mask, token_rows
 from agentgym.core.arrays import Bools, Floats, Ints
+from agentgym.core.options import check_choice
 
 OBJECTIVE = Objective()
 """PPO's clipped tokens."""

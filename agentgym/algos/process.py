@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 
 from agentgym.algos.loss import TokenLayout
-from agentgym.algos.options import check_choice
+from agentgym.core.options import check_choice
 
 Pooling: TypeAlias = Literal["sum", "mean"]
 """How a trajectory's steps are pooled: their sum (iStar Eq. 2), or their mean (its public code)."""

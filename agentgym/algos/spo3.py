@@ -27,9 +27,9 @@ from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.matching import Match, match_states
 from agentgym.algos.objective import Objective
-from agentgym.algos.options import POSITIVE_UNIT
 from agentgym.algos.state_score import Allotment, Visits, reward, rollouts, score, shares
 from agentgym.core.arrays import Floats
+from agentgym.core.options import POSITIVE_UNIT
 
 __all__ = [
     "ALGORITHM",

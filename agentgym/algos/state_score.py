@@ -10,8 +10,8 @@ from typing import Annotated, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from agentgym.algos.options import NOT_NEGATIVE, UNIT_INTERVAL, Bounds
 from agentgym.core.arrays import Floats, Ints
+from agentgym.core.options import UNIT_INTERVAL, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 Schedule: TypeAlias = Literal["depth", "visits", "global"]
 """What lambda grows with."""
@@ -101,15 +101,15 @@ class Allotment:
         4
     """
 
-    alpha: Annotated[float, NOT_NEGATIVE] = 50.0
+    alpha: NonNegativeFloat = 50.0
     """How fast a state that succeeds loses interest."""
-    xi: Annotated[int, Bounds(1)] = 10
+    xi: PositiveInt = 10
     """Failures before a state may be given up."""
     zeta: Annotated[float, UNIT_INTERVAL] = 0.1
     """Rate of success at or below which it then is."""
-    largest: Annotated[int, Bounds(1)] = 8
+    largest: PositiveInt = 8
     """Most samples of a state, G_max."""
-    decay: Annotated[float, NOT_NEGATIVE] = 0.1
+    decay: NonNegativeFloat = 0.1
     """Of the weight w in the visits N_tot."""
     schedule: Schedule = "depth"
     """What lambda grows with: the state's depth in its trajectory, from 1 (Appendix C.4, A.4); the finished
@@ -118,20 +118,20 @@ class Allotment:
     scope: VisitScope = "task"
     """Whose visits a state has: those of its task, or those of all tasks in which an observation has the same
     text ("all", public code; needs ``match="text"``)."""
-    budget: Annotated[int, NOT_NEGATIVE] = 0
+    budget: NonNegativeInt = 0
     """Samples that a tree may take; 0 for as many as a group of whole episodes may have steps."""
-    repeats: Annotated[int, Bounds(1)] = 1
+    repeats: PositiveInt = 1
     """Trees of a task, one after the other, before the next task takes its place. S tells the states apart
     that earlier trees have passed; with one tree a task it is 1 nearly everywhere until tasks come again."""
     frontier: Frontier = "distinct"
     """Which of the states reached are followed or wait on the frontier: those that the tree has not been in
     ("distinct"), or all."""
-    batches: Annotated[int, NOT_NEGATIVE] = 0
+    batches: NonNegativeInt = 0
     """Whole trees in each place, on average, after which a run ends: a batch is a tree in every place. 0: it
     ends with its iterations alone."""
     counts: Lifetime = "run"
     """How long visits are remembered: over the run, or within a tree."""
-    fixed: Annotated[int, NOT_NEGATIVE] = 0
+    fixed: NonNegativeInt = 0
     """Samples of every state, whatever its score; 0 for ``ceil(largest S)``."""
     state_score: bool = True
     """Whether states are scored; otherwise S is 1 everywhere: K is ``largest``, nothing is gained."""
@@ -139,7 +139,7 @@ class Allotment:
     """Whether the reward has its term w R_novel."""
     gain: bool = True
     """Whether the reward has its term (1/2 - w) (S(s) - S(s'))."""
-    penalty: Annotated[float, NOT_NEGATIVE] = 0.0
+    penalty: NonNegativeFloat = 0.0
     """Invalid-action penalty, off the reward of a step that the environment does not accept."""
 
     def score(self, successes: int, total: int, depth: int, finished: int = 0) -> Floats:

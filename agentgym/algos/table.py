@@ -13,7 +13,8 @@ from types import MappingProxyType
 from typing import Final
 
 from agentgym.algos.algorithm import Algorithm
-from agentgym.errors import UsageError, nearest
+from agentgym.core.options import check_choice
+from agentgym.errors import UsageError
 from agentgym.io.optional import load_reference
 
 ENTRY_POINTS = "agentgym.algorithms"
@@ -57,13 +58,8 @@ def find_algorithm(name: str) -> Algorithm:
     if ":" in name:
         return _load(name)
     others = {entry.name: entry.value for entry in entry_points(group=ENTRY_POINTS)}
-    if name in others:
-        return _load(others[name])
-    known = (*ALGORITHMS, *others)
-    raise UsageError(
-        f"unknown algorithm {name!r}{nearest(name, known)}; choose one of {', '.join(known)}, or write "
-        "module:attribute for one of your own"
-    )
+    check_choice("algorithm", name, (*ALGORITHMS, *others), ", or write module:attribute for one of your own")
+    return _load(others[name])
 
 
 def trainable(name: str) -> Algorithm:

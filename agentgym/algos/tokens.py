@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from agentgym.algos.batch import StepBatch
-from agentgym.algos.options import check_choice
 from agentgym.core.arrays import Bools, Floats, Ints
+from agentgym.core.options import check_choice
 
 SequenceOf: TypeAlias = Literal["trajectory", "row"]
 """What a token's return runs over: the responses of the whole trajectory, chained, with each step's reward on

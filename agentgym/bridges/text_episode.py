@@ -10,6 +10,7 @@ import numpy as np
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.table import find_algorithm
 from agentgym.core.arrays import Floats, Ints
+from agentgym.core.options import check_options
 from agentgym.core.spaces import UnicodeText
 from agentgym.core.types import Completion, Request, Step
 from agentgym.env import AgentEnv
@@ -110,6 +111,5 @@ def step_advantages(algorithm: str, batch: StepBatch, options: Mapping[str, Any]
     found = find_algorithm(algorithm)
     if found.unit != "step" or found.reward_model or found.snapshot or found.scored_by_reference:
         raise UsageError(f"{found.title} needs more than steps: choose gigpo, hgpo, graphgpo or steppo")
-    if unknown := [name for name in options if name not in found.defaults]:
-        raise UsageError(f"{found.title} has no option {unknown[0]!r}: choose of {', '.join(found.defaults)}")
+    check_options(options, found.options, f"{found.title}: ")
     return found.advantage(batch, **options)

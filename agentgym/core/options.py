@@ -1,50 +1,253 @@
-"""Constructor options: their names, one-line errors for unknown ones, and checks of their values."""
+"""Options: declared by annotations, and checked by one function.
+
+An option is a parameter of a constructor or function, or a field of a dataclass. Its annotation declares its
+values: bool, int, float, str, a ``Literal``, any of them or None; ``Annotated`` with `Bounds` gives a number
+its range. Options of other types are checked where they are used.
+"""
 
 from __future__ import annotations
 
 import inspect
+import math
 import numbers
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
-from typing import Any, cast
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
+from functools import cache, partial
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    Self,
+    TypeAlias,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from agentgym.errors import UsageError, nearest
 
 
-def options_of(creator: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of a creator's arguments; a class that takes ``**options`` adds its base classes'.
+def is_whole(value: Any) -> bool:
+    """Return whether a value is a whole number by type: an int or NumPy's, but no bool and no float."""
+    return type(value) is int or (isinstance(value, numbers.Integral) and not isinstance(value, bool))
+
+
+_KINDS: Mapping[Any, tuple[str, Callable[[Any], bool]]] = {
+    bool: ("true or false", lambda value: isinstance(value, bool)),
+    int: ("a whole number", is_whole),
+    float: ("a number", lambda value: isinstance(value, numbers.Real) and not isinstance(value, bool)),
+    str: ("a string", lambda value: isinstance(value, str)),
+}
+"""Plain type -> what its values are called, and whether a value is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Range of a number, for ``Annotated``; infinity is always out of range.
+
+    Example:
+        >>> Bounds(0, 1).check("gamma", 2.0)
+        Traceback (most recent call last):
+        agentgym.errors.UsageError: gamma must be a number from 0 to 1, got 2.0
+    """
+
+    low: float
+    high: float | None = None
+    """None for no upper bound."""
+    open_below: bool = False
+    """Whether ``low`` itself is out of range."""
+    open_above: bool = False
+    """Whether ``high`` is."""
+
+    def check(self, name: str, value: Any, kind: str = "a number") -> None:
+        """Raise a UsageError that names the range unless a number is in it."""
+        high = math.inf if self.high is None else self.high
+        above = value > self.low if self.open_below else value >= self.low
+        below = value < high if self.open_above or self.high is None else value <= high
+        if not (above and below):
+            raise UsageError(f"{name} must be {kind} {self._range()}, got {value!r:.60}")
+
+    def _range(self) -> str:
+        if self.high is not None and not (self.open_below or self.open_above):
+            return f"from {self.low:g} to {self.high:g}"
+        if math.isinf(self.low):
+            return "that is finite"
+        low = f"above {self.low:g}" if self.open_below else f"of at least {self.low:g}"
+        return (
+            low
+            if self.high is None
+            else f"{low} and {'below' if self.open_above else 'at most'} {self.high:g}"
+        )
+
+
+UNIT_INTERVAL = Bounds(0, 1)
+POSITIVE_UNIT = Bounds(0, 1, open_below=True)
+NOT_NEGATIVE = Bounds(0)
+
+PositiveInt: TypeAlias = Annotated[int, Bounds(1)]
+NonNegativeInt: TypeAlias = Annotated[int, NOT_NEGATIVE]
+PositiveFloat: TypeAlias = Annotated[float, Bounds(0, open_below=True)]
+NonNegativeFloat: TypeAlias = Annotated[float, NOT_NEGATIVE]
+FiniteFloat: TypeAlias = Annotated[float, Bounds(-math.inf, open_below=True)]
+
+
+class Values(NamedTuple):
+    """Values that an annotation declares."""
+
+    kinds: list[Any]
+    """Plain types."""
+    choices: list[object]
+    bounds: Bounds | None
+    none: bool
+    """Whether None is a value."""
+    plain: bool
+    """Whether these are all."""
+
+    @classmethod
+    def of(cls, kind: Any) -> Self:
+        """Read an annotation."""
+        parts = list(_parts(kind))
+        kinds = [part for part in parts if part in _KINDS]
+        literals = [part for part in parts if get_origin(part) is Literal]
+        bounds = [part for part in parts if isinstance(part, Bounds)]
+        none = type(None) in parts
+        return cls(
+            kinds,
+            [choice for part in literals for choice in get_args(part)],
+            bounds[0] if bounds else None,
+            none,
+            len(parts) == len(kinds) + len(literals) + len(bounds) + none,
+        )
+
+    def check(self, name: str, value: object, where: str = "") -> None:
+        """Raise a UsageError that names the values unless this is one of them."""
+        kinds, choices, bounds, none, plain = self
+        if not plain or (value is None and none) or (kinds and _is_one_of(value, choices)):
+            return
+        if not kinds:
+            return check_choice(name, value, (*choices, None) if none else choices, where=where)
+        title = " or ".join([*(_KINDS[each][0] for each in kinds), *map(repr, choices)])
+        if not any(_KINDS[each][1](value) for each in kinds):
+            raise UsageError(f"{where}{name} must be {title}{' or None' if none else ''}, got {value!r:.60}")
+        if bounds is not None:
+            bounds.check(where + name, value, title)
+
+
+def _parts(kind: Any) -> Iterator[Any]:
+    """Yield the types and bounds that an annotation is made of."""
+    origin, args = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        yield from (mark for mark in args[1:] if isinstance(mark, Bounds))
+        yield from _parts(args[0])
+    elif origin in (Union, types.UnionType):
+        for each in args:
+            yield from _parts(each)
+    else:
+        yield kind
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a constructor, a function or a record."""
+
+    name: str
+    values: Values = Values.of(Any)  # noqa: RUF009 (a tuple)
+    default: Any = inspect.Parameter.empty
+    record: str | None = None
+    """The parameter whose field it is; None for a parameter of its own."""
+
+    def check(self, value: object, where: str = "") -> None:
+        """Raise a UsageError that names the values unless ``value`` is the default or one of them."""
+        if value is not self.default:
+            self.values.check(self.name, value, where)
+
+
+def options_of(creator: Callable[..., Any]) -> Mapping[str, Option]:
+    """Return the arguments of a creator; a class that takes ``**options`` adds its base classes'.
+
+    An annotation of a class that cannot be evaluated is `Any`; `UsageError` for one of a function.
 
     Example:
         >>> class Base:
         ...     def __init__(self, *, split="train"): ...
         >>> class Derived(Base):
         ...     def __init__(self, *, scale=1, **options): ...
-        >>> options_of(Derived)
-        ('scale', 'split')
+        >>> list(options_of(Derived))
+        ['scale', 'split']
     """
     return _options_of(cast(Any, creator))
 
 
 @cache
-def _options_of(creator: Callable[..., Any]) -> tuple[str, ...]:
-    names: list[str] = []
+def _options_of(creator: Callable[..., Any]) -> Mapping[str, Option]:
+    found: dict[str, Option] = {}
     for made_by in _constructors(creator):
+        hints = _hints(creator if is_dataclass(creator) else made_by, required=not inspect.isclass(creator))
         parameters = inspect.signature(made_by).parameters.values()
-        named = [p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
-        names += [name for name in named if name not in (*names, "self")]
-        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        for each in parameters:
+            if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL) and each.name != "self":
+                values = Values.of(hints.get(each.name, Any))
+                found.setdefault(each.name, Option(each.name, values, each.default))
+        if not any(each.kind is each.VAR_KEYWORD for each in parameters):
             break  # it passes nothing on
-    return tuple(names)
+    return types.MappingProxyType(found)
 
 
-def check_options(given: Iterable[str], known: Iterable[str], where: str = "") -> None:
-    """Raise a UsageError that names the nearest option unless every one ``given`` is ``known``."""
-    names = tuple(known)
-    for option in given:
-        if option not in names:
+def _constructors(creator: Callable[..., Any]) -> list[Callable[..., Any]]:
+    if not inspect.isclass(creator):
+        return [creator]
+    return [vars(base)["__init__"] for base in inspect.getmro(creator) if "__init__" in vars(base)]
+
+
+def _hints(creator: Any, *, required: bool) -> dict[str, Any]:
+    while isinstance(creator, partial):
+        creator = creator.func
+    try:
+        return get_type_hints(creator, include_extras=True)
+    except NameError as error:
+        if not required:
+            return {}
+        raise UsageError(
+            f"the annotations of {creator.__module__}.{creator.__qualname__} cannot be evaluated: "
+            f"{error}; import their names when the module is imported"
+        ) from error
+
+
+def check_options(given: Mapping[str, Any], known: Mapping[str, Option], where: str = "") -> None:
+    """Raise a UsageError that names the fix unless every option is known, with a value that it can have."""
+    for name, value in given.items():
+        if name not in known:
             raise UsageError(
-                f"{where}unknown option {option!r}{nearest(option, names)}; known: {', '.join(names)}"
+                f"{where}unknown option {name!r}{nearest(name, known)}; known: {', '.join(known)}"
             )
+        known[name].check(value, where)
+
+
+def check_fields(record: Any, where: str = "") -> None:
+    """Raise a UsageError unless the fields of a dataclass have values that their annotations declare."""
+    for name, option in options_of(type(record)).items():
+        option.values.check(name, getattr(record, name), where)
+
+
+def check_choice(name: str, value: object, choices: Any, other: str = "", where: str = "") -> None:
+    """Raise a UsageError with the nearest choice unless ``value`` is one of them, or of a ``Literal``'s.
+
+    ``where`` begins the message; ``other`` ends it: what else there is to write.
+    """
+    known = get_args(choices) if get_origin(choices) is Literal else tuple(choices)
+    if not _is_one_of(value, known):
+        words = [str(choice) for choice in known]
+        given = f"{value!r:.60}{nearest(str(value)[:60], words)}"
+        raise UsageError(f"{where}unknown {name} {given}; choose one of {', '.join(words)}{other}")
+
+
+def _is_one_of(value: object, choices: Iterable[object]) -> bool:
+    same = (choice for choice in choices if isinstance(value, type(choice)) and value == choice)
+    return any(isinstance(choice, bool) == isinstance(value, bool) for choice in same)
 
 
 def check_reset_options(options: Any, known: tuple[str, ...]) -> Mapping[str, Any]:
@@ -81,28 +284,11 @@ def check_rollout(rollout: Any) -> int:
     return int(rollout)
 
 
-def is_whole(value: Any) -> bool:
-    """Return whether a value is a whole number by type: an int or NumPy's, but no bool and no float."""
-    return type(value) is int or (isinstance(value, numbers.Integral) and not isinstance(value, bool))
-
-
-def _constructors(creator: Callable[..., Any]) -> list[Callable[..., Any]]:
-    if not inspect.isclass(creator):
-        return [creator]
-    return [vars(base)["__init__"] for base in inspect.getmro(creator) if "__init__" in vars(base)]
-
-
 def check_max_steps(limit: object) -> int | None:
     """Return a step limit, or None for the default."""
     if limit is None or (isinstance(limit, int) and limit >= 1 and limit is not True):
         return limit  # suites and the command line pass what they were given
     raise UsageError(f"max_steps must be at least 1 and whole, got {limit!r}")
-
-
-def check_render_mode(mode: object, known: Sequence[str]) -> None:
-    """Refuse a render mode that an environment does not have; None is no rendering."""
-    if mode is not None and mode not in known:
-        raise UsageError(f"unknown render_mode {mode!r}; choose one of {', '.join(known)}")
 
 
 def reset_request(options: Any, known: tuple[str, ...], seed: Any) -> tuple[str | None, int, int | None]:

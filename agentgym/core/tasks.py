@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from agentgym.core.hashing import sha256_json
-from agentgym.errors import UsageError, nearest
+from agentgym.core.options import check_choice
+from agentgym.errors import UsageError
 
 DEFAULT_SIZES: Mapping[str, int] = {"train": 10_000, "valid": 1_000, "test": 1_000}
 """How many generated tasks a split holds unless a suite says otherwise."""
@@ -231,9 +232,7 @@ class ListTaskSet(TaskSet):
 
 def check_split(split: str, known: Iterable[str]) -> None:
     """Raise a UsageError that names the nearest split unless ``split`` is known."""
-    names = list(known)
-    if split not in names:
-        raise UsageError(f"unknown split {split!r}{nearest(split, names)}; choose one of {', '.join(names)}")
+    check_choice("split", split, known)
 
 
 def _number_duplicates(tasks: Iterable[Task]) -> Iterator[Task]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias
 
+from agentgym.core.options import POSITIVE_UNIT, Bounds, PositiveInt, check_choice, check_fields
 from agentgym.errors import UsageError
 
 ChatRole: TypeAlias = Literal["system", "user", "assistant", "tool"]
@@ -77,10 +78,7 @@ class ChatMessage:
         Raises:
             UsageError: there is no such role, or another role has such parts.
         """
-        if self.role not in get_args(ChatRole):
-            raise UsageError(
-                f"no message has the role {self.role!r:.40}: use {', '.join(get_args(ChatRole))}"
-            )
+        check_choice("role of messages", self.role, ChatRole)
         if (self.tool_calls and self.role != "assistant") or bool(self.tool_call_id) != (self.role == "tool"):
             raise UsageError(
                 "a message has tool_calls if an assistant wrote it, and a tool_call_id if and only if a tool "
@@ -93,13 +91,13 @@ class ChatMessage:
 class ChatSampling:
     """How an answer is drawn. None leaves a setting to the endpoint."""
 
-    temperature: float | None = 0.0
-    max_tokens: int | None = 512
+    temperature: Annotated[float, Bounds(0, 2)] | None = 0.0
+    max_tokens: PositiveInt | None = 512
     """Tokens of an answer at most, reasoning included where the endpoint counts it so."""
     seed: int | None = None
     stop: tuple[str, ...] = ()
     """Texts that end an answer and are not part of it."""
-    top_p: float | None = None
+    top_p: Annotated[float, POSITIVE_UNIT] | None = None
 
     def __post_init__(self) -> None:
         """Check the ranges.
@@ -107,12 +105,7 @@ class ChatSampling:
         Raises:
             UsageError: a setting is out of range.
         """
-        if self.temperature is not None and not 0 <= self.temperature <= 2:
-            raise UsageError(f"a temperature is between 0 and 2, not {self.temperature!r:.40}")
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise UsageError(f"max_tokens is at least 1, not {self.max_tokens!r:.40}")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise UsageError(f"top_p is above 0 and at most 1, not {self.top_p!r:.40}")
+        check_fields(self)
         if "" in self.stop:
             raise UsageError("a text that ends an answer is not empty")
 

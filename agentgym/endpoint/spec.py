@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
 from agentgym.core.hashing import canonical_json
+from agentgym.core.options import Bounds, check_fields
 from agentgym.errors import UsageError
 from agentgym.io.records import parse
 from agentgym.io.untrusted import check_json
@@ -48,18 +48,18 @@ class EndpointSpec:
     """Name of the environment variable that holds the key; it ends in KEY, TOKEN or SECRET. Empty: no key."""
     stream: bool = False
     """Whether answers come piece by piece: the same answers, and no proxy that ends silent connections."""
-    concurrency: int = 64
+    concurrency: Annotated[int, Bounds(1, 4_096)] = 64
     """Requests in flight at most."""
-    requests_per_minute: float | None = None
-    tokens_per_minute: float | None = None
+    requests_per_minute: Annotated[float, Bounds(1, 1e12)] | None = None
+    tokens_per_minute: Annotated[float, Bounds(1, 1e12)] | None = None
     """Of prompts, as estimated, and of answers, as `ChatSampling.max_tokens` allows."""
-    timeout: float = 120.0
+    timeout: Annotated[float, Bounds(0.001, 86_400)] = 120.0
     """Seconds for one attempt, to its last byte."""
-    attempts: int = 8
+    attempts: Annotated[int, Bounds(1, 100)] = 8
     """Times that a request is sent at most."""
-    first_pause: float = 0.5
+    first_pause: Annotated[float, Bounds(0, 3_600)] = 0.5
     """Seconds before the second attempt; doubled before each further one."""
-    longest_pause: float = 60.0
+    longest_pause: Annotated[float, Bounds(0, 86_400)] = 60.0
     """Seconds between two attempts at most; whoever asks for longer gets no further attempt."""
     logprobs: bool = False
     """Whether to ask for the log-probabilities of answers' tokens."""
@@ -86,17 +86,7 @@ class EndpointSpec:
                 "endpoint: key_env is the name of an environment variable, in capitals and ending in KEY, "
                 "TOKEN or SECRET, such as OPENAI_API_KEY, and never the key itself"
             )
-        _check_range("concurrency", self.concurrency, 1, 4_096)
-        _check_range("attempts", self.attempts, 1, 100)
-        _check_range("timeout", self.timeout, 0.001, 86_400)
-        _check_range("first_pause", self.first_pause, 0, 3_600)
-        _check_range("longest_pause", self.longest_pause, 0, 86_400)
-        for name, value in (
-            ("requests_per_minute", self.requests_per_minute),
-            ("tokens_per_minute", self.tokens_per_minute),
-        ):
-            if value is not None:
-                _check_range(name, value, 1, 1e12)
+        check_fields(self, "endpoint: ")
         _check_extra(self.extra)
 
     @classmethod
@@ -141,11 +131,6 @@ def checked_url(url: str) -> str:
     if "?" in url or "#" in url or not url.isascii() or any(map(str.isspace, url)) or not url.isprintable():
         raise UsageError(f"endpoint: url has a query, a fragment or characters that no address has; {form}")
     return url.rstrip("/").removesuffix("/chat/completions")
-
-
-def _check_range(name: str, value: float, least: float, most: float) -> None:
-    if math.isnan(value) or not least <= value <= most:
-        raise UsageError(f"endpoint: {name} is between {least:g} and {most:g}, not {value!r:.40}")
 
 
 def _check_extra(extra: Mapping[str, Any]) -> None:

@@ -9,7 +9,8 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from agentgym.core.arrays import Floats
-from agentgym.errors import UsageError, nearest
+from agentgym.core.options import check_choice
+from agentgym.errors import UsageError
 from agentgym.evaluation.board.statistics import CONFIDENCE, t_quantile
 from agentgym.history.metrics import Evaluated, IterationMetrics, StageSeconds
 from agentgym.history.run import RunHistory
@@ -113,10 +114,7 @@ def metric_names() -> list[str]:
 def full_name(metric: str) -> str:
     """Return the flat name of a metric, as in `IterationMetrics.scalars`, given it or a short one."""
     known = [*SHORT_NAMES, *metric_names()]
-    if metric not in known:
-        raise UsageError(
-            f"unknown metric {metric!r}{nearest(metric, known)}; choose one of {', '.join(known)}"
-        )
+    check_choice("metric", metric, known)
     return SHORT_NAMES.get(metric, metric)
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
-from agentgym.errors import UsageError, nearest
+from agentgym.core.options import check_choice
+from agentgym.errors import UsageError
 from agentgym.history.console import ConsoleLog
 from agentgym.history.metrics import IterationMetrics
 from agentgym.history.run import CONFIG_FILE, METRICS_FILE, read_lines
@@ -154,8 +155,7 @@ LOGS: Final[Mapping[str, Callable[[_Place], Log]]] = MappingProxyType(
 def check_logs(names: Sequence[str]) -> None:
     """Refuse unknown names of logs."""
     for name in names:
-        if name not in LOGS:
-            raise UsageError(f"unknown log {name!r}{nearest(name, LOGS)}; choose from {', '.join(LOGS)}")
+        check_choice("log", name, LOGS)
 
 
 def make_logs(

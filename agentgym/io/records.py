@@ -60,7 +60,7 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
     if origin is Literal:
         if value not in args:
             known = ", ".join(repr(arg) for arg in args)
-            raise UsageError(f"{where}: {value!r}{nearest(str(value), args)} must be one of {known}")
+            raise UsageError(f"{where}: {value!r}{nearest(value, map(str, args))} must be one of {known}")
         return value
     if origin in (Union, types.UnionType):
         if value is None and type(None) in args:

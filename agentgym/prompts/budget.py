@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from agentgym.core.options import NonNegativeInt, PositiveInt, check_fields
 from agentgym.core.types import Message, Request
 from agentgym.errors import UsageError
 from agentgym.prompts.contexts import CHATS, CONTEXTS, Context, ConversationTokenizer
@@ -20,9 +21,9 @@ class PromptBuilder:
 
     template: PromptTemplate
     tokenizer: PromptTokenizer
-    budget: int
+    budget: PositiveInt
     """Most tokens of a prompt."""
-    history: int = 2
+    history: NonNegativeInt = 2
     """Past turns told, k, where they fit."""
     before: tuple[Message, ...] = ()
     """What the tokenizer hands the chat template beside a prompt, for `FittedPrompt.before`."""
@@ -31,11 +32,7 @@ class PromptBuilder:
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        if self.budget < 1 or self.history < 0:
-            raise UsageError(
-                f"a prompt needs a budget of at least 1 token and a history of at least 0 turns, "
-                f"got {self.budget} and {self.history}"
-            )
+        check_fields(self)
         if self.context in CHATS and not isinstance(self.tokenizer, ConversationTokenizer):
             raise UsageError(
                 f"the context {self.context!r} is a chat of several turns, which "

@@ -24,9 +24,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from agentgym.core.options import check_choice
 from agentgym.core.tools import ACT
 from agentgym.env import MAX_ACTION_LENGTH
-from agentgym.errors import UsageError, nearest
 from agentgym.prompts.formats.answer import Answer, AnswerFormat
 from agentgym.prompts.formats.calls import (
     read_analysis_calls,
@@ -77,9 +77,7 @@ def format_of(name: str) -> AnswerFormat:
     Raises:
         UsageError: there is none of this name.
     """
-    if name not in FORMATS:
-        hint = nearest(name, FORMATS)
-        raise UsageError(f"unknown answer format {name!r}{hint}; choose one of {', '.join(FORMATS)}")
+    check_choice("answer format", name, FORMATS)
     return FORMATS[name]
 
 

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 from agentgym.core.hashing import sha256_json
+from agentgym.core.options import NonNegativeFloat, NonNegativeInt, PositiveInt, check_fields
 from agentgym.core.suite_spec import PromptDefaults
 from agentgym.core.tools import Tool, tool_schemas
 from agentgym.core.types import Message
@@ -20,7 +21,7 @@ from agentgym.prompts import Template, load_template
 from agentgym.prompts.budget import PromptBuilder
 from agentgym.prompts.chat_template import NO_OPTIONS, ChatSetup
 from agentgym.prompts.chat_tokenizer import ChatTokenizer
-from agentgym.prompts.contexts import CHATS, CONTEXTS, Context
+from agentgym.prompts.contexts import CHATS, Context
 from agentgym.prompts.pictured import PictureUse
 from agentgym.prompts.rendering import PromptTemplate
 from agentgym.prompts.summary import summary_words
@@ -47,13 +48,13 @@ class Prompting:
     """One of `agentgym.prompts.wordings`, or the path of a file that ends in ``.toml``."""
     answer: str = ""
     """One of `agentgym.prompts.answers`: how to answer, and what reads the response."""
-    history: int = 2
+    history: NonNegativeInt = 2
     """Past turns told, k, where they fit."""
-    budget: int = 2048
+    budget: PositiveInt = 2048
     """Most tokens of a prompt."""
     choice: ActionChoice = "free"
-    temperature: float = 1.0
-    max_tokens: int = 512
+    temperature: NonNegativeFloat = 1.0
+    max_tokens: PositiveInt = 512
     """Longest free response."""
     system: str = ""
     """System message; empty for none. Where the chat template has no place for it, prompts begin with it."""
@@ -73,27 +74,14 @@ class Prompting:
         Raises:
             UsageError: names the setting.
         """
-        if self.choice not in ("constrained", "free"):
-            raise UsageError(f"choice must be 'constrained' or 'free', got {self.choice!r}")
-        if self.pictures not in get_args(PictureUse):
-            raise UsageError(
-                f"pictures must be one of {', '.join(get_args(PictureUse))}, got {self.pictures!r}"
-            )
+        check_fields(self)
         if self.pictures != "none" and self.context in CHATS:
             raise UsageError(
                 f"a chat of several turns has no place for pictures: use the context 'rebuilt', not "
                 f"{self.context!r}"
             )
-        if self.context not in CONTEXTS:
-            raise UsageError(f"context must be one of {', '.join(CONTEXTS)}, got {self.context!r}")
-        if self.history < 0 or self.budget < 1:
-            raise UsageError(
-                f"history must be at least 0 turns and budget at least 1 token, "
-                f"got {self.history} and {self.budget}"
-            )
         for name, value in self.template_options.items():
             _check_option(name, value)
-        check_sampling(self.temperature, self.max_tokens)
         if bool(self.template_file) == bool(self.wording or self.answer):
             raise UsageError(
                 "give either a wording and an answer or a template_file, which is both: leave the other out"
@@ -307,18 +295,6 @@ class TemplatePin:
     id: str
     version: str
     sha256: str
-
-
-def check_sampling(temperature: float, max_tokens: int) -> None:
-    """Refuse what no response can be drawn by.
-
-    Raises:
-        UsageError: names the setting.
-    """
-    if not (0 <= temperature < math.inf):
-        raise UsageError(f"temperature must be finite and at least 0, got {temperature}")
-    if max_tokens < 1:
-        raise UsageError(f"max_tokens must be at least 1, got {max_tokens}")
 
 
 def with_words_of(given: Iterable[str], settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+from agentgym.core.options import check_choice
 from agentgym.errors import UsageError, nearest
 from agentgym.io.untrusted import loads_toml
 from agentgym.prompts.sections import SECTIONS, check_text
@@ -86,9 +87,7 @@ def read_wording(name: str) -> Wording:
 
 
 def _read_base(name: str, where: str) -> Wording:
-    known = names_of("wordings")
-    if name not in known:
-        raise UsageError(f"{where} extends {name!r}{nearest(name, known)}; choose one of {', '.join(known)}")
+    check_choice("wording", name, names_of("wordings"), where=f"{where} extends an ")
     return read_wording(name)
 
 
@@ -104,9 +103,7 @@ def read_built_in(kind: str, name: str, called: str) -> str:
         UsageError: there is none of this name.
     """
     known = _built_in(kind)
-    if name not in known:
-        listed = ", ".join(sorted(known))
-        raise UsageError(f"unknown {called} {name!r}{nearest(name, known)}; choose one of {listed}")
+    check_choice(called, name, sorted(known))
     return known[name].read_text(encoding="utf-8")
 
 

@@ -21,10 +21,11 @@ from importlib import metadata, util
 from logging import CRITICAL
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 
+from agentgym.core.options import check_choice
 from agentgym.errors import MissingDataError, UsageError, nearest
 from agentgym.io.files import sha256_of
 from agentgym.io.optional import load
@@ -219,8 +220,7 @@ def open_encoder(name: str, *, dtype: Precision = "float32", device: str = "auto
     written. ``device`` as `find_device` takes it. A folder with other weights than the preset's, or with code
     of its own, is a `UsageError`.
     """
-    if dtype not in get_args(Precision):
-        raise UsageError(f"dtype {dtype!r:.40} is none of {', '.join(get_args(Precision))}")
+    check_choice("dtype", dtype, Precision)
     return _opened(name, dtype, find_device(device))
 
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias
 
-from agentgym.core.options import check_options
+from agentgym.core.options import Option, check_choice, check_options
 from agentgym.core.types import Passage
 from agentgym.data.progress import progress_bar
-from agentgym.errors import UsageError, nearest
+from agentgym.errors import UsageError
 from agentgym.retrieval.corpus.passages import PASSAGES, PassageFile, documents, write_passages
 from agentgym.retrieval.index import Index, Manifest
 from agentgym.retrieval.searcher import CACHE_BYTES, Searcher
@@ -48,11 +48,7 @@ _REPORTED = 256
 
 def check_engine(engine: str) -> None:
     """Refuse an unknown engine; UsageError with the nearest one."""
-    known = get_args(SearchEngine)
-    if engine not in known:
-        raise UsageError(
-            f"unknown engine {engine!r}{nearest(engine, known)}; choose one of {', '.join(known)}"
-        )
+    check_choice("engine", engine, SearchEngine)
 
 
 def open_searcher(
@@ -241,7 +237,7 @@ def _hybrid(
 
 def _check(engine: str, encoder: str | None, options: Mapping[str, Any]) -> None:
     """Refuse options that an engine does not take, and missing ones."""
-    check_options(options, OPTIONS[engine], f"the engine {engine!r}: ")
+    check_options(options, {name: Option(name) for name in OPTIONS[engine]}, f"the engine {engine!r}: ")
     if engine in ENCODING and encoder is None:
         raise UsageError(f"the engine {engine!r} needs an encoder: pass encoder='minilm', for example")
     if encoder is not None and engine not in (*ENCODING, "hybrid"):

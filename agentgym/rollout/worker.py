@@ -23,6 +23,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from agentgym.core.hashing import content_id
+from agentgym.core.options import check_choice
 from agentgym.core.queries import UnansweredError
 from agentgym.core.types import (
     AsyncPolicy,
@@ -464,6 +465,5 @@ def check_completion(completion: object, policy: str) -> None:
                 f"{policy}.act answered with half a surrogate pair in {action[:40]!a}, which no file can "
                 "hold: decode with errors='replace'"
             ) from None
-    if completion.error is not None and completion.error not in ERROR_REASONS:
-        known = ", ".join(sorted(ERROR_REASONS))
-        raise UsageError(f"{policy}.act reported error {completion.error!r}; choose one of {known}")
+    if completion.error is not None:
+        check_choice("error", completion.error, sorted(ERROR_REASONS), where=f"{policy}.act reported an ")

@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from agentgym.core.options import check_choice
 from agentgym.core.suite_spec import PLACE, PageFrame, SitePages
 from agentgym.core.types import Trajectory
 from agentgym.env import AgentEnv
-from agentgym.errors import UsageError, nearest
+from agentgym.errors import UsageError
 from agentgym.evaluation.log.recordings import Recording
 from agentgym.evaluation.suites.plan import open_single
 from agentgym.evaluation.suites.suite import SuiteAgent, SuiteEnv
@@ -72,9 +73,7 @@ class _Visitor:
 def pages_of(suite: str) -> SitePages:
     """Return the pages of a suite that has some."""
     specs = {spec.name: spec for spec in map(suite_spec, known_ids()) if spec.site is not None}
-    if suite not in specs:
-        known = ", ".join(sorted(specs))
-        raise UsageError(f"no pages for {suite!r}{nearest(suite, specs)}; choose one of {known}")
+    check_choice("suite of pages", suite, sorted(specs))
     pages: SitePages = load_reference(str(specs[suite].site))
     return pages
 

@@ -5,14 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias
 
 from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.filters import ACCURACY, FilterOn
 from agentgym.algos.objective import Objective
-from agentgym.algos.options import bind_options, check_options, options_of
+from agentgym.algos.options import advantage_options, bind_options
 from agentgym.algos.table import find_algorithm, trainable
 from agentgym.core.arrays import Floats
+from agentgym.core.options import (
+    Bounds,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    check_fields,
+    check_options,
+)
 from agentgym.errors import UsageError, nearest
 from agentgym.io.records import parse
 from agentgym.prompts.settings import Prompting, with_words_of
@@ -29,29 +37,24 @@ EngineName: TypeAlias = Literal["auto", "hf", "vllm"]
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 
 
-def _at_least(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise UsageError(f"{name} must be at least {least}, got {value}")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutConfig:
     """Rollout settings of an iteration."""
 
-    tasks: int = 16
+    tasks: PositiveInt = 16
     """Groups that an iteration trains on, one task each."""
-    group_size: int = 8
+    group_size: PositiveInt = 8
     """Episodes per group."""
-    num_envs: int = 0
+    num_envs: NonNegativeInt = 0
     """Episodes played side by side; 0 chooses: 128 on a CPU, all of an iteration's on a GPU. No more than
     ``(max_staleness + 1) * tasks * group_size`` are played at a time."""
-    max_staleness: int = 0
+    max_staleness: NonNegativeInt = 0
     """How many updates old the oldest step of a group may be that is trained on. 0: all episodes of an
     iteration are over before its update. 1 or more: those still running continue with the new weights."""
     overlap: bool = True
     """Whether a thread plays on while weights are updated, where ``max_staleness`` allows it. It is not
     repeatable which weights sample what; without it runs are."""
-    attempts: int = 1
+    attempts: PositiveInt = 1
     """Rounds played at most until enough groups vary (dynamic sampling); 1 keeps every group."""
     filter_on: FilterOn = "return"
     """What must differ within a group for it to be kept, where there are several attempts."""
@@ -60,23 +63,16 @@ class RolloutConfig:
     engine: EngineName = "auto"
     """What samples, in the learner's process: `transformers` ("hf"), or vLLM (extra ``vllm``). "auto" is vLLM
     where it is installed beside a GPU, the model is not small and prompts have no pictures; else "hf"."""
-    vllm_memory: float = 0.4
+    vllm_memory: Annotated[float, Bounds(0, 1, open_below=True, open_above=True)] = 0.4
     """Share of a device's memory that vLLM takes, on a CPU of the main memory; the learner needs the rest."""
 
-    vllm_sleep: int = 0
+    vllm_sleep: Literal[0, 1, 2] = 0
     """What vLLM gives back during updates: 0 nothing, 1 its cache, its weights waiting in main memory, 2
     both."""
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        if self.vllm_sleep not in (0, 1, 2):
-            raise UsageError(f"vllm_sleep must be 0, 1 or 2, got {self.vllm_sleep}")
-        for name in ("tasks", "group_size", "attempts"):
-            _at_least(name, getattr(self, name), 1)
-        for name in ("num_envs", "max_staleness"):
-            _at_least(name, getattr(self, name), 0)
-        if not 0 < self.vllm_memory < 1:
-            raise UsageError(f"vllm_memory must be between 0 and 1, got {self.vllm_memory}")
+        check_fields(self)
         if not 0 <= self.accuracy[0] <= self.accuracy[1] <= 1:
             raise UsageError(f"accuracy must be two shares in ascending order, got {list(self.accuracy)}")
 
@@ -85,21 +81,17 @@ class RolloutConfig:
 class EvaluationConfig:
     """Evaluation of the policy during training: always on the same tasks with the same seeds."""
 
-    every: int = 10
+    every: NonNegativeInt = 10
     """Iterations between evaluations, besides those before the first and after the last one; 0 for none."""
     split: str = "valid"
-    tasks: int = 64
+    tasks: PositiveInt = 64
     """The split's first ones, each played once."""
-    temperature: float = 0.4
-    seed: int = 0
+    temperature: NonNegativeFloat = 0.4
+    seed: NonNegativeInt = 0
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        _at_least("every", self.every, 0)
-        _at_least("tasks", self.tasks, 1)
-        _at_least("seed", self.seed, 0)
-        if not 0 <= self.temperature < math.inf:
-            raise UsageError(f"temperature must be at least 0, got {self.temperature}")
+        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,12 +118,12 @@ class TrainConfig:
     """``tiny``, ``tiny-FAMILY``, either with ``:SIZE``, or the path of a model directory."""
     device: Device = "auto"
     """``cpu``, or ``cuda`` for one device per process; ``auto`` is the latter where there is one."""
-    threads: int = 1
+    threads: PositiveInt = 1
     """Of a process on a CPU. On a machine that others use too, several wait for each other: an iteration of
     .6 seconds has been seen to take 27."""
-    seed: int = 0
+    seed: NonNegativeInt = 0
     """Decides random weights, the order of tasks, episodes, sampling and mini-batches."""
-    iterations: int = 100
+    iterations: PositiveInt = 100
     algorithm_options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the algorithm's advantage and of its stages, those of `agentgym.algos.compat.Compat` among
     them, by name; the defaults are the paper's."""
@@ -147,16 +139,16 @@ class TrainConfig:
     prompting: Prompting | None = None
     """None for what suits the model and the environment."""
     evaluation: EvaluationConfig = EvaluationConfig()
-    warmup: int = 0
+    warmup: NonNegativeInt = 0
     """Iterations over which learning rates rise from 0."""
     decay: Decay = "constant"
-    patience: int = 10
+    patience: PositiveInt = 10
     """Iterations in a row without anything to learn from after which a run ends."""
-    checkpoint_every: int = 20
+    checkpoint_every: NonNegativeInt = 20
     """Iterations from one checkpoint to the next; there is one after the last. 0: that one only."""
-    keep: int = 2
+    keep: PositiveInt = 2
     """How many checkpoints stay."""
-    keep_rollouts: int = 0
+    keep_rollouts: NonNegativeInt = 0
     """Iterations from one whose rollouts are kept under ``rollouts`` to the next; 0 keeps none."""
 
     def __post_init__(self) -> None:
@@ -165,8 +157,9 @@ class TrainConfig:
         Raises:
             UsageError: names the setting, or the algorithm that cannot be trained.
         """
+        check_fields(self)
         spec = trainable(self.algorithm)
-        check_options(spec.advantage, self.algorithm_options, self.algorithm, further=spec.stage_options)
+        check_options(self.algorithm_options, spec.options, f"algorithm_options of {self.algorithm}: ")
         if self.reward_model is not None and not spec.reward_model:
             raise UsageError(f"{self.algorithm} trains no reward model: leave out reward_model")
         if (self.algorithm_options.get("match") == "embedding") != bool(self.encoder):
@@ -176,19 +169,6 @@ class TrainConfig:
             )
         if "split" in self.env_options:
             raise UsageError("env_options has a split, which would not be played: set split instead")
-        if self.device not in get_args(Device):
-            raise UsageError(f"device must be 'auto', 'cpu' or 'cuda', got {self.device!r}")
-        for name, least in (
-            ("threads", 1),
-            ("seed", 0),
-            ("warmup", 0),
-            ("iterations", 1),
-            ("patience", 1),
-            ("keep", 1),
-        ):
-            _at_least(name, getattr(self, name), least)
-        _at_least("checkpoint_every", self.checkpoint_every, 0)
-        _at_least("keep_rollouts", self.keep_rollouts, 0)
 
     @property
     def spec(self) -> Algorithm:
@@ -198,7 +178,7 @@ class TrainConfig:
     @property
     def advantage(self) -> Callable[..., Floats]:
         """The algorithm's advantage with the run's options."""
-        own = options_of(self.spec.advantage)
+        own = advantage_options(self.spec.advantage)
         stated = {name: value for name, value in self.algorithm_options.items() if name in own}
         followed = {name: self._setting(path) for name, path in self.spec.follows.items()}
         return bind_options(self.spec.advantage, {**followed, **stated})

@@ -128,7 +128,7 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
         num_envs = checked_count(num_envs)
         self.autoreset_mode = autoreset_mode_of(autoreset_mode)
         single = env_class or self.env_class
-        check_options(options, dict.fromkeys((*options_of(single), *options_of(type(self)))))
+        check_options(options, {**options_of(type(self)), **options_of(single)})
         self.prototype = single(max_steps=one_step_limit(max_steps, max_episode_steps), **options)
         """An environment made with the options of all slots."""
         self._prepare(num_envs)

@@ -191,7 +191,7 @@ def test_a_builder_reads_what_its_template_asks_for(response, action):
 
 @pytest.mark.parametrize("numbers", [{"budget": 0}, {"budget": 9, "history": -1}])
 def test_impossible_numbers_are_refused(numbers):
-    with pytest.raises(UsageError, match=r"^a prompt needs a budget of at least 1 token and a history .*$"):
+    with pytest.raises(UsageError, match=r"^(budget|history) must be a whole number of at least .*$"):
         PromptBuilder(TERSE, WordTokenizer(), **numbers)
 
 

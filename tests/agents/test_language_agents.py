@@ -448,9 +448,9 @@ def test_a_completion_that_is_given_up_gives_its_call_up(envs):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"shots": -1}, "shots must be at least 0, got -1"),
-        ({"shots": 33}, "shots must be at most 32, got 33"),
-        ({"temperature": 11.0}, "temperature must be from 0 to 2, got 11.0"),
+        ({"shots": -1}, "shots must be a whole number from 0 to 32, got -1"),
+        ({"shots": 33}, "shots must be a whole number from 0 to 32, got 33"),
+        ({"temperature": 11.0}, "temperature must be a number from 0 to 2, got 11.0"),
         ({"native_tools": True}, 'native_tools goes with answer = "tool-calls"'),
         ({"images": False, "image_text": False}, "without pictures there is only text to tell"),
         ({"answer": "tagged"}, "unknown answer 'tagged'"),

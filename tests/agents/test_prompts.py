@@ -264,7 +264,7 @@ OWN = 'id = "own"\nversion = 1\nextends = "generic"\n'
         ('id = "own"\nversion = true', ": version is of type int, got True"),
         (
             OWN.replace("generic", "generik"),
-            r"extends 'generik' \(did you mean 'generic'\?\); choose one of .*",
+            r"extends an unknown wording 'generik' \(did you mean 'generic'\?\); choose one of .*",
         ),
         (OWN + "example_actions = [1]", ": example_actions are strings: put them in quotes"),
         (OWN + "[sections]\ntask = 'To do'", ": section 'task' lacks the slot {task}: add it"),

@@ -19,7 +19,7 @@ from agentgym.algos.advantage import (
 )
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import Compat
-from agentgym.algos.options import check_choice
+from agentgym.core.options import check_choice
 from tests.algos.episodes import batch_of, batches, shuffled
 
 REALS = st.floats(-100, 100, allow_subnormal=False)
@@ -117,9 +117,9 @@ def test_relative_refuses_another_length():
 
 
 def test_unknown_switch_is_named_with_its_values():
-    with pytest.raises(ValueError, match="singleton must be one of 'zero', 'raw', not 'nan'"):
+    with pytest.raises(ValueError, match="unknown singleton 'nan'; choose one of zero, raw"):
         relative(np.zeros(1), np.zeros(1, dtype=int), singleton="nan")
-    with pytest.raises(ValueError, match="mode must be one of 1, 2, not 3"):
+    with pytest.raises(ValueError, match="unknown mode 3; choose one of 1, 2"):
         check_choice("mode", 3, (1, 2))
 
 
@@ -160,7 +160,7 @@ def test_discounted_leaves_its_input_alone():
 
 @pytest.mark.parametrize(("name", "gamma", "lam"), [("gamma", 1.5, 1.0), ("lam", 1.0, -0.1)])
 def test_discounts_outside_the_unit_interval_are_refused(name, gamma, lam):
-    with pytest.raises(ValueError, match=f"{name} must be between 0 and 1"):
+    with pytest.raises(ValueError, match=f"{name} must be a number from 0 to 1"):
         gae(np.zeros(1), np.zeros(1), np.zeros(1, dtype=int), gamma=gamma, lam=lam)
 
 

@@ -99,8 +99,8 @@ def test_price_of_long_responses():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: varied(one_step_episodes([1], [0]), "score"), "filter_on must be one of"),
-        (lambda: dynamic_sampling(list, 1, filter_on="score"), "filter_on must be one of"),
+        (lambda: varied(one_step_episodes([1], [0]), "score"), "unknown filter_on"),
+        (lambda: dynamic_sampling(list, 1, filter_on="score"), "unknown filter_on"),
         (lambda: dynamic_sampling(list, 1, attempts=0), "attempts must be at least 1"),
         (
             lambda: select(StepBatch.of(group=[0], trajectory=[0], state="A", reward=[0]), np.ones(2, bool)),

@@ -116,8 +116,8 @@ def test_no_steps():
 @pytest.mark.parametrize(
     ("switch", "message"),
     [
-        ({"match": "hash"}, "match must be one of"),
-        ({"gamma": 1.5}, "gamma must be between 0 and 1"),
+        ({"match": "hash"}, "unknown match"),
+        ({"gamma": 1.5}, "gamma must be a number from 0 to 1"),
     ],
 )
 def test_unknown_switches_are_refused(switch, message):

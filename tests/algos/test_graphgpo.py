@@ -263,9 +263,9 @@ def test_no_steps_and_one_step():
 @pytest.mark.parametrize(
     ("switch", "message"),
     [
-        ({"convention": "verl"}, "convention must be one of 'paper', 'reference'"),
-        ({"edges": "all"}, "edges must be one of 'occurrence', 'unique'"),
-        ({"omega": 0.0}, "omega must be in"),
+        ({"convention": "verl"}, "unknown convention .*choose one of paper, reference"),
+        ({"edges": "all"}, "unknown edges .*choose one of occurrence, unique"),
+        ({"omega": 0.0}, "omega must be a number above 0 and at most 1"),
         ({"cost": np.array([1.0])}, "cost must hold 7 finite numbers"),
         ({"cost": np.full(7, -1.0)}, "cost must hold 7 finite numbers that are not negative"),
     ],

@@ -75,8 +75,8 @@ def test_a_history_longer_than_the_batch():
 @pytest.mark.parametrize(
     ("switch", "message"),
     [
-        ({"history": -1}, "history must not be negative"),
-        ({"match": "hash"}, "match must be one of"),
+        ({"history": -1}, "history must be a number of at least 0"),
+        ({"match": "hash"}, "unknown match"),
     ],
 )
 def test_bad_switches_are_refused(switch, message):

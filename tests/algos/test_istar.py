@@ -152,7 +152,7 @@ def test_what_is_wrong_is_named():
         istar.advantage(batch, np.array([0.0, np.nan, 0.0]))
     with pytest.raises(ValueError, match=r"episode must have shape \(3,\), not \(4,\)"):
         istar.advantage(batch, np.zeros(3), episode=prm)
-    with pytest.raises(ValueError, match="credit must be one of"):
+    with pytest.raises(ValueError, match="unknown credit"):
         istar.advantage(batch, prm, credit="tokens")
 
 
@@ -188,5 +188,5 @@ def test_its_base_has_its_own_options():
         ({"base": "grpo", "std": True}, grpo.advantage(batch)),
     ):
         np.testing.assert_allclose(istar.advantage(batch, process, **options), expected + alone, atol=1e-12)
-    with pytest.raises(ValueError, match="base must be one of 'grpo', 'rloo', 'reinforce_pp', 'dapo'"):
+    with pytest.raises(ValueError, match=r"unknown base .*choose one of grpo, rloo, reinforce_pp, dapo"):
         istar.advantage(batch, process, base="ppo")

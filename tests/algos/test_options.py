@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from agentgym.algos.compat import Compat
-from agentgym.algos.options import NOT_NEGATIVE, Bounds, bind_options, check_options, options_of
+from agentgym.algos.options import advantage_options, bind_options
 from agentgym.algos.table import ALGORITHMS
 from agentgym.core.arrays import Floats
+from agentgym.core.options import NOT_NEGATIVE, Bounds, check_options
 from agentgym.errors import UsageError
 from tests.algos.episodes import batch_of
 
@@ -33,7 +34,7 @@ def advantage(
 
 def test_options_are_the_plain_parameters_and_the_fields_of_records():
     names = ["gamma", "steps", "mode", "name", "whiten", "episode_stat", "singleton", "invalid_penalty"]
-    found = options_of(advantage)
+    found = advantage_options(advantage)
     assert list(found) == [*names, "penalty"]
     assert {name: option.default for name, option in found.items() if option.record} == {
         "episode_stat": "trajectory",
@@ -41,7 +42,7 @@ def test_options_are_the_plain_parameters_and_the_fields_of_records():
         "invalid_penalty": "reward",
         "penalty": 0.2,
     }
-    assert options_of(partial(advantage, gamma=0.5))["gamma"].default == 0.5
+    assert advantage_options(partial(advantage, gamma=0.5))["gamma"].default == 0.5
 
 
 def test_columns_are_no_options():
@@ -54,30 +55,30 @@ def test_columns_are_no_options():
     [{"gamma": 1}, {"steps": None}, {"steps": 0}, {"mode": "b"}, {"singleton": "raw", "penalty": 0}, {}],
 )
 def test_good_values_pass(given):
-    check_options(advantage, given, "mine")
+    check_options(given, advantage_options(advantage), "mine: ")
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"gama": 1}, r"mine has no option 'gama' \(did you mean 'gamma'\?\); it has gamma, steps"),
-        ({"gamma": "high"}, "algorithm_options.gamma is a number, such as 0.9; got 'high'"),
-        ({"gamma": True}, "algorithm_options.gamma is a number"),
-        ({"gamma": None}, "algorithm_options.gamma is a number"),
-        ({"gamma": 1.5}, "algorithm_options.gamma must be between 0 and 1, not 1.5"),
-        ({"gamma": float("nan")}, "algorithm_options.gamma must be between 0 and 1, not nan"),
-        ({"steps": -1}, "algorithm_options.steps must not be negative, not -1"),
-        ({"steps": 1.0}, "algorithm_options.steps is a whole number"),
-        ({"mode": "c"}, "algorithm_options.mode must be one of 'a', 'b', not 'c'"),
-        ({"whiten": 1}, "algorithm_options.whiten is true or false"),
-        ({"singleton": "one"}, "algorithm_options.singleton must be one of 'zero', 'raw', not 'one'"),
-        ({"compat": {}}, "mine has no option 'compat'"),
-        ({"column": 1}, "mine has no option 'column'"),
+        ({"gama": 1}, r"mine: unknown option 'gama' \(did you mean 'gamma'\?\); known: gamma, steps"),
+        ({"gamma": "high"}, "mine: gamma must be a number, got 'high'"),
+        ({"gamma": True}, "mine: gamma must be a number, got True"),
+        ({"gamma": None}, "mine: gamma must be a number, got None"),
+        ({"gamma": 1.5}, "mine: gamma must be a number from 0 to 1, got 1.5"),
+        ({"gamma": float("nan")}, "mine: gamma must be a number from 0 to 1, got nan"),
+        ({"steps": -1}, "mine: steps must be a whole number of at least 0, got -1"),
+        ({"steps": 1.0}, "mine: steps must be a whole number or None, got 1.0"),
+        ({"mode": "c"}, "mine: unknown mode 'c'; choose one of a, b"),
+        ({"whiten": 1}, "mine: whiten must be true or false, got 1"),
+        ({"singleton": "one"}, "mine: unknown singleton 'one'; choose one of zero, raw"),
+        ({"compat": {}}, "mine: unknown option 'compat'"),
+        ({"column": 1}, "mine: unknown option 'column'"),
     ],
 )
 def test_bad_ones_are_one_line(given, message):
     with pytest.raises(UsageError, match=message) as raised:
-        check_options(advantage, given, "mine")
+        check_options(given, advantage_options(advantage), "mine: ")
     assert "\n" not in str(raised.value)
 
 
@@ -95,7 +96,7 @@ def test_annotations_that_cannot_be_evaluated_are_named():
     def lost(batch: object, *, gamma: "Nothing" = 1.0) -> Floats: ...  # noqa: F821
 
     with pytest.raises(UsageError, match=r"annotations of .*lost cannot be evaluated: name 'Nothing'"):
-        options_of(lost)
+        advantage_options(lost)
 
 
 def test_records_of_ones_own_are_taken_apart_too():
@@ -108,5 +109,5 @@ def test_records_of_ones_own_are_taken_apart_too():
     def other(batch: object, *, mine: object = usual) -> Floats:
         return mine
 
-    assert options_of(other)["bonus"].default == 1.0
+    assert advantage_options(other)["bonus"].default == 1.0
     assert bind_options(other, {"bonus": 2.0})(None) == Mine(2.0)

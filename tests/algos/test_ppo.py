@@ -83,8 +83,8 @@ def test_one_token_in_all_gives_zero_and_not_nan():
         ({}, {"values": np.zeros(3)}, r"values has shape \(3,\), the responses have 2 tokens"),
         ({}, {"rewards": np.zeros(1)}, r"rewards has shape \(1,\)"),
         ({"truncated": np.array([True])}, {}, "next_values is missing"),
-        ({}, {"truncation": "mean"}, "truncation must be one of"),
-        ({}, {"sequence": "step"}, "sequence must be one of"),
+        ({}, {"truncation": "mean"}, "unknown truncation"),
+        ({}, {"sequence": "step"}, "unknown sequence"),
     ],
 )
 def test_what_is_missing_or_wrong_is_named(columns, options, message):

@@ -135,5 +135,5 @@ def test_what_is_wrong_is_named():
         prime.advantage(answers([1, 0], [1, 1]).with_columns(tokens=None), np.zeros(2))
     with pytest.raises(ValueError, match=r"q has shape \(3,\), the responses have 2 tokens"):
         prime.advantage(answers([1, 0], [1, 1]), np.zeros(3))
-    with pytest.raises(ValueError, match="sequence must be one of"):
+    with pytest.raises(ValueError, match="unknown sequence"):
         prime.advantage(answers([1, 0], [1, 1]), np.zeros(2), sequence="step")

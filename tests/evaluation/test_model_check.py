@@ -288,7 +288,7 @@ def test_a_response_that_was_not_drawn_fails_at_its_true_log_probability(tmp_pat
 
 
 def test_runs_that_cannot_be_checked_are_refused(played: Played, finished: Played) -> None:
-    with pytest.raises(UsageError, match="--sample must be at least 1, got 0"):
+    with pytest.raises(UsageError, match="--sample must be a whole number of at least 1, got 0"):
         ModelSample(played.model, sample=0)
     with pytest.raises(UsageError, match="nowhere does not exist: give the path of a saved model"):
         played.check(played.root / "nowhere")

@@ -201,7 +201,7 @@ def test_a_missing_file_says_where_it_can_be_had(tmp_path):
     ("change", "problem"),
     [
         ("", "'name' is missing"),
-        ('reader = "documens"', "unknown reader 'documens'; choose one of documents"),
+        ('reader = "documens"', "unknown reader 'documens' .*choose one of documents"),
         ('reader = "documents"', "a corpus of files needs"),
         ('folder = "../x"', "leads out of the data directory"),
         ('name = "a/b"', "is no name of a folder"),

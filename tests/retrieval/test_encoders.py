@@ -176,7 +176,7 @@ def test_names_that_are_refused(tmp_path, monkeypatch):
     (tmp_path / "modules.json").write_text("[]")
     with pytest.raises(UsageError, match="there are no weights in"):
         open_encoder(str(tmp_path))
-    with pytest.raises(UsageError, match="dtype 'int8' is none of float32, bfloat16, float16"):
+    with pytest.raises(UsageError, match="unknown dtype 'int8'; choose one of float32, bfloat16, float16"):
         open_encoder("minilm", dtype="int8")
 
 

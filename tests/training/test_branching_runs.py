@@ -164,10 +164,10 @@ def test_the_papers_preset_plays_its_batches_of_whole_searches(tmp_path):
         ({"algorithm_options__match": "similar"}, "visits are counted by 'state' or 'text'"),
         ({"rollout__max_staleness": 1}, "rollout.max_staleness is 1, but 3SPO trains on every wave"),
         ({"rollout__attempts": 3}, "rollout.attempts is 3"),
-        ({"algorithm_options__largest": 0}, "algorithm_options.largest must be at least 1"),
+        ({"algorithm_options__largest": 0}, "largest must be a whole number of at least 1"),
         (
             {"algorithm_options__schedule": "age"},
-            "algorithm_options.schedule must be one of 'depth', 'visits', 'global'",
+            "unknown schedule .*choose one of depth, visits, global",
         ),
         ({"algorithm_options__scope": "all"}, "hashes are of one task: set algorithm_options.match=text"),
         ({"algorithm_options__alfa": 1.0}, "did you mean 'alpha'"),

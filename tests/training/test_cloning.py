@@ -226,12 +226,12 @@ def test_what_was_learned_before_an_interrupt_is_saved(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"tasks": 0}, "tasks must be at least 1, got 0"),
-        ({"held_out": -1}, "held_out must be at least 0"),
-        ({"learning_rate": 0.0}, "learning_rate must be positive"),
-        ({"max_grad_norm": math.inf}, "max_grad_norm must be positive"),
-        ({"weight_decay": math.nan}, "weight_decay must be at least 0"),
-        ({"beta2": 1.0}, "beta2 must be between 0 and 1"),
+        ({"tasks": 0}, "tasks must be a whole number of at least 1, got 0"),
+        ({"held_out": -1}, "held_out must be a whole number of at least 0"),
+        ({"learning_rate": 0.0}, "learning_rate must be a number above 0"),
+        ({"max_grad_norm": math.inf}, "max_grad_norm must be a number above 0"),
+        ({"weight_decay": math.nan}, "weight_decay must be a number of at least 0"),
+        ({"beta2": 1.0}, "beta2 must be a number above 0 and below 1"),
         ({"teacher": "rule"}, "unknown teacher 'rule' .did you mean 'rules'.*choose one of oracle, rules"),
     ],
 )

@@ -309,9 +309,9 @@ def test_models_with_windows_are_refused():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"temperature": -0.1}, "temperature must be finite and at least 0"),
-        ({"temperature": float("nan")}, "temperature must be finite"),
-        ({"max_tokens": 0}, "max_tokens must be at least 1"),
+        ({"temperature": -0.1}, "temperature must be a number of at least 0"),
+        ({"temperature": float("nan")}, "temperature must be a number of at least 0"),
+        ({"max_tokens": 0}, "max_tokens must be a whole number of at least 1"),
     ],
 )
 def test_impossible_sampling_is_refused(options, message):

@@ -227,7 +227,8 @@ def test_append_keeps_the_thoughts_that_the_template_drops(thinks, tmp_path):
 
 
 def test_a_tiny_model_is_named_by_its_family():
-    with pytest.raises(UsageError, match=r"'qwen4' \(did you mean 'qwen3'\?\); choose one of tiny-qwen2, "):
+    message = r"unknown model 'tiny-qwen4' \(did you mean 'tiny-qwen3'\?\); choose one of tiny-qwen2, "
+    with pytest.raises(UsageError, match=message):
         tiny_size("tiny-qwen4")
     assert (tiny_size("tiny-qwen3"), tiny_size("tiny-llama3:0.1m"), tiny_size("./tiny-town")) == (
         "0.8m",

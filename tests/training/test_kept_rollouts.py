@@ -108,7 +108,7 @@ def test_none_are_kept_unless_asked_for(tmp_path):
     start(config(iterations=1, keep_rollouts=0), tmp_path, logs=[])
     assert kept_iterations(tmp_path) == []
     assert not (tmp_path / "rollouts").exists()
-    with pytest.raises(UsageError, match="keep_rollouts must be at least 0, got -1"):
+    with pytest.raises(UsageError, match="keep_rollouts must be a whole number of at least 0, got -1"):
         config(keep_rollouts=-1)
 
 

@@ -246,7 +246,7 @@ def test_logs_by_name(tmp_path, capsys):
 
 def test_bad_names(tmp_path):
     with pytest.raises(
-        UsageError, match=r"unknown log 'jsnl' \(did you mean 'jsonl'\?\); choose from jsonl, "
+        UsageError, match=r"unknown log 'jsnl' \(did you mean 'jsonl'\?\); choose one of jsonl, "
     ):
         make_logs(["jsnl"], tmp_path, iterations=5)
     assert list(tmp_path.iterdir()) == []

@@ -205,7 +205,7 @@ def test_pictures_need_a_reader_and_a_place():
         make_policy(prompting, model, HfEngine(model.model), envs)
     with pytest.raises(UsageError, match="no place for pictures: use the context 'rebuilt'"):
         replace(prompting, context="append")
-    with pytest.raises(UsageError, match="pictures must be one of none, beside, alone"):
+    with pytest.raises(UsageError, match=r"unknown pictures .*choose one of none, beside, alone"):
         replace(prompting, pictures="inside")
     envs.close()
 

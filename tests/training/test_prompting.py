@@ -65,11 +65,11 @@ def test_another_record_is_refused(change, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"history": -1}, "history must be at least 0"),
-        ({"budget": 0}, "budget at least 1"),
-        ({"temperature": -1.0}, "temperature must be finite"),
-        ({"max_tokens": 0}, "max_tokens must be at least 1"),
-        ({"choice": "any"}, "choice must be 'constrained' or 'free'"),
+        ({"history": -1}, "history must be a whole number of at least 0"),
+        ({"budget": 0}, "budget must be a whole number of at least 1"),
+        ({"temperature": -1.0}, "temperature must be a number of at least 0"),
+        ({"max_tokens": 0}, "max_tokens must be a whole number of at least 1"),
+        ({"choice": "any"}, "unknown choice 'any'; choose one of constrained, free"),
         ({"template_options": {"tools": True}}, "'tools' is no option of a chat template: leave it out"),
         ({"template_options": {"bos_token": "a"}}, "'bos_token' is no option"),
         ({"template_options": {"a b": 1}}, "'a b' is no option"),
@@ -179,7 +179,7 @@ def test_replaced_checks_what_it_is_given():
     assert tiny.replaced({"temperature": 0, "history": None}).temperature == 0.0
     with pytest.raises(UsageError, match=r"unknown key 'temprature' \(did you mean 'temperature'\?\)"):
         tiny.replaced({"temprature": 1})
-    with pytest.raises(UsageError, match="history must be at least 0"):
+    with pytest.raises(UsageError, match="history must be a whole number of at least 0"):
         tiny.replaced({"history": -1})
 
 

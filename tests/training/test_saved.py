@@ -121,5 +121,5 @@ def test_sizes():
         None,
         None,
     )
-    with pytest.raises(UsageError, match=r"the size '8m' \(did you mean '0.8m'\?\); choose one of tiny:0.1m"):
+    with pytest.raises(UsageError, match=r"unknown model 'tiny:8m' \(did you mean 'tiny:0.8m'\?\); choose"):
         tiny_size("tiny:8m")

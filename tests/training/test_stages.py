@@ -155,9 +155,12 @@ def test_the_state_of_stages_is_part_of_checkpoints(mine, tmp_path):
         ({"algorithm": "mine:BROKEN"}, "the stages of mine:BROKEN, is a function: name an"),
         (
             {"algorithm": "mine:PLAIN", "algorithm_options__bonus": "high"},
-            "algorithm_options.bonus is a number",
+            "algorithm_options of mine:PLAIN: bonus must be a number",
         ),
-        ({"algorithm": "mine:PLAIN", "algorithm_options__bonsu": 1.0}, "mine:PLAIN has no option 'bonsu'"),
+        (
+            {"algorithm": "mine:PLAIN", "algorithm_options__bonsu": 1.0},
+            "unknown option 'bonsu'",
+        ),
         ({"algorithm": "gigpo", "algorithm_options__match": "embedding"}, "encoder says what embeds"),
     ],
 )

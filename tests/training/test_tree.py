@@ -117,7 +117,7 @@ def test_what_cannot_be_packed_is_refused():
     with pytest.raises(UsageError, match="constrained and others free"):
         pack_tree([StepRow((1,), (2,), ((2,),)), StepRow((1,), (2,))], token_budget=4)
     assert pack_tree([StepRow((), ())], token_budget=4) == []
-    with pytest.raises(UsageError, match="packing must be one of tree, rows, got 'bush'"):
+    with pytest.raises(UsageError, match="unknown packing 'bush'; choose one of tree, rows"):
         LearnerConfig(packing="bush")
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from agentgym.core.options import Bounds, NonNegativeInt, PositiveInt, check_fields
 from agentgym.errors import UsageError
 
 WINDOW = 10
@@ -44,13 +45,13 @@ class ChatAgentSettings:
     """Environment variable that holds the key; empty for none."""
     request: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of `agentgym.endpoint.spec.EndpointSpec`, such as ``timeout``."""
-    temperature: float | None = 0.0
+    temperature: Annotated[float, Bounds(0, 2)] | None = 0.0
     """None for the server's own."""
-    max_tokens: int | None = 512
+    max_tokens: PositiveInt | None = 512
     """Of a response; None for no limit."""
-    seed: int = 0
+    seed: NonNegativeInt = 0
     """Mixed into the seeds of responses; chooses demonstrations."""
-    history: int | Literal["all"] | None = None
+    history: NonNegativeInt | Literal["all"] | None = None
     """Past turns told; None for the last `WINDOW` of a conversation, else for the suite's default."""
     wording: str = ""
     """As `agentgym.prompts.load_template` takes it; empty for the suite's own."""
@@ -58,7 +59,7 @@ class ChatAgentSettings:
     """As well; empty for the scaffold's."""
     system: str = ""
     """System message; empty for none."""
-    shots: int = 0
+    shots: Annotated[int, Bounds(0, MAX_SHOTS)] = 0
     """Demonstrations before the task."""
     images: bool = True
     """Whether pictures are sent where observations have them."""
@@ -67,7 +68,7 @@ class ChatAgentSettings:
     native_tools: bool = False
     """Whether the server is handed the tools and hands back calls, for the answer ``tool-calls``; else both
     are text."""
-    budget: int | None = None
+    budget: PositiveInt | None = None
     """Most tokens of a prompt, as estimated from what the server counted at the turn before; older turns are
     left out. None for no limit but the server's."""
 
@@ -77,14 +78,7 @@ class ChatAgentSettings:
         Raises:
             UsageError: names the option.
         """
-        for name, least in (("history", 0), ("shots", 0), ("seed", 0), ("max_tokens", 1), ("budget", 1)):
-            value = getattr(self, name)
-            if isinstance(value, int) and value < least:
-                raise UsageError(f"{name} must be at least {least}, got {value}")
-        if self.shots > MAX_SHOTS:
-            raise UsageError(f"shots must be at most {MAX_SHOTS}, got {self.shots}")
-        if self.temperature is not None and not 0 <= self.temperature <= 2:
-            raise UsageError(f"temperature must be from 0 to 2, got {self.temperature}")
+        check_fields(self)
         if self.native_tools and self.answer != "tool-calls":
             raise UsageError('native_tools goes with answer = "tool-calls": set both, or neither')
         if not (self.images or self.image_text):
@@ -95,16 +89,7 @@ class ChatAgentSettings:
 class ReflexionSettings(ChatAgentSettings):
     """The options of the agent ``reflexion``."""
 
-    memory: int = 3
+    memory: PositiveInt = 3
     """Most reflections in a prompt; older ones are left out."""
-    reflection_tokens: int = 256
+    reflection_tokens: PositiveInt = 256
     """Of a reflection at most."""
-
-    def __post_init__(self) -> None:
-        """Refuse numbers out of range."""
-        ChatAgentSettings.__post_init__(self)
-        if min(self.memory, self.reflection_tokens) < 1:
-            raise UsageError(
-                f"memory and reflection_tokens must be at least 1, got {self.memory} and "
-                f"{self.reflection_tokens}: the agent 'react' does without"
-            )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from agentgym.core.options import check_choice
 from agentgym.core.tasks import ListTaskSet, Task, check_split
 from agentgym.data.progress import progress_bar
 from agentgym.envs.alfworld.data.gamestore import GameStore, game_id, open_store
@@ -17,7 +18,7 @@ from agentgym.envs.alfworld.engine.dialects import Dialect
 from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.envs.alfworld.source import GameSource, load_game
 from agentgym.envs.alfworld.suite import SUITE
-from agentgym.errors import UsageError, nearest
+from agentgym.errors import UsageError
 
 TASK_TYPES = tuple(TYPES.values())
 """The six families: put one thing somewhere, look at one by a lamp, put a cleaned, heated or cooled one
@@ -107,9 +108,7 @@ def check_types(types: Iterable[str] | None) -> tuple[str, ...] | None:
         return None
     chosen = (types,) if isinstance(types, str) else tuple(types)
     for kind in chosen:
-        if kind not in TASK_TYPES:
-            hint = nearest(str(kind), TASK_TYPES)
-            raise UsageError(f"unknown task type {kind!r}{hint}; choose from {', '.join(TASK_TYPES)}")
+        check_choice("task type", kind, TASK_TYPES)
     if not chosen:
         raise UsageError("task_types names none: give some of " + ", ".join(TASK_TYPES) + ", or None for all")
     return chosen

@@ -20,6 +20,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from typing import Literal, NamedTuple, TypeAlias
 
+from agentgym.core.options import check_choice
+
 AnswerRule: TypeAlias = Literal["hotpotqa", "twowiki", "musique", "squad"]
 
 ANSWER_RULES: tuple[AnswerRule, ...] = ("hotpotqa", "twowiki", "musique", "squad")
@@ -96,8 +98,7 @@ def score_answer(prediction: str, gold: str, aliases: Iterable[str], rule: Answe
         >>> score_answer("the red house", "Red House", [], "hotpotqa")
         AnswerScore(em=1.0, f1=1.0, precision=1.0, recall=1.0)
     """
-    if rule not in ANSWER_RULES:
-        raise ValueError(f"unknown rule {rule!r}; choose one of {', '.join(ANSWER_RULES)}")
+    check_choice("rule", rule, ANSWER_RULES)
     said = normalize_answer(prediction)
     closed = rule in ("hotpotqa", "twowiki")
     scores = [_score_normalized(said, normalize_answer(text), closed=closed) for text in (gold, *aliases)]

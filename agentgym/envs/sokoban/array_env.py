@@ -79,7 +79,9 @@ class SokobanArrayEnv(gymnasium.Env[BoardPlanes, np.int64]):
         Raises:
             UsageError: an option is unknown, or has no such value.
         """
-        check_options(options, [name for name in options_of(SokobanEnv) if name != "effective_only"])
+        known = {**options_of(SokobanEnv)}
+        del known["effective_only"]
+        check_options(options, known)
         self.game = SokobanEnv(**options)
         self.names = self.game.names
         self.render_mode = self.game.render_mode

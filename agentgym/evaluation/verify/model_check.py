@@ -19,6 +19,7 @@ from typing import Protocol, cast
 import numpy as np
 
 from agentgym.agents.table import AGENTS
+from agentgym.core.options import PositiveInt, check_fields
 from agentgym.core.types import Completion, Request
 from agentgym.errors import UsageError
 from agentgym.evaluation.log.results import EvalLog, EvalSample
@@ -41,15 +42,14 @@ class ModelSample:
 
     directory: Path
     """Of the model."""
-    sample: int = DEFAULT_SAMPLE
+    sample: PositiveInt = DEFAULT_SAMPLE
     """How many responses."""
     seed: int = field(default_factory=lambda: randbits(32))
     """Draws them; by default nobody knows it before."""
 
     def __post_init__(self) -> None:
         """Check the number."""
-        if self.sample < 1:
-            raise UsageError(f"--sample must be at least 1, got {self.sample}")
+        check_fields(self, "--")
 
 
 @dataclass(frozen=True, slots=True)

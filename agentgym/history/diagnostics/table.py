@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
-from agentgym.errors import UsageError, nearest
+from agentgym.core.options import check_choice
 from agentgym.history.diagnostics import credit, effort, lengths, states, trees
 from agentgym.history.diagnostics.source import RunSource
 from agentgym.history.diagrams import Diagram
@@ -47,8 +47,5 @@ def diagnose(folder: Path, name: str) -> Diagram:
 
     `UsageError` names the setting that records what the run lacks.
     """
-    if name not in _TABLE:
-        raise UsageError(
-            f"unknown diagnostic {name!r}{nearest(name, _TABLE)}; choose one of {', '.join(_TABLE)}"
-        )
+    check_choice("diagnostic", name, _TABLE)
     return _TABLE[name][1](RunSource(folder))

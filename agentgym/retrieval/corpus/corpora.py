@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Literal, TypeAlias, get_args
 
+from agentgym.core.options import check_choice
 from agentgym.core.types import Passage
 from agentgym.data.archives import Progress
 from agentgym.data.jsonstream import read_records
@@ -94,9 +95,8 @@ class CorpusSpec:
 
     def __post_init__(self) -> None:
         """Raise a UsageError for values that no corpus has."""
-        if self.reader not in get_args(FileReader) and ":" not in self.reader:
-            known = ", ".join(get_args(FileReader))
-            raise UsageError(f"unknown reader {self.reader!r}; choose one of {known}, or module:function")
+        if ":" not in self.reader:
+            check_choice("reader", self.reader, FileReader, ", or module:function")
         if self.reader in get_args(FileReader) and not self.files:
             raise UsageError("a corpus of files needs [[files]]")
         if self.folder is not None and (".." in (parts := PurePosixPath(self.folder).parts) or not parts):

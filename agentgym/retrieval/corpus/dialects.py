@@ -16,10 +16,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from agentgym.core.hashing import content_id
+from agentgym.core.options import PositiveInt, check_choice, check_fields
 from agentgym.core.types import Passage
 from agentgym.errors import UsageError, nearest
 from agentgym.io.untrusted import loads_json
@@ -37,26 +38,24 @@ _KEYS = ("query", "queries", "topk", "return_scores")
 class RetrievalLimits:
     """Limits of a server, for one request and for all of them at once."""
 
-    body: int = 4 << 20
+    body: PositiveInt = 4 << 20
     """Bytes of a request."""
-    queries: int = 4_096
+    queries: PositiveInt = 4_096
     """Queries of a request."""
-    characters: int = 65_536
+    characters: PositiveInt = 65_536
     """Characters of a query."""
-    k: int = 1_000
+    k: PositiveInt = 1_000
     """Passages for each query."""
-    passages: int = 32_768
+    passages: PositiveInt = 32_768
     """Passages of all queries of a request together."""
-    answer: int = 64 << 20
+    answer: PositiveInt = 64 << 20
     """Bytes of an answer."""
-    waiting: int = 16_384
+    waiting: PositiveInt = 16_384
     """Queries that wait for the index; further requests are told to come later."""
 
     def __post_init__(self) -> None:
         """Raise a UsageError unless each limit lets something through."""
-        for limit in fields(self):
-            if getattr(self, limit.name) < 1:
-                raise UsageError(f"the limit {limit.name!r} is at least 1, not {getattr(self, limit.name)}")
+        check_fields(self, "limits: ")
 
 
 class RetrievalRequest(NamedTuple):
@@ -77,11 +76,7 @@ class ScoredPassage(NamedTuple):
 
 def check_dialect(dialect: str) -> None:
     """Refuse an unknown dialect; UsageError with the nearest one."""
-    known = get_args(RetrievalDialect)
-    if dialect not in known:
-        raise UsageError(
-            f"unknown dialect {dialect!r}{nearest(dialect, known)}; choose one of {', '.join(known)}"
-        )
+    check_choice("dialect", dialect, RetrievalDialect)
 
 
 def read_request(body: bytes, limits: RetrievalLimits, *, default_k: int = DEFAULT_K) -> RetrievalRequest:

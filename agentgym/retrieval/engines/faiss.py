@@ -12,15 +12,15 @@ a GPU where faiss finds one, the others on the CPU.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
 from agentgym.core.arrays import Ints
-from agentgym.core.options import is_whole
+from agentgym.core.options import PositiveInt, check_options, options_of
 from agentgym.errors import UsageError
 from agentgym.io.files import sha256_of, writing
 from agentgym.io.optional import load
@@ -155,10 +155,10 @@ def build_faiss(
     folder: Path,
     encoder: TextEncoder | str,
     kind: Structure = "flat",
-    links: int = 32,
-    width: int = 128,
-    lists: int | None = None,
-    probes: int = 32,
+    links: PositiveInt = 32,
+    width: PositiveInt = 128,
+    lists: PositiveInt | None = None,
+    probes: PositiveInt = 32,
     device: str = "auto",
     progress: Callable[[int], None] = lambda done: None,
 ) -> FaissIndex:
@@ -168,7 +168,8 @@ def build_faiss(
     view at least; ``lists``: of ``ivfpq``, by default four times the root of the number of documents;
     ``probes``: lists of ``ivfpq`` that a search reads.
     """
-    _check_build(kind, {"links": links, "width": width, "probes": probes, "lists": lists})
+    own = {"kind": kind, "links": links, "width": width, "probes": probes, "lists": lists}
+    check_options(own, options_of(build_faiss))
     faiss = _faiss()
     encoder = open_encoder(encoder, device=device) if isinstance(encoder, str) else encoder
     with encoded(documents, encoder, folder, progress) as vectors:
@@ -202,15 +203,6 @@ def open_faiss(folder: Path, *, encoder: TextEncoder | str | None = None, device
     manifest = Manifest.read(folder)
     manifest.require(folder, engine=ENGINE)
     return FaissIndex(folder, encoder_of(folder, manifest, encoder, device), device=device)
-
-
-def _check_build(kind: str, numbers: Mapping[str, int | None]) -> None:
-    """Refuse an unknown kind, and numbers out of their range."""
-    if kind not in get_args(Structure):
-        raise UsageError(f"unknown kind {kind!r:.40}: choose one of {', '.join(get_args(Structure))}")
-    for name, value in numbers.items():
-        if value is not None and (not is_whole(value) or value < 1):
-            raise UsageError(f"{name} is a whole number of at least 1, not {value!r:.40}")
 
 
 def _structure(faiss: Any, kind: Structure, dimensions: int, links: int, lists: int) -> Any:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from agentgym.core.options import is_whole
+from agentgym.core.options import NonNegativeInt, PositiveInt, check_options, options_of
 from agentgym.errors import UsageError
 from agentgym.retrieval.index import BatchedIndex, Hits, Index, Manifest
 
@@ -36,17 +36,21 @@ class HybridIndex(BatchedIndex):
         (['A', 'B'], ['0.03279', '0.03226'])
     """
 
-    def __init__(self, one: Index, other: Index, *, k0: int = 60, first: int = 1, depth: int = DEPTH):
+    def __init__(
+        self,
+        one: Index,
+        other: Index,
+        *,
+        k0: NonNegativeInt = 60,
+        first: NonNegativeInt = 1,
+        depth: PositiveInt = DEPTH,
+    ):
         """Join two indexes over the same documents, by reciprocal rank fusion.
 
         ``k0`` is the constant of the denominators; ``first``: rank of an engine's best document; ``depth``:
         documents of each engine that are fused, or ``k`` where that is more.
         """
-        for name, value, least in (("k0", k0, 0), ("first", first, 0), ("depth", depth, 1)):
-            if not is_whole(value) or value < least:
-                raise UsageError(
-                    f"{name} of a hybrid is a whole number of at least {least}, not {value!r:.40}"
-                )
+        check_options({"k0": k0, "first": first, "depth": depth}, options_of(HybridIndex), "hybrid: ")
         if k0 + first < 1:
             raise UsageError("a hybrid divides by k0 + first: let one of them be at least 1")
         mine, others = one.manifest, other.manifest

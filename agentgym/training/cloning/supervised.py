@@ -10,13 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from agentgym.algos.objective import Objective
 from agentgym.algos.tokens import Batch
-from agentgym.errors import UsageError, nearest
+from agentgym.core.options import (
+    Bounds,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    check_choice,
+    check_fields,
+)
 from agentgym.prompts.settings import Prompting
 from agentgym.training.cloning.demonstrations import TEACHERS
 from agentgym.training.config import Device
@@ -31,8 +39,6 @@ LIKELIHOOD = Objective(ratio="likelihood", aggregation="seq-mean-token-sum")
 
 CPU_TOKENS = 1024
 """Default of ``token_budget`` on a CPU."""
-
-_COUNTS = ("tasks", "epochs", "batch", "num_envs", "threads")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +55,7 @@ class CloningConfig:
     env_options: Mapping[str, Any] = field(default_factory=dict)
     """Of the environment's constructor, without the split."""
     split: str = "train"
-    tasks: int = 500
+    tasks: PositiveInt = 500
     """The split's first ones are shown, each played once by the teacher."""
     shuffled: bool = False
     """Whether tasks are drawn from the whole split, the same ones for every seed, instead of its first."""
@@ -59,58 +65,46 @@ class CloningConfig:
     """One of `agentgym.training.cloning.demonstrations.TEACHERS`."""
     model: str = "tiny"
     """``tiny``, ``tiny:SIZE`` or the path of a model directory."""
-    seed: int = 0
+    seed: NonNegativeInt = 0
     """Decides random weights, episodes and the order of steps."""
-    epochs: int = 5
-    batch: int = 64
+    epochs: PositiveInt = 5
+    batch: PositiveInt = 64
     """Steps that an update is taken on."""
-    learning_rate: float = 1e-3
+    learning_rate: PositiveFloat = 1e-3
     """AdamW's at most; it falls to 0 along half a cosine."""
-    warmup: int = 0
+    warmup: NonNegativeInt = 0
     """Updates over which the learning rate rises, of the epochs and of each round."""
-    beta2: float = 0.999
+    beta2: Annotated[float, Bounds(0, 1, open_below=True, open_above=True)] = 0.999
     """How slowly AdamW forgets the squares of gradients."""
-    weight_decay: float = 0.0
-    max_grad_norm: float = 1.0
-    rounds: int = 0
+    weight_decay: NonNegativeFloat = 0.0
+    max_grad_norm: PositiveFloat = 1.0
+    rounds: NonNegativeInt = 0
     """Of DAgger (`agentgym.training.cloning.dagger`), after the epochs: each goes on with tasks not shown
     yet."""
-    round_tasks: int = 200
+    round_tasks: PositiveInt = 200
     """Of each environment, played by the model in a round."""
-    round_epochs: int = 1
+    round_epochs: PositiveInt = 1
     """Over everything that was shown, in a round."""
-    token_budget: int = 0
+    token_budget: NonNegativeInt = 0
     """Most tokens in one pass of the model; 0 is 1,024 on a CPU, 16,384 on a GPU. Changes speed and memory,
     not what is learned."""
     device: Device = "auto"
     """``cpu``, or ``cuda`` for one device per process; ``auto`` is the latter where there is one."""
     dtype: Dtype = "auto"
     """As `agentgym.training.learner.config.LearnerConfig.dtype`."""
-    num_envs: int = 64
-    threads: int = 1
+    num_envs: PositiveInt = 64
+    threads: PositiveInt = 1
     """Of the process, on a CPU; see `agentgym.training.config.TrainConfig.threads`."""
     held_out_split: str = "valid"
-    held_out: int = 64
+    held_out: NonNegativeInt = 64
     """The split's first tasks are for evaluation; all where it has fewer. 0: none."""
     prompting: Prompting | None = None
     """None for what suits the model and the environment."""
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        for name in (*_COUNTS, "round_tasks", "round_epochs"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("seed", "held_out", "weight_decay", "rounds", "warmup", "token_budget"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise UsageError(f"{name} must be at least 0, got {getattr(self, name)}")
-        for name in ("learning_rate", "max_grad_norm"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise UsageError(f"{name} must be positive, got {getattr(self, name)}")
-        if not 0 < self.beta2 < 1:
-            raise UsageError(f"beta2 must be between 0 and 1, got {self.beta2}")
-        if self.teacher not in TEACHERS:
-            hint = nearest(self.teacher, TEACHERS)
-            raise UsageError(f"unknown teacher {self.teacher!r}{hint}; choose one of {', '.join(TEACHERS)}")
+        check_fields(self)
+        check_choice("teacher", self.teacher, TEACHERS)
 
     def rate(self, step: int, steps: int) -> float:
         """Return the learning rate of update ``step`` of ``steps``, counted from 0."""
@@ -130,7 +124,7 @@ class EpochMetrics:
     """Negative log-likelihood of an answer, in nats."""
     grad_norm: float
     """Before it was clipped."""
-    learning_rate: float
+    learning_rate: PositiveFloat
     """Of its last update."""
 
 

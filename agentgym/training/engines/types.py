@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from torch import Tensor
 
-from agentgym.prompts.settings import check_sampling
+from agentgym.core.options import NonNegativeFloat, PositiveInt, check_fields
 from agentgym.training.engines.choices import ActionTrie
 from agentgym.training.models.pictures import PicturePrompt
 
@@ -27,17 +27,17 @@ class Sampling:
         False
     """
 
-    temperature: float = 1.0
+    temperature: NonNegativeFloat = 1.0
     """Divides the logits. 0 takes the likeliest token and reports its log-probability at 1: for
     evaluation, since a learner refuses responses that were not drawn."""
-    max_tokens: int = 512
+    max_tokens: PositiveInt = 512
     """Longest response of a free generation; a constrained one ends with its action."""
     stop_ids: tuple[int, ...] = ()
     """A free generation ends after any of these; it is part of the response."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be drawn from."""
-        check_sampling(self.temperature, self.max_tokens)
+        check_fields(self)
 
     @property
     def greedy(self) -> bool:

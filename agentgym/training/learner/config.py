@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, fields, replace
-from typing import Literal, TypeAlias, get_args
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
+from agentgym.core.options import (
+    FiniteFloat,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    check_fields,
+)
 from agentgym.errors import UsageError
 from agentgym.training.learner.logprobs import CHUNK_LOGITS
 from agentgym.training.learner.packing import Packing
@@ -25,18 +32,6 @@ CPU_TOKENS, GPU_TOKENS = 2048, 16_384
 GPU_CHUNK_LOGITS = 1 << 26
 """Default of logits computed at once on a GPU: 256 MiB in float32, several times over."""
 
-_POSITIVE = (
-    "learning_rate",
-    "critic_learning_rate",
-    "epsilon",
-    "epochs",
-    "minibatches",
-    "temperature",
-    "lora_alpha",
-)
-_POSITIVE_OR_NONE = ("minibatch_steps", "max_grad_norm", "value_clip", "lora_rank", "importance_cap")
-_NOT_NEGATIVE = ("weight_decay", "entropy_coefficient", "token_budget", "chunk_logits")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerConfig:
@@ -47,37 +42,37 @@ class LearnerConfig:
         1.0
     """
 
-    learning_rate: float = 1e-6
-    critic_learning_rate: float = 1e-5
+    learning_rate: PositiveFloat = 1e-6
+    critic_learning_rate: PositiveFloat = 1e-5
     betas: tuple[float, float] = (0.9, 0.999)
     """AdamW's."""
-    epsilon: float = 1e-8
+    epsilon: PositiveFloat = 1e-8
     """AdamW's."""
     fused: bool = False
     """Whether AdamW is its fused form: exact square roots on every CPU, where the others take MKL's, which
     differ by vendor; but last bits that depend on sharding."""
-    weight_decay: float = 0.0
+    weight_decay: NonNegativeFloat = 0.0
     """AdamW's."""
-    max_grad_norm: float | None = 1.0
+    max_grad_norm: PositiveFloat | None = 1.0
     """Longer gradients are shortened to this; None for no bound."""
-    epochs: int = 1
+    epochs: PositiveInt = 1
     """How often an update goes through its batch."""
-    minibatches: int = 1
+    minibatches: PositiveInt = 1
     """Parts of equally many steps that an epoch cuts the batch into: optimiser steps per epoch."""
-    minibatch_steps: int | None = None
+    minibatch_steps: PositiveInt | None = None
     """Steps of a mini-batch, about, where their number is not to be fixed; None for ``minibatches`` parts."""
-    token_budget: int = 0
+    token_budget: NonNegativeInt = 0
     """Most tokens in one pass of the model; 0 chooses what fits (2,048 on a CPU). Changes speed and memory,
     never the update."""
     packing: Packing = "tree"
     """Whether what rows begin with is read once. Changes speed, never the update."""
-    chunk_logits: int = 0
+    chunk_logits: NonNegativeInt = 0
     """Most logits that are computed at once; 0 chooses what suits the device."""
-    temperature: float = 1.0
+    temperature: PositiveFloat = 1.0
     """That responses were sampled at; above 0, since greedy responses are no sample to learn from."""
-    entropy_coefficient: float = 0.0
+    entropy_coefficient: NonNegativeFloat = 0.0
     """Weight of the entropy that is added to the objective."""
-    value_clip: float | None = None
+    value_clip: PositiveFloat | None = None
     """How far values may move from those at sampling time; None for no bound."""
     gradient_checkpointing: bool | None = None
     """Whether layers are computed again for the gradient, to save memory; None chooses (not on a CPU)."""
@@ -89,31 +84,19 @@ class LearnerConfig:
     numbers, `transformers` in float32, and otherwise recomputes them: rounding alone would be clipped."""
     offload: bool = False
     """Whether trained weights, gradients and moments wait in main memory, and updates happen there."""
-    lora_rank: int | None = None
+    lora_rank: PositiveInt | None = None
     """Of the low-rank adapter that is trained instead of the policy's own weights; None for none."""
-    lora_alpha: float = 32.0
+    lora_alpha: PositiveFloat = 32.0
     """The adapter is scaled by ``lora_alpha / lora_rank``."""
     lora_targets: tuple[str, ...] | None = None
     """Names of the layers that are adapted, such as "q_proj"; None for all linear layers but the head."""
-    importance_cap: float | None = None
+    importance_cap: PositiveFloat | None = None
     """Terms are weighted by what the policy at the update's start makes of their tokens, over what the one
     that sampled them did, up to this; None for no weights."""
 
     def __post_init__(self) -> None:
         """Refuse settings that nothing can be trained with."""
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name in _POSITIVE and not 0 < value < math.inf:
-                raise UsageError(f"{field.name} must be positive, got {value}")
-            if field.name in _NOT_NEGATIVE and not 0 <= value < math.inf:
-                raise UsageError(f"{field.name} must be at least 0, got {value}")
-            if field.name in _POSITIVE_OR_NONE and value is not None and not value > 0:
-                raise UsageError(f"{field.name} must be positive or None, got {value}")
-        for name, known in (("packing", Packing), ("dtype", Dtype), ("old_log_probs", OldLogProbs)):
-            if getattr(self, name) not in get_args(known):
-                raise UsageError(
-                    f"{name} must be one of {', '.join(get_args(known))}, got {getattr(self, name)!r}"
-                )
+        check_fields(self)
         if not all(0 <= beta < 1 for beta in self.betas):
             raise UsageError(f"betas must be at least 0 and below 1, got {self.betas}")
 
@@ -171,33 +154,24 @@ class RewardModelConfig:
     model: str = ""
     """What it begins as: "" for the policy's own base; or as ``model`` of a run, of any size with the
     policy's tokenizer."""
-    learning_rate: float = 1e-6
-    beta: float = 0.05
+    learning_rate: PositiveFloat = 1e-6
+    beta: PositiveFloat = 0.05
     """A step's reward is this times the sum of its tokens' log-ratios."""
     pooling: RewardPooling = "sum"
     """How an episode's steps are pooled for preferences: iStar's equation sums, its public code averages."""
     outcome: SuccessOf = "return"
     """What says whether an episode succeeded."""
-    threshold: float = 0.0
+    threshold: FiniteFloat = 0.0
     """A return above it is a success: 0; 6 for SOTOPIA's goal score (iStar)."""
-    epochs: int = 1
+    epochs: PositiveInt = 1
     """How often an update goes through its batch."""
-    minibatches: int = 1
+    minibatches: PositiveInt = 1
     """Parts of equally many groups that an epoch cuts the batch into: pairs lie within groups."""
-    lora_rank: int | None = None
+    lora_rank: PositiveInt | None = None
     """Of a low-rank adapter that is trained instead of its own weights; None for none."""
-    patience: int = 10
+    patience: PositiveInt = 10
     """Iterations in a row without a pair to prefer after which a warning is given."""
 
     def __post_init__(self) -> None:
         """Refuse settings that nothing can be trained with."""
-        for name in ("learning_rate", "beta", "epochs", "minibatches", "patience", "lora_rank"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise UsageError(f"reward_model.{name} must be positive, got {value}")
-        if not math.isfinite(self.threshold):
-            raise UsageError(f"reward_model.threshold must be finite, got {self.threshold}")
-        for name, choices in (("pooling", RewardPooling), ("outcome", SuccessOf)):
-            if getattr(self, name) not in get_args(choices):
-                known = ", ".join(get_args(choices))
-                raise UsageError(f"reward_model.{name} must be one of {known}, got {getattr(self, name)!r}")
+        check_fields(self, "reward_model: ")

@@ -28,7 +28,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from agentgym.errors import UsageError
+from agentgym.core.options import check_choice
 from agentgym.training.models.models import LanguageModel, save_model
 from agentgym.training.models.tiny import SHAPES, word_tokenizer
 
@@ -106,8 +106,7 @@ def make_family_model(
     Raises:
         UsageError: unknown family.
     """
-    if name not in FAMILIES:
-        raise UsageError(f"unknown family {name!r}; choose one of {', '.join(FAMILIES)}")
+    check_choice("family", name, FAMILIES)
     family, shape = FAMILIES[name], SHAPES[size]
     tokenizer = _tokenizer(family, texts)
     tokenizer.chat_template = (_TEMPLATES / f"{name}.jinja").read_text(encoding="utf-8")

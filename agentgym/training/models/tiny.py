@@ -17,8 +17,8 @@ from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, trainers
 from transformers import GenerationConfig, Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
 
 from agentgym.agents.random import RandomPolicy
+from agentgym.core.options import check_choice
 from agentgym.core.types import Observation, Policy
-from agentgym.errors import UsageError
 from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.models.models import LanguageModel
 from agentgym.vector.core import AgentVectorEnv
@@ -65,8 +65,7 @@ def shape_of(size: str) -> Shape:
     Raises:
         UsageError: unknown size.
     """
-    if size not in SHAPES:
-        raise UsageError(f"unknown size {size!r}; choose one of {', '.join(SHAPES)}")
+    check_choice("size", size, SHAPES)
     return SHAPES[size]
 
 

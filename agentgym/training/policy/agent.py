@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from agentgym.agents.metadata import AgentMetadata, Model
+from agentgym.core.options import check_choice
 from agentgym.errors import UsageError
 from agentgym.io.records import parse
 from agentgym.prompts.contexts import Context
@@ -184,8 +185,7 @@ def _prompting(directory: Path, saved: SavedAgent | None, options: dict[str, Any
 
 
 def _load(directory: Path, dtype: str, device: str | None) -> LanguageModel:
-    if dtype not in _DTYPES:
-        raise UsageError(f"dtype must be one of {', '.join(_DTYPES)}, got {dtype!r}")
+    check_choice("dtype", dtype, _DTYPES)
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     return _opened(directory.resolve(), _stamp(directory), dtype, device)

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from agentgym.agents.random import RandomStringPolicy
-from agentgym.errors import UsageError, nearest
+from agentgym.core.options import check_choice
 from agentgym.prompts.settings import Prompting
 from agentgym.prompts.summary import summary_words
 from agentgym.registration import suite_spec
@@ -107,13 +107,9 @@ def _tiny(spec: str) -> tuple[str, str] | None:
     if family and family not in (*FAMILIES, VISION):
         if "/" in name or Path(spec).exists():
             return None
-        known = ", ".join(f"{TINY}-{known}" for known in (*FAMILIES, VISION))
-        hint = nearest(family, (*FAMILIES, VISION))
-        raise UsageError(f"no tiny model is of the family {family!r}{hint}; choose one of {known}")
+        check_choice("model", name, [f"{TINY}-{known}" for known in (*FAMILIES, VISION)])
     size = size if colon else DEFAULT_SIZE
-    if size not in SHAPES:
-        known = ", ".join(f"{name}:{known}" for known in SHAPES)
-        raise UsageError(f"no tiny model has the size {size!r}{nearest(size, SHAPES)}; choose one of {known}")
+    check_choice("model", f"{name}:{size}", [f"{name}:{known}" for known in SHAPES])
     return family, size
 
 

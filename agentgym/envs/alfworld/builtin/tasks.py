@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.core.hashing import sha256_json
+from agentgym.core.options import check_choice
 from agentgym.core.tasks import IdTable, Task, TaskSet, check_split, is_task_id, split_of
 from agentgym.envs.alfworld.builtin.catalogue import OPENABLE
 from agentgym.envs.alfworld.builtin.generator import (
@@ -24,7 +25,6 @@ from agentgym.envs.alfworld.builtin.layouts import VERSION
 from agentgym.envs.alfworld.builtin.script import Script, language
 from agentgym.envs.alfworld.builtin.walkthrough import walkthrough
 from agentgym.envs.alfworld.engine.gametext import GameText
-from agentgym.errors import UsageError, nearest
 
 SIZES = {"train": 10_000, "valid_seen": 1_000, "valid_unseen": 1_000}
 """Tasks of each split."""
@@ -129,13 +129,10 @@ def builtin_tasks(
     ``difficulty`` and ``types`` None mean all, in equal parts.
     """
     check_split(split, SIZES)
-    if difficulty is not None and difficulty not in DIFFICULTIES:
-        hint = nearest(str(difficulty), DIFFICULTIES)
-        raise UsageError(f"unknown difficulty {difficulty!r}{hint}; choose one of {', '.join(DIFFICULTIES)}")
+    if difficulty is not None:
+        check_choice("difficulty", difficulty, DIFFICULTIES)
     for family in types or ():
-        if family not in FAMILIES:
-            hint = nearest(str(family), FAMILIES)
-            raise UsageError(f"unknown task type {family!r}{hint}; choose from {', '.join(FAMILIES)}")
+        check_choice("task type", family, FAMILIES)
     return _builtin_tasks(split, difficulty, None if types is None else tuple(types))
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentgym.core.hashing import content_id
+from agentgym.core.options import check_choice
 from agentgym.data.archives import Progress, find_members, is_archive
 from agentgym.data.directory import cache_directory, data_directory, find
 from agentgym.data.importing import Importer
@@ -193,8 +194,7 @@ def _import(files: Sequence[Path], split: str, path: Path) -> None:
 
 def _refuse_nothing(where: Path, split: str, others: set[str], left_out: Mapping[str, int]) -> None:
     if others:
-        known = ", ".join(sorted(others))
-        raise UsageError(f"unknown split {split!r} of {where.parent}; choose one of {known}")
+        check_choice(f"split of {where.parent}", split, sorted(others))
     reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
     raise UsageError(f"no game of the published families in {where.parent} ({reasons or 'none at all'})")
 

@@ -11,6 +11,7 @@ from os.path import expanduser
 from pathlib import Path
 
 from agentgym.core.hashing import content_id
+from agentgym.core.options import check_choice
 from agentgym.data.archives import Progress
 from agentgym.data.directory import cache_directory, data_directory, find
 from agentgym.data.importing import Importer
@@ -123,8 +124,7 @@ def open_set(dataset: str) -> QuerySet:
     root, name = Path(expanduser(dataset)), ""
     if dataset.startswith(f"{PAPERSEARCH.name}/"):
         root, name = data_directory() / PAPERSEARCH.folder, dataset.partition("/")[2]
-        if name not in known:
-            raise UsageError(f"unknown data set {dataset!r:.80}: choose one of {', '.join(known)}")
+        check_choice(f"data set of {PAPERSEARCH.name}", name, known)
         find(root.name, PAPERSEARCH)  # tells what to do where nothing is there
     elif root.name in known and not root.exists():
         root, name = root.parent, root.name

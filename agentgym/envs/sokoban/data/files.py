@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
+from agentgym.core.options import check_choice
 from agentgym.data.directory import find
 from agentgym.envs.sokoban.level import Level
 from agentgym.envs.sokoban.suite import BOXOBAN
@@ -40,7 +41,7 @@ def locate(dataset: str, split: str) -> tuple[Path, bool]:
     if split in folders:
         return path / split, True
     if folders:
-        raise UsageError(f"unknown split {split!r} of {dataset}; choose one of {', '.join(folders)}")
+        check_choice(f"split of {dataset}", split, folders)
     raise UsageError(f"no level file ({', '.join(SUFFIXES)}) in {path}: name a folder that holds some")
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from zlib import crc32
 
+from agentgym.core.options import check_choice
 from agentgym.envs.sotopia.actions import SocialAction
 from agentgym.envs.sotopia.builtin.moves import ACCEPT, REJECT, exclude, offer, show
 from agentgym.envs.sotopia.builtin.phrases import CONCERNS, GESTURES, SPEECH
@@ -29,7 +30,6 @@ from agentgym.envs.sotopia.builtin.temperaments import BARGAINING, NAMES, Temper
 from agentgym.envs.sotopia.builtin.terms import Terms, other_side, terms_of
 from agentgym.envs.sotopia.game import GameState
 from agentgym.envs.sotopia.scenarios import Scenario, Side
-from agentgym.errors import UsageError, nearest
 
 LEAVE = SocialAction("leave")
 
@@ -53,11 +53,7 @@ class ScriptedPartner:
         Raises:
             UsageError: there is no such temperament.
         """
-        if temperament not in NAMES:
-            hint = nearest(str(temperament), NAMES)
-            raise UsageError(
-                f"no scripted partner is {temperament!r:.60}{hint}: choose one of {', '.join(NAMES)}"
-            )
+        check_choice("temperament", temperament, NAMES)
         self.temperament = temperament
         self._bargaining = BARGAINING[temperament]
         self._speech = SPEECH[temperament]

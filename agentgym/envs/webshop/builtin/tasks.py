@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
+from agentgym.core.options import check_choice
 from agentgym.core.tasks import IdTable, Task, TaskSet, check_split, is_task_id
 from agentgym.envs.webshop.builtin.catalogue import SIZE, builtin_catalogue, check_shop
 from agentgym.envs.webshop.builtin.goals import DIFFICULTIES, GeneratedGoal, Shop, builtin_shop
 from agentgym.envs.webshop.splits import GoalDivision, check_split_by, split_of_goal
-from agentgym.errors import UsageError, nearest
+from agentgym.errors import UsageError
 
 UNSEEN = "test_unseen"
 """The split of goals for kinds of product that no other split has goals for."""
@@ -253,12 +254,12 @@ def builtin_tasks(
     check_split(split, SIZES)
     check_shop(size, seed)
     check_split_by(split_by)
-    if difficulty is not None and difficulty not in DIFFICULTIES:
-        hint = nearest(str(difficulty), DIFFICULTIES)
-        raise UsageError(f"unknown difficulty {difficulty!r}{hint}; choose one of {', '.join(DIFFICULTIES)}")
+    if difficulty is not None:
+        check_choice("difficulty", difficulty, DIFFICULTIES)
     if count is not None and count < 1:
         raise UsageError(f"a split has at least 1 task, got count={count!r}")
-    how = _Making(size, seed, split_by, _checked(generator))
+    check_choice("generator", generator, (None, *GENERATORS))
+    how = _Making(size, seed, split_by, GENERATOR if generator is None else generator)
     return _builtin_tasks(split, difficulty, SIZES[split] if count is None else count, how)
 
 
@@ -273,15 +274,6 @@ def id_tables(split: str) -> list[IdTable] | None:
 def stamp() -> str:
     """Return the version stamp of the usual shop's goals."""
     return f"{GENERATOR} {builtin_catalogue(SIZE, 0).sha256}"
-
-
-def _checked(generator: object) -> int:
-    if generator is None:
-        return GENERATOR
-    if not isinstance(generator, int) or isinstance(generator, bool) or generator not in GENERATORS:
-        known = " or ".join(map(str, GENERATORS))
-        raise UsageError(f"the generator of built-in goals is {known}, got {generator!r}")
-    return generator
 
 
 @lru_cache(maxsize=16)

@@ -8,12 +8,13 @@ import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from agentgym.errors import UsageError, nearest
+from agentgym.core.options import check_choice
+from agentgym.errors import UsageError
 from agentgym.io.optional import install_command
 from agentgym.retrieval.engines.bm25.postings import Postings
 from agentgym.retrieval.engines.bm25.ranking import NumpyRanker, Ranking, Term
@@ -40,11 +41,7 @@ def choose_backend(wanted: SearchBackend | None, postings: Postings) -> SearchBa
     if wanted is None:
         large = len(postings.documents) >= COMPILED_FROM
         return "numba" if large and _numba_works(required=False) else "numpy"
-    if wanted not in get_args(SearchBackend):
-        known = get_args(SearchBackend)
-        raise UsageError(
-            f"unknown backend {wanted!r}{nearest(wanted, known)}; choose one of {', '.join(known)}"
-        )
+    check_choice("backend", wanted, SearchBackend)
     if wanted == "numba":
         _numba_works(required=True)
     return wanted

@@ -14,16 +14,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from agentgym.core.options import UNIT_INTERVAL, PositiveFloat, check_options, options_of
 from agentgym.errors import UsageError
 from agentgym.retrieval.analysis import ANALYSER, Analyser
 from agentgym.retrieval.engines.bm25.blocks import count_corpus, resumable_spool
 from agentgym.retrieval.engines.bm25.execution import SearchBackend, choose_backend, make_ranking
-from agentgym.retrieval.engines.bm25.merging import check_parameters, merge_blocks
+from agentgym.retrieval.engines.bm25.merging import merge_blocks
 from agentgym.retrieval.engines.bm25.postings import (
     FORMAT,
     TOPS,
@@ -144,8 +145,8 @@ def build_bm25(
     *,
     corpus: str,
     folder: Path | None = None,
-    k1: float = 0.9,
-    b: float = 0.4,
+    k1: PositiveFloat = 0.9,
+    b: Annotated[float, UNIT_INTERVAL] = 0.4,
     progress: Callable[[int], None] = lambda done: None,
     processes: int = 1,
     backend: SearchBackend | None = None,
@@ -168,7 +169,7 @@ def build_bm25(
     Raises:
         UsageError: PyStemmer is not installed, two documents have one id, or the folder cannot be written.
     """
-    check_parameters(k1, b)
+    check_options({"k1": k1, "b": b}, options_of(build_bm25))
     with nullcontext(None) if folder is None else resumable_spool(folder) as spool:
         counted = count_corpus(documents, spool, progress, processes)
         with nullcontext(None) if folder is None else new_folder(folder) as draft:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from agentgym.errors import UsageError
 from agentgym.retrieval.corpus.naming import IdColumn
 from agentgym.retrieval.engines.bm25.counting import CountedBlock, same_digest
 from agentgym.retrieval.engines.bm25.lengths import LENGTHS, encode_lengths
@@ -53,12 +51,6 @@ class _Plan(NamedTuple):
     """[256] of each impact."""
     odd: int
     """Pairs whose impact is `ODD`."""
-
-
-def check_parameters(k1: float, b: float) -> None:
-    """Refuse parameters out of their range; UsageError."""
-    if not (0 < k1 < math.inf and 0 <= b <= 1):
-        raise UsageError(f"BM25 takes k1 > 0 and 0 <= b <= 1, not k1 = {k1} and b = {b}")
 
 
 def merge_blocks(
