@@ -73,13 +73,14 @@ def train() -> int:
 def save_untrained() -> int:
     """Save the weights that training began with; return the exit code."""
     from agentgym.training.loop import Trainer
+    from agentgym.training.machine.resources import resolve
     from agentgym.training.run import read_config
     from agentgym.training.setup import TrainingSetup
 
     config = read_config(RUN)
     UNTRAINED.mkdir()
-    with closing(TrainingSetup.open(config)) as setup:
-        Trainer(config, setup, UNTRAINED).save()
+    with closing(TrainingSetup.open(resolve(config))) as setup:
+        Trainer(setup, UNTRAINED).save()
     return 0
 
 

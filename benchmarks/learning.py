@@ -23,6 +23,7 @@ from agentgym.cli.train import TRAINABLE
 from agentgym.history.metrics import IterationMetrics
 from agentgym.training.config import TINY, TrainConfig, override
 from agentgym.training.loop import Trainer
+from agentgym.training.machine.resources import resolve
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.stages import RolloutBatch, Scorer, Scores, Stateless, stages_of
 
@@ -115,9 +116,9 @@ def learn(
     """
     torch.set_num_threads(1)
     config = learning_config(algorithm, seed)
-    setup = TrainingSetup.open(config)
-    plain = stages_of(algorithm).scorer(config, setup)
-    trainer = Trainer(config, setup, folder, scorer=Shuffled(plain) if control else plain)
+    setup = TrainingSetup.open(resolve(config))
+    plain = stages_of(algorithm).scorer(setup)
+    trainer = Trainer(setup, folder, scorer=Shuffled(plain) if control else plain)
     success: list[float] = []
     times: list[float] = []
     began = process_time()

@@ -27,6 +27,7 @@ from transformers import GenerationConfig, Qwen2Config, Qwen2ForCausalLM
 
 from agentgym.training.config import TrainConfig, override
 from agentgym.training.learner.distributed import Ranks
+from agentgym.training.machine.resources import resolve
 from agentgym.training.models.models import LanguageModel, save_model
 from agentgym.training.models.tiny import word_tokenizer
 from agentgym.training.setup import TrainingSetup
@@ -113,11 +114,11 @@ def measure(folder: Path, size: str, parts: str) -> None:
     """Open a run in this process, and write what it took."""
     torch.set_num_threads(1)
     with Ranks.join() as ranks:
-        with closing(TrainingSetup.open(config_of(folder, SMALL, parts), ranks)):
+        with closing(TrainingSetup.open(resolve(config_of(folder, SMALL, parts)), ranks)):
             pass
         Path("/proc/self/clear_refs").write_text("5")  # forget the fullest moment so far
         before = _memory("VmRSS")
-        with closing(TrainingSetup.open(config_of(folder, size, parts), ranks)) as setup:
+        with closing(TrainingSetup.open(resolve(config_of(folder, size, parts)), ranks)) as setup:
             opening = Opening(setup.learner.parameters, _memory("VmHWM") - before, _memory("VmRSS") - before)
         (folder / f"rank {ranks.rank}.json").write_text(json.dumps(asdict(opening)))
 
@@ -150,13 +151,13 @@ def middle(rounds: list[Opening]) -> Opening:
 def planned(folder: Path, size: str, ranks: int, parts: str) -> int:
     """Return the bytes that ``--plan`` plans for the start."""
     from agentgym.training.machine.memory import plan_memory
-    from agentgym.training.machine.resources import Machine
-    from agentgym.training.run import settled
+    from agentgym.training.machine.resources import Machine, model_size
 
     machine = replace(Machine.here("cpu"), ranks=ranks)
-    config, read = settled(config_of(folder, size, parts), machine)
+    config = config_of(folder, size, parts)
+    read = model_size(config)
     assert read is not None
-    return plan_memory(read, config, ranks=ranks).start
+    return plan_memory(read, resolve(config, machine, read), ranks=ranks).start
 
 
 def page(cases: list[dict[str, Any]], about: dict[str, str]) -> str:

@@ -35,6 +35,7 @@ from agentgym.training.cloning.clone import SUMMARY_FILE, clone
 from agentgym.training.cloning.supervised import CloningConfig
 from agentgym.training.config import TINY, override
 from agentgym.training.loop import Trainer
+from agentgym.training.machine.resources import resolve
 from agentgym.training.policy.open import default_prompting
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.stages import OutcomeScorer, RolloutBatch, Scores
@@ -186,9 +187,9 @@ def train(cell: Cell, encoder: str) -> CellResult:
     plain = TINY.config("graphgpo", ENV_ID, model=warm_start(), seed=cell.seed)
     config = override(plain, {**SETTINGS, **changes})
     began, curve = time.process_time(), []
-    with tempfile.TemporaryDirectory() as folder, closing(TrainingSetup.open(config)) as setup:
-        scorer = _Matching(OutcomeScorer.open(config, setup), cell.match)
-        trainer = Trainer(config, setup, Path(folder), scorer=scorer)
+    with tempfile.TemporaryDirectory() as folder, closing(TrainingSetup.open(resolve(config))) as setup:
+        scorer = _Matching(OutcomeScorer.open(setup), cell.match)
+        trainer = Trainer(setup, Path(folder), scorer=scorer)
         curve = [trainer.iterate().success for _ in range(config.iterations)]
         trainer.close()
     return CellResult(

@@ -23,6 +23,7 @@ from agentgym.history.metrics import IterationMetrics
 from agentgym.history.trend import WINDOW
 from agentgym.training.config import TINY, override
 from agentgym.training.loop import Trainer
+from agentgym.training.machine.resources import resolve
 from agentgym.training.setup import TrainingSetup
 
 ENV, MODEL = "agentgym/EZPoints-v0", "tiny:0.1m"
@@ -61,8 +62,8 @@ def learn(arm: str, seed: int) -> dict[str, Any]:
     config = override(config, {"checkpoint_every": 0, **(BEFORE if before else {})})
     began, log = process_time(), _Kept()
     with tempfile.TemporaryDirectory() as folder:
-        setup = TrainingSetup.open(config)
-        end = Trainer(config, setup, Path(folder)).run(log)
+        setup = TrainingSetup.open(resolve(config))
+        end = Trainer(setup, Path(folder)).run(log)
         setup.close()
     held_out = [each.evaluation.success for each in log.metrics if each.evaluation is not None]
     return {

@@ -23,8 +23,13 @@ def show_plan(config: TrainConfig, *, devices: int, device_memory: float | None)
     ``devices``: ranks, one a device; ``device_memory``: GiB of a device (default: this machine's).
     """
     from agentgym.training.machine.memory import plan_memory
-    from agentgym.training.machine.resources import MAX_MEMORY_FRACTION, Machine, described
-    from agentgym.training.run import settled
+    from agentgym.training.machine.resources import (
+        MAX_MEMORY_FRACTION,
+        Machine,
+        described,
+        model_size,
+        resolve,
+    )
 
     if devices < 1 or (device_memory is not None and device_memory <= 0):
         raise UsageError("--plan plans for at least one device, and --device-memory is above 0")
@@ -34,11 +39,12 @@ def show_plan(config: TrainConfig, *, devices: int, device_memory: float | None)
         here = Machine.here("auto")
         machine = Machine("cuda", GPU, int(device_memory * GIB), has_vllm=here.has_vllm)
     machine = replace(machine, ranks=devices)
-    resolved, size = settled(config, machine)
+    size = model_size(config)
     if size is None:
         raise UsageError(
             f"{config.model} is made for its environment: plan for a model directory, --model PATH"
         )
+    resolved = resolve(config, machine, size)
     plan = plan_memory(size, resolved, ranks=devices, device_memory=machine.memory)
     console = open_console()
     lines = [

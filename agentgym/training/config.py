@@ -225,6 +225,14 @@ class TrainConfig:
         return min(1.0, iteration / (self.warmup + 1)) * falling[self.decay]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedConfig(TrainConfig):
+    """Configuration with nothing left to choose, by `agentgym.training.machine.resources.resolve`."""
+
+    objective: Objective
+    prompting: Prompting
+
+
 def override(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
     """Return a copy of a configuration with some settings changed.
 

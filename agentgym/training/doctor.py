@@ -20,14 +20,13 @@ from agentgym.algos.batch import StepBatch
 from agentgym.algos.table import find_algorithm
 from agentgym.algos.tokens import Batch
 from agentgym.io.provenance import here_and_now
-from agentgym.training.config import TrainConfig, override
+from agentgym.training.config import ResolvedConfig, TrainConfig, override
 from agentgym.training.engines.sync_check import HALF_TOLERANCE, TOLERANCE
 from agentgym.training.learner.learner import Learner
 from agentgym.training.learner.packing import sampled_log_probs, step_rows
 from agentgym.training.loop import Trainer
 from agentgym.training.machine.memory import ModelSize, plan_memory
-from agentgym.training.machine.resources import Machine, described
-from agentgym.training.run import settled
+from agentgym.training.machine.resources import Machine, described, model_size, resolve
 from agentgym.training.setup import TrainingSetup
 
 ENV = "agentgym/EZPoints-v0"
@@ -89,7 +88,8 @@ def examine(
     """
     machine = Machine.here(device)
     config = _config("grpo", model, device, tasks, group_size)
-    resolved, size = settled(config, machine)
+    size = model_size(config)
+    resolved = resolve(config, machine, size)
     checks: list[CheckResult] = []
 
     def run(name: str, check: Callable[[], tuple[bool, dict[str, float]]]) -> None:
@@ -103,7 +103,7 @@ def examine(
 
     for name, algorithm in PATHS.items():
         if find_algorithm(algorithm).trainable:
-            own, _ = settled(_config(algorithm, model, device, tasks, group_size), machine)
+            own = resolve(_config(algorithm, model, device, tasks, group_size), machine, size)
             run(name, lambda own=own: _iterate(own, machine, size))  # type: ignore[misc]
     run("bfloat16 against float32", lambda: _compare_types(resolved))
     resources = dict(described(resolved, machine))
@@ -124,13 +124,15 @@ def _config(algorithm: str, model: str, device: str, tasks: int, group_size: int
     return override(plain, changes)
 
 
-def _iterate(config: TrainConfig, machine: Machine, size: ModelSize | None) -> tuple[bool, dict[str, float]]:
+def _iterate(
+    config: ResolvedConfig, machine: Machine, size: ModelSize | None
+) -> tuple[bool, dict[str, float]]:
     """Take two iterations; the second samples with weights that were handed over."""
     setup = TrainingSetup.open(config)
     trainer = None
     try:
         with tempfile.TemporaryDirectory() as folder:
-            trainer = Trainer(config, setup, Path(folder))
+            trainer = Trainer(setup, Path(folder))
             trainer.iterate()
             metrics = trainer.iterate()
         size = size or ModelSize.of(setup.language_model.model)
@@ -168,7 +170,8 @@ _TOLD = (
 
 def _compare_types(config: TrainConfig) -> tuple[bool, dict[str, float]]:
     """Compare log-probabilities and the gradient's length of one batch in both types."""
-    setup = TrainingSetup.open(override(config, {"learner.dtype": "float32", "rollout.engine": "hf"}))
+    single = override(config, {"learner.dtype": "float32", "rollout.engine": "hf"})
+    setup = TrainingSetup.open(resolve(single))
     try:
         listed = setup.worker.envs.tasks
         tasks = [listed[number].id for number in range(min(2, len(listed)))]

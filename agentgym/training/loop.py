@@ -31,7 +31,6 @@ from agentgym.training.checkpoint import (
     save_checkpoint,
     taking_over,
 )
-from agentgym.training.config import TrainConfig
 from agentgym.training.iteration_stats import STAGES, peak_memory, response_lengths, utilisation
 from agentgym.training.kept_rollouts import kept_episodes
 from agentgym.training.learner.learner import DivergenceError, UpdateMetrics
@@ -107,43 +106,36 @@ class Trainer:
 
     Example:
         >>> import agentgym
-        >>> from agentgym.training.config import RolloutConfig
+        >>> from agentgym.training.config import RolloutConfig, TrainConfig
+        >>> from agentgym.training.machine.resources import resolve
         >>> config = TrainConfig(
         ...     algorithm="grpo", env_id="agentgym/EZPoints-v0", model="tiny:0.1m",
         ...     rollout=RolloutConfig(tasks=2, group_size=2, num_envs=4),
         ... )
-        >>> trainer = Trainer(config, TrainingSetup.open(config), Path("runs/demo"))
+        >>> trainer = Trainer(TrainingSetup.open(resolve(config)), Path("runs/demo"))
         >>> metrics = trainer.iterate()
         >>> metrics.iteration, metrics.episodes, metrics.logp_diff < 1e-4
         (1, 4, True)
     """
 
-    def __init__(
-        self,
-        config: TrainConfig,
-        setup: TrainingSetup,
-        folder: Path,
-        *,
-        scorer: Scorer | None = None,
-    ):
+    def __init__(self, setup: TrainingSetup, folder: Path, *, scorer: Scorer | None = None):
         """Bind what a run consists of.
 
         Args:
-            config: what is to be done.
-            setup: opened from the same configuration.
+            setup: opened from its configuration.
             folder: exists; checkpoints and kept rollouts go there.
             scorer: of rollouts (default: the algorithm's).
 
         Raises:
             UsageError: the trainer lacks what the algorithm needs.
         """
-        self.config = config
+        self.config = setup.config
         self.setup = setup
         self.folder = folder
-        stages = stages_of(config.algorithm)
-        self.collector = stages.collector(config, setup)
-        self.scorer = scorer or stages.scorer(config, setup)
-        self.minimiser = stages.minimiser(config, setup)
+        stages = stages_of(setup.config.algorithm)
+        self.collector = stages.collector(setup)
+        self.scorer = scorer or stages.scorer(setup)
+        self.minimiser = stages.minimiser(setup)
         self._totals = _Totals()
         self._metered = self._reading()
         """What was counted up to the last look: a thread may play on between two of them."""
@@ -421,7 +413,7 @@ class Trainer:
                 episodes=totals.episodes,
                 tokens=totals.tokens,
             )
-            write_agent(folder, SavedAgent(setup.prompting, training))
+            write_agent(folder, SavedAgent(config.prompting, training))
 
 
 class _Clock:

@@ -200,10 +200,11 @@ class AccuracyFilter:
     config: TrainConfig
 
     @classmethod
-    def open(cls, config: TrainConfig, setup: TrainingSetup) -> Self:
+    def open(cls, setup: TrainingSetup) -> Self:
         """Open the pool."""
+        config = setup.config
         wanted = replace(config, rollout=replace(config.rollout, filter_on="accuracy"))
-        return cls(open_pool(wanted, setup), config)
+        return cls(open_pool(replace(setup, config=wanted)), config)
 
     @property
     def episodes(self) -> int:
@@ -284,8 +285,9 @@ def old_log_probs(policy: Learner, rollouts: RolloutBatch) -> Floats:
     return policy.log_probs(rollouts.rows) if policy.config.recomputes else rollouts.log_probs
 
 
-def open_istar(config: TrainConfig, setup: TrainingSetup) -> Scorer:
+def open_istar(setup: TrainingSetup) -> Scorer:
     """Return the scorer that fits iStar's reward model, or its substitute without one."""
+    config = setup.config
     if setup.reward_model is not None:
         order = config.stage_options.prm_reward == "after"
         return PreferenceScorer(config.advantage, setup.learner, setup.reward_model, config, order)
@@ -298,8 +300,9 @@ def open_istar(config: TrainConfig, setup: TrainingSetup) -> Scorer:
     return GroundTruthScorer(config.advantage, source)
 
 
-def open_prime(config: TrainConfig, setup: TrainingSetup) -> Scorer:
+def open_prime(setup: TrainingSetup) -> Scorer:
     """Return the scorer that fits PRIME's reward model, which is updated before it scores."""
+    config = setup.config
     assert setup.reward_model is not None
     beta = setup.reward_model.settings.beta
     if config.algorithm_options.get("beta", beta) != beta:

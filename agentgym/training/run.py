@@ -6,7 +6,7 @@ import json
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,12 +22,10 @@ from agentgym.io.files import make_folder, replace_file, sole_writer
 from agentgym.io.provenance import here_and_now
 from agentgym.io.untrusted import loads_json, read_file
 from agentgym.training.checkpoint import FOLDER, check_shared, has_checkpoint, last_checkpoint
-from agentgym.training.config import TrainConfig, config_from_json, config_to_json, resumed
+from agentgym.training.config import ResolvedConfig, TrainConfig, config_from_json, config_to_json, resumed
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.loop import End, Trainer
-from agentgym.training.machine.memory import ModelSize
 from agentgym.training.machine.resources import Machine, check_feasible, described, resolve
-from agentgym.training.policy.open import default_prompting, tiny_size
 from agentgym.training.setup import TrainingSetup
 
 
@@ -60,25 +58,10 @@ def start(config: TrainConfig, folder: Path, *, logs: Sequence[str], force: bool
     """
     if (folder / CONFIG_FILE).exists() and _has_begun(folder):
         raise UsageError(f"{folder} holds a run already: resume it by --resume, or choose another folder")
-    config, size = settled(config, Machine.here(config.device))
+    resolved = resolve(config)
     if not force:
-        check_feasible(config, size)
-    return _train(config, folder, logs, resume=False)
-
-
-def settled(config: TrainConfig, machine: Machine) -> tuple[TrainConfig, ModelSize | None]:
-    """Complete a configuration from model, algorithm and machine; return it with the model's sizes.
-
-    None in their place for a tiny model.
-    """
-    prompting = config.prompting or default_prompting(config.model, config.env_id)
-    learner = replace(config.learner, temperature=prompting.temperature)
-    reward_model = config.reward_settings if config.spec.reward_model else None
-    config = replace(
-        config, objective=config.loss, prompting=prompting, learner=learner, reward_model=reward_model
-    )
-    size = None if tiny_size(config.model) is not None else ModelSize.read(config.model)
-    return resolve(config, machine, size), size
+        check_feasible(resolved)
+    return _train(resolved, folder, logs, resume=False)
 
 
 def resume(folder: Path, *, logs: Sequence[str], iterations: int | None = None) -> RunResult:
@@ -95,7 +78,8 @@ def resume(folder: Path, *, logs: Sequence[str], iterations: int | None = None) 
         UsageError: the folder holds no run, or its checkpoint is damaged.
         DivergenceError: a loss was not a number.
     """
-    return _train(resumed(read_config(folder), iterations), folder, logs, resume=True)
+    config = resumed(read_config(folder), iterations)  # one written by hand may leave settings open
+    return _train(resolve(config), folder, logs, resume=True)
 
 
 def read_config(path: Path) -> TrainConfig:
@@ -107,21 +91,20 @@ def read_config(path: Path) -> TrainConfig:
     return config_from_json({key: value for key, value in table.items() if key != MADE_WITH}, str(path))
 
 
-def _train(config: TrainConfig, folder: Path, logs: Sequence[str], *, resume: bool) -> RunResult:
+def _train(config: ResolvedConfig, folder: Path, logs: Sequence[str], *, resume: bool) -> RunResult:
     torch.set_num_threads(config.threads)
     check_logs(logs)
-    config = resolve(config, Machine.here(config.device))  # a config.json written by hand leaves some open
     with Ranks.join(config.device) as ranks, closing(TrainingSetup.open(config, ranks)) as setup:
         if ranks.is_first:
             make_folder(folder)
         check_shared(folder, ranks)
         resume = ranks.from_first(resume and has_checkpoint(folder))
         if not ranks.is_first:
-            return _run(_trainer(config, setup, folder, resume=resume), None)
+            return _run(_trainer(setup, folder, resume=resume), None)
         with sole_writer(folder):
-            trainer = _trainer(config, setup, folder, resume=resume)
+            trainer = _trainer(setup, folder, resume=resume)
             if not resume:
-                replace_file(folder / CONFIG_FILE, _dump(config, setup))
+                replace_file(folder / CONFIG_FILE, _dump(setup))
             if "console" in logs and not resume:
                 print_resources(described(config, Machine.here(config.device)))
             done = int(last_checkpoint(folder).name) if resume else 0
@@ -135,9 +118,9 @@ def _has_begun(folder: Path) -> bool:
     return (folder / FOLDER).exists() or (metrics.exists() and metrics.stat().st_size > 0)
 
 
-def _trainer(config: TrainConfig, setup: TrainingSetup, folder: Path, *, resume: bool) -> Trainer:
+def _trainer(setup: TrainingSetup, folder: Path, *, resume: bool) -> Trainer:
     """Return a trainer; a resumed one is restored before any log begins, so that a refusal is one line."""
-    trainer = Trainer(config, setup, folder)
+    trainer = Trainer(setup, folder)
     if resume:
         trainer.restore()
     return trainer
@@ -167,8 +150,8 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _dump(config: TrainConfig, setup: TrainingSetup) -> str:
-    template = setup.prompting.template
+def _dump(setup: TrainingSetup) -> str:
+    template = setup.config.prompting.template
     made_with: dict[str, Any] = {
         "provenance": asdict(here_and_now()),
         "template": {"id": template.id, "version": template.version, "sha256": template.sha256},
@@ -178,4 +161,5 @@ def _dump(config: TrainConfig, setup: TrainingSetup) -> str:
         else setup.evaluation.worker.envs.tasks.manifest_sha256,
         "parameters": setup.language_model.model.num_parameters(),
     }
-    return json.dumps({**config_to_json(config), MADE_WITH: made_with}, indent=2, ensure_ascii=False) + "\n"
+    table = {**config_to_json(setup.config), MADE_WITH: made_with}
+    return json.dumps(table, indent=2, ensure_ascii=False) + "\n"

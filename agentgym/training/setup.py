@@ -14,10 +14,9 @@ from torch import Tensor
 
 from agentgym.core.types import Completion, Policy, Request
 from agentgym.errors import UsageError
-from agentgym.prompts.settings import Prompting
 from agentgym.registration import open_vector
 from agentgym.rollout.worker import RolloutWorker
-from agentgym.training.config import TrainConfig
+from agentgym.training.config import ResolvedConfig
 from agentgym.training.engines.choices import ActionSpeller
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.types import Engine, Generation, GenerationRequest
@@ -27,11 +26,10 @@ from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import Learner
 from agentgym.training.learner.reward_model import RewardModel
-from agentgym.training.machine.resources import Machine, resolve
 from agentgym.training.models.models import LanguageModel, copied
 from agentgym.training.models.reward_model_file import check_tokenizer
 from agentgym.training.policy.encoders import ObservationEncoder, open_observation_encoder
-from agentgym.training.policy.open import default_prompting, open_model
+from agentgym.training.policy.open import open_model
 from agentgym.training.policy.prompted import make_policy, make_speller
 from agentgym.vector.core import AgentVectorEnv
 
@@ -91,7 +89,7 @@ class LockedEngine:
 class TrainingSetup:
     """Everything that a training loop works on."""
 
-    prompting: Prompting
+    config: ResolvedConfig
     language_model: LanguageModel
     """Whose model learns."""
     engine: Engine
@@ -107,12 +105,11 @@ class TrainingSetup:
     """Trained beside the policy."""
 
     @classmethod
-    def open(cls, config: TrainConfig, ranks: Ranks | None = None) -> TrainingSetup:
+    def open(cls, config: ResolvedConfig, ranks: Ranks | None = None) -> TrainingSetup:
         """Open a configuration's model, environment and parts; by default for this process alone."""
-        config = resolve(config, Machine.here(config.device if ranks is None else ranks.device.type))
         ranks = ranks or Ranks(device=torch.device(config.device))
         envs = _open_envs(config, config.split, config.rollout.num_envs)
-        prompting = config.prompting or default_prompting(config.model, config.env_id)
+        prompting = config.prompting
         language_model = open_model(
             config.model, envs, prompting, config.seed, device=str(ranks.device), empty=True
         )
@@ -122,8 +119,8 @@ class TrainingSetup:
                 "to it, or prompting.pictures to 'none'"
             )
         engine = _engine(config, language_model, ranks)
-        reward_model = _reward_model(config, language_model, prompting, envs, ranks)
-        learner = _learner(config, language_model, prompting, ranks)
+        reward_model = _reward_model(config, language_model, envs, ranks)
+        learner = _learner(config, language_model, ranks)
         speller = make_speller(prompting, language_model)
         meter = Meter(make_policy(prompting, language_model, engine, envs, speller=speller))
         evaluation = None
@@ -136,19 +133,8 @@ class TrainingSetup:
             evaluation = Evaluation.of(player, tasks=plan.tasks, seed=plan.seed, ranks=ranks)
         worker = RolloutWorker(envs, meter, env_id=config.env_id)
         encoder = open_observation_encoder(config.encoder, learner, language_model, config.device)
-        return cls(
-            prompting,
-            language_model,
-            engine,
-            speller,
-            learner,
-            meter,
-            worker,
-            evaluation,
-            ranks,
-            encoder,
-            reward_model,
-        )
+        parts = engine, speller, learner, meter, worker, evaluation, ranks, encoder, reward_model
+        return cls(config, language_model, *parts)
 
     def rest_engine(self) -> None:
         """Let an engine that sleeps during updates do so; its next sync wakes it."""
@@ -162,7 +148,7 @@ class TrainingSetup:
             self.evaluation.worker.envs.close()
 
 
-def _engine(config: TrainConfig, language_model: LanguageModel, ranks: Ranks) -> Engine:
+def _engine(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -> Engine:
     """Return the engine: on the learner's own weights where nothing stands in the way."""
     learner, rollout = config.learner, config.rollout
     overlaps = rollout.max_staleness > 0 and rollout.overlap
@@ -178,7 +164,7 @@ def _engine(config: TrainConfig, language_model: LanguageModel, ranks: Ranks) ->
     return LockedEngine(engine) if overlaps else engine
 
 
-def _vllm(config: TrainConfig, language_model: LanguageModel, ranks: Ranks) -> Engine:
+def _vllm(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -> Engine:
     """Load the model a second time, with vLLM.
 
     Every rank has an engine of its own, which samples its share.
@@ -191,30 +177,26 @@ def _vllm(config: TrainConfig, language_model: LanguageModel, ranks: Ranks) -> E
         options |= {"distributed_executor_backend": "external_launcher", "tensor_parallel_size": 1}
     dtype = getattr(torch, config.learner.dtype)
     sleeps = 0 if rollout.max_staleness > 0 and rollout.overlap else rollout.vllm_sleep
-    prompting = config.prompting or default_prompting(config.model, config.env_id)
     return VllmEngine.of(
         language_model,
         dtype=dtype,
-        context_length=prompting.context_length,
+        context_length=config.prompting.context_length,
         sleep_level=sleeps,
         options=options,
     )
 
 
-def _learner(
-    config: TrainConfig, language_model: LanguageModel, prompting: Prompting, ranks: Ranks
-) -> Learner:
+def _learner(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -> Learner:
     unit = config.spec.critic
     critic = None
     if unit is not None:
         with torch.random.fork_rng(devices=[]):  # its head is drawn from torch's global generator
             torch.manual_seed(config.seed)
             critic = Critic(language_model.model, unit)
-    settings = replace(config.learner, temperature=prompting.temperature)
     return Learner(
         language_model.model,
-        config.loss,
-        settings,
+        config.objective,
+        config.learner,
         critic=critic,
         ranks=ranks,
         weights=language_model.weights,
@@ -222,11 +204,7 @@ def _learner(
 
 
 def _reward_model(
-    config: TrainConfig,
-    language_model: LanguageModel,
-    prompting: Prompting,
-    envs: AgentVectorEnv,
-    ranks: Ranks,
+    config: ResolvedConfig, language_model: LanguageModel, envs: AgentVectorEnv, ranks: Ranks
 ) -> RewardModel | None:
     """Open the reward model of a run that trains one: of the policy's base, or one of its own.
 
@@ -234,7 +212,7 @@ def _reward_model(
     """
     if not config.trains_reward_model:
         return None
-    settings = config.reward_settings
+    settings, prompting = config.reward_settings, config.prompting
     if settings.model:
         other = open_model(settings.model, envs, prompting, config.seed, device=str(ranks.device), empty=True)
         if prompting.pictures != "none" and other.pictures is None:
@@ -246,9 +224,8 @@ def _reward_model(
         model, weights = other.model, other.weights
     else:
         model, weights = copy.deepcopy(language_model.model), language_model.weights
-    own = replace(config.learner, temperature=prompting.temperature)
     reference = config.spec.scored_by_reference
-    return RewardModel(model, settings, own, reference=reference, ranks=ranks, weights=weights)
+    return RewardModel(model, settings, config.learner, reference=reference, ranks=ranks, weights=weights)
 
 
 def check_fits(reward_model: LanguageModel, policy: LanguageModel, name: str) -> None:
@@ -263,5 +240,5 @@ def check_fits(reward_model: LanguageModel, policy: LanguageModel, name: str) ->
         )
 
 
-def _open_envs(config: TrainConfig, split: str, num_envs: int) -> AgentVectorEnv:
+def _open_envs(config: ResolvedConfig, split: str, num_envs: int) -> AgentVectorEnv:
     return open_vector(config.env_id, num_envs, split=split, options=config.env_options)

@@ -23,7 +23,6 @@ from agentgym.algos.tokens import Batch, Unit
 from agentgym.core.arrays import Bools, Floats
 from agentgym.errors import UsageError
 from agentgym.io.optional import load_reference
-from agentgym.training.config import TrainConfig
 from agentgym.training.learner.learner import Learner, UpdateMetrics
 from agentgym.training.learner.packing import StepRow
 from agentgym.training.pool import RolloutPool, TaskOrder
@@ -153,9 +152,9 @@ class OutcomeScorer(Stateless):
     unit: Unit
 
     @classmethod
-    def open(cls, config: TrainConfig, setup: TrainingSetup) -> Self:
+    def open(cls, setup: TrainingSetup) -> Self:
         """Take the algorithm's advantage, with the run's options."""
-        return cls(config.advantage, config.spec.unit)
+        return cls(setup.config.advantage, setup.config.spec.unit)
 
     def score(self, rollouts: RolloutBatch) -> Scores:
         """Return the algorithm's advantage."""
@@ -176,8 +175,9 @@ class CriticScorer(Stateless):
     learner: Learner
 
     @classmethod
-    def open(cls, config: TrainConfig, setup: TrainingSetup) -> Self:
+    def open(cls, setup: TrainingSetup) -> Self:
         """Take the algorithm's advantage, with the run's options, and the learner's critic."""
+        config = setup.config
         whiten = {**config.spec.defaults, **config.algorithm_options}["whiten"]
         return cls(config.advantage, bool(whiten), setup.learner)
 
@@ -217,7 +217,7 @@ class PolicyMinimiser(Stateless):
     learner: Learner
 
     @classmethod
-    def open(cls, config: TrainConfig, setup: TrainingSetup) -> Self:
+    def open(cls, setup: TrainingSetup) -> Self:
         """Take the learner."""
         return cls(setup.learner)
 
@@ -250,15 +250,15 @@ class PolicyMinimiser(Stateless):
         return self.learner.update(rollouts.rows, batch, seed=seed, rate=rate)
 
 
-def open_pool(config: TrainConfig, setup: TrainingSetup) -> RolloutPool:
+def open_pool(setup: TrainingSetup) -> RolloutPool:
     """Return the pool that plays groups of whole episodes, one task a group."""
-    order = TaskOrder(setup.worker.envs.tasks, config.seed)
-    return RolloutPool(setup.worker, order, config.rollout, setup.ranks)
+    order = TaskOrder(setup.worker.envs.tasks, setup.config.seed)
+    return RolloutPool(setup.worker, order, setup.config.rollout, setup.ranks)
 
 
 StageT = TypeVar("StageT", covariant=True)
 
-Opener: TypeAlias = Callable[[TrainConfig, TrainingSetup], StageT]
+Opener: TypeAlias = Callable[[TrainingSetup], StageT]
 """Opens a stage for a run."""
 
 

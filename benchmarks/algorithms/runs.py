@@ -29,6 +29,7 @@ from agentgym.training.cloning.clone import SUMMARY_FILE, clone
 from agentgym.training.config import TrainConfig
 from agentgym.training.learner.learner import DivergenceError
 from agentgym.training.loop import Trainer
+from agentgym.training.machine.resources import resolve
 from agentgym.training.policy.prompted import make_policy
 from agentgym.training.policy.saved import weights_sha256
 from agentgym.training.setup import TrainingSetup
@@ -135,7 +136,7 @@ def warm_start(environment: Environment) -> StartingPoint:
             clone(environment.cloning, folder)
         if not (folder / BEFORE).exists():
             config = Arm("", BASELINE).config(environment, seed=0)
-            with closing(TrainingSetup.open(config)) as setup:
+            with closing(TrainingSetup.open(resolve(config))) as setup:
                 won, steps = _evaluate(environment, config, setup)
             replace_file(folder / BEFORE, json.dumps(asdict(StartingPoint(won=won, steps_per_episode=steps))))
     return parse(StartingPoint, read_json(folder / BEFORE), str(folder / BEFORE))
@@ -177,8 +178,8 @@ def train(key: RunKey) -> SweepRun:
     torch.set_num_threads(1)
     environment = ENVIRONMENTS[key.environment]
     config = key.arm.config(environment, key.seed)
-    with tempfile.TemporaryDirectory() as folder, closing(TrainingSetup.open(config)) as setup:
-        trainer = Trainer(config, setup, Path(folder))
+    with tempfile.TemporaryDirectory() as folder, closing(TrainingSetup.open(resolve(config))) as setup:
+        trainer = Trainer(setup, Path(folder))
         curve, end, seconds = _learn(trainer, key.steps)
         won, steps = _evaluate(environment, config, setup)
         trainer.collector.close()
@@ -220,7 +221,9 @@ def _evaluate(environment: Environment, config: TrainConfig, setup: TrainingSetu
     options = dict(environment.options)
     slots = min(64, environment.held_out * environment.attempts)
     with closing(open_vector(environment.id, slots, split=environment.validation, options=options)) as envs:
-        policy = make_policy(setup.prompting, setup.language_model, setup.engine, envs, speller=setup.speller)
+        policy = make_policy(
+            setup.config.prompting, setup.language_model, setup.engine, envs, speller=setup.speller
+        )
         worker = RolloutWorker(envs, policy, env_id=config.env_id)
         tasks = [task.id for task in envs.tasks[: environment.held_out]]
         groups = worker.collect(tasks, group_size=environment.attempts, seed=EVALUATION_SEED)

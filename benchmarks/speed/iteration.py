@@ -19,6 +19,7 @@ import torch
 from agentgym.history.metrics import IterationMetrics
 from agentgym.training.config import TINY, override
 from agentgym.training.loop import Trainer
+from agentgym.training.machine.resources import resolve
 from agentgym.training.setup import TrainingSetup
 from benchmarks.speed.report import machine
 
@@ -35,9 +36,9 @@ def iterations(env_id: str, form: Mapping[str, object], count: int) -> Iterator[
     config = TINY.config("gigpo", env_id, model="tiny:0.1m", seed=0)
     sizes = {"learner.minibatches": 4}
     config = override(config, {"evaluation.every": 0, "checkpoint_every": 0, **sizes, **form})
-    setup = TrainingSetup.open(config)
+    setup = TrainingSetup.open(resolve(config))
     with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(config, setup, Path(folder))
+        trainer = Trainer(setup, Path(folder))
         trainer.iterate()
         yield from [trainer.iterate() for _ in range(count)]
         trainer.close()

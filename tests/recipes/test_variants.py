@@ -8,6 +8,7 @@ from agentgym.errors import UsageError
 from agentgym.recipes import algorithms_with_recipes, find_variant, recipes_of
 from agentgym.training.config import TINY, override
 from agentgym.training.loop import Trainer
+from agentgym.training.machine.resources import resolve
 from agentgym.training.setup import TrainingSetup
 
 EZPOINTS = "agentgym/EZPoints-v0"
@@ -51,8 +52,8 @@ def test_dynamic_sampling_plays_again(algorithm, name, tmp_path):
     }  # fmt: skip
     plain = TINY.config(algorithm, EZPOINTS)
     config = override(plain, {**find_variant(algorithm, name).settings, **small})
-    setup = TrainingSetup.open(config)
-    trainer = Trainer(config, setup, tmp_path)
+    setup = TrainingSetup.open(resolve(config))
+    trainer = Trainer(setup, tmp_path)
     metrics = trainer.iterate()
     trainer.close()
     setup.close()

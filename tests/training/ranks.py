@@ -21,6 +21,7 @@ from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import DivergenceError, Learner
 from agentgym.training.learner.reward_model import Answers, RewardModel
 from agentgym.training.loop import Trainer
+from agentgym.training.machine.resources import resolve
 from agentgym.training.models.models import load_model, open_directory
 from agentgym.training.models.weights import WeightFiles
 from agentgym.training.reward_model import OutcomeModelScorer, PreferenceScorer
@@ -148,8 +149,8 @@ def iterate(algorithm, folder, ranks):
     if algorithm == "istar":
         settings |= {"reward_model.learning_rate": 1e-3, "algorithm_options.prm_reward": "after"}
     config = override(plain, settings)
-    setup = TrainingSetup.open(config, ranks)
-    trainer = Trainer(config, setup, folder)
+    setup = TrainingSetup.open(resolve(config), ranks)
+    trainer = Trainer(setup, folder)
     metrics = [trainer.iterate() for _ in range(2)]
     trained = [setup.learner, *([setup.reward_model] if setup.reward_model else [])]
     weights = {

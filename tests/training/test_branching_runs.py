@@ -14,6 +14,7 @@ from agentgym.history.rollouts import read_rollouts
 from agentgym.history.run import read_metrics
 from agentgym.training.checkpoint import last_checkpoint, load_checkpoint
 from agentgym.training.config import TrainConfig, override
+from agentgym.training.machine.resources import resolve
 from agentgym.training.models.models import load_model
 from agentgym.training.run import resume, start
 from agentgym.training.setup import TrainingSetup
@@ -126,7 +127,8 @@ def test_k_of_one_makes_no_update(tmp_path):
     metrics = read_metrics(tmp_path / "run")
     assert [line.version for line in metrics] == [0, 0]
     assert all(line.loss == 0 and line.env_steps > 0 for line in metrics)
-    one, other = weights(tmp_path / "run"), TrainingSetup.open(config()).language_model.model.state_dict()
+    opened = TrainingSetup.open(resolve(config()))
+    one, other = weights(tmp_path / "run"), opened.language_model.model.state_dict()
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 

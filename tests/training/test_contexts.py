@@ -19,6 +19,7 @@ from agentgym.training.engines.hf import HfEngine
 from agentgym.training.learner.packing import step_rows
 from agentgym.training.learner.tree import pack_tree
 from agentgym.training.loop import Trainer
+from agentgym.training.machine.resources import resolve
 from agentgym.training.models.models import LanguageModel
 from agentgym.training.models.tiny import environment_texts, tiny_model, word_tokenizer
 from agentgym.training.policy.prompted import make_policy
@@ -239,7 +240,7 @@ def test_a_chat_that_only_grows_is_trained_on(algorithm, tmp_path):
     }
     plain = TrainConfig(algorithm=algorithm, env_id="agentgym/EZPoints-v0", model="tiny:0.1m")
     config = override(plain, settings)
-    trainer = Trainer(config, TrainingSetup.open(config), tmp_path)
+    trainer = Trainer(TrainingSetup.open(resolve(config)), tmp_path)
     for _ in range(2):
         metrics = trainer.iterate()
         assert metrics.env_steps > 0

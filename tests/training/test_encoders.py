@@ -15,6 +15,7 @@ from agentgym.training.config import TrainConfig, config_from_json, config_to_js
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.learner import Learner
 from agentgym.training.loop import Trainer
+from agentgym.training.machine.resources import resolve
 from agentgym.training.policy.encoders import (
     PolicyEncoder,
     SentenceEncoder,
@@ -101,9 +102,9 @@ def test_it_trains(algorithm, encoder, tmp_path):
     plain = TrainConfig(algorithm=algorithm, env_id="agentgym/EZPoints-v0")
     config = override(plain, TINY | {"encoder": encoder, "learner.learning_rate": 1e-2})
     assert config_from_json(config_to_json(config)) == config
-    setup = TrainingSetup.open(config)
+    setup = TrainingSetup.open(resolve(config))
     before = [weight.detach().clone() for weight in setup.learner.model.parameters()]
-    trainer = Trainer(config, setup, tmp_path)
+    trainer = Trainer(setup, tmp_path)
     for _ in range(2):
         assert math.isfinite(trainer.iterate().loss)
     assert any((a != b).any() for a, b in zip(before, setup.learner.model.parameters(), strict=True))

@@ -16,6 +16,7 @@ from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.config import TrainConfig, override
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.loop import Trainer
+from agentgym.training.machine.resources import resolve
 from agentgym.training.models.families import FAMILIES, make_family_model, save_family_model
 from agentgym.training.models.models import load_model, save_model
 from agentgym.training.policy.open import tiny_size
@@ -185,7 +186,7 @@ ITERATION = {
 def trainer_of(model, folder, **changes):
     plain = TrainConfig(algorithm="grpo", env_id=EZPOINTS, model=model)
     config = override(plain, ITERATION | {f"prompting.{name}": value for name, value in changes.items()})
-    return Trainer(config, TrainingSetup.open(config), folder)
+    return Trainer(TrainingSetup.open(resolve(config)), folder)
 
 
 @pytest.mark.parametrize("context", ["rebuilt", "append", "window"])

@@ -16,6 +16,7 @@ from agentgym.history.rollouts import (
 )
 from agentgym.training.config import TrainConfig, override
 from agentgym.training.loop import Trainer
+from agentgym.training.machine.resources import resolve
 from agentgym.training.run import resume, start
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.stages import OutcomeScorer, Scores, StepCriticScorer, TokenCriticScorer
@@ -64,10 +65,9 @@ SCORERS = {"grpo": OutcomeScorer, "steppo": StepCriticScorer, "ppo": TokenCritic
 
 
 def iterate(algorithm, folder, **options):
-    chosen = config(algorithm)
-    setup = TrainingSetup.open(chosen)
-    listening = Listening(SCORERS[algorithm].open(chosen, setup), **options)
-    Trainer(chosen, setup, folder, scorer=listening).iterate()
+    setup = TrainingSetup.open(resolve(config(algorithm)))
+    listening = Listening(SCORERS[algorithm].open(setup), **options)
+    Trainer(setup, folder, scorer=listening).iterate()
     ((rollouts, scores),) = listening.seen
     return rollouts, scores, read_rollouts(folder, 1)
 

@@ -13,10 +13,11 @@ from agentgym.core.types import Group
 from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
 from agentgym.training.checkpoint import last_checkpoint, load_checkpoint
-from agentgym.training.config import TrainConfig, override
+from agentgym.training.config import TrainConfig, config_to_json, override
 from agentgym.training.learner.learner import DivergenceError
 from agentgym.training.learner.packing import sampled_log_probs, step_rows
 from agentgym.training.loop import Trainer
+from agentgym.training.machine.resources import resolve
 from agentgym.training.models.models import load_model
 from agentgym.training.policy.saved import read_agent
 from agentgym.training.pool import TaskOrder
@@ -117,7 +118,7 @@ def test_the_loop_is_what_its_parts_do_one_after_the_other(tmp_path):
         "grpo", iterations=3, evaluation__every=0, checkpoint_every=0, objective__kl_coefficient=0.0
     )
     start(settings, tmp_path, logs=[])
-    setup = TrainingSetup.open(settings)
+    setup = TrainingSetup.open(resolve(settings))
     order = TaskOrder(setup.worker.envs.tasks, settings.seed)
     for iteration in range(3):
         groups = []
@@ -154,9 +155,9 @@ def test_a_control_that_shuffles_advantages_gets_the_same_episodes_and_other_wei
     for control in (False, True):
         settings = config("grpo", rollout__tasks=4, rollout__num_envs=16, evaluation__every=0)
         settings = override(settings, EASY)
-        setup = TrainingSetup.open(settings)
-        scorer = stages_of("grpo").scorer(settings, setup)
-        trainer = Trainer(settings, setup, tmp_path, scorer=Shuffled(scorer) if control else None)
+        setup = TrainingSetup.open(resolve(settings))
+        scorer = stages_of("grpo").scorer(setup)
+        trainer = Trainer(setup, tmp_path, scorer=Shuffled(scorer) if control else None)
         metrics.append([trainer.iterate() for _ in range(2)])
         setup.close()
     assert metrics[0][0].success == metrics[1][0].success
@@ -190,8 +191,8 @@ def test_outcomes_are_compared_as_the_algorithm_does(
     settings = config(
         algorithm, rollout__group_size=group_size, algorithm_options=algorithm_options, evaluation__every=0
     )
-    setup = TrainingSetup.open(settings)
-    trainer = Trainer(settings, setup, tmp_path)
+    setup = TrainingSetup.open(resolve(settings))
+    trainer = Trainer(setup, tmp_path)
     steps = StepBatch.of(group=[0, 1], trajectory=[0, 1], state="ab", reward=[0, 1])  # groups alike within
     assert trainer._signal(steps) is learns
     setup.close()
@@ -208,8 +209,8 @@ def test_a_loss_that_is_not_a_number_leaves_the_last_good_weights(tmp_path):
             return replace(scores, advantages=scores.advantages * np.nan) if self.calls == 2 else scores
 
     settings = config("grpo", rollout__tasks=6)
-    setup = TrainingSetup.open(settings)
-    trainer = Trainer(settings, setup, tmp_path, scorer=Poisoned(stages_of("grpo").scorer(settings, setup)))
+    setup = TrainingSetup.open(resolve(settings))
+    trainer = Trainer(setup, tmp_path, scorer=Poisoned(stages_of("grpo").scorer(setup)))
     trainer.iterate()
     good = {name: tensor.clone() for name, tensor in setup.learner.weights()}
     with pytest.raises(DivergenceError, match=r"iteration 2: .*/before-divergence-000002$") as raised:
@@ -240,8 +241,8 @@ def test_importance_weights_are_logged_where_groups_may_be_old(tmp_path):
 
 def test_what_is_played_during_an_update_is_counted_too(tmp_path, monkeypatch):
     settings = config("grpo", rollout__max_staleness=1, iterations=3, evaluation__every=0)
-    setup = TrainingSetup.open(settings)
-    trainer = Trainer(settings, setup, tmp_path)
+    setup = TrainingSetup.open(resolve(settings))
+    trainer = Trainer(setup, tmp_path)
     update = setup.learner.update
 
     def slow_update(*arguments, **options):
@@ -278,6 +279,20 @@ def test_the_folder_says_what_was_run(tmp_path):
     assert read.objective == ALGORITHMS["steppo"].objective
     start(read, tmp_path / "again", logs=[])
     assert same(weights(tmp_path), weights(tmp_path / "again"))
+
+
+def test_a_configuration_written_by_hand_is_resumed_as_it_would_have_been_started(tmp_path):
+    settings = config("istar", iterations=1)
+    written = tmp_path / "written"
+    written.mkdir()
+    (written / "config.json").write_text(json.dumps(config_to_json(settings)))
+    assert (settings.objective, settings.prompting, settings.learner.dtype) == (None, None, "auto")
+    resume(written, logs=[])
+    start(settings, tmp_path / "started", logs=[])
+    assert same(weights(written), weights(tmp_path / "started"))
+    assert read_config(written) == read_config(tmp_path / "started")
+    (written / "config.json").write_text(json.dumps(config_to_json(settings)))
+    assert resume(written, logs=[], iterations=2).iterations == 2  # from its checkpoint
 
 
 @pytest.mark.parametrize(

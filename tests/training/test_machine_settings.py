@@ -100,50 +100,50 @@ def learner_log_probs(language_model, rows):
     ],
 )
 def test_old_log_probs_are_recomputed_where_the_engine_rounds_otherwise(changes, engine, old, cap):
-    settled = resolve(config(**changes), CPU)
-    assert (settled.rollout.engine, settled.learner.old_log_probs) == (engine, old)
-    assert settled.learner.importance_cap == cap
+    resolved = resolve(config(**changes), CPU)
+    assert (resolved.rollout.engine, resolved.learner.old_log_probs) == (engine, old)
+    assert resolved.learner.importance_cap == cap
 
 
 def test_a_cpu_gets_what_it_always_got(large):
-    settled = resolve(config(), CPU)
-    assert settled == resolve(config(), CPU, ModelSize.read(large))
-    learner = settled.learner
-    assert (settled.device, learner.dtype, settled.rollout.num_envs) == ("cpu", "float32", CPU_ENVS)
+    resolved = resolve(config(), CPU)
+    assert resolved == resolve(config(), CPU, ModelSize.read(large))
+    learner = resolved.learner
+    assert (resolved.device, learner.dtype, resolved.rollout.num_envs) == ("cpu", "float32", CPU_ENVS)
     assert (learner.token_budget, learner.chunk_logits) == (CPU_TOKENS, CHUNK_LOGITS)
     assert learner.gradient_checkpointing is False
-    assert resolve(settled, H100).learner == settled.learner  # what has been chosen stays
-    assert [name for name, _ in described(settled, CPU)] == ["device", "dtype", "engine", "update"]
+    assert resolve(resolved, H100).learner == resolved.learner  # what has been chosen stays
+    assert [name for name, _ in described(resolved, CPU)] == ["device", "dtype", "engine", "update"]
 
 
 def test_a_gpu_gets_what_fits_it(large):
     size = ModelSize.read(large)
     assert size.parameters == pytest.approx(1.54e9, rel=0.01)
-    settled = resolve(config(prompting__budget=2048, prompting__max_tokens=512), H100, size)
-    learner = settled.learner
-    assert (learner.dtype, settled.rollout.engine, settled.rollout.num_envs) == ("bfloat16", "vllm", 128)
+    resolved = resolve(config(prompting__budget=2048, prompting__max_tokens=512), H100, size)
+    learner = resolved.learner
+    assert (learner.dtype, resolved.rollout.engine, resolved.rollout.num_envs) == ("bfloat16", "vllm", 128)
     assert learner.token_budget >= 16_384
-    assert plan_memory(size, settled, device_memory=H100.memory).peak <= 0.9 * H100.memory
-    small = resolve(settled_without(settled), dataclasses.replace(H100, memory=48 * GIB), size)
+    assert plan_memory(size, resolved, device_memory=H100.memory).peak <= 0.9 * H100.memory
+    small = resolve(resolved_without(resolved), dataclasses.replace(H100, memory=48 * GIB), size)
     assert small.learner.gradient_checkpointing
     assert small.learner.token_budget <= learner.token_budget
     asked = resolve(config(learner__token_budget=999, learner__gradient_checkpointing=False), H100, size)
     assert (asked.learner.token_budget, asked.learner.gradient_checkpointing) == (999, False)
 
 
-def settled_without(settled):
+def resolved_without(resolved):
     learner = dataclasses.replace(
-        settled.learner, token_budget=0, chunk_logits=0, gradient_checkpointing=None
+        resolved.learner, token_budget=0, chunk_logits=0, gradient_checkpointing=None
     )
-    return dataclasses.replace(settled, learner=learner)
+    return dataclasses.replace(resolved, learner=learner)
 
 
 def test_ranks_share_what_is_trained(large):
     size = ModelSize.read(large)
-    settled = resolve(config(), H100, size)
-    alone, shared = (plan_memory(size, settled, ranks=ranks).always for ranks in (1, 8))
+    resolved = resolve(config(), H100, size)
+    alone, shared = (plan_memory(size, resolved, ranks=ranks).always for ranks in (1, 8))
     assert shared["moments"] == alone["moments"] // 8
-    adapted = plan_memory(size, override(settled, {"learner.lora_rank": 16}), ranks=1)
+    adapted = plan_memory(size, override(resolved, {"learner.lora_rank": 16}), ranks=1)
     assert adapted.always["moments"] < alone["moments"] / 50
     assert {what for _, what, _ in adapted.rows()} >= {"weights", "moments", "head", "activations"}
 
@@ -153,8 +153,8 @@ def test_an_engine_has_weights_of_its_own_where_the_learner_s_do_not_serve(large
     plain = {"learner__dtype": "float32", "rollout__engine": "hf"}
 
     def engine(ranks=1, **changes):
-        settled = resolve(config(**plain | changes), H100, size)
-        return plan_memory(size, settled, ranks=ranks).always["engine"]
+        resolved = resolve(config(**plain | changes), H100, size)
+        return plan_memory(size, resolved, ranks=ranks).always["engine"]
 
     assert engine() == 0
     assert engine(learner__dtype="bfloat16") == 2 * size.parameters
@@ -164,12 +164,11 @@ def test_an_engine_has_weights_of_its_own_where_the_learner_s_do_not_serve(large
 
 
 def test_a_billion_weights_on_one_cpu_thread_are_refused(large, tmp_path):
-    settled = resolve(config(), CPU)
-    size = ModelSize.read(large)
+    resolved = resolve(config(model=str(large)), CPU)
     with pytest.raises(UsageError, match=r"1\.5 billion parameters.*insist by --force"):
-        check_feasible(settled, size)
-    check_feasible(override(settled, {"threads": 8}), size)
-    check_feasible(settled, None)
+        check_feasible(resolved)
+    check_feasible(dataclasses.replace(resolved, threads=8))
+    check_feasible(resolve(config(), CPU))
     with pytest.raises(UsageError, match="insist by --force") as raised:
         start(config(model=str(large), device="cpu"), tmp_path / "run", logs=[])
     assert "\n" not in str(raised.value)

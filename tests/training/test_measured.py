@@ -16,7 +16,7 @@ from agentgym.training.iteration_stats import response_lengths, utilisation
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.learner import Learner
 from agentgym.training.loop import Trainer
-from agentgym.training.machine.resources import Machine
+from agentgym.training.machine.resources import Machine, resolve
 from agentgym.training.run import start
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.stages import Scores, Stateless
@@ -67,8 +67,8 @@ def test_stale_responses_drift_and_leave_the_engines_gap_alone(tmp_path):
 
     settings = config("grpo", iterations=4, rollout__max_staleness=1, rollout__overlap=False)
     settings = override(settings, {"learner.learning_rate": 1e-2, "rollout.num_envs": 3})
-    setup = TrainingSetup.open(settings)
-    trainer = Trainer(settings, setup, tmp_path, scorer=Taught())
+    setup = TrainingSetup.open(resolve(settings))
+    trainer = Trainer(setup, tmp_path, scorer=Taught())
     lines = [trainer.iterate() for _ in range(4)]
     trainer.close()
     setup.close()

@@ -214,13 +214,13 @@ def test_pictures_need_a_reader_and_a_place():
 def test_pictures_are_refused_where_they_are_not_sampled_or_not_shared(changes, ranks):
     config = override(TINY.config("istar", VISUAL, model="tiny-vl:0.1m", seed=0), changes)
     with pytest.raises(UsageError, match="pictures are trained on in one process and sampled by the engine"):
-        TrainingSetup.open(config, Ranks(size=ranks))
+        TrainingSetup.open(resolve(config), Ranks(size=ranks))
 
 
 def test_a_reward_model_that_reads_no_pictures_is_refused():
     config = TINY.config("istar", VISUAL, model="tiny-vl:0.1m", seed=0)
     with pytest.raises(UsageError, match=r"reward model tiny:0\.1m reads no pictures, and prompts have some"):
-        TrainingSetup.open(override(config, {"reward_model.model": "tiny:0.1m"}))
+        TrainingSetup.open(resolve(override(config, {"reward_model.model": "tiny:0.1m"})))
 
 
 @pytest.mark.parametrize(
@@ -239,9 +239,9 @@ def test_pictures_are_trained_on_and_saved(env_id, options, tmp_path):
             "evaluation.every": 0,
         },
     )
-    setup = TrainingSetup.open(config)
+    setup = TrainingSetup.open(resolve(config))
     before = {name: weight.clone() for name, weight in setup.learner.model.named_parameters()}
-    trainer = Trainer(config, setup, tmp_path)
+    trainer = Trainer(setup, tmp_path)
     for _ in range(2):
         metrics = trainer.iterate()
         assert metrics.logp_diff < 1e-4
@@ -289,8 +289,8 @@ def test_a_model_learns_what_only_the_picture_tells(tmp_path):
             "learner.entropy_coefficient": 0.02,
         },
     )
-    setup = TrainingSetup.open(config)
-    trainer = Trainer(config, setup, tmp_path)
+    setup = TrainingSetup.open(resolve(config))
+    trainer = Trainer(setup, tmp_path)
     success = []
     while len(success) < 25 and (len(success) < 3 or success[-1] <= 0.9):
         success.append(trainer.iterate().success)

@@ -21,6 +21,7 @@ from agentgym.training.learner.packing import StepRow
 from agentgym.training.learner.reward_model import Answers, RewardModel
 from agentgym.training.learner.tree import PACKINGS
 from agentgym.training.loop import Trainer
+from agentgym.training.machine.resources import resolve
 from agentgym.training.models.models import copied, load_model
 from agentgym.training.models.reward_model_file import read_reward_model
 from agentgym.training.reward_model import OutcomeModelScorer, PreferenceScorer
@@ -244,9 +245,9 @@ def test_without_its_weight_istar_is_its_base(tmp_path):
 @pytest.mark.parametrize("source", ["reward", "progress"])
 def test_ground_truth_takes_the_place_of_a_model(tmp_path, source):
     settings = config(algorithm_options__process=source, iterations=1, keep_rollouts=1)
-    setup = TrainingSetup.open(settings)
+    setup = TrainingSetup.open(resolve(settings))
     assert setup.reward_model is None
-    trainer = Trainer(settings, setup, tmp_path)
+    trainer = Trainer(setup, tmp_path)
     collected = trainer.collector.collect(0)
     rollouts = trainer._rollouts(collected)
     steps = [step for group in collected.groups for member in group.trajectories for step in member.steps]
@@ -263,8 +264,8 @@ def test_the_reward_model_scores_before_or_after_its_update(tmp_path):
     first = {}
     for order in ("before", "after"):
         settings = config(algorithm_options__prm_reward=order)
-        setup = TrainingSetup.open(settings)
-        trainer = Trainer(settings, setup, tmp_path)
+        setup = TrainingSetup.open(resolve(settings))
+        trainer = Trainer(setup, tmp_path)
         rollouts = trainer._rollouts(trainer.collector.collect(0))
         first[order] = trainer.scorer.score(rollouts).process_rewards
         setup.close()
@@ -281,7 +282,7 @@ def test_a_reward_model_may_be_of_another_size(tmp_path):
 
 
 def test_a_reward_model_that_reads_other_tokens_is_refused(language_model):
-    policy = TrainingSetup.open(config())
+    policy = TrainingSetup.open(resolve(config()))
     with pytest.raises(UsageError, match="another tokenizer than the policy") as raised:
         check_fits(language_model, policy.language_model, "other")
     assert "\n" not in str(raised.value)

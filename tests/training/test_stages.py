@@ -98,8 +98,8 @@ class Minimiser(PolicyMinimiser):
 
 
 STAGES = Stages(
-    collector=lambda config, setup: Visits(open_pool(config, setup)),
-    scorer=lambda config, setup: RewardModel(OutcomeScorer.open(config, setup)),
+    collector=lambda setup: Visits(open_pool(setup)),
+    scorer=lambda setup: RewardModel(OutcomeScorer.open(setup)),
     minimiser=Minimiser.open,
 )
 MINE = Algorithm(

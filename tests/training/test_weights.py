@@ -22,6 +22,7 @@ from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import Learner
+from agentgym.training.machine.resources import resolve
 from agentgym.training.models import weights
 from agentgym.training.models.families import save_family_model
 from agentgym.training.models.models import LanguageModel, copied, load_model, open_directory, save_model
@@ -215,7 +216,7 @@ def test_a_run_reads_the_policy_its_engine_and_its_reward_model(directories):
     expected = load_model(directories / "qwen2").model
     for rank in (None, 2):
         config = override(plain, {"learner.lora_rank": rank, "rollout.num_envs": 2, "evaluation.every": 0})
-        setup = TrainingSetup.open(config, Ranks())
+        setup = TrainingSetup.open(resolve(config), Ranks())
         setup.close()
         assert (setup.engine.model is setup.learner.model) is (rank is None)
         assert_equal(setup.engine.model, expected)

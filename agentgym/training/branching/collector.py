@@ -35,7 +35,6 @@ from agentgym.rollout.worker import EpisodeSpec
 from agentgym.training.branching.log import TreeLog, text_key
 from agentgym.training.branching.state import pack_nodes, unpack_nodes
 from agentgym.training.branching.worker import Branch, BranchingWorker, Root, TreeNode
-from agentgym.training.config import TrainConfig
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.pool import TaskOrder
 from agentgym.training.rollout_batch import Collected, EpisodeEnd
@@ -130,8 +129,9 @@ class TreeCollector:
         self._begun = self._positions = self._episodes = self._dropped = 0
 
     @classmethod
-    def open(cls, config: TrainConfig, setup: TrainingSetup) -> TreeCollector:
+    def open(cls, setup: TrainingSetup) -> TreeCollector:
         """Open the collector of a run; the environment must be able to return to earlier states."""
+        config = setup.config
         rollout, allotment = config.rollout, config.stage_options
         match = config.algorithm_options.get("match", "state")
         if match not in ("state", "text"):

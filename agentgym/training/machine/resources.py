@@ -1,23 +1,24 @@
 """Settings that follow from the machine, chosen once at start: device, arithmetic, engine, sizes of batches.
 
 A configuration may leave them open ("auto", 0 or None). `resolve` fills them in from the device that is
-there, its memory, the number of ranks and the model's sizes; a run's ``config.json`` holds what was chosen.
-On a CPU they are the same for every machine and model.
+there, its memory, the number of ranks, the algorithm and the model; a run's ``config.json`` holds what was
+chosen. On a CPU sizes of batches are the same for every machine and model.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import torch
 
 from agentgym.errors import UsageError
-from agentgym.training.config import TrainConfig
+from agentgym.training.config import ResolvedConfig, TrainConfig
 from agentgym.training.machine.memory import ModelSize, plan_memory
+from agentgym.training.policy.open import default_prompting, tiny_size
 
 CPU_ENVS = 128
 """Episodes played side by side on a CPU."""
@@ -86,38 +87,53 @@ class Machine:
         return next(found, None) if self.device == "cuda" else None
 
 
-def resolve(config: TrainConfig, machine: Machine, size: ModelSize | None = None) -> TrainConfig:
-    """Return a configuration with nothing left to choose; a complete one is returned as it is.
+def model_size(config: TrainConfig) -> ModelSize | None:
+    """Read the sizes of a configuration's model; None for a tiny one, which has no directory."""
+    return None if tiny_size(config.model) is not None else ModelSize.read(config.model)
 
-    ``size``: of its model, where that is known before it is opened.
+
+def resolve(
+    config: TrainConfig, machine: Machine | None = None, size: ModelSize | None = None
+) -> ResolvedConfig:
+    """Return a configuration with nothing left to choose; what has been chosen stays.
+
+    ``machine``: by default this one; ``size``: of the model, by default `model_size`.
     """
+    machine = machine or Machine.here(config.device)
+    prompting = config.prompting or default_prompting(config.model, config.env_id)
     rollout, gpu = config.rollout, machine.device == "cuda"
+    size = (size or model_size(config)) if gpu else None
     engine = rollout.engine
     if engine == "auto":
         large = size is not None and size.parameters >= VLLM_MIN_PARAMETERS
-        pictured = config.prompting is not None and config.prompting.pictures != "none"
-        engine = "vllm" if gpu and machine.has_vllm and large and not pictured else "hf"
+        engine = "vllm" if machine.has_vllm and large and prompting.pictures == "none" else "hf"
     # a rank plays its share
     wanted = -(-rollout.tasks * rollout.group_size // machine.ranks)
     num_envs = rollout.num_envs or (min(wanted, MAX_ENVS) if gpu else CPU_ENVS)
     chosen = config.learner.settled(
         machine.device, exact_engine=engine == "hf", stale=rollout.max_staleness > 0
     )
-    result = replace(
-        config,
-        device=machine.device,
-        rollout=replace(rollout, engine=engine, num_envs=num_envs),
-        learner=chosen,
-    )
-    return _fitted(config, result, machine, size) if gpu and size is not None else result
+    values: dict[str, Any] = {entry.name: getattr(config, entry.name) for entry in fields(config)}
+    values |= {
+        "device": machine.device,
+        "objective": config.loss,
+        "rollout": replace(rollout, engine=engine, num_envs=num_envs),
+        "learner": replace(chosen, temperature=prompting.temperature),
+        "reward_model": config.reward_settings if config.spec.reward_model else None,
+        "prompting": prompting,
+    }
+    result = ResolvedConfig(**values)
+    return result if size is None else _fitted(config, result, machine, size)
 
 
-def _fitted(requested: TrainConfig, settled: TrainConfig, machine: Machine, size: ModelSize) -> TrainConfig:
+def _fitted(
+    requested: TrainConfig, resolved: ResolvedConfig, machine: Machine, size: ModelSize
+) -> ResolvedConfig:
     """Return the configuration with the largest batches that fit the device; set ones stay.
 
     Computing layers again is dearer than a small batch down to the default budget, and cheaper below.
     """
-    own, learner = requested.learner, settled.learner
+    own, learner = requested.learner, resolved.learner
     again = (False, True) if own.gradient_checkpointing is None else (own.gradient_checkpointing,)
     budgets = (own.token_budget,) if own.token_budget else _BUDGETS
     chunks = (own.chunk_logits,) if own.chunk_logits else _CHUNKS
@@ -128,19 +144,20 @@ def _fitted(requested: TrainConfig, settled: TrainConfig, machine: Machine, size
         for checkpointing in again
         for chunk in chunks
     ]
-    result = settled
+    result = resolved
     for _, plain, budget, chunk in sorted(candidates, reverse=True):
         changed = replace(learner, token_budget=budget, chunk_logits=chunk, gradient_checkpointing=not plain)
-        result = replace(settled, learner=changed)
+        result = replace(resolved, learner=changed)
         plan = plan_memory(size, result, ranks=machine.ranks, device_memory=machine.memory)
         if plan.peak <= MAX_MEMORY_FRACTION * machine.memory:
             break
     return result
 
 
-def check_feasible(config: TrainConfig, size: ModelSize | None) -> None:
+def check_feasible(config: ResolvedConfig) -> None:
     """Refuse to train a large model on a single CPU thread, which would take days an iteration."""
-    if size is None or config.device != "cpu" or config.threads > 1 or size.parameters < CPU_MAX_PARAMETERS:
+    size = model_size(config) if config.device == "cpu" and config.threads == 1 else None
+    if size is None or size.parameters < CPU_MAX_PARAMETERS:
         return
     raise UsageError(
         f"{config.model} has {size.parameters / 1e9:.1f} billion parameters, and there is one CPU thread to "
@@ -148,7 +165,7 @@ def check_feasible(config: TrainConfig, size: ModelSize | None) -> None:
     )
 
 
-def described(config: TrainConfig, machine: Machine) -> list[tuple[str, str]]:
+def described(config: ResolvedConfig, machine: Machine) -> list[tuple[str, str]]:
     """Return the lines of a run's resources: name and value."""
     learner, rollout = config.learner, config.rollout
     where = f"{machine.name}, {machine.memory / 2**30:.0f} GiB" if config.device == "cuda" else "CPU"
@@ -159,7 +176,7 @@ def described(config: TrainConfig, machine: Machine) -> list[tuple[str, str]]:
     )
     most = (rollout.max_staleness + 1) * -(-rollout.tasks * rollout.group_size // machine.ranks)
     idle = f" ({rollout.num_envs - most} slots idle)" if rollout.num_envs > most else ""
-    if rollout.engine == "vllm" and config.prompting is not None:
+    if rollout.engine == "vllm":
         idle += f", {config.prompting.context_length:,} tokens each"
     again = ", layers computed again for the gradient" if learner.gradient_checkpointing else ""
     return [
