@@ -199,12 +199,7 @@ def _so_far(
 
 def _said(builder: PromptSettings, completion: Completion) -> str:
     """Return a response as text; of another policy, its action in the answer's format where that can be."""
-    if completion.text:
-        return completion.text
-    try:
-        return builder.template.answer.write("", completion.action.split("\n"))
-    except ValueError:
-        return completion.action
+    return completion.text or builder.template.answer.written(completion.action)
 
 
 def _conversations(builder: PromptSettings) -> ConversationTokenizer:

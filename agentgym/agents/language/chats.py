@@ -12,7 +12,7 @@ from agentgym.agents.language.pictures import describe, picture_of
 from agentgym.agents.language.settings import Scaffold
 from agentgym.agents.language.words import scaffold_words
 from agentgym.core.tools import call_of, tool_schemas
-from agentgym.core.types import Completion, Message, Request, Step
+from agentgym.core.types import Completion, Message, Request
 from agentgym.endpoint.chat import ChatMessage, ChatReply, ChatToolCall
 from agentgym.prompts import Template
 from agentgym.prompts.defusing import defused
@@ -121,13 +121,7 @@ class ChatPrompts:
 
     def written(self, action: str) -> str:
         """Return an action in the answer's format; the action itself where the format cannot state it."""
-        answer = self.template.answer
-        thought = scaffold_words("words")["shown_thought"] if answer.thinks else ""
-        actions = action.split("\n") if answer.several else [action]
-        try:
-            return answer.write(thought, actions)
-        except ValueError:
-            return action
+        return self.template.answer.written(action, scaffold_words("words")["shown_thought"])
 
     def _prompt(self, request: Request, first: int, note: str) -> ChatMessage:
         """Return a turn's own prompt."""
@@ -144,7 +138,7 @@ class ChatPrompts:
         kept = step.completion
         if isinstance(kept, TurnCompletion) and kept.told is not None:
             return kept.told
-        return self._seen(_fields_of(step, number), step.observation)
+        return self._seen(PromptFields.of_step(step, number), step.observation)
 
     def _seen(self, fields: PromptFields, observation: Any) -> ChatMessage:
         fields, images = self._shown(fields, observation)
@@ -208,13 +202,6 @@ class ChatPrompts:
             texts.insert(0, Message("tools", listed))
         again = before[: len(texts)]
         return (*(old if old == new else new for old, new in zip(again, texts)), *texts[len(again) :])  # noqa: B905
-
-
-def _fields_of(step: Step, turn: int) -> PromptFields:
-    """Return the fields of a turn that another policy played, as far as its step tells them."""
-    seen = step.observation
-    text = seen if isinstance(seen, str) else str(seen["text"])
-    return PromptFields("", text, turn, (), step.admissible_actions, "", "", ())
 
 
 def _text_of(message: ChatMessage) -> str:

@@ -112,6 +112,13 @@ class AnswerFormat:
             f"give {'one or more' if self.several else 'one'}, without blanks around or tags within"
         )
 
+    def written(self, action: str, thought: str = "") -> str:
+        """Return the response that states an action; the action itself where the format cannot state it."""
+        try:
+            return self.write(thought, action.split("\n") if self.several else [action])
+        except UsageError:
+            return action
+
 
 class UnreadableError(Exception):
     """No action can be read; the message says why."""
