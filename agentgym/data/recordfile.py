@@ -11,17 +11,21 @@ import json
 import mmap
 import os
 import struct
-from collections.abc import Mapping
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from agentgym.errors import UsageError
 from agentgym.io.files import make_folder, trouble, writing
+
+Opened = TypeVar("Opened")
 
 _MARK = b"agentgym records 1\n"
 _PLACE = struct.Struct("<QQ16s")
@@ -89,11 +93,69 @@ class RecordWriter:
             self._draft.replace(self._path)
 
 
+class NumberedRecords:
+    """Records that a writer appends and that are read by number, see `RecordFile.record`."""
+
+    def __init__(self, writer: RecordWriter, name: str = "", *, sizes: npt.DTypeLike = np.int32):
+        """Begin with none; ``name`` begins the names of their columns, ``sizes`` is the type of one."""
+        self._writer, self._name, self._type = writer, name, sizes
+        self._starts, self._sizes = array("q"), array("q")
+
+    def __len__(self) -> int:
+        """Number of records so far."""
+        return len(self._starts)
+
+    def add(self, record: bytes) -> int:
+        """Append a record; return its number."""
+        self._starts.append(self._writer.add(record))
+        self._sizes.append(len(record))
+        return len(self._starts) - 1
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """Return where they begin and how long they are."""
+        starts, sizes = np.array(self._starts, np.int64), np.array(self._sizes, self._type)
+        return {f"{self._name}starts": starts, f"{self._name}sizes": sizes}
+
+
+class StoreWriter:
+    """Base of what writes a store; nothing is there under its name before all of it is."""
+
+    def __init__(self, path: Path):
+        """Begin a store that will be at ``path``."""
+        self._file = RecordWriter(path)
+
+    def __enter__(self) -> Self:
+        """Return the writer."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Remove what was not finished."""
+        self._file.__exit__(kind, error, trace)
+
+
+def sorted_keys(
+    keys: Sequence[str], repeated: Callable[[str], str]
+) -> tuple[npt.NDArray[np.bytes_], npt.NDArray[np.int32]]:
+    """Return keys in the order of their bytes, and the number of each: what `RecordFile.find` looks in.
+
+    Two equal keys are a `UsageError` with the message ``repeated(key)``.
+    """
+    raw = np.array([_encoded(key) for key in keys] or [b""], np.bytes_)[: len(keys)]
+    order = np.argsort(raw, kind="stable")
+    ordered = raw[order]
+    twice = np.flatnonzero(ordered[1:] == ordered[:-1])
+    if len(twice):
+        raise UsageError(repeated(keys[order[twice[0]]]))
+    return ordered, order.astype(np.int32)
+
+
 class RecordFile:
     """A finished file of records. Safe to read from many threads and after a fork."""
 
-    def __init__(self, path: Path):
-        """Map the file."""
+    def __init__(self, path: Path, form: str | None = None, holds: str = ""):
+        """Map the file; UsageError where its ``format`` is not ``form``, a version of what it ``holds``."""
         self.path = path
         try:
             with path.open("rb") as file:
@@ -109,9 +171,26 @@ class RecordFile:
             for name, (dtype, offset, count) in table["columns"].items()
         }
 
+        if form is not None and self.about.get("format") != form:
+            raise UsageError(
+                f"{path} is no store of {holds} of this version: delete it and import the data again"
+            )
+
     def read(self, start: int, size: int) -> bytes:
         """Return a record at an offset, of a length."""
         return self._map[start : start + size]
+
+    def record(self, number: int, name: str = "") -> bytes:
+        """Return one of the `NumberedRecords` of a name."""
+        return self.read(
+            int(self.columns[f"{name}starts"][number]), int(self.columns[f"{name}sizes"][number])
+        )
+
+    def find(self, key: str, keys: str, order: str) -> int | None:
+        """Return the number of a key by two columns of `sorted_keys`; None where it is not among them."""
+        column, raw = self.columns[keys], _encoded(key)
+        place = int(column.searchsorted(np.bytes_(raw)))
+        return int(self.columns[order][place]) if place < len(column) and column[place] == raw else None
 
     def _read_table(self) -> dict[str, Any]:
         if self._map[: len(_MARK)] != _MARK:
@@ -122,6 +201,28 @@ class RecordFile:
             raise _damaged(self.path, "its table is not what was written")
         table: dict[str, Any] = json.loads(raw)
         return table
+
+
+def open_unchanged(path: Path, holds: str, kind: Callable[..., Opened], **options: Any) -> Opened:
+    """Return ``kind(path, **options)``, one object as long as the file stays the same.
+
+    ``holds``: what is in the file, for messages.
+    """
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise UsageError(f"cannot open the {holds} {path}: {error.strerror}") from error
+    opened: Opened = _opened(kind, path, status.st_size, status.st_mtime_ns, **options)
+    return opened
+
+
+@lru_cache(maxsize=32)
+def _opened(kind: Callable[..., Any], path: Path, size: int, changed: int, **options: Any) -> Any:
+    return kind(path, **options)
+
+
+def _encoded(key: str) -> bytes:
+    return key.encode("utf-8", "surrogatepass")
 
 
 def _damaged(path: Path, reason: str) -> UsageError:

@@ -358,7 +358,7 @@ def test_a_name_that_comes_twice(tmp_path):
     with ProductStoreWriter(tmp_path / "two.products") as writer:
         writer.add(Product("B1", "a"), 0)
         writer.add(Product("B1", "b"), 1)
-        with pytest.raises(UsageError, match="names a product twice"):
+        with pytest.raises(UsageError, match="two products are named"):
             writer.finish()
     assert list(tmp_path.iterdir()) == []
 

@@ -15,13 +15,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from agentgym.core.hashing import content_id
-from agentgym.data.recordfile import RecordFile, RecordWriter
+from agentgym.data.recordfile import NumberedRecords, RecordFile, StoreWriter, open_unchanged
 from agentgym.envs.alfworld.data.trials import Failure, Trial
 from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.envs.alfworld.engine.packing import VERSION
@@ -61,7 +60,7 @@ def game_id(text: GameText) -> str:
     return content_id((text.domain, text.grammar, text.problem))
 
 
-class GameStoreWriter:
+class GameStoreWriter(StoreWriter):
     """Writes a store; nothing is there under its name before all of it is.
 
     Example:
@@ -77,22 +76,11 @@ class GameStoreWriter:
 
     def __init__(self, path: Path):
         """Begin a store that will be at ``path``."""
-        self._file = RecordWriter(path)
+        super().__init__(path)
+        self._records = NumberedRecords(self._file, sizes=np.int64)
         self._entries: list[GameEntry] = []
-        self._starts: list[int] = []
-        self._sizes: list[int] = []
         self._numbers: dict[tuple[TextKind, bytes], int] = {}
         self._dictionaries: dict[TextKind, tuple[int, bytes]] = {}
-
-    def __enter__(self) -> GameStoreWriter:
-        """Return the writer."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Remove what was not finished."""
-        self._file.__exit__(kind, error, trace)
 
     def add(self, trial: Trial) -> None:
         """Add a game."""
@@ -112,8 +100,7 @@ class GameStoreWriter:
         """
         entries = sorted(self._entries, key=lambda entry: entry.name)
         index = json.dumps([list(asdict(entry).values()) for entry in entries], ensure_ascii=False)
-        number = self._append(zlib.compress(_encode(index)))
-        columns = {"starts": np.array(self._starts), "sizes": np.array(self._sizes)}
+        number = self._records.add(zlib.compress(_encode(index)))
         about = {
             "format": FORMAT,
             "index": number,
@@ -121,7 +108,7 @@ class GameStoreWriter:
             "failures": list(failures),
             "left_out": dict(left_out or {}),
         }
-        self._file.finish(columns, about)
+        self._file.finish(self._records.columns(), about)
 
     def _record(self, kind: TextKind, raw: bytes) -> int:
         """Return the number of a record; a new one is written.
@@ -134,17 +121,12 @@ class GameStoreWriter:
             return number
         if kind in self._dictionaries:
             packer = zlib.compressobj(zlib.Z_BEST_COMPRESSION, zdict=self._dictionaries[kind][1])
-            number = self._append(packer.compress(raw) + packer.flush())
+            number = self._records.add(packer.compress(raw) + packer.flush())
         else:
-            number = self._append(zlib.compress(raw, zlib.Z_BEST_COMPRESSION))
+            number = self._records.add(zlib.compress(raw, zlib.Z_BEST_COMPRESSION))
             self._dictionaries[kind] = (number, raw[-_WINDOW:])
         self._numbers[key] = number
         return number
-
-    def _append(self, record: bytes) -> int:
-        self._starts.append(self._file.add(record))
-        self._sizes.append(len(record))
-        return len(self._starts) - 1
 
 
 class GameStore:
@@ -153,14 +135,8 @@ class GameStore:
     def __init__(self, path: Path):
         """Read the index, uncached; `open_store` caches it."""
         self.path = path
-        self._file = RecordFile(path)
+        self._file = RecordFile(path, FORMAT, "games")
         about = self._file.about
-        if about.get("format") != FORMAT:
-            raise UsageError(
-                f"{path} is no store of games of this version: delete it and import the data again"
-            )
-        self._starts = self._file.columns["starts"].tolist()
-        self._sizes = self._file.columns["sizes"].tolist()
         self.failures = tuple(Failure(*row) for row in about["failures"])
         self.left_out: Mapping[str, int] = about["left_out"]
         self._first: Mapping[TextKind, int] = about["dictionaries"]
@@ -200,7 +176,7 @@ class GameStore:
         return raw
 
     def _packed(self, number: int) -> bytes:
-        return self._file.read(self._starts[number], self._sizes[number])
+        return self._file.record(number)
 
     def _damaged(self, reason: str) -> UsageError:
         return UsageError(
@@ -210,16 +186,7 @@ class GameStore:
 
 def open_store(path: Path) -> GameStore:
     """Return the store in a file; one object for as long as the file stays the same."""
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise UsageError(f"cannot open the games {path}: {error.strerror}") from error
-    return _open_store(path, status.st_size, status.st_mtime_ns)
-
-
-@lru_cache(maxsize=16)
-def _open_store(path: Path, size: int, changed: int) -> GameStore:
-    return GameStore(path)
+    return open_unchanged(path, "games", GameStore)
 
 
 def _encode(text: str) -> bytes:

@@ -18,15 +18,14 @@ import hashlib
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from agentgym.data.recordfile import RecordFile, RecordWriter
+from agentgym.data.recordfile import NumberedRecords, RecordFile, StoreWriter, open_unchanged, sorted_keys
 from agentgym.envs.multihop.data.questions import StoredQuestion, question_id
 from agentgym.errors import UsageError
 from agentgym.retrieval.corpus.passages import PassageFile, PassageList, PassageStore
@@ -39,7 +38,7 @@ PASSAGES = ".passages"
 FORMAT = "questions/1"
 
 
-class QuestionStoreWriter:
+class QuestionStoreWriter(StoreWriter):
     """Writes the file of questions; nothing is there under its name before all of it is.
 
     Splits are written one after another. A question that an earlier split has too, its passages included, is
@@ -48,9 +47,8 @@ class QuestionStoreWriter:
 
     def __init__(self, path: Path):
         """Begin a store that will be at ``path``."""
-        self._writer = RecordWriter(path)
-        self._starts = array("q")
-        self._sizes = array("l")
+        super().__init__(path)
+        self._records = NumberedRecords(self._file)
         self._ids: list[str] = []
         self._sources: list[str] = []
         self._ends: dict[str, int] = {}
@@ -60,16 +58,6 @@ class QuestionStoreWriter:
         self._sentences = array("l")
         self._sentence_ends = array("l")
         self._digest = hashlib.sha256()
-
-    def __enter__(self) -> QuestionStoreWriter:
-        """Return the writer."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Remove what was not finished."""
-        self._writer.__exit__(kind, error, trace)
 
     def __len__(self) -> int:
         """Number of questions so far."""
@@ -96,8 +84,7 @@ class QuestionStoreWriter:
             question = question._replace(id=f"{question.id}-{count}")
         record = question.pack()
         self._digest.update(b"%d:" % len(record) + record)
-        self._starts.append(self._writer.add(record))
-        self._sizes.append(len(record))
+        self._records.add(record)
         self._ids.append(question.id)
         self._sources.append(question.source_id)
         self._ends[self._split] = len(self._ids)
@@ -110,20 +97,14 @@ class QuestionStoreWriter:
     def finish(self, name: str, passages: PassageStore) -> None:
         """Put the file of a set in its place; ``passages`` were written before, beside it."""
         columns: dict[str, npt.NDArray[Any]] = {
-            "starts": np.array(self._starts, np.int64),
-            "sizes": np.array(self._sizes, np.int32),
+            **self._records.columns(),
             "sentences": np.array([*self._sentences, len(self._sentence_ends)], np.int64),
             "sentence_ends": np.array(self._sentence_ends, np.int32),
         }
         start = 0
         for split, end in self._ends.items():
             for kind, keys in (("ids", self._ids), ("sources", self._sources)):
-                ordered, order = _sorted(keys[start:end])
-                if twice := ordered[1:][ordered[1:] == ordered[:-1]].tolist():
-                    raise UsageError(
-                        f"{name}: two questions of split {split!r} have the id {twice[0].decode()!r:.80}: "
-                        "remove one of them"
-                    )
+                ordered, order = sorted_keys(keys[start:end], partial(_repeated, name, split))
                 columns |= {f"{split}/{kind}": ordered, f"{split}/{kind}/order": order}
             start = end
         about = {
@@ -135,7 +116,7 @@ class QuestionStoreWriter:
             "passages": len(passages),
             "passages_sha256": passages.sha256,
         }
-        self._writer.finish(columns, about)
+        self._file.finish(columns, about)
 
     @property
     def _split(self) -> str:
@@ -148,12 +129,8 @@ class QuestionStore:
     def __init__(self, path: Path):
         """Map the files, uncached; `open_store` caches them."""
         self.path = path
-        self._file = RecordFile(path)
+        self._file = RecordFile(path, FORMAT, "questions")
         about = self._file.about
-        if about.get("format") != FORMAT:
-            raise UsageError(
-                f"{path} is no store of questions of this version: delete it and import the data again"
-            )
         self.name: str = about["name"]
         """Of the set, such as ``distractor``."""
         self.sha256: str = about["sha256"]
@@ -183,10 +160,8 @@ class QuestionStore:
         start, end = self._ranges[split]
         if not 0 <= index < end - start:
             raise IndexError(f"split {split!r} of {self.name} has {end - start:,} questions, none at {index}")
-        columns = self._file.columns
-        place, size = int(columns["starts"][start + index]), int(columns["sizes"][start + index])
         try:
-            return StoredQuestion.unpack(self._file.read(place, size))
+            return StoredQuestion.unpack(self._file.record(start + index))
         except (ValueError, TypeError) as error:
             raise UsageError(
                 f"{self.path} is damaged at question {start + index} ({error}): delete it and import again"
@@ -198,13 +173,8 @@ class QuestionStore:
 
     def index_of(self, split: str, key: str) -> int | None:
         """Return the place in a split of a task id or source id; None where it has no such question."""
-        raw = key.encode("utf-8", "surrogatepass")
-        for kind in ("ids", "sources"):
-            column = self._file.columns[f"{split}/{kind}"]
-            place = int(column.searchsorted(np.bytes_(raw)))
-            if place < len(column) and column[place] == raw:
-                return int(self._file.columns[f"{split}/{kind}/order"][place])
-        return None
+        found = self._file.find(key, f"{split}/ids", f"{split}/ids/order")
+        return self._file.find(key, f"{split}/sources", f"{split}/sources/order") if found is None else found
 
     def sentences(self, number: int) -> tuple[str, ...]:
         """Return a passage sentence by sentence; as one where upstream does not tell them apart."""
@@ -233,20 +203,8 @@ class QuestionStore:
 
 def open_store(path: Path) -> QuestionStore:
     """Return the store in a file; one object for as long as the file stays the same."""
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise UsageError(f"cannot open the questions {path}: {error.strerror}") from error
-    return _open_store(path, status.st_size, status.st_mtime_ns)
+    return open_unchanged(path, "questions", QuestionStore)
 
 
-@lru_cache(maxsize=16)
-def _open_store(path: Path, size: int, changed: int) -> QuestionStore:
-    return QuestionStore(path)
-
-
-def _sorted(keys: list[str]) -> tuple[npt.NDArray[np.bytes_], npt.NDArray[np.int32]]:
-    """Return keys in the order of their bytes, and where each came from."""
-    raw = np.array([key.encode("utf-8", "surrogatepass") for key in keys] or [b""], np.bytes_)[: len(keys)]
-    order = np.argsort(raw, kind="stable")
-    return raw[order], order.astype(np.int32)
+def _repeated(name: str, split: str, key: str) -> str:
+    return f"{name}: two questions of split {split!r} have the id {key!r:.80}: remove one of them"

@@ -143,10 +143,8 @@ class CitationGraph(NamedTuple):
 
 def open_citations(path: Path) -> tuple[CitationGraph, str]:
     """Map a file of citations; return the graph and its sha256."""
-    file = RecordFile(path)
-    columns, about = file.columns, file.about
-    if about.get("format") != FORMAT:
-        raise UsageError(f"{path} is no file of citations: import the papers again")
+    file = RecordFile(path, FORMAT, "citations")
+    columns = file.columns
     graph = CitationGraph(
         columns["dates"],
         columns["sorted_dates"],
@@ -156,7 +154,7 @@ def open_citations(path: Path) -> tuple[CitationGraph, str]:
         CitationLists(columns["cited_starts"], columns["cited"]),
         CitationLists(columns["citing_starts"], columns["citing"]),
     )
-    return graph, str(about["sha256"])
+    return graph, str(file.about["sha256"])
 
 
 def _digest(id: str) -> int:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from agentgym.core.hashing import sha256_json
-from agentgym.data.recordfile import RecordFile, RecordWriter
+from agentgym.data.recordfile import NumberedRecords, RecordFile, StoreWriter, open_unchanged, sorted_keys
 from agentgym.envs.webshop.data.products import (
     CatalogueDigest,
     Goals,
@@ -34,7 +32,7 @@ SUFFIX = ".products"
 _KINDS: tuple[Goals, ...] = get_args(Goals)
 
 
-class ProductStoreWriter:
+class ProductStoreWriter(StoreWriter):
     """Writes a store; nothing is there under its name before all of it is.
 
     Example:
@@ -53,24 +51,14 @@ class ProductStoreWriter:
 
     def __init__(self, path: Path):
         """Begin a store that will be at ``path``."""
-        self._writer = RecordWriter(path)
+        super().__init__(path)
         self._digest = CatalogueDigest()
-        self._asins: list[bytes] = []
+        self._asins: list[str] = []
         self._positions = array("q")
-        self._products = _Places()
+        self._products = NumberedRecords(self._file, "product_")
         self._listings = array("i")
-        self._instructions: dict[Goals, _Places] = {kind: _Places() for kind in _KINDS}
+        self._instructions = {kind: NumberedRecords(self._file, f"{kind}_") for kind in _KINDS}
         self._owners: dict[Goals, array[int]] = {kind: array("q") for kind in _KINDS}
-
-    def __enter__(self) -> ProductStoreWriter:
-        """Return the writer."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Remove what was not finished."""
-        self._writer.__exit__(kind, error, trace)
 
     def add(
         self,
@@ -86,34 +74,33 @@ class ProductStoreWriter:
         """
         packed = product.pack()
         self._digest.add_product(packed)
-        self._products.add(self._writer, packed)
+        self._products.add(packed)
         self._listings.extend(ListingPlace.of(product, packed))
         self._positions.append(position)
         for kind, instructions in zip(_KINDS, (human, synthetic), strict=True):
             for instruction in instructions:
                 raw = instruction.pack()
                 self._digest.add_instruction(kind, raw)
-                self._instructions[kind].add(self._writer, raw)
+                self._instructions[kind].add(raw)
                 self._owners[kind].append(len(self._asins))
-        self._asins.append(product.asin.encode("utf-8", "surrogatepass"))
+        self._asins.append(product.asin)
 
     def finish(self) -> None:
         """Put the file in its place."""
-        asins = np.array(self._asins or [b""], np.bytes_)[: len(self._asins)]
-        order = np.argsort(asins, kind="stable")
-        if np.any(asins[order][1:] == asins[order][:-1]):
-            raise UsageError("a store names a product twice: leave the second one out")
+        asins, order = sorted_keys(
+            self._asins, lambda asin: f"two products are named {asin!r:.60}: leave the second one out"
+        )
         columns: dict[str, npt.NDArray[Any]] = {
-            "asins": asins[order],
-            "order": order.astype(np.int32),
+            "asins": asins,
+            "order": order,
             "positions": np.array(self._positions, np.int64),
-            **self._products.columns("product"),
+            **self._products.columns(),
             "listings": np.array(self._listings, np.int32),
         }
         for kind in _KINDS:
-            columns |= self._instructions[kind].columns(kind)
+            columns |= self._instructions[kind].columns()
             columns[f"{kind}_owners"] = np.array(self._owners[kind], np.int32)
-        self._writer.finish(columns, {"sha256": self._digest.hexdigest()})
+        self._file.finish(columns, {"sha256": self._digest.hexdigest()})
 
 
 class StoredCatalogue:
@@ -132,8 +119,7 @@ class StoredCatalogue:
         self.path = path
         self._file = RecordFile(path)
         columns = self._file.columns
-        self._asins, self._order = columns["asins"], columns["order"]
-        self._starts, self._sizes = columns["product_starts"], columns["product_sizes"]
+        self._starts = columns["product_starts"]
         listings = columns.get("listings")  # older stores have none
         self._listings = None if listings is None else listings.reshape(-1, 3)
         positions = columns["positions"]
@@ -155,66 +141,33 @@ class StoredCatalogue:
 
     def product(self, index: int) -> Product:
         """Read product ``index``; IndexError where there is none."""
-        return Product.unpack(self._file.read(self._start(index), int(self._sizes[index])))
+        return Product.unpack(self._file.record(self._within(index), "product_"))
 
     def listing(self, index: int) -> ListedProduct:
         """Read what a page of results shows of product ``index``, and nothing else of it."""
-        start = self._start(index)
+        start = int(self._starts[self._within(index)])
         if self._listings is None:
             return self.product(index).listing
         head, price, size = self._listings[index].tolist()
         return unpack_listing(self._file.read(start, head), self._file.read(start + price, size))
 
-    def _start(self, index: int) -> int:
+    def _within(self, index: int) -> int:
         if not 0 <= index < self._length:
             raise IndexError(f"the catalogue has {self._length:,} products, none at {index}")
-        return int(self._starts[index])
+        return index
 
     def index_of(self, asin: str) -> int | None:
         """Return the position of a product; None where there is no such product."""
-        name = asin.encode("utf-8", "surrogatepass")
-        place = int(self._asins.searchsorted(np.bytes_(name)))
-        if place == len(self._asins) or self._asins[place] != name:
-            return None
-        index = int(self._order[place])
-        return index if index < self._length else None
+        index = self._file.find(asin, "asins", "order")
+        return None if index is None or index >= self._length else index
 
     def instructions(self, kind: Goals) -> Iterator[Instruction]:
         """Yield the instructions of one kind, in the order of the products."""
-        columns = self._file.columns
-        end = int(columns[f"{kind}_owners"].searchsorted(self._length))
-        starts, sizes = columns[f"{kind}_starts"], columns[f"{kind}_sizes"]
-        for i in range(end):
-            yield Instruction.unpack(self._file.read(int(starts[i]), int(sizes[i])))
+        end = int(self._file.columns[f"{kind}_owners"].searchsorted(self._length))
+        for number in range(end):
+            yield Instruction.unpack(self._file.record(number, f"{kind}_"))
 
 
 def open_store(path: Path, *, first: int | None = None) -> StoredCatalogue:
     """Return the store in a file; one object for as long as the file stays the same."""
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise UsageError(f"cannot open the products {path}: {error.strerror}") from error
-    return _open_store(path, status.st_size, status.st_mtime_ns, first)
-
-
-@lru_cache(maxsize=4)
-def _open_store(path: Path, size: int, changed: int, first: int | None) -> StoredCatalogue:
-    return StoredCatalogue(path, first=first)
-
-
-class _Places:
-    """Positions of records."""
-
-    def __init__(self) -> None:
-        self._starts = array("q")
-        self._sizes = array("q")
-
-    def add(self, writer: RecordWriter, record: bytes) -> None:
-        self._starts.append(writer.add(record))
-        self._sizes.append(len(record))
-
-    def columns(self, name: str) -> dict[str, npt.NDArray[Any]]:
-        return {
-            f"{name}_starts": np.array(self._starts, np.int64),
-            f"{name}_sizes": np.array(self._sizes, np.int32),
-        }
+    return open_unchanged(path, "products", StoredCatalogue, first=first)
