@@ -263,7 +263,7 @@ def test_a_game_damaged_in_a_store_is_named(home):
     import_data(data_source("alfworld"), origin, progress=quiet)
     path = home / "data" / "alfworld" / "valid_seen.games"
     store = open_store(path)
-    start = store._starts[store.entries[1].problem]
+    start = int(store._file.columns["starts"][store.entries[1].problem])
     whole = path.read_bytes()
     path.write_bytes(whole[:start] + b"xxxx" + whole[start + 4 :])
     damaged = open_store(path)
