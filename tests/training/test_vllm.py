@@ -19,7 +19,7 @@ from agentgym.training.engines.sync_check import CanaryError, SyncCheck
 from agentgym.training.engines.vllm import VllmEngine
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.machine.resources import Machine, described
+from agentgym.training.machine.resources import Machine, described, resolve
 from agentgym.training.models.models import load_model, save_model
 from agentgym.training.run import start
 from tests.training import stand_in_vllm
@@ -122,7 +122,7 @@ def test_an_engine_has_room_for_a_prompt_and_its_response(directory, device, con
         rollout=RolloutConfig(engine="vllm", vllm_memory=0.3),
         learner=LearnerConfig(dtype="float32"),
     )
-    engine = setup._engine(config, load_model(directory), Ranks(device=torch.device(device)))
+    engine = setup._engine(resolve(config), load_model(directory), Ranks(device=torch.device(device)))
     assert engine._llm.options["max_model_len"] == min(tokens, 128)  # which is all that the model has
     assert engine._llm.options["gpu_memory_utilization"] == 0.3
     assert engine._llm.options.get("enforce_eager", False) == (device == "cpu")
@@ -244,7 +244,7 @@ def test_each_of_several_ranks_has_an_engine_of_its_own(language_model):
         TrainConfig(algorithm="grpo", env_id="agentgym/EZPoints-v0"),
         {"rollout.engine": "vllm", "learner.dtype": "float32"},
     )
-    engine = setup._engine(config, language_model, Ranks(rank=1, size=2))
+    engine = setup._engine(resolve(config), language_model, Ranks(rank=1, size=2))
     options = engine._llm.options
     assert options["distributed_executor_backend"] == "external_launcher"
     assert options["tensor_parallel_size"] == 1
@@ -270,7 +270,7 @@ def test_an_engine_that_plays_during_updates_does_not_rest(language_model, stale
             "rollout.overlap": overlap,
         },
     )
-    engine = setup._vllm(config, language_model, Ranks())
+    engine = setup._vllm(resolve(config), language_model, Ranks())
     assert bool(engine._llm.options.get("enable_sleep_mode")) is rests
 
 
