@@ -1,5 +1,8 @@
 """Endpoints: open one by its spec, ask it, and have futures of its replies.
 
+A call goes from the thread that submits it to the event loop. There the cache is looked up, equal requests
+are made once, and each call has its row of the ledger; `agentgym.endpoint.sending` sends what is left.
+
 Example:
     An endpoint is asked by many threads alike, and each request has its own future::
 
@@ -13,21 +16,36 @@ Example:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from agentgym.core.hashing import canonical_json
-from agentgym.endpoint.caller import EndpointCaller
+from agentgym.endpoint.cache import refusal_of, reply_of, value_of
 from agentgym.endpoint.chat import ChatReply, ChatRequest
-from agentgym.endpoint.errors import EndpointError
+from agentgym.endpoint.errors import CacheMissError, EndpointError
+from agentgym.endpoint.ledger import LedgerRow, now
 from agentgym.endpoint.loop import BackgroundLoop, LoopUser, join_loop, leave_loop, loop_of_process
 from agentgym.endpoint.probe import EndpointProbe, probe_endpoint
-from agentgym.endpoint.sending import Sleep
+from agentgym.endpoint.replies import TokenUsage, usage_of
+from agentgym.endpoint.sending import ChatSender, RequestTiming, Sleep
 from agentgym.endpoint.session import NO_SESSION, EndpointSession, current_session
 from agentgym.endpoint.spec import EndpointSpec
+from agentgym.endpoint.transport import RefusedRequestError
 from agentgym.endpoint.wire import cache_key
+from agentgym.errors import UsageError
+
+
+@dataclass(eq=False, slots=True)
+class _Call:
+    """A call that is under way, and who waits for it."""
+
+    session: EndpointSession
+    task: asyncio.Task[ChatReply]
+    waiting: list[tuple[Future[ChatReply], ChatRequest]] = field(default_factory=list)
 
 
 class Endpoint:
@@ -46,14 +64,14 @@ class Endpoint:
         self.spec = spec
         self._transport = transport
         self._sleep = sleep
-        self._closed = False
-        self._callers: dict[BackgroundLoop, EndpointCaller] = {}
-        """By loop: those of a parent process are neither used nor closed."""
-
-    @property
-    def left_out(self) -> Mapping[str, str]:
+        self.left_out: dict[str, str] = {}
         """Parameters that the endpoint has refused so far, with what it said. They are never sent again."""
-        return {name: line for caller in self._callers.values() for name, line in caller.left_out.items()}
+        self._closed = False
+        self._loop: BackgroundLoop | None = None
+        self._sender: ChatSender | None = None
+        self._calls: dict[tuple[int, str], _Call] = {}
+        self._inherited: list[object] = []
+        """From a parent process, which this one neither uses nor closes; nor may it collect them."""
 
     @property
     def closed(self) -> bool:
@@ -74,10 +92,10 @@ class Endpoint:
             MissingPackageError: the extra ``endpoint`` is not installed.
         """
         session = current_session() or NO_SESSION
-        loop, caller = self._open(session)
+        loop = self._open(session)
         key = cache_key(request, self.spec)
         future: Future[ChatReply] = Future()
-        loop.loop.call_soon_threadsafe(caller.start, request, key, session, future)
+        loop.loop.call_soon_threadsafe(self._start, request, key, session, future)
         return future
 
     def ask(self, requests: Sequence[ChatRequest]) -> list[ChatReply]:
@@ -102,28 +120,160 @@ class Endpoint:
         """
         _may_wait()
         session = current_session() or NO_SESSION
-        loop, caller = self._open(session)
-        return loop.submit(probe_endpoint(caller, session)).result()
+        return self._open(session).submit(probe_endpoint(self, session)).result()
 
     def close(self) -> None:
         """Cancel what is under way, and close the connections. Nothing can be asked after."""
         _may_wait()
         self._closed = True
         loop = loop_of_process()
-        caller = None if loop is None else self._callers.pop(loop, None)
-        if loop is not None and caller is not None:
-            loop.submit(caller.close()).result()
+        if loop is not None and loop is self._loop:
+            loop.submit(self._disconnect()).result()
         leave_loop(self)
 
-    def _open(self, session: EndpointSession) -> tuple[BackgroundLoop, EndpointCaller]:
+    def _open(self, session: EndpointSession) -> BackgroundLoop:
+        """Return the loop of the process, with the key read; answers of the cache need no key."""
         if self._closed:
             raise EndpointError(f"the endpoint {self.spec.identity} is closed: open it again")
         loop = join_loop(self)
         with loop.lock:
-            caller = self._callers.setdefault(loop, EndpointCaller(self.spec))
-            if session.mode != "replay-only":
-                caller.connect(self._transport or _Network.stand_in, self._sleep)
-        return loop, caller
+            if loop is not self._loop:
+                self._inherited.append((self._sender, self._calls))
+                self._loop, self._sender, self._calls = loop, None, {}
+            if self._sender is None and session.mode != "replay-only":
+                make = self._transport or _Network.stand_in
+                network = None if make is None else make()
+                self._sender = ChatSender(self.spec, network, self._sleep, self.left_out)
+        return loop
+
+    # --- on the event loop ------------------------------------------------------------------------------
+
+    def _start(
+        self, request: ChatRequest, key: str, session: EndpointSession, future: Future[ChatReply]
+    ) -> None:
+        """Begin a call, or wait for an equal one that is under way; the future is given the reply."""
+        if session.ending or self._closed:
+            what = (
+                "endpoint session has ended: ask within it"
+                if session.ending
+                else "endpoint is closed: open it"
+            )
+            if future.set_running_or_notify_cancel():
+                future.set_exception(EndpointError(f"the {what}"))
+            return
+        loop = asyncio.get_running_loop()
+        place = (id(session), key)
+        call = self._calls.get(place)
+        if call is None:
+            call = _Call(session, loop.create_task(self.reply(request, session, key)))
+            self._calls[place] = call
+            session.calls.add(call.task)
+            call.task.add_done_callback(partial(self._finish, place, call))
+        call.waiting.append((future, request))
+        future.add_done_callback(partial(_leave_soon, loop, call))
+
+    async def reply(
+        self, request: ChatRequest, session: EndpointSession, key: str = "", **fields: Any
+    ) -> ChatReply:
+        """Return a reply, from the cache or the endpoint; the ledger has a row of it, or of the error.
+
+        Args:
+            request: the chat.
+            session: that the call belongs to.
+            key: under which the cache has it; the empty text to ask in any case.
+            fields: of the body, beside those of the request, such as ``n``.
+
+        Raises:
+            RequestFailedError: there is none.
+            EndpointError: there will be none to any request.
+            RefusedRequestError: the endpoint refuses a request with such fields.
+        """
+        recorded = session.find(key) if key else None
+        if recorded is not None:
+            reply, day = reply_of(recorded)
+            usage = TokenUsage(reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)
+            reply = replace(reply, from_cache=True, cost=session.cost(self.spec, usage, day))
+            self._note(session, request, reply)
+            return reply
+        if self._sender is None or session.mode == "replay-only":
+            name = f"of {request.label}" if request.label else f"with the key {key[:12]}"
+            raise CacheMissError(
+                f"the cache has no answer to a request {name} to {self.spec.identity}: "
+                "record it with the cache mode 'write' first"
+            )
+        timing = RequestTiming()
+        try:
+            reply = await self._sender.send(request, session, timing, fields)
+        except (UsageError, RefusedRequestError, asyncio.CancelledError) as error:
+            if timing.started is not None:
+                failed = ChatReply("", finish_reason="", seconds=timing.seconds, retries=timing.retries)
+                self._note(session, request, failed, type(error).__name__)
+            refused = refusal_of(error) if key else None
+            if refused is not None:
+                await session.keep(key, refused)
+            raise
+        cost = session.cost(self.spec, usage_of(reply))
+        reply = replace(reply, seconds=timing.seconds, retries=timing.retries, cost=cost)
+        if key:
+            await session.keep(key, value_of(reply, now()[:10]))
+        self._note(session, request, reply)
+        return reply
+
+    def _finish(self, place: tuple[int, str], call: _Call, task: asyncio.Task[ChatReply]) -> None:
+        """Tell all who wait for a call how it ended."""
+        del self._calls[place]
+        call.session.calls.discard(task)
+        error = None if task.cancelled() else task.exception()
+        paid = False
+        for future, request in call.waiting:
+            if task.cancelled():
+                future.cancel()
+            if not future.set_running_or_notify_cancel():
+                continue
+            if error is not None:
+                future.set_exception(error)
+                continue
+            reply = replace(task.result(), from_cache=paid or task.result().from_cache)
+            try:
+                if paid:  # by whoever asked first
+                    self._note(call.session, request, reply)
+            except UsageError as failed:  # the disk is full; nobody waits forever
+                future.set_exception(failed)
+            else:
+                future.set_result(reply)
+            paid = True
+
+    def _note(
+        self, session: EndpointSession, request: ChatRequest, reply: ChatReply, error: str = ""
+    ) -> None:
+        """Write a row of the session's ledger; ``error``: name of the one that the call ended in."""
+        session.note(lambda: LedgerRow.of(self.spec, request, reply, error, tuple(self.left_out)))
+
+    async def _disconnect(self) -> None:
+        """Cancel what is under way, and close the connections."""
+        tasks = [call.task for call in self._calls.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        sender, self._sender = self._sender, None
+        if sender is not None:
+            await sender.close()
+
+
+def _leave_soon(loop: asyncio.AbstractEventLoop, call: _Call, future: Future[ChatReply]) -> None:
+    """Tell the loop that a future was cancelled, whichever thread did it."""
+    if future.cancelled() and not call.task.done():
+        loop.call_soon_threadsafe(_leave, call, future)
+
+
+def _leave(call: _Call, future: Future[ChatReply]) -> None:
+    """Let a cancelled future go; a call that nobody waits for any more is cancelled."""
+    left = [each for each in call.waiting if each[0] is not future]
+    if len(left) < len(call.waiting):
+        call.waiting = left
+        future.set_running_or_notify_cancel()
+        if not left:
+            call.task.cancel()
 
 
 def _may_wait() -> None:

@@ -7,9 +7,12 @@ import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
+from agentgym.endpoint.chat import ChatReply, ChatRequest
+from agentgym.endpoint.spec import EndpointSpec
 from agentgym.errors import UsageError
 from agentgym.io.files import writing
 from agentgym.io.records import parse
@@ -55,6 +58,35 @@ class LedgerRow:
     """Name of the error that the call ended in; empty for an answer."""
     left_out: tuple[str, ...] = ()
     """Parameters that the endpoint had refused."""
+
+    @classmethod
+    def of(
+        cls, spec: EndpointSpec, request: ChatRequest, reply: ChatReply, error: str, left_out: tuple[str, ...]
+    ) -> Self:
+        """Return the row of a call that ends now."""
+        return cls(
+            when=now(),
+            label=request.label,
+            url=spec.url,
+            model=spec.model,
+            prompt_id=request.prompt_id,
+            prompt_tokens=reply.prompt_tokens,
+            completion_tokens=reply.completion_tokens,
+            cached_tokens=reply.cached_tokens,
+            reasoning_tokens=reply.reasoning_tokens,
+            seconds=reply.seconds,
+            retries=reply.retries,
+            cost=reply.cost,
+            from_cache=reply.from_cache,
+            finish_reason=reply.finish_reason,
+            error=error,
+            left_out=left_out,
+        )
+
+
+def now() -> str:
+    """Return the time as rows have it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class LedgerTotals(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from agentgym.core.hashing import sha256_json
 from agentgym.endpoint.chat import ChatMessage, ChatReply, ChatRequest, ChatSampling
@@ -19,8 +19,8 @@ from agentgym.endpoint.wire import DROPPABLE
 from agentgym.io.records import parse
 
 if TYPE_CHECKING:
-    from agentgym.endpoint.caller import EndpointCaller
     from agentgym.endpoint.session import EndpointSession
+    from agentgym.endpoint.spec import EndpointSpec
 
 ParameterSupport: TypeAlias = Literal["heeded", "accepted", "ignored", "refused"]
 """``heeded``: the answer shows it. ``accepted``: no refusal, and no answer could show more. ``ignored``: no
@@ -93,49 +93,60 @@ class _Seen(NamedTuple):
         return "accepted" if heeded is None else "heeded" if heeded else "ignored"
 
 
-async def probe_endpoint(caller: EndpointCaller, session: EndpointSession) -> EndpointProbe:
+class ProbedEndpoint(Protocol):
+    """What of an `agentgym.endpoint.client.Endpoint` a probe needs, on the event loop."""
+
+    spec: EndpointSpec
+    left_out: dict[str, str]
+
+    async def reply(self, request: ChatRequest, session: EndpointSession, **fields: Any) -> ChatReply:
+        """Return the reply to a request with further fields of the body."""
+        ...
+
+
+async def probe_endpoint(endpoint: ProbedEndpoint, session: EndpointSession) -> EndpointProbe:
     """Ask an endpoint what it takes; or the session's cache, where it knows.
 
     Args:
-        caller: asks it.
+        endpoint: asked.
         session: that the requests belong to.
 
     Raises:
         UsageError: it does not answer at all, or the session only replays and knows of no probe.
     """
-    spec = caller.spec
+    spec = endpoint.spec
     key = sha256_json({"probe": _VERSION, "url": spec.url, "model": spec.model, "extra": dict(spec.extra)})
     kept = session.find(key)
     if kept is not None:
-        return _heeded(parse(EndpointProbe, dict(kept), "the cache's probe"), caller)
+        return _heeded(parse(EndpointProbe, dict(kept), "the cache's probe"), endpoint)
     if session.mode == "replay-only":
         raise CacheMissError(
             f"the cache has no probe of {spec.identity}: record it with the cache mode 'write' first"
         )
-    probe = await _Prober(caller, session).probe()
+    probe = await _Prober(endpoint, session).probe()
     await session.keep(key, probe.to_json())
-    return _heeded(probe, caller)
+    return _heeded(probe, endpoint)
 
 
-def _heeded(probe: EndpointProbe, caller: EndpointCaller) -> EndpointProbe:
+def _heeded(probe: EndpointProbe, endpoint: ProbedEndpoint) -> EndpointProbe:
     """Return a probe; what it found to be refused is left out from now on."""
     for name, line in probe.refused.items():
         if name in DROPPABLE:
-            caller.left_out.setdefault(name, line)
+            endpoint.left_out.setdefault(name, line)
     return probe
 
 
 class _Prober:
     """Asks short questions, one after the other."""
 
-    def __init__(self, caller: EndpointCaller, session: EndpointSession):
-        self._caller = caller
+    def __init__(self, endpoint: ProbedEndpoint, session: EndpointSession):
+        self._endpoint = endpoint
         self._session = session
         self._refused: dict[str, str] = {}
 
     async def probe(self) -> EndpointProbe:
         first, again = await self._ask(_COUNT), await self._ask(_COUNT)
-        left_out = self._caller.left_out
+        left_out = self._endpoint.left_out
         limits = {name: await self._limit(name) for name in ("max_tokens", "max_completion_tokens")}
         temperature: ParameterSupport = "refused" if "temperature" in left_out else "accepted"
         rest = {
@@ -147,8 +158,8 @@ class _Prober:
             "tools": await self._tools(),
         }
         return EndpointProbe(
-            url=self._caller.spec.url,
-            model=self._caller.spec.model,
+            url=self._endpoint.spec.url,
+            model=self._endpoint.spec.model,
             answers_as=first.served_model,
             fingerprint=first.fingerprint,
             temperature=temperature,
@@ -163,7 +174,7 @@ class _Prober:
         self, text: str, *, temperature: float = 0.0, tokens: int | None = _SHORT, **fields: Any
     ) -> ChatReply:
         request = ChatRequest((ChatMessage("user", text),), ChatSampling(temperature, tokens), label=LABEL)
-        return await self._caller.ask(request, self._session, **fields)
+        return await self._endpoint.reply(request, self._session, **fields)
 
     async def _try(self, name: str, text: str, **fields: Any) -> _Seen:
         try:
@@ -174,7 +185,7 @@ class _Prober:
 
     async def _limit(self, name: str) -> ParameterSupport:
         """Ask for few tokens of a long answer, by one of the two names of the limit."""
-        if name in self._caller.left_out:
+        if name in self._endpoint.left_out:
             return "refused"
         seen = await self._try(name, _COUNT, tokens=None, **{name: _SHORT})
         answer = seen.answer
@@ -185,7 +196,7 @@ class _Prober:
         )
 
     async def _seed(self) -> ParameterSupport:
-        if "seed" in self._caller.left_out:
+        if "seed" in self._endpoint.left_out:
             return "refused"
         seen = [await self._try("seed", _DRAW, temperature=1.0, seed=seed) for seed in (1, 1, 2)]
         texts = [each.answer.text for each in seen if each.answer is not None]
@@ -196,7 +207,7 @@ class _Prober:
         return "heeded" if texts[0] != texts[2] else "accepted"
 
     async def _shown(self, name: str, value: Any, shows: Any) -> ParameterSupport:
-        if name in self._caller.left_out:
+        if name in self._endpoint.left_out:
             return "refused"
         seen = await self._try(name, _COLOUR, **{name: value})
         return seen.support(seen.answer is not None and shows(seen.answer))
