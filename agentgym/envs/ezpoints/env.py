@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from gymnasium import spaces
 
-from agentgym.core.rewards import check_scheme
+from agentgym.core.rewards import RewardScheme
 from agentgym.core.spaces import UnicodeText
 from agentgym.core.suite_spec import SuiteSpec
 from agentgym.core.tasks import Task
@@ -20,8 +20,9 @@ from agentgym.envs.ezpoints.formula import TOKENS, Pair, Tokens, accepted, over,
 from agentgym.envs.ezpoints.oracle import EZPointsOracle
 from agentgym.envs.ezpoints.picture import HEIGHT, NO_TILE, TILES_PER_ROW, WIDTH, Pixels, card_index, paint
 from agentgym.envs.ezpoints.suite import SUITE
-from agentgym.errors import UsageError, nearest
 from agentgym.vector.serial import SerialVectorEnv
+
+RewardTable: TypeAlias = Literal["verl-agent", "gym-cards"]
 
 
 class Rewards(NamedTuple):
@@ -33,13 +34,11 @@ class Rewards(NamedTuple):
     rejected: float
 
 
-REWARDS = {
+REWARDS: Mapping[RewardTable, Rewards] = {
     "verl-agent": Rewards(won=10.0, lost=0.0, rejected=0.0),
     "gym-cards": Rewards(won=10.0, lost=-1.0, rejected=-1.0),
 }
 """By name: as verl-agent ships the game, on which its 100.0 is published; as Gym Cards first had it."""
-
-OBSERVATIONS = ("text", "image")
 
 NOT_ACCEPTED = "The last action was not accepted."
 """Follows the formula after an action that was rejected."""
@@ -73,12 +72,12 @@ class EZPointsEnv(AgentEnv[Observation]):
         self,
         *,
         split: str = "train",
-        dataset: str = "builtin",
+        dataset: Literal["builtin"] = "builtin",
         max_steps: int | None = None,
         render_mode: str | None = None,
-        rewards: str = "verl-agent",
-        reward: str = "native",
-        observation: str = "text",
+        rewards: RewardTable = "verl-agent",
+        reward: RewardScheme = "native",
+        observation: Literal["text", "image"] = "text",
     ):
         """Choose the tasks and the form of the game.
 
@@ -97,11 +96,8 @@ class EZPointsEnv(AgentEnv[Observation]):
         Raises:
             UsageError: an unknown value of any argument.
         """
-        _check("dataset", dataset, ["builtin"])
-        _check("rewards", rewards, REWARDS)
-        _check("observation", observation, OBSERVATIONS)
         super().__init__(deals(split), data_key=dataset, max_steps=max_steps, render_mode=render_mode)
-        self.reward_scheme = check_scheme(reward)
+        self.reward_scheme = reward
         self.rewards = REWARDS[rewards]
         self.shows_image = observation == "image"
         if self.shows_image:
@@ -178,11 +174,6 @@ def body(tokens: Tokens, valid: bool) -> str:
 def tiles(tokens: Tokens) -> list[int]:
     """Return the tile of each place of the formula: indices into `TOKENS`, then `NO_TILE`."""
     return [TOKENS.index(token) for token in tokens] + [NO_TILE] * (TILES_PER_ROW - len(tokens))
-
-
-def _check(name: str, value: str, known: Iterable[str]) -> None:
-    if value not in list(known):
-        raise UsageError(f"unknown {name} {value!r}{nearest(value, known)}; choose one of {', '.join(known)}")
 
 
 EZPointsVectorEnv = partial(SerialVectorEnv, env_class=EZPointsEnv)
