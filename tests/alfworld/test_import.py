@@ -223,7 +223,7 @@ def test_where_games_may_lie(home):
         (root / TRAIN / "game.tw-pddl", "train", 1),
     ):
         assert len(open_games(str(place), split).entries) == count
-    with pytest.raises(UsageError, match=r"unknown split 'valid_unseen' .*; choose one of train"):
+    with pytest.raises(UsageError, match=r": unknown split 'valid_unseen'.*; choose one of train"):
         open_games(str(root / TRAIN), "valid_unseen")
     with pytest.raises(MissingDataError, match="no game of split 'valid_unseen'"):
         open_games(str(root), "valid_unseen")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 from agentgym.core.path_measures import measured_path
-from agentgym.core.rewards import check_scheme
+from agentgym.core.rewards import RewardScheme
 from agentgym.core.snapshots import Undo
 from agentgym.core.suite_spec import SuiteSpec
 from agentgym.core.tasks import Task, TaskSet
@@ -20,7 +20,7 @@ from agentgym.envs.alfworld.oracle import ALFWorldOracle, first_plan
 from agentgym.envs.alfworld.source import GameText, load_scene, read_game
 from agentgym.envs.alfworld.suite import SUITE
 from agentgym.envs.alfworld.tasks import OnError, check_types, stored_tasks
-from agentgym.errors import UsageError, nearest
+from agentgym.errors import UsageError
 from agentgym.vector.serial import SerialVectorEnv
 
 GameEngine: TypeAlias = Literal["native", "textworld"]
@@ -88,7 +88,7 @@ class ALFWorldEnv(AgentEnv[str]):
         show_help: bool = True,
         task_types: Iterable[str] | None = None,
         difficulty: str | None = None,
-        reward: str = "native",
+        reward: RewardScheme = "native",
         max_steps: int | None = None,
         on_error: OnError = "raise",
         render_mode: str | None = None,
@@ -118,7 +118,6 @@ class ALFWorldEnv(AgentEnv[str]):
             UsageError: an option has no such value, the data set no such split, or a game is no good.
             MissingDataError: the data set is not there.
         """
-        _check_choices(engine=engine, observation=observation, dialect=dialect, on_error=on_error)
         if dialect == "current":
             current_logic()  # raises where it is missing, before any game is played
         if engine == "textworld":
@@ -136,7 +135,7 @@ class ALFWorldEnv(AgentEnv[str]):
         self._real: TextWorldEngine | None = None
         self.load_may_fail = dataset != "builtin" or engine == "textworld"
         super().__init__(tasks, data_key=data_key, max_steps=max_steps, render_mode=render_mode)
-        self.reward_scheme = check_scheme(reward)
+        self.reward_scheme = reward
 
     # ---- hooks -----------------------------------------------------------------------------
 
@@ -271,22 +270,6 @@ class ALFWorldEnv(AgentEnv[str]):
             "held": self._scene.hands(self._bits),
             "moved": self._moved,
         }
-
-
-_CHOICES: Mapping[str, Any] = {
-    "engine": GameEngine,
-    "observation": ObservationMode,
-    "dialect": Dialect,
-    "on_error": OnError,
-}
-
-
-def _check_choices(**given: object) -> None:
-    for name, value in given.items():
-        known = get_args(_CHOICES[name])
-        if value not in known:
-            hint = nearest(str(value), known)
-            raise UsageError(f"unknown {name} {value!r}{hint}; choose one of {', '.join(known)}")
 
 
 ALFWorldVectorEnv = partial(SerialVectorEnv, env_class=ALFWorldEnv)

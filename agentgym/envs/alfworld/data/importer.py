@@ -194,7 +194,7 @@ def _import(files: Sequence[Path], split: str, path: Path) -> None:
 
 def _refuse_nothing(where: Path, split: str, others: set[str], left_out: Mapping[str, int]) -> None:
     if others:
-        check_choice(f"split of {where.parent}", split, sorted(others))
+        check_choice("split", split, sorted(others), where=f"{where.parent}: ")
     reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
     raise UsageError(f"no game of the published families in {where.parent} ({reasons or 'none at all'})")
 
