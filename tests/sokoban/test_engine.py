@@ -1,7 +1,6 @@
 import pytest
 
-from agentgym.envs.sokoban.engine import ACTIONS, REWARDS, Move, actions_of, play, rewards_of
-from agentgym.errors import UsageError
+from agentgym.envs.sokoban.engine import ACTIONS, REWARDS, Move, play
 
 
 @pytest.mark.parametrize(
@@ -53,9 +52,3 @@ def test_rewards_are_gym_sokobans_to_the_last_bit():
         for won in (False, True):
             assert REWARDS["native"][2 * (change + 1) + won].hex() == upstream(change, won).hex()
             assert REWARDS["sparse"][2 * (change + 1) + won] == 10.0 * won
-
-
-@pytest.mark.parametrize("look_up", [actions_of, rewards_of])
-def test_unknown_names_are_refused_by_name(look_up):
-    with pytest.raises(UsageError, match=r"unknown .* 'natve'.*choose one of"):
-        look_up("natve")

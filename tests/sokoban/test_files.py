@@ -93,9 +93,7 @@ def test_names_lead_into_the_data_directory(tmp_path, monkeypatch):
     for name in ("boxoban/medium", "medium", str(tmp_path / "sokoban" / "medium")):
         assert locate(name, "valid") == (tmp_path / "sokoban" / "medium" / "valid", True)
     assert locate("boxoban/medium/valid", "train") == (tmp_path / "sokoban" / "medium" / "valid", False)
-    with pytest.raises(
-        UsageError, match="unknown split 'test' of boxoban/medium; choose one of train, valid"
-    ):
+    with pytest.raises(UsageError, match="boxoban/medium: unknown split 'test'; choose one of train, valid"):
         locate("boxoban/medium", "test")
     with pytest.raises(MissingDataError, match="agentgym data import boxoban"):
         locate("boxoban/hard", "test")

@@ -88,7 +88,7 @@ def test_levels_can_be_chosen_by_how_long_their_solutions_are():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"max_optimal": 0}, "at least 1, or None, got 0"),
+        ({"max_optimal": 0}, "at least 1, got 0"),
         ({"max_optimal": "4"}, "got '4'"),
         ({"max_optimal": 1, "num_boxes": 2}, "raise max_optimal"),
         ({"max_optimal": 4, "stream": True}, "leave max_optimal out"),

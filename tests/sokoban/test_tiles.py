@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
+from agentgym.envs.sokoban.env import SokobanEnv
 from agentgym.envs.sokoban.level import SYMBOLS
-from agentgym.envs.sokoban.tiles import TINY_COLOURS, draw, grid, pixels_of
+from agentgym.envs.sokoban.tiles import TINY_COLOURS, draw, grid
 from agentgym.errors import UsageError
 
 BOARD = b"####\n# .*\n#$@+"
@@ -40,5 +41,5 @@ def test_smaller_boards_are_filled_up_with_wall():
 
 @pytest.mark.parametrize("size", [8, 0, "small", None])
 def test_other_sizes_are_refused(size):
-    with pytest.raises(UsageError, match="tile_size must be 16 or 'tiny'"):
-        pixels_of(size)
+    with pytest.raises(UsageError, match=r"unknown tile_size .*choose one of 16, tiny"):
+        SokobanEnv(tile_size=size)

@@ -6,13 +6,10 @@ Rules and numbers are those of gym-sokoban's ``SokobanEnv`` (``gym_sokoban/envs/
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias
 
 from agentgym.core.rewards import WIN, RewardScheme
 from agentgym.envs.sokoban.level import BOX, BOX_ON_TARGET, FLOOR, PLAYER, PLAYER_ON_TARGET, TARGET
-from agentgym.errors import UsageError, nearest
-
-T = TypeVar("T")
 
 ActionSet: TypeAlias = Literal["agent", "full"]
 RewardRule: TypeAlias = RewardScheme | Literal["sparse"]
@@ -100,20 +97,3 @@ def play(board: bytearray, player: int, delta: int, pushes: bool) -> Move:
     board[player] = LEAVE[board[player]]
     board[ahead] = ENTER[cell]
     return Move(ahead, True, True, (beyond == TARGET) - (cell == BOX_ON_TARGET))
-
-
-def actions_of(name: str) -> tuple[SokobanAction, ...]:
-    """Return an action set by name."""
-    return _look_up(ACTIONS, name, "actions")
-
-
-def rewards_of(name: str) -> tuple[float, ...]:
-    """Return a reward table by name."""
-    return _look_up(REWARDS, name, "reward")
-
-
-def _look_up(table: Mapping[str, T], name: str, option: str) -> T:
-    if name not in list(table):  # a list: what a file or the command line gives may not be hashable
-        known = ", ".join(table)
-        raise UsageError(f"unknown {option} {name!r}{nearest(name, table)}; choose one of {known}")
-    return table[name]

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from agentgym.core.options import PositiveInt
 from agentgym.core.path_measures import measured_path
 from agentgym.core.spaces import UnicodeText
 from agentgym.core.suite_spec import SuiteSpec
@@ -17,7 +18,7 @@ from agentgym.core.tasks import Task
 from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.envs.sokoban.builtin.generator import Config
 from agentgym.envs.sokoban.deadlock import is_deadlocked
-from agentgym.envs.sokoban.engine import ActionSet, RewardRule, actions_of, play, rewards_of
+from agentgym.envs.sokoban.engine import ACTIONS, REWARDS, ActionSet, RewardRule, play
 from agentgym.envs.sokoban.level import BOX_ON_TARGET, Level
 from agentgym.envs.sokoban.oracle import SokobanOracle, solution
 from agentgym.envs.sokoban.suite import SUITE, TOOLS
@@ -62,7 +63,7 @@ class _Sokoban(AgentEnv[ObsT]):
         dataset: str = "builtin",
         dim_room: tuple[int, int] = (6, 6),
         num_boxes: int = 1,
-        max_optimal: int | None = None,
+        max_optimal: PositiveInt | None = None,
         max_steps: int | None = None,
         actions: ActionSet = "agent",
         reward: RewardRule = "native",
@@ -99,11 +100,10 @@ class _Sokoban(AgentEnv[ObsT]):
             UsageError: an option has no such value, or the data set no such split.
             MissingDataError: the data set is not there.
         """
-        self.actions = actions_of(actions)
+        self.actions = ACTIONS[actions]
         self._number = {action.name: i for i, action in enumerate(self.actions)}
         self.names = tuple(self._number)
-        self.rewards = rewards_of(reward)
-        _check_flags(parity, effective_only=effective_only, stream=stream)
+        self.rewards = REWARDS[reward]
         self.upstream_count = parity is not None
         self.effective_only = effective_only
         self.tile_size: TileSize = tile_size
@@ -283,18 +283,8 @@ def measures_of(task: Task, *, won: bool, steps: int) -> dict[str, float]:
     return measured_path(won=won, steps=steps, reference=fewest_moves)
 
 
-def _check_flags(parity: object, **flags: object) -> None:
-    if parity not in (None, "gym-sokoban"):
-        raise UsageError(f"unknown parity {parity!r}; choose 'gym-sokoban' or None")
-    for option, given in flags.items():
-        if not isinstance(given, bool):
-            raise UsageError(f"{option} is true or false, got {given!r}")
-
-
-def _config(dim_room: Any, num_boxes: Any) -> Config:
+def _config(dim_room: Any, num_boxes: int) -> Config:
     sizes = tuple(dim_room) if isinstance(dim_room, Sequence) else ()
-    if len(sizes) != 2 or not all(type(number) is int for number in (*sizes, num_boxes)):
-        raise UsageError(
-            f"dim_room is (height, width) and num_boxes a number, got {dim_room!r} and {num_boxes!r}"
-        )
-    return Config(sizes[0], sizes[1], num_boxes)
+    if len(sizes) != 2 or not all(type(number) is int for number in sizes):
+        raise UsageError(f"dim_room is (height, width), got {dim_room!r:.60}")
+    return Config(sizes[0], sizes[1], int(num_boxes))

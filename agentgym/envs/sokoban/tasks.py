@@ -50,7 +50,7 @@ class BankTaskSet(TaskSet):
             "num_boxes": config.boxes,
             "split": split,
             "n": len(bank.boards),
-            **({} if max_optimal is None else {"max_optimal": max_optimal}),
+            **({} if max_optimal is None else {"max_optimal": int(max_optimal)}),
         }
         super().__init__(split, manifest)
         self.config = config
@@ -165,9 +165,6 @@ class StreamTaskSet(BankTaskSet):
 
 def _easy(bank: Bank, max_optimal: int) -> Bank:
     """Return the levels of a bank whose shortest solutions are known and have so many moves at most."""
-    given: object = max_optimal  # suites and the command line pass what they were given
-    if type(given) is not int or given < 1:
-        raise UsageError(f"max_optimal is a number of moves of at least 1, or None, got {given!r}")
     chosen = (bank.optimal > 0) & (bank.optimal <= max_optimal)
     if not chosen.any():
         raise UsageError(
@@ -186,9 +183,8 @@ def builtin_or_file_tasks(
     split: str, dataset: str, config: Config, *, stream: bool, max_optimal: int | None = None
 ) -> TaskSet:
     """Return the tasks of ``dataset``: those of ``config`` if it is ``"builtin"``, else of level files."""
-    given: object = dataset  # suites and the command line pass what they were given
-    if not (isinstance(given, str) and given):
-        raise UsageError(f"dataset is 'builtin', a path or a name, got {given!r}")
+    if not dataset:
+        raise UsageError("dataset is 'builtin', a path or a name, not empty")
     if dataset == "builtin":
         if stream and max_optimal is not None:
             raise UsageError("stream=True draws levels that nobody has solved yet: leave max_optimal out")

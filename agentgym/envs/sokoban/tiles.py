@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from agentgym.envs.sokoban.level import SYMBOLS, WALL
-from agentgym.errors import UsageError
 
 Image: TypeAlias = npt.NDArray[np.uint8]
-TileSize: TypeAlias = int | Literal["tiny"]
+TileSize: TypeAlias = Literal[16, "tiny"]
 
-TILE = 16
+TILE: Final = 16
 """Side of a drawn tile in pixels."""
 
 TINY_COLOURS = {
@@ -38,8 +37,6 @@ _RADIUS = np.hypot(_Y - 7.5, _X - 7.5)
 
 def pixels_of(tile_size: TileSize) -> int:
     """Return the side of a cell in pixels."""
-    if tile_size not in (TILE, "tiny"):
-        raise UsageError(f"tile_size must be {TILE} or 'tiny', got {tile_size!r}")
     return TILE if tile_size == TILE else 1
 
 

@@ -41,7 +41,7 @@ def locate(dataset: str, split: str) -> tuple[Path, bool]:
     if split in folders:
         return path / split, True
     if folders:
-        check_choice(f"split of {dataset}", split, folders)
+        check_choice("split", split, folders, where=f"{dataset}: ")
     raise UsageError(f"no level file ({', '.join(SUFFIXES)}) in {path}: name a folder that holds some")
 
 
