@@ -325,7 +325,7 @@ def test_the_data_key_tells_corpus_and_k_apart():
         ({"k": True}, "k must be a whole number"),
         ({"untagged": "ignore"}, "unknown untagged"),
         ({"actions": "all"}, "unknown actions"),
-        ({"aliases": 1}, "aliases is true or false"),
+        ({"aliases": 1}, "aliases must be true or false"),
         ({"step_cost": "tokens"}, "unknown step_cost"),
         ({"dataset": ""}, "dataset is 'builtin'"),
         ({"dataset": "hotpotqa/none"}, "hotpotqa"),

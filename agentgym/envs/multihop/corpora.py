@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias
 
 from agentgym.core.queries import AnswerKind, QueryBackend
 from agentgym.core.types import Passage
@@ -13,7 +13,7 @@ from agentgym.envs.multihop.builtin.articles import builtin_passages
 from agentgym.envs.multihop.data.importer import open_questions
 from agentgym.envs.multihop.data.questions import StoredQuestion
 from agentgym.envs.multihop.search import check_search, open_search_index
-from agentgym.errors import MissingDataError, UsageError, nearest
+from agentgym.errors import MissingDataError, UsageError
 from agentgym.retrieval.corpus.passages import PASSAGES, PassageFile, PassageStore, documents
 from agentgym.retrieval.encoders import check_device
 from agentgym.retrieval.engines.bm25 import build_bm25
@@ -101,14 +101,13 @@ class OwnSearch:
 
 
 def open_corpus(
-    dataset: str, family: str, corpus: str, search: str, encoder: str | None, device: str = "auto"
+    dataset: str, family: str, corpus: CorpusName, search: str, encoder: str | None, device: str = "auto"
 ) -> Corpus:
     """Return a corpus; the same object for the same arguments.
 
     ``dataset``: ``builtin``, or as `open_questions` takes it; ``corpus``: ``union``, ``own`` or ``fullwiki``,
     which is in the family's folder of the data directory; ``device`` as `find_device` takes it.
     """
-    _check(corpus)
     check_search(search, encoder)
     check_device(device)
     if corpus == "own" and search != "bm25":
@@ -145,11 +144,3 @@ def _store(dataset: str, family: str) -> PassageStore:
     if not path.exists():
         raise MissingDataError(f"no passages at {path}: put those of `make index` for the corpus there")
     return PassageFile(path)
-
-
-def _check(corpus: str) -> None:
-    known = get_args(CorpusName)
-    if corpus not in known:
-        raise UsageError(
-            f"unknown corpus {corpus!r:.60}{nearest(corpus, known)}; choose one of {', '.join(known)}"
-        )

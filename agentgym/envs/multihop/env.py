@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from functools import lru_cache, partial
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from agentgym.core.hashing import sha256_json
-from agentgym.core.options import is_whole
+from agentgym.core.options import Bounds
 from agentgym.core.queries import Query, QueryGenerator
-from agentgym.core.rewards import check_scheme
+from agentgym.core.rewards import RewardScheme
 from agentgym.core.suite_spec import SuiteSpec
 from agentgym.core.tasks import Task, TaskSet
 from agentgym.core.types import Passage
@@ -36,7 +36,7 @@ from agentgym.envs.multihop.oracle import MultihopOracle
 from agentgym.envs.multihop.scoring import AnswerRule, AnswerScore, score_answer
 from agentgym.envs.multihop.suite import HOTPOTQA_SUITE, MUSIQUE_SUITE, SEARCHQA_SUITE, TWOWIKI_SUITE
 from agentgym.envs.multihop.tasks import StoredQuestions
-from agentgym.errors import UsageError, nearest
+from agentgym.errors import UsageError
 from agentgym.retrieval.searcher import read_hits
 from agentgym.vector.serial import SerialVectorEnv
 
@@ -98,13 +98,13 @@ class MultihopEnv(AgentEnv[str]):
         search: str = "bm25",
         encoder: str | None = None,
         device: str = "auto",
-        k: int | None = None,
+        k: Annotated[int, Bounds(1, MAX_PASSAGES)] | None = None,
         first_search: bool = False,
         untagged: Untagged | None = None,
         actions: ActionMenu = "free",
         aliases: bool = True,
         step_cost: CostUnit = "calls",
-        reward: str = "native",
+        reward: RewardScheme = "native",
         max_steps: int | None = None,
         render_mode: str | None = None,
     ):
@@ -132,22 +132,21 @@ class MultihopEnv(AgentEnv[str]):
             UsageError: an unknown value of any argument, or something that is not installed.
             MissingDataError: the data is not on this machine.
         """
-        self.form = FORMS[_checked("form", form, FORMS)]
-        given = self.form.untagged if untagged is None else untagged
-        self.untagged: Untagged = _checked("untagged", given, get_args(Untagged))
-        self.enumerates = _checked("actions", actions, get_args(ActionMenu)) == "candidates"
+        self.form = FORMS[form]
+        self.untagged: Untagged = self.form.untagged if untagged is None else untagged
+        self.enumerates = actions == "candidates"
         self.invalid_may_end = self.untagged == "end" and not self.enumerates
-        self.k = _checked_k(self.form.k if k is None else k)
-        self._first_search = _checked_flag("first_search", first_search)
-        self._aliases = _checked_flag("aliases", aliases)
-        self._cost = _checked("step_cost", step_cost, get_args(CostUnit))
+        self.k = self.form.k if k is None else int(k)
+        self._first_search, self._aliases, self._cost = first_search, aliases, step_cost
         self.action_kind = "enumerated" if self.enumerates else "template"
-        self.corpus = open_corpus(_named(dataset), self.suite, corpus, search, encoder, device)
+        if not dataset:
+            raise UsageError(f"dataset is {BUILTIN!r}, or the name or path of imported data, not empty")
+        self.corpus = open_corpus(dataset, self.suite, corpus, search, encoder, device)
         self.query_backends = {SEARCH: self.corpus.answerer}
         tasks = _open_tasks(self.suite, dataset, split, self.corpus, self.k)
         limit = self.form.steps if max_steps is None else max_steps
         super().__init__(tasks, data_key=_data_key(tasks), max_steps=limit, render_mode=render_mode)
-        self.reward_scheme, self.tools = check_scheme(reward), tools_of(self.form, self.untagged)
+        self.reward_scheme, self.tools = reward, tools_of(self.form, self.untagged)
 
     # ---- what is asked -------------------------------------------------------------------------
 
@@ -361,32 +360,6 @@ def _line(number: int, passage: Passage) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _checked(name: str, value: Any, known: Iterable[str]) -> Any:
-    if value not in list(known):
-        raise UsageError(
-            f"unknown {name} {value!r:.60}{nearest(value, known)}; choose one of {', '.join(known)}"
-        )
-    return value
-
-
-def _checked_k(k: object) -> int:
-    if not is_whole(k) or not 1 <= k <= MAX_PASSAGES:  # type: ignore[operator]
-        raise UsageError(f"k must be a whole number from 1 to {MAX_PASSAGES}, got {k!r:.60}")
-    return int(k)  # type: ignore[call-overload, no-any-return]
-
-
-def _checked_flag(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise UsageError(f"{name} is true or false, got {value!r:.60}")
-    return value
-
-
-def _named(dataset: object) -> str:
-    if not isinstance(dataset, str) or not dataset:
-        raise UsageError(f"dataset is {BUILTIN!r}, or the name or path of imported data, got {dataset!r:.60}")
-    return dataset
 
 
 HotpotQAVectorEnv = partial(SerialVectorEnv, env_class=HotpotQAEnv)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final, cast, get_args
 
+from agentgym.core.options import check_choice
 from agentgym.data.directory import cache_directory
-from agentgym.errors import UsageError, nearest
+from agentgym.errors import UsageError
 from agentgym.retrieval.corpus.passages import PassageStore, documents
 from agentgym.retrieval.index import Index
 from agentgym.retrieval.opening import ENCODING, SearchEngine, open_or_build
@@ -20,17 +21,14 @@ ENCODER: Final = "minilm"
 """Of these, unless told otherwise."""
 
 
-def check_search(search: object, encoder: object) -> None:
+def check_search(search: str, encoder: str | None) -> None:
     """Refuse an unknown engine, or one with an encoder that it does not take; UsageError."""
     known = [name for name in get_args(SearchEngine) if name != "remote"]
-    if not isinstance(search, str) or not (search in known or search.startswith(REMOTE)):
-        raise UsageError(
-            f"unknown engine {search!r:.60}{nearest(search, known)}; choose one of {', '.join(known)}, or "
-            f"{REMOTE}http://HOST:PORT"
-        )
+    if not search.startswith(REMOTE):
+        check_choice("engine", search, known, f", or {REMOTE}http://HOST:PORT")
     if encoder is not None and search not in DENSE:
         raise UsageError(f"the engine {search!r:.60} takes no encoder: leave out encoder={encoder!r:.60}")
-    if encoder is not None and (not isinstance(encoder, str) or not encoder):
+    if encoder == "":
         raise UsageError(f"an encoder is a preset or a folder, got {encoder!r:.60}")
 
 
