@@ -117,7 +117,7 @@ def test_too_much_nothing_ends_it(rule, order, actions, turns):
         (("round robin", "acting-agents"), "unknown order 'round robin' (did you mean 'round-robin'?)"),
         (("round-robin", "0.1.5"), "unknown stale_rule '0.1.5' (did you mean '0.1.4'?)"),
         (("round-robin", None), "unknown stale_rule None"),
-        (("round-robin", "0.1.4", 0), "max_turns must be a number from 1 to 1000, got 0"),
+        (("round-robin", "0.1.4", 0), "max_turns must be a whole number from 1 to 1000, got 0"),
         (("round-robin", "0.1.4", True), "max_turns must be"),
         (("round-robin", "0.1.4", 20, (0,)), "draws are for order 'random'"),
         (("random", "0.1.4", 3, (0, 1)), "needs draws: side 0 or 1 for each of 3 turns"),

@@ -279,5 +279,5 @@ def test_the_rules_play_no_other_environment():
 
 
 def test_nobody_plans_for_an_unknown_temperament():
-    with pytest.raises(UsageError, match="no scripted partner"):
+    with pytest.raises(UsageError, match="unknown temperament 'angry'"):
         best(some("train")[0], 0, "angry")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
+from agentgym.core.options import Bounds
 from agentgym.core.queries import Query, QueryBackend, QueryGenerator
-from agentgym.core.rewards import check_scheme
+from agentgym.core.rewards import RewardScheme
 from agentgym.core.suite_spec import SuiteSpec
 from agentgym.core.tasks import Task
 from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.envs.sotopia.actions import NOTHING, ActionType, SocialAction
 from agentgym.envs.sotopia.builtin.candidates import candidates
-from agentgym.envs.sotopia.game import GameState, SocialGame
+from agentgym.envs.sotopia.game import MAX_TURNS, GameState, Order, SocialGame, StaleRule
 from agentgym.envs.sotopia.judgeprompt import read_rating
 from agentgym.envs.sotopia.oracle import SotopiaOracle
 from agentgym.envs.sotopia.pages import goal, page, read_move, templates
@@ -24,15 +25,17 @@ from agentgym.envs.sotopia.setup import (
     JUDGE,
     OPENING,
     PARTNER,
-    REWARD_RULES,
+    ActionForm,
+    RewardKind,
     TalkOptions,
-    reward_rule,
+    Unreadable,
     set_up,
 )
 from agentgym.envs.sotopia.source import BUILTIN, BUILTIN_SPLITS
 from agentgym.envs.sotopia.state import SotopiaState, check_talk, context, transcript
 from agentgym.envs.sotopia.suite import SUITE
-from agentgym.envs.sotopia.views import conversation, judge_view
+from agentgym.envs.sotopia.tasks import SeatMode
+from agentgym.envs.sotopia.views import Detail, conversation, judge_view
 from agentgym.vector.serial import SerialVectorEnv
 
 NOT_READ = "Your last action could not be read, and you did nothing."
@@ -88,16 +91,16 @@ class SotopiaEnv(AgentEnv[str]):
         *,
         split: str = "train",
         dataset: str = BUILTIN,
-        mode: str = "partner",
+        mode: SeatMode = "partner",
         partner: str | Mapping[str, Any] | QueryBackend = "fair",
         judge: str | Mapping[str, Any] | QueryBackend = "rules",
-        order: str = "round-robin",
-        stale_rule: str = "acting-agents",
-        view: str = "default",
-        reward: str = "native",
-        actions: str = "text",
-        unreadable: str = "rejected",
-        max_turns: int = 20,
+        order: Order = "round-robin",
+        stale_rule: StaleRule = "acting-agents",
+        view: Detail = "default",
+        reward: RewardScheme | RewardKind = "native",
+        actions: ActionForm = "text",
+        unreadable: Unreadable = "rejected",
+        max_turns: Annotated[int, Bounds(1, MAX_TURNS)] = 20,
         max_steps: int | None = None,
         render_mode: str | None = None,
     ):
@@ -125,16 +128,8 @@ class SotopiaEnv(AgentEnv[str]):
             UsageError: an unknown value of any argument, or something that is not installed.
             MissingDataError: the scenarios are not on this machine.
         """
-        self.options = TalkOptions.checked(
-            mode=mode,
-            order=order,
-            stale_rule=stale_rule,
-            view=view,
-            reward=reward_rule(reward),
-            actions=actions,
-            unreadable=unreadable,
-            max_turns=max_turns,
-        )
+        rule: RewardKind = "utterance" if reward == "utterance" else "goal"
+        self.options = TalkOptions(mode, order, stale_rule, view, rule, actions, unreadable, int(max_turns))
         self.sides = 2 if self.options.mode == "self-chat" else 1
         setup = set_up(dataset, split, self.options, partner, judge)
         self.judge, self.players, self.query_backends, self._game_of = setup[1:5]
@@ -142,7 +137,7 @@ class SotopiaEnv(AgentEnv[str]):
             self.action_kind = "enumerated"
         limit = self.options.steps if max_steps is None else max_steps
         super().__init__(setup.tasks, data_key=setup.key, max_steps=limit, render_mode=render_mode)
-        self.reward_scheme = "native" if reward in REWARD_RULES else check_scheme(reward)
+        self.reward_scheme = "native" if reward == "goal" or reward == "utterance" else reward
 
     # ---- what is asked -------------------------------------------------------------------------
 

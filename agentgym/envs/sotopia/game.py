@@ -6,11 +6,10 @@ No input or output, and no chance: who acts in random order is drawn beforehand 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Annotated, Literal, NamedTuple, TypeAlias
 
-from agentgym.core.options import is_whole
+from agentgym.core.options import Bounds, check_options, options_of
 from agentgym.envs.sotopia.actions import ACTION_TYPES, NOTHING, ActionType, SocialAction
-from agentgym.envs.sotopia.options import check_choice
 from agentgym.envs.sotopia.scenarios import Side
 from agentgym.errors import UsageError
 
@@ -69,7 +68,11 @@ class SocialGame:
     """
 
     def __init__(
-        self, order: Order, stale_rule: StaleRule, max_turns: int = DEFAULT_TURNS, draws: Sequence[Side] = ()
+        self,
+        order: Order,
+        stale_rule: StaleRule,
+        max_turns: Annotated[int, Bounds(1, MAX_TURNS)] = DEFAULT_TURNS,
+        draws: Sequence[Side] = (),
     ):
         """Fix the rules.
 
@@ -83,10 +86,8 @@ class SocialGame:
         Raises:
             UsageError: an argument is none of those that there are, or the draws do not fit.
         """
-        check_choice("order", order, get_args(Order))
-        check_choice("stale_rule", stale_rule, get_args(StaleRule))
-        if not is_whole(max_turns) or not 1 <= max_turns <= MAX_TURNS:
-            raise UsageError(f"max_turns must be a number from 1 to {MAX_TURNS}, got {max_turns!r:.40}")
+        rules = {"order": order, "stale_rule": stale_rule, "max_turns": max_turns}
+        check_options(rules, options_of(SocialGame))
         if order == "random" and (len(draws) < max_turns or any(side not in (0, 1) for side in draws)):
             raise UsageError(f"order 'random' needs draws: side 0 or 1 for each of {max_turns} turns")
         if order != "random" and draws:

@@ -14,17 +14,16 @@ It needs the extra ``pettingzoo``, and nothing else of the package needs it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from gymnasium import spaces
 
-from agentgym.core.options import check_seed
+from agentgym.core.options import check_choice, check_seed
 from agentgym.core.spaces import UnicodeText
 from agentgym.envs.sotopia.actions import ACTION_TYPES, NOTHING, SocialAction, read_action
 from agentgym.envs.sotopia.builtin.judge import rate
 from agentgym.envs.sotopia.game import DEFAULT_TURNS, GameState, Order, SocialGame, StaleRule
-from agentgym.envs.sotopia.options import check_choice
 from agentgym.envs.sotopia.ratings import Ratings
 from agentgym.envs.sotopia.scenarios import Scenario, Side
 from agentgym.envs.sotopia.source import BUILTIN, open_tasks
@@ -99,8 +98,8 @@ class SotopiaAec(AECEnv):  # type: ignore[misc]  # the package has no types
             UsageError: an option is none of those that there are, or a judge is missing.
             MissingDataError: the data is not on this machine.
         """
-        check_choice("view", view, get_args(Detail))
-        check_choice("reward", reward, get_args(RewardOf))
+        check_choice("view", view, Detail)
+        check_choice("reward", reward, RewardOf)
         if judge is None and dataset != BUILTIN:
             raise UsageError(f"the rules judge only built-in scenarios: pass a judge for {dataset!r:.60}")
         super().__init__()

@@ -6,49 +6,34 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias, cast, get_args
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from agentgym.core.hashing import content_id, sha256_json
-from agentgym.core.options import is_whole
+from agentgym.core.options import check_choice
 from agentgym.core.queries import QueryBackend
-from agentgym.core.rewards import check_scheme
 from agentgym.core.rng import KeyRng
 from agentgym.core.tasks import Task, TaskSet
 from agentgym.envs.sotopia.builtin.temperaments import NAMES, Temperament
-from agentgym.envs.sotopia.game import MAX_TURNS, Order, SocialGame, StaleRule
+from agentgym.envs.sotopia.game import Order, SocialGame, StaleRule
 from agentgym.envs.sotopia.judges import JudgeOptions, ModelJudge, RuleJudge, SocialJudge
 from agentgym.envs.sotopia.modelcalls import ModelPart, read_model
-from agentgym.envs.sotopia.options import check_choice
 from agentgym.envs.sotopia.partners import ModelPartner, Partner, PartnerOptions, TemperamentPartner
 from agentgym.envs.sotopia.scenarios import Side
 from agentgym.envs.sotopia.source import BUILTIN, open_tasks
 from agentgym.envs.sotopia.tasks import SeatMode
 from agentgym.envs.sotopia.views import Detail
-from agentgym.errors import UsageError, nearest
+from agentgym.errors import UsageError
 from agentgym.io.optional import load_reference
 
 RewardKind: TypeAlias = Literal["goal", "utterance"]
 ActionForm: TypeAlias = Literal["text", "candidates"]
 Unreadable: TypeAlias = Literal["rejected", "none"]
 
-REWARD_RULES: tuple[RewardKind, ...] = get_args(RewardKind)
-
 RULES: Final = "rules"
 """The judge of built-in scenarios."""
 
 PARTNER, OPENING, JUDGE = "partner", "opening", "judge"
 """Names of what is asked."""
-
-
-_CHOICES: Mapping[str, Any] = {
-    "mode": SeatMode,
-    "order": Order,
-    "stale_rule": StaleRule,
-    "view": Detail,
-    "reward": RewardKind,
-    "actions": ActionForm,
-    "unreadable": Unreadable,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,32 +49,12 @@ class TalkOptions:
     unreadable: Unreadable
     max_turns: int
 
-    @classmethod
-    def checked(cls, **values: Any) -> Self:
-        """Return options whose values are checked."""
-        for name, kind in _CHOICES.items():
-            check_choice(name, values[name], get_args(kind))
-        if not is_whole(values["max_turns"]) or not 1 <= values["max_turns"] <= MAX_TURNS:
-            raise UsageError(
-                f"max_turns must be a whole number from 1 to {MAX_TURNS}, got {values['max_turns']!r:.60}"
-            )
-        return cls(**values)
-
     @property
     def steps(self) -> int:
         """Steps that a conversation of ``max_turns`` turns has at most."""
         if self.mode == "self-chat":
             return self.max_turns * (2 if self.order == "simultaneous" else 1)
         return (self.max_turns + 1) // 2 if self.order == "round-robin" else self.max_turns
-
-
-def reward_rule(reward: str) -> RewardKind:
-    """Return the suite's own rule for a reward, or the one that a reward scheme replaces."""
-    for rule in REWARD_RULES:
-        if reward == rule:
-            return rule
-    check_scheme(reward, REWARD_RULES)
-    return "goal"
 
 
 class TalkSetup(NamedTuple):
@@ -106,12 +71,12 @@ class TalkSetup(NamedTuple):
     """Names the data and all that decides how an episode goes on."""
 
 
-def set_up(dataset: object, split: str, options: TalkOptions, partner: Any, judge: Any) -> TalkSetup:
+def set_up(dataset: str, split: str, options: TalkOptions, partner: Any, judge: Any) -> TalkSetup:
     """Open an environment's parts.
 
     Arguments as `open_tasks`, `make_partner` and `make_judge` take them.
     """
-    if not isinstance(dataset, str) or not dataset:
+    if not dataset:
         raise UsageError(f"dataset is {BUILTIN!r}, or name or path of imported data, got {dataset!r:.60}")
     builtin = dataset == BUILTIN
     tasks = open_tasks(dataset, split, options.mode)
@@ -210,10 +175,8 @@ def _referenced(given: Any, known: Sequence[str], what: str) -> Any:
     if not isinstance(given, str) or given in known:
         return given
     if ":" not in given or "/" in given:
-        raise UsageError(
-            f"unknown {what} {given!r:.60}{nearest(given[:60], known)}; choose one of {', '.join(known)}, or "
-            "give a table with endpoint and model, or module:attribute"
-        )
+        other = ", or give a table with endpoint and model, or module:attribute"
+        check_choice(what, given, known, other)
     made = load_reference(given, option=True)
     return made() if callable(made) else made
 

@@ -14,12 +14,12 @@ import json
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
+from agentgym.core.options import check_choice
 from agentgym.envs.sotopia.actions import SocialAction
 from agentgym.envs.sotopia.game import GameState, SocialTurn
 from agentgym.envs.sotopia.markup import strip_tags
-from agentgym.envs.sotopia.options import check_choice
 from agentgym.envs.sotopia.scenarios import ACQUAINTANCE, KNOW_BY_NAME, STRANGER, Character, Scenario, Side
 
 __all__ = ["Detail", "TalkForm", "conversation", "judge_view", "strip_tags", "turn_text", "view"]
@@ -42,7 +42,7 @@ def view(scenario: Scenario, side: Side, detail: Detail = "default") -> str:
     ``detail``: ``default``; ``lite``, without the characters' backgrounds; or ``omniscient``, the judge's
     own.
     """
-    check_choice("view", detail, get_args(Detail))
+    check_choice("view", detail, Detail)
     return _view(scenario, side, detail)
 
 
@@ -97,7 +97,7 @@ def conversation(scenario: Scenario, state: GameState, side: Side | None, form: 
         >>> print(conversation(scenario, game.apply(game.initial(), 0, said), 1))
         Turn #0: Ann Lee said: "Tea? Turn #1: Bo Lee said: \"Yes!\""
     """
-    check_choice("form", form, get_args(TalkForm))
+    check_choice("form", form, TalkForm)
     if form == "0.1.4":
         if side is None:
             return "\n".join(_history(scenario, state))

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from agentgym.core.options import check_choice
 from agentgym.core.suite_spec import DataSource
 from agentgym.data.archives import Progress
 from agentgym.data.directory import find
@@ -18,7 +19,6 @@ from agentgym.envs.sotopia.data.folders import (
     open_folder,
     read_file,
 )
-from agentgym.envs.sotopia.options import check_choice
 from agentgym.envs.sotopia.sources import SOTOPIA, SOTOPIA_PI, SOURCES
 from agentgym.errors import MissingDataError
 
