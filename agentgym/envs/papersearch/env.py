@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from agentgym.core.calls import Call, read_calls, write_calls
+from agentgym.core.options import Bounds, NonNegativeFloat
 from agentgym.core.queries import QueryGenerator
-from agentgym.core.rewards import check_scheme
+from agentgym.core.rewards import RewardScheme
 from agentgym.core.suite_spec import SuiteSpec
 from agentgym.core.tasks import Task
 from agentgym.env import MAX_ACTION_LENGTH, AgentEnv, Outcome, Status
 from agentgym.envs.papersearch.candidates import candidate_actions
 from agentgym.envs.papersearch.data.fields import plain_id
 from agentgym.envs.papersearch.engine.findings import EXPAND, SEARCH, Finder, Findings, normalised
-from agentgym.envs.papersearch.engine.options import check_game
 from agentgym.envs.papersearch.engine.pages import PoolPage
 from agentgym.envs.papersearch.engine.pool import MIN_SCORE, Accuracy, Pool, accuracy, measured
 from agentgym.envs.papersearch.engine.rewards import PENALTY, CallReward
+from agentgym.envs.papersearch.engine.search import PaperEngine
 from agentgym.envs.papersearch.engine.selectors import Selector
 from agentgym.envs.papersearch.engine.state import PaperSearchState
 from agentgym.envs.papersearch.engine.world import PaperWorld, View
 from agentgym.envs.papersearch.oracle import PaperOracle
-from agentgym.envs.papersearch.source import BUILTIN, set_up
+from agentgym.envs.papersearch.source import BUILTIN, MAX_FOUND, set_up
 from agentgym.envs.papersearch.suite import SUITE
 from agentgym.envs.papersearch.topics import Topic
 from agentgym.vector.serial import SerialVectorEnv
@@ -68,20 +69,20 @@ class PaperSearchEnv(AgentEnv[str]):
         *,
         split: str = "train",
         dataset: str | PaperWorld = BUILTIN,
-        search: str = "bm25",
+        search: PaperEngine = "bm25",
         encoder: str | None = None,
         device: str = "auto",
         selector: str | Selector = "gold",
-        k: int = 10,
+        k: Annotated[int, Bounds(1, MAX_FOUND)] = 10,
         before: str = "query",
-        search_cost: float = 0.0,
-        expand_cost: float = 0.0,
+        search_cost: NonNegativeFloat = 0.0,
+        expand_cost: NonNegativeFloat = 0.0,
         discrete: bool = False,
-        max_calls: int = 5,
-        actions: str = "free",
-        untagged: str = "end",
+        max_calls: Annotated[int, Bounds(1, 100)] = 5,
+        actions: Literal["free", "candidates"] = "free",
+        untagged: Literal["end", "invalid"] = "end",
         show_scores: bool = False,
-        reward: str = "native",
+        reward: RewardScheme = "native",
         max_steps: int | None = None,
         render_mode: str | None = None,
     ):
@@ -111,7 +112,6 @@ class PaperSearchEnv(AgentEnv[str]):
             UsageError: unknown split or option, or something that is not installed.
             MissingDataError: the data set is not on this machine.
         """
-        check_game(max_calls, (search_cost, expand_cost), (discrete, show_scores), actions, untagged)
         setup = set_up(dataset, split, search, encoder, device, selector=selector, k=k, before=before)
         self.world, self.selector, self._latest = setup.world, setup.selector, setup.latest
         self.query_backends = {"search": setup.search, "selector": setup.selector}
@@ -122,7 +122,7 @@ class PaperSearchEnv(AgentEnv[str]):
         self.invalid_may_end = untagged == "end" and not self.enumerates
         self.action_kind = "enumerated" if self.enumerates else "template"
         super().__init__(setup.tasks, data_key=setup.key, max_steps=max_steps, render_mode=render_mode)
-        self.reward_scheme = check_scheme(reward)
+        self.reward_scheme = reward
 
     # ---- hooks -----------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from agentgym.core.hashing import sha256_json
+from agentgym.core.options import check_choice
 from agentgym.core.tasks import TaskSet
 from agentgym.data.directory import data_directory
 from agentgym.envs.papersearch.builtin.graph import BUILTIN, builtin_graph
@@ -18,14 +19,13 @@ from agentgym.envs.papersearch.data.corpus import PaperCorpus, corpus_in_memory
 from agentgym.envs.papersearch.data.fields import LATEST, last_day, read_date
 from agentgym.envs.papersearch.data.importer import open_set
 from agentgym.envs.papersearch.engine.decision import DecisionSelector, LocalJudge
-from agentgym.envs.papersearch.engine.options import check_count, check_text
 from agentgym.envs.papersearch.engine.search import ENCODER, VectorEngine, open_search
 from agentgym.envs.papersearch.engine.selectors import GoldSelector, LexicalSelector, Selector
 from agentgym.envs.papersearch.engine.vectors import EncoderSelector
 from agentgym.envs.papersearch.engine.world import PaperWorld
 from agentgym.envs.papersearch.tasks import file_topics, reference_topics
 from agentgym.envs.papersearch.topics import Topic
-from agentgym.errors import UsageError, nearest
+from agentgym.errors import UsageError
 from agentgym.io.optional import load_reference
 from agentgym.retrieval.encoders import check_device, open_encoder
 from agentgym.retrieval.searcher import SearchAnswerer
@@ -69,23 +69,20 @@ def set_up(
 
     Arguments as `load_world`, `make_selector` and `cut_off` take them; ``dataset`` may be a world.
     """
-    check_count("k", k, most=MAX_FOUND)
-    check_text("search", search)
-    if encoder is not None:
-        check_text("encoder", encoder)
     check_device(device)
     latest = cut_off(before)
     if isinstance(dataset, PaperWorld):
         world = dataset
     else:
-        check_text("dataset", dataset)
+        if not isinstance(dataset, str):
+            raise UsageError(f"dataset must be a string, got {dataset!r:.60}")
         world = load_world(dataset, search, encoder if search in get_args(VectorEngine) else None, device)
     tasks = world.topics(split)
     judge = make_selector(selector, world, encoder, device)
     parts = {
         "corpus_sha256": world.corpus.sha256,
         "search": world.searcher.fingerprint,
-        "k": k,
+        "k": int(k),
         "selector": judge.kind.name,
         "before": before,
     }
@@ -155,10 +152,7 @@ def make_selector(
     if selector.startswith(MODEL):
         return DecisionSelector(world.corpus, _judge(Path(expanduser(selector.removeprefix(MODEL)))))
     if ":" not in selector:
-        raise UsageError(
-            f"unknown selector {selector!r:.60}{nearest(selector[:60], SELECTORS)}; choose one of "
-            f"{', '.join(SELECTORS)}"
-        )
+        check_choice("selector", selector, SELECTORS)
     made: Any = load_reference(selector, option=True)(world.corpus)
     return make_selector(made, world, encoder, device)
 

@@ -124,7 +124,7 @@ def open_set(dataset: str) -> QuerySet:
     root, name = Path(expanduser(dataset)), ""
     if dataset.startswith(f"{PAPERSEARCH.name}/"):
         root, name = data_directory() / PAPERSEARCH.folder, dataset.partition("/")[2]
-        check_choice(f"data set of {PAPERSEARCH.name}", name, known)
+        check_choice("data set", name, known, where=f"{PAPERSEARCH.name}: ")
         find(root.name, PAPERSEARCH)  # tells what to do where nothing is there
     elif root.name in known and not root.exists():
         root, name = root.parent, root.name

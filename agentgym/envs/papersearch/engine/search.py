@@ -8,7 +8,6 @@ from agentgym.data.directory import cache_directory
 from agentgym.data.progress import progress_bar
 from agentgym.envs.papersearch.data.corpus import PaperCorpus
 from agentgym.envs.papersearch.engine.vectors import encoder_digest
-from agentgym.errors import UsageError, nearest
 from agentgym.retrieval.corpus.passages import PassageList, documents
 from agentgym.retrieval.encoders import TextEncoder, open_encoder
 from agentgym.retrieval.engines.bm25 import FOLDER, build_bm25
@@ -21,7 +20,7 @@ from agentgym.retrieval.searcher import Searcher
 VectorEngine: TypeAlias = Literal["exact", "hybrid"]
 """What ranks by vectors: ``exact`` alone, ``hybrid`` fused with ``bm25``."""
 
-ENGINES: Final = (*get_args(SearchEngine), *get_args(VectorEngine))
+PaperEngine: TypeAlias = Literal["bm25", "tantivy", "lucene"] | VectorEngine
 
 ENCODER: Final = "minilm"
 """Where none is named."""
@@ -29,11 +28,6 @@ ENCODER: Final = "minilm"
 
 def open_search(corpus: PaperCorpus, search: str, encoder: str | None, device: str = "auto") -> Searcher:
     """Return the search over a corpus; ``encoder`` (None for `ENCODER`) and ``device`` as `open_encoder`."""
-    if search not in ENGINES:
-        known = ", ".join(ENGINES)
-        raise UsageError(
-            f"unknown search {search!r:.60}{nearest(search[:60], ENGINES)}; choose one of {known}"
-        )
     index: Index
     if search in get_args(VectorEngine):
         index = _exact(corpus, open_encoder(ENCODER if encoder is None else encoder, device=device))
