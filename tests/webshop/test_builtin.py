@@ -351,9 +351,9 @@ def test_the_smallest_shop_has_enough_to_wish_for():
         ({"split": "test", "seed": -1}, "whole number"),
         ({"split": "test", "count": 0}, "at least 1"),
         ({"split": "test", "split_by": "prodct"}, r"unknown split_by 'prodct' \(did you mean 'product'\?\)"),
-        ({"split": "test", "generator": 3}, "generator of built-in goals is 1 or 2, got 3"),
-        ({"split": "test", "generator": True}, "generator of built-in goals is 1 or 2, got True"),
-        ({"split": "test", "generator": [1]}, "generator of built-in goals is 1 or 2"),
+        ({"split": "test", "generator": 3}, "unknown generator 3; choose one of 1, 2, None"),
+        ({"split": "test", "generator": True}, "unknown generator True; choose one of 1, 2, None"),
+        ({"split": "test", "generator": [1]}, "unknown generator .*choose one of 1, 2, None"),
     ],
 )
 def test_what_is_not_there_is_refused_in_one_line(options, message):

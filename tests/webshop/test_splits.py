@@ -212,9 +212,9 @@ def test_ids_follow_from_goals():
         ({"observation": "rich"}, r"unknown observation 'rich' \(did you mean 'text_rich'\?\)"),
         ({"parity": "down"}, "unknown parity 'down'"),
         ({"tagger": "blank-en"}, "corner was made with the tagger 'words': leave out tagger"),
-        ({"noise": 2}, "noise is the probability of advertisements, 0 to 1, got 2"),
-        ({"noise": 0.5, "adverts": 0}, "adverts must be a whole number, at least 1, got 0"),
-        ({"previous_actions": -1}, "previous_actions must be a whole number, at least 0, got -1"),
+        ({"noise": 2}, "noise must be a number from 0 to 1, got 2"),
+        ({"noise": 0.5, "adverts": 0}, "adverts must be a whole number of at least 1, got 0"),
+        ({"previous_actions": -1}, "previous_actions must be a whole number of at least 0, got -1"),
     ],
 )
 def test_what_is_wrong_is_said(options, message):

@@ -35,7 +35,7 @@ def test_blank_en_is_spacy_s_tokenizer_without_its_stop_words():
         ("word", r"unknown tagger 'word' \(did you mean 'words'\?\); choose words, blank-en or spacy:MODEL"),
         ("blank_en", r"did you mean 'blank-en'"),
         ("spacy", r"unknown tagger 'spacy'"),
-        (3, r"unknown tagger '3'"),
+        (3, r"unknown tagger '3'|tagger must be a string, got 3"),
         ("spacy:en_no_such", r"needs the spaCy model 'en_no_such': run python -m spacy download en_no_such"),
     ],
 )

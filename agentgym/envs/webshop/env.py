@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
-from agentgym.core.rewards import WIN, check_scheme
+from agentgym.core.options import UNIT_INTERVAL, NonNegativeInt, PositiveInt
+from agentgym.core.rewards import WIN, RewardScheme
 from agentgym.core.rng import KeyRng
 from agentgym.core.suite_spec import SuiteSpec
 from agentgym.core.tasks import Task
@@ -85,11 +86,11 @@ class WebShopEnv(AgentEnv[str]):
         parity: WebShopParity | None = None,
         hide_score: bool | None = None,
         show_attributes: bool = False,
-        previous_observations: int = 0,
-        previous_actions: int = 0,
-        noise: float = 0.0,
-        adverts: int = 2,
-        reward: str = "native",
+        previous_observations: NonNegativeInt = 0,
+        previous_actions: NonNegativeInt = 0,
+        noise: Annotated[float, UNIT_INTERVAL] = 0.0,
+        adverts: PositiveInt = 2,
+        reward: RewardScheme = "native",
         max_steps: int | None = None,
         render_mode: str | None = None,
     ):
@@ -128,7 +129,7 @@ class WebShopEnv(AgentEnv[str]):
             self.world, split, goals=goals, difficulty=difficulty, split_by=split_by, generator=generator
         )
         super().__init__(tasks, data_key=self.world.key, max_steps=max_steps, render_mode=render_mode)
-        self.reward_scheme = check_scheme(reward)
+        self.reward_scheme = reward
 
     def _load(self, task: Task) -> None:
         self._goal: Goal = task.content

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from agentgym.core.hashing import content_id
 from agentgym.core.tasks import split_of
-from agentgym.envs.webshop.engine.options import check_choice
 
 GoalDivision: TypeAlias = Literal["goal", "product"]
 """What decides a goal's split: its product, attributes and options together, or its product alone."""
-
-
-def check_split_by(split_by: object) -> None:
-    """Raise a UsageError unless goals can be divided by this."""
-    check_choice("split_by", split_by, get_args(GoalDivision))
 
 
 def split_of_goal(goal_id: str, asin: str, split_by: GoalDivision) -> str:

@@ -17,7 +17,7 @@ from agentgym.core.tasks import DEFAULT_SIZES, ListTaskSet, Task, check_split
 from agentgym.envs.webshop.data.products import Goals
 from agentgym.envs.webshop.engine.goals import Goal, make_goals
 from agentgym.envs.webshop.engine.world import ShopWorld
-from agentgym.envs.webshop.splits import GoalDivision, check_split_by, split_of_goal
+from agentgym.envs.webshop.splits import GoalDivision, split_of_goal
 from agentgym.envs.webshop.suite import SUITE
 from agentgym.errors import UsageError
 
@@ -68,7 +68,6 @@ def goal_tasks(world: ShopWorld, split: str, kind: Goals, *, split_by: GoalDivis
     ``train``, ``valid`` or ``test`` are by content (the goal's, or its product's alone); others are `RANGES`.
     """
     check_split(split, SPLITS)
-    check_split_by(split_by)
     if split.startswith("papers") and kind != "human":
         raise UsageError(f"split {split!r} is of human goals: pass goals='human'")
     if split in RANGES and split_by != "goal":

@@ -15,7 +15,7 @@ from agentgym.core.options import check_choice
 from agentgym.core.tasks import IdTable, Task, TaskSet, check_split, is_task_id
 from agentgym.envs.webshop.builtin.catalogue import SIZE, builtin_catalogue, check_shop
 from agentgym.envs.webshop.builtin.goals import DIFFICULTIES, GeneratedGoal, Shop, builtin_shop
-from agentgym.envs.webshop.splits import GoalDivision, check_split_by, split_of_goal
+from agentgym.envs.webshop.splits import GoalDivision, split_of_goal
 from agentgym.errors import UsageError
 
 UNSEEN = "test_unseen"
@@ -253,12 +253,12 @@ def builtin_tasks(
     """
     check_split(split, SIZES)
     check_shop(size, seed)
-    check_split_by(split_by)
+    check_choice("split_by", split_by, GoalDivision)
     if difficulty is not None:
         check_choice("difficulty", difficulty, DIFFICULTIES)
     if count is not None and count < 1:
         raise UsageError(f"a split has at least 1 task, got count={count!r}")
-    check_choice("generator", generator, (None, *GENERATORS))
+    check_choice("generator", generator, (*GENERATORS, None))
     how = _Making(size, seed, split_by, GENERATOR if generator is None else generator)
     return _builtin_tasks(split, difficulty, SIZES[split] if count is None else count, how)
 

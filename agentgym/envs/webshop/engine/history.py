@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import NamedTuple
 
-from agentgym.envs.webshop.engine.options import check_count
 from agentgym.envs.webshop.engine.text import SEPARATOR
 
 
@@ -29,11 +28,6 @@ class History:
 
     observations: int = 0
     actions: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse what is no number."""
-        check_count("previous_observations", self.observations, least=0)
-        check_count("previous_actions", self.actions, least=0)
 
     def __bool__(self) -> bool:
         """Whether anything is shown."""

@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentgym.core.rng import KeyRng
-from agentgym.envs.webshop.engine.options import check_count
 from agentgym.envs.webshop.engine.pages import Node
-from agentgym.errors import UsageError
 
 OFFERS = (
     "Today only: {percent}% off {thing}!",
@@ -42,13 +40,6 @@ class Noise:
     """That a page carries any."""
     adverts: int = 2
     """On a page that carries any."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is no probability or number."""
-        number = isinstance(self.probability, int | float)
-        if not number or not 0.0 <= self.probability <= 1.0:
-            raise UsageError(f"noise is the probability of advertisements, 0 to 1, got {self.probability!r}")
-        check_count("adverts", self.adverts, least=1)
 
     def spread(self, nodes: Sequence[Node], draws: KeyRng) -> list[Node]:
         """Return the nodes of a page, perhaps with advertisements between them."""

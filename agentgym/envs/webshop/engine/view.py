@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias
 
 from agentgym.core.rng import KeyRng
 from agentgym.envs.webshop.engine.noise import Noise
-from agentgym.envs.webshop.engine.options import check_choice
 from agentgym.envs.webshop.engine.pages import Page, Pages, is_chosen, seems_chosen
 from agentgym.envs.webshop.engine.session import DONE, ITEM, RESULTS, SEARCH, START, Click, Visit
 from agentgym.envs.webshop.engine.text import RENDERERS, SEPARATOR, Mode
@@ -61,10 +60,6 @@ class ShopView:
         action was rejected. ``hide_score`` None hides the score on the last page, but for ``parity``.
         ``show_attributes``: whether a product's attributes have a page.
         """
-        check_choice("observation", mode, get_args(Mode))
-        check_choice("parity", parity, (None, *get_args(WebShopParity)))
-        check_choice("hide_score", hide_score, (None, True, False))
-        check_choice("show_attributes", show_attributes, (True, False))
         upstream = parity is not None
         self._pages = Pages(
             world,
