@@ -7,7 +7,7 @@ import pytest
 from agentgym.algos.advantage import step_rewards, trajectory_sums
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.table import ALGORITHMS
-from agentgym.core.rewards import SCHEMES, check_scheme
+from agentgym.core.rewards import SCHEMES
 from agentgym.core.types import Completion, Request
 from agentgym.env import Outcome
 from agentgym.errors import UsageError
@@ -171,4 +171,4 @@ def test_an_unknown_reward_is_refused():
         with pytest.raises(UsageError, match=r"unknown reward .*choose one of native, sparse10, score"):
             gymnasium.make(env_id, reward=given)
     with pytest.raises(UsageError, match="unknown reward"):
-        check_scheme(["sparse10"])
+        gymnasium.make("agentgym/ALFWorld-v0", reward=["sparse10"])
