@@ -48,7 +48,7 @@ def test_a_model_is_trained_and_goes_on_learning(train, tmp_path):
         ((*SMALL, "--set", "env_options=1"), "settings with parts are env_options.NAME and prompting.NAME"),
         ((*SMALL, "--set", "batch.size=1"), "settings with parts are env_options.NAME and prompting.NAME"),
         ((*SMALL, "--set", "prompting.histroy=1"), "unknown key 'histroy' (did you mean 'history'?)"),
-        (("--env", ENV, "--model", "tiny:9b"), "no tiny model has the size '9b'"),
+        (("--env", ENV, "--model", "tiny:9b"), "unknown model 'tiny:9b'"),
         (("--env", ENV, "--model", "nowhere"), "nowhere does not exist"),
     ],
 )
