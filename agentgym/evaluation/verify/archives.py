@@ -65,24 +65,13 @@ def open_run(
         UsageError: it cannot be read, or, packed, does not replay.
     """
     if path.name.endswith(ARCHIVE_SUFFIX):
-        return open_archived(read_archive(path), path, suites, allow=allow, console=console)
+        members = read_archive(path)
+        if RUN_MEMBER not in members:
+            raise UsageError(f"{path} holds no {RUN_MEMBER}; pack the run again")
+        return open_packed(members[RUN_MEMBER], RUN_MEMBER, path, suites, allow=allow, console=console)
     if path.name.endswith(SUFFIX):
         return open_packed(read_bytes(path), str(path), path, suites, allow=allow, console=console)
     return read_stored_run(path, suites)
-
-
-def open_archived(
-    members: Mapping[str, bytes],
-    path: Path,
-    suites: Mapping[str, Path] | None = None,
-    *,
-    allow: Collection[str] = (),
-    console: Console | None = None,
-) -> StoredRun:
-    """Open the run of an archive's members; arguments as `open_run`."""
-    if RUN_MEMBER not in members:
-        raise UsageError(f"{path} holds no {RUN_MEMBER}; pack the run again")
-    return open_packed(members[RUN_MEMBER], RUN_MEMBER, path, suites, allow=allow, console=console)
 
 
 def read_archive(path: Path) -> dict[str, bytes]:

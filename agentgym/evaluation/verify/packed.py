@@ -30,7 +30,7 @@ from agentgym.errors import MissingDataError, MissingPackageError, UntrustedRefe
 from agentgym.evaluation.log.recorded_answers import ANSWERS_FILE, RecordedAnswer, RecordedAnswers
 from agentgym.evaluation.log.replay import Replay, ReplayGames
 from agentgym.evaluation.log.results import EPISODES_FILE, RUN_FILE, EvalLog, EvalSample, episode_lines
-from agentgym.evaluation.log.runfiles import file_sha256, parse_run, write_run
+from agentgym.evaluation.log.runfiles import parse_run, write_run
 from agentgym.evaluation.log.stored_run import StoredRun, suite_loader
 from agentgym.evaluation.suites.suite import PlayedEnv
 from agentgym.evaluation.verify.code_digest import suite_code_sha256
@@ -143,19 +143,22 @@ def open_packed(
     code = suite_code_sha256(suite(), log.agent.kind)
     folder = cache_directory() / "runs" / f"{sha256(data).hexdigest()[:32]}-{code[:16]}" / name
     if not (folder / RUN_FILE).exists():
-        title = f"unpacking {log.agent.display_name}"
         with only_trusted(allow), ExitStack() as stack:
             games = PackedGames(suite().env, RecordedAnswers(header.answers), stack)
-            samples = _unpack_all(_tracked(packed, title, console), games, log.request_id, where)
+            samples = _unpack_all(packed, games, log, where, console)
         _write_unpacked(folder, log, samples, header.answers, where)
     return StoredRun(path, folder, log, sha256(log.text.encode()).hexdigest(), suite)
 
 
 def _unpack_all(
-    packed: Iterable[tuple[int, PackedEpisode]], games: PackedGames, request_id: str, where: str
+    packed: Sequence[PackedEpisode], games: PackedGames, log: EvalLog, where: str, console: Console | None
 ) -> list[EvalSample]:
-    samples, previous = [], request_id
-    for number, line in packed:
+    from rich.progress import track
+
+    samples, previous = [], log.request_id
+    title = f"unpacking {log.agent.display_name}"
+    lines = track(packed, title, console=console, disable=console is None, show_speed=False)
+    for number, line in enumerate(lines, start=1):
         try:
             samples.append(_unpack(line, games, previous))
         except (MissingDataError, MissingPackageError, UntrustedReferenceError):
@@ -167,20 +170,17 @@ def _unpack_all(
 
 
 def _write_unpacked(
-    folder: Path,
-    log: EvalLog,
-    samples: Sequence[EvalSample],
-    answers: Sequence[RecordedAnswer],
-    where: str,
+    folder: Path, log: EvalLog, samples: Sequence[EvalSample], answers: Sequence[RecordedAnswer], where: str
 ) -> None:
-    make_folder(folder)
-    replace_file(folder / EPISODES_FILE, episode_lines(samples))
-    if file_sha256(folder / EPISODES_FILE) != log.episodes_sha256:
-        raise UsageError(f"{where}: played again, the episodes are not those that the run's digest is of")
+    files = {EPISODES_FILE: (episode_lines(samples), log.episodes_sha256)}
     if answers:
-        replace_file(folder / ANSWERS_FILE, "".join(f"{answer.line}\n" for answer in answers))
-        if file_sha256(folder / ANSWERS_FILE) != log.answers_sha256:
-            raise UsageError(f"{where}: its answers are not those that the run's digest is of")
+        lines = "".join(f"{answer.line}\n" for answer in answers).encode()
+        files[ANSWERS_FILE] = lines, log.answers_sha256
+    make_folder(folder)
+    for name, (content, digest) in files.items():
+        if sha256(content).hexdigest() != digest:
+            raise UsageError(f"{where}: unpacked, {name} is not what the run's digest is of; pack it again")
+        replace_file(folder / name, content)
     write_run(folder, log)  # last: it marks the folder as whole
 
 
@@ -210,15 +210,6 @@ def read_packed(data: bytes, where: str) -> tuple[PackedHeader, list[PackedEpiso
     if header.schema != PACKED_SCHEMA:
         raise UsageError(f"{where}: schema {header.schema} is not {PACKED_SCHEMA}; pack the run again")
     return header, [parse(PackedEpisode, line, f"{where}, line {n}") for n, line in enumerate(lines[1:], 2)]
-
-
-def _tracked(
-    packed: Sequence[PackedEpisode], title: str, console: Console | None
-) -> Iterator[tuple[int, PackedEpisode]]:
-    from rich.progress import track
-
-    lines = list(enumerate(packed, start=1))
-    yield from track(lines, title, console=console, disable=console is None, show_speed=False)
 
 
 # --- one episode ------------------------------------------------------------------------------------

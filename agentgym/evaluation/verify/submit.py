@@ -28,11 +28,10 @@ from agentgym.evaluation.verify.archives import (
     REQUIRED,
     RUN_MEMBER,
     TRANSCRIPTS_MEMBER,
-    open_archived,
     read_archive,
     zipped,
 )
-from agentgym.evaluation.verify.packed import MAX_UNPACKED_SIZE, pack_run
+from agentgym.evaluation.verify.packed import MAX_UNPACKED_SIZE, open_packed, pack_run
 from agentgym.evaluation.verify.submission_card import CARD_FIELDS, CardFields, card_of, fields_of
 from agentgym.evaluation.verify.verdicts import Badge, Verdict, keep_verdict
 from agentgym.evaluation.verify.verification import verify
@@ -146,7 +145,8 @@ def check_submission(
         missing = tuple(f"missing: {name}; pack the run again" for name in REQUIRED if name not in members)
         if RUN_MEMBER not in members:
             return CheckedSubmission(missing)
-        run = open_archived(members, path, suites, allow=allow, console=console)
+        packed = members[RUN_MEMBER]
+        run = open_packed(packed, RUN_MEMBER, path, suites, allow=allow, console=console)
         with tempfile.TemporaryDirectory() as scratch:
             copy = Path(scratch) / "run"  # transcripts go beside it
             shutil.copytree(run.folder, copy)
