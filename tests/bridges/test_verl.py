@@ -139,7 +139,7 @@ def test_a_step_that_is_missing_or_doubled_is_refused(steps):
         ("gigpp", {}, "unknown algorithm 'gigpp'"),
         ("ppo", {}, "PPO needs more than steps"),
         ("prime", {}, "PRIME needs more than steps"),
-        ("gigpo", {"gama": 1.0}, "GiGPO has no option 'gama'"),
+        ("gigpo", {"gama": 1.0}, "GiGPO: unknown option 'gama'"),
     ],
 )
 def test_algorithms_that_cannot_be_had_are_refused_in_one_line(steps, algorithm, options, message):
