@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentgym.errors import UsageError, nearest
+from agentgym.core.options import check_choice
 from agentgym.registration import ENVIRONMENTS
 
 
@@ -24,7 +24,6 @@ def full_name(name: str) -> str:
         'agentgym/WebShop-v0'
     """
     known = {spelled.lower(): env_id for env_id in ENVIRONMENTS for spelled in (env_id, short_name(env_id))}
-    if name.lower() in known:
-        return known[name.lower()]
-    shorts = [short_name(env_id) for env_id in ENVIRONMENTS]
-    raise UsageError(f"no environment {name!r}{nearest(name, shorts)}: name one of {', '.join(shorts)}")
+    if name.lower() not in known:
+        check_choice("environment", name, [short_name(env_id) for env_id in ENVIRONMENTS])
+    return known[name.lower()]

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import UsageError, nearest
+from agentgym.core.options import check_choice
+from agentgym.errors import UsageError
 from agentgym.evaluation.suites.suite import Suite, SuiteEnv, check_names
 from agentgym.io.records import read_toml
 from agentgym.prompts.pictured import PictureUse
@@ -114,11 +115,7 @@ def load_protocol(name: str) -> EvaluationProtocol:
     path = Path(name)
     if not path.is_file():
         files = _files()
-        if name not in files:
-            names = ", ".join(sorted(files))
-            raise UsageError(
-                f"no protocol {name!r}{nearest(name, files)}: name a TOML file or one of {names}"
-            )
+        check_choice("protocol", name, sorted(files), ", or name a TOML file")
         path = files[name]
     protocol = read_toml(EvaluationProtocol, path)
     check_names((("protocol", protocol.name),), f"{path}: ")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym.algos.table import ALGORITHMS
+from agentgym.core.options import check_choice
 from agentgym.errors import UsageError, nearest
 from agentgym.io.records import read_toml
 from agentgym.registration import class_of
@@ -222,11 +223,7 @@ def recipes_of(algorithm: str) -> AlgorithmRecipes:
         'gigpo/grpo-webshop'
     """
     known = algorithms_with_recipes()
-    if algorithm not in known:
-        raise UsageError(
-            f"there is no recipe of a paper for {algorithm}{nearest(algorithm, known)}: choose one of "
-            f"{', '.join(known)}, or train with --preset plain"
-        )
+    check_choice("algorithm of recipes", algorithm, known, ", or train with --preset plain")
     own = [find_recipe(name) for name in recipe_names() if name.partition("/")[2].startswith(f"{algorithm}-")]
     path = root() / "algorithms" / f"{algorithm}.toml"
     if not path.is_file():

@@ -26,7 +26,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 import numpy as np
 
 from agentgym.core.options import check_choice
-from agentgym.errors import MissingDataError, UsageError, nearest
+from agentgym.errors import MissingDataError, UsageError
 from agentgym.io.files import sha256_of
 from agentgym.io.optional import load
 from agentgym.io.untrusted import read_json
@@ -231,14 +231,9 @@ def _opened(name: str, dtype: Precision, device: str) -> Encoder:
         preset_name, at, place = "", "@", name
     preset = PRESETS.get(preset_name)
     if preset is None and not place:
-        raise UsageError(
-            f"unknown encoder {name!r:.60}{nearest(name, PRESETS)}; name one of {', '.join(PRESETS)}, or the "
-            "folder of a sentence-transformers model"
-        )
-    if preset is None and preset_name:
-        raise UsageError(
-            f"unknown encoder {preset_name!r:.60}{nearest(preset_name, PRESETS)}; in {name!r:.80}"
-        )
+        check_choice("encoder", name, PRESETS, ", or the folder of a sentence-transformers model")
+    if preset_name:
+        check_choice("encoder", preset_name, PRESETS)
     folder, revision = (
         (Path(place).expanduser(), "") if preset is None or at else _locate(preset_name, preset)
     )

@@ -245,7 +245,10 @@ def test_a_model_directory_without_an_agent_file(cli, suite, tmp_path):
         (("--limit", "0"), "the limit of tasks must be at least 1, got 0"),
         (("--estimate",), "nothing in suite toys asks an endpoint: name one with --endpoint and --model"),
         (("--estimate", "--leaderboard", "x.md"), "--estimate plays nothing: leave out --leaderboard"),
-        (("--env", "corridor"), "no environment 'corridor' (did you mean 'Corridor'?); choose from Corridor"),
+        (
+            ("--env", "corridor"),
+            "unknown environment 'corridor' (did you mean 'Corridor'?); choose one of Corridor",
+        ),
     ],
 )
 def test_bad_combinations_are_one_line_that_names_the_fix(refused, suite, tmp_path, words, complaint):

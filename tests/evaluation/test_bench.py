@@ -382,7 +382,7 @@ def test_bad_suites_are_usage_errors(bad_suite: Path, old: str, new: str, messag
 
 
 def test_an_unknown_agent_is_a_usage_error(bad_suite: Path) -> None:
-    with pytest.raises(UsageError, match=r"no agent 'orakle' \(did you mean 'oracle'"):
+    with pytest.raises(UsageError, match=r"unknown agent 'orakle' \(did you mean 'oracle'"):
         run_bench(bad_suite, bad_suite.parents[1] / "out", agents=["orakle"])
     with pytest.raises(UsageError, match="num_envs must be at least 1"):
         run_bench(bad_suite, bad_suite.parents[1] / "out", num_envs=0)

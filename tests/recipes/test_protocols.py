@@ -147,7 +147,7 @@ tasks = 2
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--protocol", "gigpo-alfwrld", "--model", "x"], "no protocol 'gigpo-alfwrld'"),
+        (["--protocol", "gigpo-alfwrld", "--model", "x"], "unknown protocol 'gigpo-alfwrld'"),
         (["--protocol", "gigpo-sokoban"], "--protocol gigpo-sokoban evaluates a model"),
         ([], "name a suite, such as quick, or a protocol"),
         (["quick", "--protocol", "gigpo-sokoban"], "name a suite, such as quick, or a protocol"),

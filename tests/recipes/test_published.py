@@ -158,8 +158,8 @@ def test_list_names_every_recipe(capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["gigppo"], "no recipe of a paper for gigppo"),
-        (["gigpo", "--env", "Webshp"], "no environment 'Webshp'"),
+        (["gigppo"], "unknown algorithm of recipes 'gigppo'"),
+        (["gigpo", "--env", "Webshp"], "unknown environment 'Webshp'"),
     ],
 )
 def test_a_misspelt_name_is_one_line(words, message, capsys):

@@ -166,7 +166,7 @@ def test_a_damaged_folder(folder, damage):
 
 def test_names_that_are_refused(tmp_path, monkeypatch):
     for name, message in (
-        ("minilmm", r"unknown encoder 'minilmm' .did you mean 'minilm'..; name one of minilm, e5-base-v2"),
+        ("minilmm", r"unknown encoder 'minilmm' .did you mean 'minilm'..; choose one of minilm, e5-base-v2"),
         ("e6@/folder", "unknown encoder 'e6'"),
         (str(tmp_path), "is no sentence-transformers model .it has no modules.json"),
         (f"minilm@{tmp_path}", "is no sentence-transformers model"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentgym.errors import UsageError, nearest
+from agentgym.core.options import check_choice
+from agentgym.errors import UsageError
 
 FOLDER = Path(__file__).parent
 
@@ -28,11 +29,8 @@ def suite_file(suite: str) -> Path:
     path = Path(suite)
     if path.is_file():
         return path
-    if suite in NAMES:
-        return FOLDER / f"{suite}.toml"
-    raise UsageError(
-        f"no suite {suite!r}{nearest(suite, NAMES)}: name a TOML file or one of {', '.join(NAMES)}"
-    )
+    check_choice("suite", suite, NAMES, ", or name a TOML file")
+    return FOLDER / f"{suite}.toml"
 
 
 def suite_file_of_run(folder: Path, name: str) -> Path:

@@ -12,8 +12,9 @@ import numpy as np
 
 from agentgym.agents.metadata import FILE_OPTIONS, Model
 from agentgym.core.hashing import canonical_json, content_id, sha256_json
+from agentgym.core.options import check_choice
 from agentgym.core.suite_spec import ATTEMPT_MEASURES
-from agentgym.errors import UsageError, nearest
+from agentgym.errors import UsageError
 from agentgym.io.records import read_toml
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -206,10 +207,7 @@ class Suite:
         """
         wanted, known = set(labels), [env.label for env in self.env]
         for label in sorted(wanted - set(known)):
-            raise UsageError(
-                f"suite {self.name}: no environment {label!r}{nearest(label, known)}; "
-                f"choose from {', '.join(known)}"
-            )
+            check_choice("environment", label, known, where=f"suite {self.name}: ")
         chosen = tuple(env for env in self.env if env.label in wanted)
         if not chosen:
             raise UsageError(f"suite {self.name}: name an environment to play")
@@ -240,13 +238,9 @@ class Suite:
         """
         if names is None:
             return self.agent
-        wanted, known = list(names), {agent.name for agent in self.agent}
+        wanted, known = list(names), sorted(agent.name for agent in self.agent)
         for name in wanted:
-            if name not in known:
-                raise UsageError(
-                    f"suite {self.name}: no agent {name!r}{nearest(name, known)}; "
-                    f"choose from {', '.join(sorted(known))}"
-                )
+            check_choice("agent", name, known, where=f"suite {self.name}: ")
         return tuple(agent for agent in self.agent if agent.name in wanted)
 
 
