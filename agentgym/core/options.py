@@ -77,11 +77,9 @@ class Bounds:
         if math.isinf(self.low):
             return "that is finite"
         low = f"above {self.low:g}" if self.open_below else f"of at least {self.low:g}"
-        return (
-            low
-            if self.high is None
-            else f"{low} and {'below' if self.open_above else 'at most'} {self.high:g}"
-        )
+        if self.high is None:
+            return low
+        return f"{low} and {'below' if self.open_above else 'at most'} {self.high:g}"
 
 
 UNIT_INTERVAL = Bounds(0, 1)
@@ -111,7 +109,7 @@ class Values(NamedTuple):
     def of(cls, kind: Any) -> Self:
         """Read an annotation."""
         parts = list(_parts(kind))
-        kinds = [part for part in parts if part in _KINDS]
+        kinds = [part for part in parts if isinstance(part, type) and part in _KINDS]
         literals = [part for part in parts if get_origin(part) is Literal]
         bounds = [part for part in parts if isinstance(part, Bounds)]
         none = type(None) in parts
@@ -208,7 +206,7 @@ def _hints(creator: Any, *, required: bool) -> dict[str, Any]:
         creator = creator.func
     try:
         return get_type_hints(creator, include_extras=True)
-    except NameError as error:
+    except (AttributeError, NameError, SyntaxError, TypeError) as error:
         if not required:
             return {}
         raise UsageError(
@@ -246,8 +244,9 @@ def check_choice(name: str, value: object, choices: Any, other: str = "", where:
 
 
 def _is_one_of(value: object, choices: Iterable[object]) -> bool:
-    same = (choice for choice in choices if isinstance(value, type(choice)) and value == choice)
-    return any(isinstance(choice, bool) == isinstance(value, bool) for choice in same)
+    """Return whether a value is a choice; True is not 1."""
+    of_type = (each for each in choices if isinstance(value, type(each)) and value == each)
+    return any(isinstance(value, bool) == isinstance(each, bool) for each in of_type)
 
 
 def check_reset_options(options: Any, known: tuple[str, ...]) -> Mapping[str, Any]:
