@@ -9,16 +9,17 @@ another host.
 from __future__ import annotations
 
 import argparse
-import ast
 import re
 import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import agentgym
 from agentgym.algos.table import ALGORITHMS
 from agentgym.recipes import algorithms_with_recipes, recipes_of
 from agentgym.recipes.comparison import markdown
+from agentgym.registration import ENVIRONMENTS, class_of
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD, HTML = ROOT / "build" / "docs", ROOT / "docs" / "_build" / "html"
@@ -58,40 +59,45 @@ def copied() -> Iterator[Path]:
                 yield inside
 
 
-def modules(package: str = "agentgym") -> Iterator[str]:
-    """Yield the package's modules and packages by name, each package before what is in it."""
-    yield package
-    folder = ROOT.joinpath(*package.split("."))
-    for path in sorted(folder.iterdir()):
-        if (path / "__init__.py").exists():
-            yield from modules(f"{package}.{path.name}")
-        elif path.suffix == ".py" and not path.stem.startswith("__"):
-            yield f"{package}.{path.stem}"
+def public_surface() -> set[str]:
+    """Return the classes and functions that the reference documents, by qualified name.
+
+    Those of ``docs/public_names.txt`` and `agentgym.__all__`, the environments, each algorithm's advantage.
+    """
+    lines = (ROOT / "docs" / "public_names.txt").read_text(encoding="utf-8").splitlines()
+    listed = {line for line in lines if line and not line.startswith("#")}
+    files = sorted((ROOT / "agentgym" / "algos").glob("*.py"))
+    algorithms = {
+        f"agentgym.algos.{path.stem}.advantage"
+        for path in files
+        if "\ndef advantage(" in path.read_text("utf-8")
+    }
+    found = [getattr(agentgym, name) for name in agentgym.__all__] + [class_of(name) for name in ENVIRONMENTS]
+    exported = {f"{value.__module__}.{value.__qualname__}" for value in found if hasattr(value, "__module__")}
+    return listed | algorithms | exported
 
 
-def public_names(module: str) -> list[str]:
-    """Return the public classes and functions that a module defines, in order."""
-    path = ROOT.joinpath(*module.split("."))
-    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    defines = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    body = ast.parse(source.read_text(encoding="utf-8")).body
-    return [node.name for node in body if isinstance(node, defines) and not node.name.startswith("_")]
+def module_of(name: str) -> str:
+    """Return the module that defines a class or function, by its file."""
+    while not ROOT.joinpath(*name.split(".")).with_suffix(".py").exists():
+        name = name.rpartition(".")[0]
+        if ROOT.joinpath(*name.split("."), "__init__.py").exists():
+            return name
+    return name
 
 
 def reference_pages() -> dict[str, str]:
-    """Return the pages of the reference by name: one for each package, and the list of them."""
+    """Return the pages of the reference by name, one for each folder with public names, and their list."""
     pages: dict[str, list[str]] = {}
-    for module in modules():
-        is_package = ROOT.joinpath(*module.split(".")).is_dir()
-        page = module if is_package else module.rpartition(".")[0]
-        if is_package:
-            pages[page] = [f"# {module}"]
-        else:
-            pages[page].append(f"## {module}")
-        pages[page].append(f"```{{eval-rst}}\n.. automodule:: {module}\n```")
+    for module in sorted({module_of(name) for name in public_surface()}):
+        page = module if ROOT.joinpath(*module.split(".")).is_dir() else module.rpartition(".")[0]
+        parts = pages.setdefault(page, [f"# {page}"])
+        if page != module:
+            parts.append(f"## {module}")
+        parts.append(f"```{{eval-rst}}\n.. automodule:: {module}\n```")
     listed = "\n".join(pages)
     index = (
-        "# Reference\n\nEvery module of the package, by folder. Most programs need `agentgym` alone.\n\n"
+        "# Reference\n\nThe modules that programs import, by folder: most need `agentgym` alone.\n\n"
         f"```{{toctree}}\n:maxdepth: 1\n{listed}\n```\n"
     )
     return {"index": index, **{name: "\n\n".join(parts) + "\n" for name, parts in pages.items()}}
@@ -194,14 +200,9 @@ def loads_from_elsewhere(folder: Path) -> list[str]:
 
 
 def undocumented(html: Path) -> list[str]:
-    """Return the public classes and functions that the reference in a built site lacks."""
-    lacking = []
-    pages = {path.stem: path.read_text(encoding="utf-8") for path in (html / "api").glob("*.html")}
-    for module in modules():
-        page = pages.get(module, pages.get(module.rpartition(".")[0], ""))
-        names = (f"{module}.{name}" for name in public_names(module))
-        lacking += [name for name in names if f'id="{name}"' not in page]
-    return lacking
+    """Return the public names that the reference in a built site lacks."""
+    pages = "".join(path.read_text(encoding="utf-8") for path in (html / "api").glob("*.html"))
+    return [name for name in sorted(public_surface()) if f'id="{name}"' not in pages]
 
 
 def main() -> int:

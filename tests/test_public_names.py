@@ -8,26 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import agentgym
 from agentgym.registration import ENVIRONMENTS, class_of
+from docs.build_site import public_surface
 
 ROOT = Path(__file__).resolve().parents[1]
-LISTED = [
-    line
-    for line in (ROOT / "docs" / "public_names.txt").read_text(encoding="utf-8").splitlines()
-    if line and not line.startswith("#")
-]
-ALGORITHMS = [
-    f"agentgym.algos.{path.stem}.advantage"
-    for path in sorted((ROOT / "agentgym" / "algos").glob("*.py"))
-    if "\ndef advantage(" in path.read_text(encoding="utf-8")
-]
-EXPORTED = [
-    f"{value.__module__}.{name}"
-    for name, value in ((name, getattr(agentgym, name)) for name in agentgym.__all__)
-    if hasattr(value, "__module__")
-]
-PUBLIC = sorted({*LISTED, *ALGORITHMS, *EXPORTED})
+PUBLIC = sorted(public_surface())
 
 SECTIONS = re.compile(r"^ *(Args|Returns|Raises|Yields):$", re.MULTILINE)
 DELEGATED = re.compile(r"\b(as|see) `")

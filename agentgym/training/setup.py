@@ -157,7 +157,8 @@ def _engine(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks)
         engine = _vllm(config, language_model, ranks)
     else:
         model = language_model.model
-        if overlaps or ranks.size > 1 or learner.lora_rank is not None or learner.dtype != "float32":
+        sharded = ranks.size > 1 or learner.offload or learner.dtype != "float32"
+        if overlaps or sharded or learner.lora_rank is not None:
             dtype = getattr(torch, learner.dtype)
             model = copied(model, dtype, language_model.weights, str(ranks.device))
         engine = HfEngine(model)

@@ -36,7 +36,7 @@ METRICS = (
     "grad_norm",
     "staleness",
 )
-"""Of a run's iterations, where they have them: the mean of all but the first, which compiles and allocates."""
+"""Of a run's iterations, where they have them: the mean of all but the first, which allocates."""
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,13 @@ def test_every_algorithm_trains_and_saves_a_policy(tmp_path, algorithm):
     assert saved.training.tokens > 0
 
 
+def test_a_run_whose_weights_wait_in_main_memory_is_the_same(tmp_path):
+    for offload in (False, True):
+        start(config("grpo", iterations=2, learner__offload=offload), tmp_path / str(offload), logs=["jsonl"])
+    plain, offloaded = (weights(tmp_path / name) for name in ("False", "True"))
+    assert all(torch.allclose(tensor, offloaded[name], atol=1e-5) for name, tensor in plain.items())
+
+
 @pytest.mark.parametrize("algorithm", ["gigpo", "ppo", "dapo"])
 def test_a_seed_decides_a_run_and_a_resumed_one_is_the_same(tmp_path, algorithm):
     whole, again, parts = (tmp_path / name for name in ("whole", "again", "parts"))
