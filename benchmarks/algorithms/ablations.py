@@ -8,7 +8,6 @@ from typing import Self
 
 from agentgym.algos import ppo, steppo
 from agentgym.core.arrays import Floats
-from agentgym.training.config import TrainConfig
 from agentgym.training.learner.learner import Learner
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.stages import RolloutBatch, Scores, Stages, Stateless
@@ -25,8 +24,9 @@ class SharedTokenScorer(Stateless):
     learner: Learner
 
     @classmethod
-    def open(cls, config: TrainConfig, setup: TrainingSetup) -> Self:
+    def open(cls, setup: TrainingSetup) -> Self:
         """Take the algorithm's advantage, with the run's options, and the learner's critic."""
+        config = setup.config
         gamma = {**config.spec.defaults, **config.algorithm_options}["gamma"]
         return cls(config.advantage, float(gamma), setup.learner)
 

@@ -7,7 +7,7 @@ thousands of steps takes seconds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import gymnasium
 
@@ -200,7 +200,7 @@ class NoisyEZPointsEnv(EZPointsEnv):
         self,
         *,
         split: str = "train",
-        dataset: str = "builtin",
+        dataset: Literal["builtin"] = "builtin",
         max_steps: int | None = None,
         render_mode: str | None = None,
         remarks: float = 0.5,

@@ -1,7 +1,7 @@
 """Run the list of checks of one GPU and write its report: ``benchmarks/gpu/one_card.sh``.
 
-Each check is a process of its own with a limit of time; its result is written as soon as it ends, and one that
-has passed is not run again. On a processor the list is the same with smaller models: its dry run.
+Each check is a process of its own with a limit of time; its result is written as soon as it ends, and one
+that has passed is not run again. On a processor the list is the same with smaller models: its dry run.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from agentgym.io.files import make_folder, replace_file
 from agentgym.training.config import TrainConfig, override
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.types import GenerationRequest, Sampling
+from agentgym.training.machine.resources import resolve
 from agentgym.training.setup import TrainingSetup
 
 PROMPT, RESPONSE = 512, 64
@@ -64,7 +65,7 @@ def main() -> None:
     config = TrainConfig(
         algorithm="grpo", env_id="agentgym/EZPoints-v0", model=options.model, device=options.device
     )
-    setup = TrainingSetup.open(override(config, {"rollout.engine": "hf", "evaluation.every": 0}))
+    setup = TrainingSetup.open(resolve(override(config, {"rollout.engine": "hf", "evaluation.every": 0})))
     try:
         model = setup.language_model.model
         engine = HfEngine(model)
