@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from agentgym.core.options import NonNegativeFloat, NonNegativeInt, check_fields
 from agentgym.endpoint.errors import BudgetSpentError
-from agentgym.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointBudget:
     """What a session may spend on all its endpoints; None for no limit."""
 
-    requests: int | None = None
+    requests: NonNegativeInt | None = None
     """That are sent, further attempts included."""
-    tokens: int | None = None
+    tokens: NonNegativeInt | None = None
     """Of prompts and answers."""
-    dollars: float | None = None
+    dollars: NonNegativeFloat | None = None
     """By the session's prices."""
 
     def __post_init__(self) -> None:
@@ -28,10 +27,7 @@ class EndpointBudget:
         Raises:
             UsageError: one is negative or no number.
         """
-        for name in self.__slots__:
-            limit = getattr(self, name)
-            if limit is not None and not 0 <= limit < math.inf:
-                raise UsageError(f"a budget of {name} is a number that is not negative, not {limit!r:.40}")
+        check_fields(self, "budget: ")
 
 
 class Spending(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from agentgym.core.hashing import canonical_json
+from agentgym.core.options import NonNegativeFloat, check_fields
 from agentgym.endpoint.replies import TokenUsage
 from agentgym.endpoint.spec import checked_url
 from agentgym.errors import UsageError
@@ -25,10 +25,10 @@ class TokenPrice:
     model: str
     since: str
     """A day, as 2026-01-31."""
-    input: float
-    output: float
+    input: NonNegativeFloat
+    output: NonNegativeFloat
     """Reasoning included, where the endpoint counts it among an answer's tokens."""
-    cached_input: float | None = None
+    cached_input: NonNegativeFloat | None = None
     """Of a prompt's tokens that the endpoint had computed before; as `input` where it is not given."""
     url: str = ""
     """Endpoint that the price is for; any where it is empty."""
@@ -43,9 +43,7 @@ class TokenPrice:
             date.fromisoformat(self.since)
         except ValueError:
             raise UsageError(f"prices: since is a day such as 2026-01-31, not {self.since!r:.40}") from None
-        for price in (self.input, self.output, self.cached_input or 0.0):
-            if not 0 <= price < math.inf:
-                raise UsageError(f"prices: dollars per million tokens are not negative: {price!r:.40}")
+        check_fields(self, "prices: ")
         if self.url:
             object.__setattr__(self, "url", checked_url(self.url))
 

@@ -323,7 +323,7 @@ def test_tools_are_listed_and_called(server):
 
 
 def test_limits_let_something_through():
-    with pytest.raises(UsageError, match="the limit 'idle' is a number above 0, not 0"):
+    with pytest.raises(UsageError, match="limits: idle must be a number above 0, got 0"):
         EnvLimits(idle=0)
 
 

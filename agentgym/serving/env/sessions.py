@@ -5,9 +5,10 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
+from agentgym.core.options import PositiveFloat, PositiveInt, check_fields
 from agentgym.core.queries import UnansweredError
 from agentgym.core.types import Snapshot
 from agentgym.errors import UsageError
@@ -20,23 +21,20 @@ from agentgym.vector.serial import SerialVectorEnv
 class EnvLimits:
     """Limits of an environment's server."""
 
-    sessions: int = 1_024
+    sessions: PositiveInt = 1_024
     """Sessions at once; also WebSockets."""
-    idle: float = 600.0
+    idle: PositiveFloat = 600.0
     """Seconds after which a session without a message ends, and a WebSocket is closed."""
-    body: int = 4 << 20
+    body: PositiveInt = 4 << 20
     """Bytes of a message."""
-    rate: int = 10_000
+    rate: PositiveInt = 10_000
     """Messages a second from one address."""
-    patience: float = 30.0
+    patience: PositiveFloat = 30.0
     """Seconds in which a request has to come whole."""
 
     def __post_init__(self) -> None:
         """Raise a UsageError unless each limit lets something through."""
-        for limit in fields(self):
-            value = getattr(self, limit.name)
-            if not 0 < value < float("inf") or (limit.type == "int" and value < 1):
-                raise UsageError(f"the limit {limit.name!r} is a number above 0, not {value}")
+        check_fields(self, "limits: ")
 
 
 class SessionError(Exception):
