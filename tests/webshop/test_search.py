@@ -80,6 +80,8 @@ def test_the_engine_is_part_of_what_an_episode_depends_on(copy):
 def test_unknown_engines(copy):
     with pytest.raises(UsageError, match="unknown search 'bm26'"):
         WebShopEnv(dataset=str(copy), search="bm26")
+    with pytest.raises(UsageError, match="unknown search 'exact'; choose one of bm25, tantivy, lucene"):
+        WebShopEnv(search="exact")
     with pytest.raises(UsageError, match="the built-in data set is searched by bm25"):
         WebShopEnv(search="tantivy")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from agentgym.core.options import UNIT_INTERVAL, NonNegativeInt, PositiveInt
 from agentgym.core.rewards import WIN, RewardScheme
@@ -26,7 +26,6 @@ from agentgym.envs.webshop.oracle import WebShopOracle
 from agentgym.envs.webshop.source import BUILTIN, load_tasks, open_world
 from agentgym.envs.webshop.splits import GoalDivision
 from agentgym.envs.webshop.suite import SUITE
-from agentgym.retrieval.opening import SearchEngine
 from agentgym.vector.serial import SerialVectorEnv
 
 
@@ -80,7 +79,7 @@ class WebShopEnv(AgentEnv[str]):
         split_by: GoalDivision = "goal",
         generator: int | None = None,
         tagger: str = DEFAULT,
-        search: SearchEngine = "bm25",
+        search: Literal["bm25", "tantivy", "lucene"] = "bm25",
         special_queries: bool = False,
         observation: Mode = "text",
         parity: WebShopParity | None = None,
