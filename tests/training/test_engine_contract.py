@@ -238,6 +238,13 @@ def test_a_choice_without_an_alternative_is_made(subject):
     assert generation.finish == "choice"
 
 
+def test_actions_that_begin_alike_are_chosen_after_what_they_share(subject):
+    trie = subject.speller.trie(("go to shelf 1", "go to drawer 2"))
+    requests = [GenerationRequest(prompt(subject.size, 20), trie, Sampling(), seed) for seed in range(4)]
+    for request, generation in zip(requests, subject.engine.generate(requests), strict=True):
+        assert close(generation.logprobs, forward_logprobs(subject.model, request, generation.ids))
+
+
 @pytest.mark.parametrize("named", ["once", "twice", "by the other name"])
 def test_weights_and_their_version_are_taken_over(subject, named):
     requests = mixed_requests(subject.learner, subject.speller, (40, 17, 90))

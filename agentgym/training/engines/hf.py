@@ -117,9 +117,12 @@ class HfEngine:
         """Draw the responses of a batch to their ends."""
         state = DecodingRows(
             self.model,
-            [ReadPrompt(row.request.prompt_ids, row.request.shown) for row in rows],
+            # with the tokens that a response begins with for want of an alternative
+            [ReadPrompt((*row.request.prompt_ids, *row.ids), row.request.shown) for row in rows],
             prefill_tokens=self._batch_tokens,
         )
+        for row in rows:
+            row.fed = len(row.ids)
         while True:
             _draw(rows, state.logits)
             finished = [k for k, row in enumerate(rows) if row.finish is not None]

@@ -84,9 +84,19 @@ class ReadPrompt(NamedTuple):
         return self.ids, () if self.shown is None else self.shown.pictures
 
     @property
+    def positions(self) -> Tensor:
+        """(3, P): of the tokens, those after the part with pictures included."""
+        assert self.shown is not None
+        own = torch.from_numpy(self.shown.positions)
+        more = torch.arange(self.shown.following, self.following)
+        return torch.cat([own, more.expand(3, -1)], dim=1)
+
+    @property
     def following(self) -> int:
         """Position of the token after the prompt."""
-        return len(self.ids) if self.shown is None else self.shown.following
+        if self.shown is None:
+            return len(self.ids)
+        return self.shown.following + len(self.ids) - int(self.shown.positions.shape[1])
 
 
 class DecodingRows:
@@ -155,8 +165,7 @@ class DecodingRows:
             positions = positions.expand(3, -1, -1).clone()
             for row, prompt in enumerate(prompts):
                 if prompt.shown is not None:
-                    own = torch.from_numpy(prompt.shown.positions).to(self._device)
-                    positions[:, row, width - len(prompt.ids) :] = own
+                    positions[:, row, width - len(prompt.ids) :] = prompt.positions.to(self._device)
         return self._forward(tokens, positions, mask if padded else None, cache, pictures=pictures)
 
     def _forward(
