@@ -32,7 +32,12 @@ RUNS = {
     "critic of tokens": ("token", "token", {"max_grad_norm": 0.5, "importance_cap": 1.1}),
     "critic of steps": ("step", "step", {"gradient_checkpointing": True, "entropy_coefficient": 0.01}),
     "adapter": ("response", None, {"lora_rank": 4, "gradient_checkpointing": True}),
-    "bfloat16": ("response", "step", {"dtype": "bfloat16", "lora_rank": 4, "token_budget": 100}),
+    # a row a pack and two a mini-batch, whatever the number of ranks: in bfloat16 other packs round otherwise
+    "bfloat16": (
+        "response",
+        "step",
+        {"dtype": "bfloat16", "lora_rank": 4, "token_budget": 1, "minibatches": 6},
+    ),
     "offloaded": ("token", None, {"offload": True}),
     "fewer packs than ranks": ("sequence", None, {"token_budget": 1000, "minibatches": 1}),
 }

@@ -66,7 +66,8 @@ def test_the_gradient_is_that_of_the_algorithm_s_loss_on_the_whole_batch(model, 
     model, objective, rows = model.double(), OBJECTIVES[name], some_rows()
     batch = some_batch(model, rows)
     learner = learner_of(copy.deepcopy(model), objective)
-    policy_gradient(learner._actor, pack_rows(rows, token_budget=30), batch, objective, Ranks())
+    packs = [(pack, True) for pack in pack_rows(rows, token_budget=30)]
+    policy_gradient(learner._actor, packs, batch, objective, Ranks())
     layout = TokenLayout.packed(*(torch.from_numpy(x) for x in (batch.lengths, batch.mask, batch.trajectory)))
     parts = []
     for row in rows:

@@ -131,6 +131,16 @@ def test_a_gpu_gets_what_fits_it(large):
     assert (asked.learner.token_budget, asked.learner.gradient_checkpointing) == (999, False)
 
 
+def test_a_token_budget_is_no_more_than_a_ranks_share_of_a_minibatch(large):
+    size = ModelSize.read(large)
+    given = config(learner__minibatch_steps=256, prompting__budget=1024, prompting__max_tokens=256)
+
+    def budget(ranks):
+        return resolve(given, dataclasses.replace(H100, ranks=ranks), size).learner.token_budget
+
+    assert [budget(ranks) for ranks in (8, 64, 256)] == [49_152, 8_192, 2_048]
+
+
 def resolved_without(resolved):
     learner = dataclasses.replace(
         resolved.learner, token_budget=0, chunk_logits=0, gradient_checkpointing=None

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from agentgym.errors import UsageError
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic
+from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import Learner
 from agentgym.training.learner.logprobs import response_log_probs
 from agentgym.training.learner.packing import StepRow
-from agentgym.training.learner.tree import PACKINGS, _cuts, pack_tree
+from agentgym.training.learner.tree import PACKINGS, _cuts, own_packs, pack_tree
 from tests.training.batches import OBJECTIVES, some_batch, weights_of
 from tests.training.padded import padded_statistics, padded_values
 
@@ -132,6 +133,58 @@ def test_packing_takes_time_in_proportion_to_the_tokens():
     packs = pack_tree(rows, token_budget=2048)
     assert process_time() - began < 2
     assert sum(len(pack.input_ids) for pack in packs) < 0.9 * sum(map(len, rows))
+
+
+# ---- several ranks ------------------------------------------------------------------------------
+
+
+@given(alike, st.integers(1, 30), st.integers(1, 5), st.sampled_from(list(PACKINGS)))
+def test_ranks_go_through_all_response_tokens_in_step(rows, budget, size, packing):
+    options = {"token_budget": budget, "packing": packing}
+    dealt = [own_packs(rows, ranks=Ranks(rank, size), **options) for rank in range(size)]
+    assert len({len(packs) for packs in dealt}) == 1
+    assert len(dealt[0]) == -(-len(PACKINGS[packing](rows, token_budget=budget)) // size)
+    counted = [pack for packs in dealt for pack, counts in packs if counts]
+    tokens = [token for pack in counted for token in pack.tokens.tolist()]
+    assert sorted(tokens) == list(range(sum(len(row.response_ids) for row in rows)))
+    assert all(len(pack.input_ids) <= max(budget, *map(len, rows)) for pack in counted)
+
+
+def minibatch(steps=256, seed=0):
+    """Steps as long as those of the papers' ALFWorld runs (instructions, what was seen, responses)."""
+    draws = np.random.default_rng(seed)
+    seen = draws.normal(210, 45, steps).clip(50).astype(int)
+    said = np.exp(draws.normal(4.8, 0.6, steps)).clip(20, 512).astype(int)
+    instructions = tuple(range(380))
+    return [
+        StepRow((*instructions, *draws.integers(0, 900, one).tolist()), (7,) * other)
+        for one, other in zip(seen, said, strict=True)
+    ]
+
+
+def use_of_devices(rounds):
+    """Return the tokens read over what the devices could have read: a round takes as long as its largest.
+
+    ``rounds``: for each, the packs of all ranks, and whether each counts.
+    """
+    read = sum(len(pack.input_ids) for dealt in rounds for pack, counts in dealt if counts)
+    return read / sum(len(dealt) * max(len(pack.input_ids) for pack, _ in dealt) for dealt in rounds)
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+@pytest.mark.parametrize("budget", [65_536, 16_384])
+@pytest.mark.parametrize("size", [2, 8, 64])
+def test_devices_are_used_however_few_packs_would_hold_a_minibatch(size, budget, packing):
+    rows = minibatch()
+    options = {"token_budget": budget, "packing": packing}
+    dealt = [own_packs(rows, ranks=Ranks(rank, size), **options) for rank in range(size)]
+    assert use_of_devices(list(zip(*dealt, strict=True))) >= 0.8
+
+
+def test_packs_as_large_as_they_can_be_leave_devices_idle():
+    packs = pack_tree(minibatch(), token_budget=65_536)
+    dealt = [Ranks(rank, 8).deal(packs) for rank in range(8)]
+    assert use_of_devices(list(zip(*dealt, strict=True))) < 0.25
 
 
 # ---- the same numbers ------------------------------------------------------------------------------

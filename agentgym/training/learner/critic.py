@@ -15,7 +15,7 @@ from agentgym.core.arrays import Floats
 from agentgym.training.learner.distributed import Ranks, reshard
 from agentgym.training.learner.logprobs import hidden_states
 from agentgym.training.learner.packing import Pack, Packing, StepRow
-from agentgym.training.learner.tree import PACKINGS
+from agentgym.training.learner.tree import own_packs
 
 
 class Critic(torch.nn.Module):
@@ -71,9 +71,10 @@ class Critic(torch.nn.Module):
         unit, ranks = unit or self.unit, ranks or Ranks()
         total = len(rows) if unit == "step" else sum(len(row.response_ids) for row in rows)
         result = np.zeros(total)
-        packs = PACKINGS[packing](rows, token_budget=token_budget, device=device or self.head.weight.device)
+        device = device or self.head.weight.device
+        packs = own_packs(rows, token_budget=token_budget, ranks=ranks, packing=packing, device=device)
         with torch.no_grad():
-            for pack, counts in ranks.deal(packs):
+            for pack, counts in packs:
                 values = self(pack, unit)
                 if counts:
                     result[pack.rows if unit == "step" else pack.tokens] = values.double().cpu().numpy()

@@ -79,7 +79,7 @@ class Gap:
 
 def policy_gradient(
     actor: Actor,
-    packs: list[Pack],
+    packs: list[tuple[Pack, bool]],
     batch: Batch,
     objective: Objective,
     ranks: Ranks,
@@ -88,16 +88,16 @@ def policy_gradient(
 ) -> tuple[dict[str, float], Gap]:
     """Add the gradient of a mini-batch's loss to the policy's.
 
-    ``packs`` are the whole mini-batch's, and divided among the ranks; ``own_ratios``: whether ratios are to
-    the log-probabilities of this very pass, not the batch's old ones. Returns averages by the names in
-    `UpdateMetrics`, and the gap to log-probabilities at sampling time.
+    ``packs``: this rank's of the mini-batch, and whether each counts; ``batch``: the whole mini-batch's;
+    ``own_ratios``: whether ratios are to the log-probabilities of this very pass, not the batch's old ones.
+    Returns averages by the names in `UpdateMetrics`, and the gap to log-probabilities at sampling time.
     """
     sums = dict.fromkeys(
         ("loss", "kl", "clip_fraction", "entropy", "terms", "weighted", "tokens", *_CHANGES), 0.0
     )
     difference = 0.0
     actor.train(bool(actor.config.gradient_checkpointing))
-    for share in _shares(actor, packs, batch, objective, ranks):
+    for share in _shares(actor, packs, batch, objective):
         loss, parts, moved = _policy_loss(actor, share, objective, own_ratios=own_ratios)
         loss.backward()  # type: ignore[no-untyped-call]
         numbers = torch.stack([*parts.values(), moved]).tolist()  # which waits for the device once
@@ -166,10 +166,10 @@ def _policy_loss(
 
 
 def _shares(
-    actor: Actor, packs: list[Pack], batch: Batch, objective: Objective, ranks: Ranks
+    actor: Actor, packs: list[tuple[Pack, bool]], batch: Batch, objective: Objective
 ) -> Iterator[_Share]:
     """Give this rank's packs their parts of a mini-batch's columns and weights."""
-    device = packs[0].input_ids.device  # the weights may wait elsewhere
+    device = packs[0][0].input_ids.device  # the weights may wait elsewhere
     whole = _layout(batch, device)
     dtype = torch.promote_types(actor.model.dtype, torch.float32)
     steps = objective.ratio in STEP_RATIOS
@@ -177,7 +177,7 @@ def _shares(
     spread = torch.zeros(whole.shape, dtype=dtype, device=device)
     spread[whole.index] = whole.weights(averaging, dtype)
     term = whole.weights(objective.aggregation, dtype) if steps else None
-    for pack, counts in ranks.deal(packs):
+    for pack, counts in packs:
         part = batch.select(pack.rows)
         layout = _layout(part, device)
         tokens = layout.pick(spread[torch.from_numpy(pack.tokens)]) * counts
@@ -186,7 +186,7 @@ def _shares(
 
 
 def value_gradient(
-    critic: Critic, packs: list[Pack], batch: Batch, config: LearnerConfig, ranks: Ranks
+    critic: Critic, packs: list[tuple[Pack, bool]], batch: Batch, config: LearnerConfig, ranks: Ranks
 ) -> float:
     """Add the gradient of a mini-batch's value loss to the critic's; return the loss."""
     steps = critic.unit == "step"
@@ -196,10 +196,11 @@ def value_gradient(
         mine = torch.from_numpy(pack.rows if steps else pack.tokens)
         return len(mine) if mask is None else int(mask[mine].sum())
 
-    whole_batch = max(sum(map(entries, packs)), 1)
+    own = {"entries": float(sum(entries(pack) for pack, counts in packs if counts))}
+    whole_batch = max(ranks.sum(own)["entries"], 1.0)
     total = 0.0
     critic.train(bool(config.gradient_checkpointing))
-    for pack, counts in ranks.deal(packs):
+    for pack, counts in packs:
         part = batch.select(pack.rows)
         values = critic(pack)
         assert part.values is not None  # the learner sees to both

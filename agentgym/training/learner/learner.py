@@ -39,7 +39,7 @@ from agentgym.training.learner.shards import (
     saved_names,
     unique_tensors,
 )
-from agentgym.training.learner.tree import PACKINGS
+from agentgym.training.learner.tree import own_packs
 from agentgym.training.models.models import LanguageModel, save_model
 from agentgym.training.models.pictures import PictureReader
 from agentgym.training.models.weights import NamedTensors, WeightFiles
@@ -218,7 +218,7 @@ class Learner:
         size = self.model.config.get_text_config().hidden_size
         result = np.zeros((len(rows), size))
         with torch.no_grad():
-            for pack, counts in self.ranks.deal(self._packs(rows)):
+            for pack, counts in self._packs(rows):
                 states, _ = self._actor(pack, embeds=True)
                 if counts:
                     result[pack.rows] = states.double().cpu().numpy()
@@ -228,16 +228,16 @@ class Learner:
     def _log_probs(self, actor: Actor, rows: Sequence[StepRow]) -> Floats:
         result = np.zeros(sum(len(row.response_ids) for row in rows))
         with torch.no_grad():
-            for pack, counts in self.ranks.deal(self._packs(rows)):
+            for pack, counts in self._packs(rows):
                 log_probs, _ = actor(pack)
                 if counts:
                     result[pack.tokens] = log_probs.double().cpu().numpy()
         reshard(actor)
         return self.ranks.total(result)
 
-    def _packs(self, rows: Sequence[StepRow]) -> list[Pack]:
-        pack = PACKINGS[self.config.packing]
-        return pack(rows, token_budget=self.config.token_budget, device=self._device)
+    def _packs(self, rows: Sequence[StepRow]) -> list[tuple[Pack, bool]]:
+        budget, packing = self.config.token_budget, self.config.packing
+        return own_packs(rows, token_budget=budget, ranks=self.ranks, packing=packing, device=self._device)
 
     # ---- the update ---------------------------------------------------------------------------
 
@@ -261,7 +261,7 @@ class Learner:
             if steps == 0:
                 gap = found
             steps += 1
-            tokens += sum(len(pack.input_ids) for pack in packs)
+            tokens += sum(len(pack.input_ids) for pack, counts in packs if counts)
             for name, value in sums.items():
                 totals[name] = totals.get(name, 0.0) + value
         means = {name: value / max(steps, 1) for name, value in totals.items()}
@@ -278,7 +278,7 @@ class Learner:
             logp_diff_mean=gap.mean,
             policy_drift=gap.drift,
             explained_variance=explained_variance(batch),
-            tokens=tokens,
+            tokens=int(self.ranks.sum({"tokens": tokens})["tokens"]),
             importance=means.get("importance"),
             truncated=means.get("truncated"),
         )
@@ -333,7 +333,9 @@ class Learner:
         steps = self.config.minibatch_steps
         return self.config.minibatches if steps is None else max(1, round(count / steps))
 
-    def _step(self, packs: list[Pack], batch: Batch, *, own_ratios: bool) -> tuple[dict[str, float], Gap]:
+    def _step(
+        self, packs: list[tuple[Pack, bool]], batch: Batch, *, own_ratios: bool
+    ) -> tuple[dict[str, float], Gap]:
         """Take one optimiser step; return its metrics, and the change of log-probabilities."""
         self._optimizer.zero_grad()
         sums, gap = policy_gradient(

@@ -10,7 +10,7 @@ the same for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -26,6 +26,10 @@ from agentgym.training.models.pictures import Picture, PicturePrompt, PictureRea
 
 Packing: TypeAlias = Literal["tree", "rows"]
 """Whether rows of a pack share the tokens they begin with."""
+
+Layout: TypeAlias = tuple[Sequence[int], Sequence[int]]
+"""The rows of a pack, and how many of its first tokens each one shares with the one before it; none for
+the first. Shared tokens make a trie: what a row shares with any earlier one it shares with all between."""
 
 NO_CHOICE = -1
 """Fills up the allowed tokens of a position that has fewer than another."""
@@ -192,9 +196,13 @@ def pack_rows(
     constrained or all of free responses. A row longer than ``token_budget`` has a pack of its own.
     """
     check_packable(rows, token_budget)
+    return lay_out(rows, row_layouts(rows)(token_budget), device=device)
+
+
+def row_layouts(rows: Sequence[StepRow]) -> Callable[[int], list[Layout]]:
+    """Return what cuts rows into the packs of `pack_rows`, by the token budget."""
     sizes = np.array([len(row) for row in rows], dtype=np.int64)
-    packs = [(members, [0] * len(members)) for members in _first_fit(sizes, token_budget)]
-    return lay_out(rows, packs, device=device)
+    return lambda budget: [(members, [0] * len(members)) for members in _first_fit(sizes, budget)]
 
 
 def check_packable(rows: Sequence[StepRow], token_budget: int) -> None:
@@ -225,19 +233,14 @@ def _first_fit(sizes: Ints, budget: int) -> list[list[int]]:
 
 def lay_out(
     rows: Sequence[StepRow],
-    packs: Iterable[tuple[Sequence[int], Sequence[int]]],
+    layouts: Iterable[Layout],
     *,
     device: torch.device | str,
 ) -> list[Pack]:
-    """Make packs of rows with known shared beginnings.
-
-    ``packs``: for each pack, its rows, and how many of its first tokens each one shares with the one before
-    it; nothing for the first. Shared tokens must make a trie: what a row shares with any earlier one it
-    shares with all between.
-    """
+    """Make packs of rows with known shared beginnings."""
     lengths = np.array([len(row.response_ids) for row in rows], dtype=np.int64)
     begins = np.cumsum(lengths) - lengths
-    return [_pack(rows, members, shared, begins, torch.device(device)) for members, shared in packs]
+    return [_pack(rows, members, shared, begins, torch.device(device)) for members, shared in layouts]
 
 
 def _pack(

@@ -194,7 +194,7 @@ class RewardModel(Learner):
         weights = gradient[np.repeat(matters, lengths)]
         packs = self._packs([row for row, counts in zip(rows, matters, strict=True) if counts])
         self._actor.train(self.config.gradient_checkpointing is True)
-        for pack, counts in self.ranks.deal(packs):
+        for pack, counts in packs:
             log_probs, _ = self._actor(pack)
             share = (log_probs * torch.from_numpy(weights[pack.tokens]).to(log_probs)).sum() * counts
             share.backward()

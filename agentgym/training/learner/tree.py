@@ -16,7 +16,17 @@ import numpy as np
 import torch
 
 from agentgym.core.arrays import Ints
-from agentgym.training.learner.packing import Pack, Packing, StepRow, check_packable, lay_out, pack_rows
+from agentgym.training.learner.distributed import Ranks
+from agentgym.training.learner.packing import (
+    Layout,
+    Pack,
+    Packing,
+    StepRow,
+    check_packable,
+    lay_out,
+    pack_rows,
+    row_layouts,
+)
 from agentgym.training.models.pictures import Picture
 
 
@@ -38,6 +48,11 @@ def pack_tree(
         ([0, 2, 3, 2, 4], [9, 7, 8, 8, 7])
     """
     check_packable(rows, token_budget)
+    return lay_out(rows, tree_layouts(rows)(token_budget), device=device)
+
+
+def tree_layouts(rows: Sequence[StepRow]) -> Callable[[int], list[Layout]]:
+    """Return what cuts rows into the packs of `pack_tree`, by the token budget."""
     numbers: dict[Picture, int] = {}
     for row in rows:
         for picture in () if row.shown is None else row.shown.pictures:
@@ -49,10 +64,12 @@ def pack_tree(
     shared = np.array(
         [0, *(_common(read[one], read[next_]) for one, next_ in pairwise(order))], dtype=np.int64
     )
-    packs = []
-    for begin, end in pairwise(_cuts(sizes, shared, token_budget)):
-        packs.append((order[begin:end], [0, *shared[begin + 1 : end].tolist()]))
-    return lay_out(rows, packs, device=device)
+
+    def cut(budget: int) -> list[Layout]:
+        cuts = pairwise(_cuts(sizes, shared, budget))
+        return [(order[begin:end], [0, *shared[begin + 1 : end].tolist()]) for begin, end in cuts]
+
+    return cut
 
 
 PICTURES = 1 << 31
@@ -60,6 +77,58 @@ PICTURES = 1 << 31
 
 PACKINGS: Mapping[Packing, Callable[..., list[Pack]]] = {"tree": pack_tree, "rows": pack_rows}
 """What packs rows, by its name."""
+
+_LAYOUTS: Mapping[Packing, Callable[[Sequence[StepRow]], Callable[[int], list[Layout]]]] = {
+    "tree": tree_layouts,
+    "rows": row_layouts,
+}
+
+
+def own_packs(
+    rows: Sequence[StepRow],
+    *,
+    token_budget: int,
+    ranks: Ranks,
+    packing: Packing = "tree",
+    device: torch.device | str = "cpu",
+) -> list[tuple[Pack, bool]]:
+    """Return this rank's packs of what all ranks go through in step, and whether each counts.
+
+    A single rank has the packs of `PACKINGS`. Several have as many rounds as those take, of one pack a rank,
+    and packs of about equal sizes: a round takes as long as its largest. Only own packs are laid out.
+    """
+    check_packable(rows, token_budget)
+    cut = _LAYOUTS[packing](rows)
+    layouts = cut(token_budget) if ranks.size == 1 else balanced_layouts(rows, cut, token_budget, ranks.size)
+    dealt = ranks.deal(layouts)
+    packs = lay_out(rows, (layout for layout, _ in dealt), device=device)
+    return [(pack, counts) for pack, (_, counts) in zip(packs, dealt, strict=True)]
+
+
+def balanced_layouts(
+    rows: Sequence[StepRow], cut: Callable[[int], list[Layout]], budget: int, ranks: int
+) -> list[Layout]:
+    """Return packs for several ranks, the largest first: of the least budget that takes no further round."""
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+
+    def size(layout: Layout) -> int:
+        return int(lengths[list(layout[0])].sum()) - sum(layout[1])
+
+    found = cut(budget)
+    most = -(-len(found) // ranks) * ranks
+    low, high = sum(map(size, found)) // max(most, 1), max(map(size, found), default=0)
+    while high - low > max(low // _PRECISION, 1):
+        middle = (low + high) // 2
+        packs = cut(middle)
+        if len(packs) <= most:
+            found, high = packs, middle
+        else:
+            low = middle
+    return sorted(found, key=size, reverse=True)
+
+
+_PRECISION = 64
+"""The budget of several ranks is found to this part of it."""
 
 
 def _common(one: Ints, other: Ints) -> int:

@@ -135,9 +135,13 @@ def _fitted(
     """
     own, learner = requested.learner, resolved.learner
     again = (False, True) if own.gradient_checkpointing is None else (own.gradient_checkpointing,)
-    budgets = (own.token_budget,) if own.token_budget else _BUDGETS
+    # a rank's share of a mini-batch at most: packs are cut to what it really is
+    steps = learner.minibatch_steps
+    share = steps and -(-steps * resolved.prompting.context_length // machine.ranks)
+    most = next((budget for budget in reversed(_BUDGETS) if budget >= (share or _BUDGETS[0])), _BUDGETS[0])
+    budgets = (own.token_budget,) if own.token_budget else tuple(each for each in _BUDGETS if each <= most)
     chunks = (own.chunk_logits,) if own.chunk_logits else _CHUNKS
-    enough = learner.token_budget
+    enough = min(learner.token_budget, most)
     candidates = [
         (budget >= enough, not checkpointing, budget, chunk)
         for budget in budgets
@@ -178,10 +182,14 @@ def described(config: ResolvedConfig, machine: Machine) -> list[tuple[str, str]]
     idle = f" ({rollout.num_envs - most} slots idle)" if rollout.num_envs > most else ""
     if rollout.engine == "vllm":
         idle += f", {config.prompting.context_length:,} tokens each"
+    shares = " at most, equal packs for all ranks" if machine.ranks > 1 else ""
     again = ", layers computed again for the gradient" if learner.gradient_checkpointing else ""
     return [
         ("device", f"{where}{ranks}{threads}"),
         ("dtype", f"{learner.dtype}; old log-probabilities: {learner.old_log_probs}{weights}"),
         ("engine", f"{rollout.engine}, {min(rollout.num_envs, most)} episodes side by side{idle}"),
-        ("update", f"{learner.token_budget:,} tokens a pass, {learner.chunk_logits:,} logits at once{again}"),
+        (
+            "update",
+            f"{learner.token_budget:,} tokens a pass{shares}, {learner.chunk_logits:,} logits at once{again}",
+        ),
     ]
