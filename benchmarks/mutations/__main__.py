@@ -99,6 +99,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=240.0, help="none begins after them")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--again", action="store_true", help="run survivors whose code is there again")
+    parser.add_argument("--repeat", action="store_true", help="run the report's whose code is there again")
     parser.add_argument("--go-on", action="store_true", help="run those that the report lacks")
     options = parser.parse_args()
     if options.serve:
@@ -109,10 +110,11 @@ def main() -> None:
     every = [each for path in files for each in mutants(str(path.relative_to(ROOT)), path.read_bytes())]
     every.sort(key=lambda each: hashlib.sha256(f"{options.seed} {each.key}".encode()).digest())
     chosen, found, note = every[: options.count], {}, ""
-    if options.again or options.go_on:  # by their keys, since lines have moved
+    if options.again or options.go_on or options.repeat:  # by their keys, since lines have moved
         report = json.loads(FOUND.read_text())
         last, note = report["mutants"], report.get("note", "")
-        left = {each["key"] for each in last if options.again and each["end"] == "survived"}
+        survived = {each["key"] for each in last if each["end"] == "survived"}
+        left = {each["key"] for each in last} if options.repeat else survived if options.again else set()
         found = {_identity(each): each for each in last if each["key"] not in left}
         known = {each["key"] for each in last}
         further = [each for each in chosen if options.go_on and each.key not in known]
