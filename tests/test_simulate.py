@@ -1,10 +1,14 @@
 """The simulated clock: what its ways of sampling come to where that can be counted by hand."""
 
+import re
+import tomllib
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.simulate import Rates, Turn, apart, lock_step, own_pace
+from benchmarks.simulate import PAGE, SETTINGS, Rates, Turn, apart, lock_step, own_pace
 
 RATES = Rates(step=0.01, row=0.001, token=0.0001, update=5.0)
 
@@ -44,3 +48,22 @@ def test_devices_apart(staleness):
     else:  # the update hides the sampling
         assert found["apart"] < sampling + RATES.update
         assert found["learner busy"] > 0.7
+
+
+def test_the_page_of_scale_has_the_forecasts_of_the_report():
+    from benchmarks.simulate import page
+
+    settings = tomllib.loads(SETTINGS.read_text(encoding="utf-8"))
+    tables = [line for line in page(settings, ()).splitlines() if line.startswith("|")]
+    assert all(line in PAGE.read_text(encoding="utf-8").splitlines() for line in tables)
+    half, most = (
+        next(line for line in tables if line.startswith(f"| {share} |")) for share in ("50%", "90%")
+    )
+    bands = [
+        f"{float(low):.0f} to {float(high):.0f}" for low, high in re.findall(r"([\d.]+) to ([\d.]+)", half)
+    ]
+    text = (Path(__file__).resolve().parents[1] / "docs" / "scale.md").read_text(encoding="utf-8")
+    for way, band in zip(("lock-step", "every episode", "a device"), bands[2:5], strict=True):
+        assert re.search(rf"^\| {way}.*\| {band} \|$", text, re.MULTILINE), (way, band)
+    assert "67 to 106 s" in text
+    assert "| 67 to 106 |" in most
