@@ -16,7 +16,14 @@ from agentgym.training.learner.config import CPU_TOKENS, STALE_CAP, LearnerConfi
 from agentgym.training.learner.learner import Learner
 from agentgym.training.learner.logprobs import CHUNK_LOGITS
 from agentgym.training.machine.memory import ModelSize, plan_memory
-from agentgym.training.machine.resources import CPU_ENVS, Machine, check_feasible, described, resolve
+from agentgym.training.machine.resources import (
+    CPU_ENVS,
+    HEAD_ROWS,
+    Machine,
+    check_feasible,
+    described,
+    resolve,
+)
 from agentgym.training.run import read_config, start
 from tests.training.batches import some_batch, some_rows
 
@@ -129,6 +136,15 @@ def test_a_gpu_gets_what_fits_it(large):
     assert small.learner.token_budget <= learner.token_budget
     asked = resolve(config(learner__token_budget=999, learner__gradient_checkpointing=False), H100, size)
     assert (asked.learner.token_budget, asked.learner.gradient_checkpointing) == (999, False)
+
+
+@pytest.mark.parametrize("memory", [24, 48, 80, 141])
+def test_the_head_computes_many_rows_at_once_whatever_share_vllm_takes(large, memory):
+    size = ModelSize.read(large)
+    for share in (0.2, 0.4, 0.6):
+        machine = dataclasses.replace(H100, memory=memory * GIB)
+        learner = resolve(config(rollout__vllm_memory=share), machine, size).learner
+        assert learner.chunk_logits >= HEAD_ROWS * size.vocabulary
 
 
 def test_a_token_budget_is_no_more_than_a_ranks_share_of_a_minibatch(large):

@@ -35,8 +35,10 @@ CPU_MAX_PARAMETERS = 1_000_000_000
 MAX_MEMORY_FRACTION = 0.9
 """Share of a device's memory that a plan may fill."""
 
+HEAD_ROWS = 256
+"""Least rows of a product with the head: with fewer it waits for its weights to be read."""
+
 _BUDGETS = (65_536, 49_152, 32_768, 24_576, 16_384, 12_288, 8_192, 4_096, 2_048)
-_CHUNKS = (1 << 26, 1 << 25, 1 << 24, 1 << 23, 1 << 22)
 
 PEAK_FLOPS: Mapping[str, float] = {
     "B200": 2250e12,
@@ -131,7 +133,8 @@ def _fitted(
 ) -> ResolvedConfig:
     """Return the configuration with the largest batches that fit the device; set ones stay.
 
-    Computing layers again is dearer than a small batch down to the default budget, and cheaper below.
+    Computing layers again is dearer than a small batch down to the default budget, and cheaper below. The
+    head's chunk comes before the budget: few of its rows at once are dearer than few tokens.
     """
     own, learner = requested.learner, resolved.learner
     again = (False, True) if own.gradient_checkpointing is None else (own.gradient_checkpointing,)
@@ -140,16 +143,17 @@ def _fitted(
     share = steps and -(-steps * resolved.prompting.context_length // machine.ranks)
     most = next((budget for budget in reversed(_BUDGETS) if budget >= (share or _BUDGETS[0])), _BUDGETS[0])
     budgets = (own.token_budget,) if own.token_budget else tuple(each for each in _BUDGETS if each <= most)
-    chunks = (own.chunk_logits,) if own.chunk_logits else _CHUNKS
+    least = HEAD_ROWS * size.vocabulary
+    chunks = (own.chunk_logits,) if own.chunk_logits else (max(learner.chunk_logits, least), least)
     enough = min(learner.token_budget, most)
     candidates = [
-        (budget >= enough, not checkpointing, budget, chunk)
+        (budget >= enough, not checkpointing, chunk, budget)
         for budget in budgets
         for checkpointing in again
         for chunk in chunks
     ]
     result = resolved
-    for _, plain, budget, chunk in sorted(candidates, reverse=True):
+    for _, plain, chunk, budget in sorted(candidates, reverse=True):
         changed = replace(learner, token_budget=budget, chunk_logits=chunk, gradient_checkpointing=not plain)
         result = replace(resolved, learner=changed)
         plan = plan_memory(size, result, ranks=machine.ranks, device_memory=machine.memory)
