@@ -38,6 +38,15 @@ METRICS = (
 )
 """Of a run's iterations, where they have them: the mean of all but the first, which allocates."""
 
+SWITCHES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "lora": ("low-rank adapters", {"learner.lora_rank": 8}),
+    "offload": ("weights and moments in main memory", {"learner.offload": True}),
+    "checkpointing": ("gradient checkpointing", {"learner.gradient_checkpointing": True}),
+    "float32": ("float32 instead of bfloat16", {"learner.dtype": "float32"}),
+    "tf32": ("float32, its products as TensorFloat-32", {"learner.dtype": "float32", "learner.tf32": True}),
+}
+"""Settings of the learner, each beside `hf-lock-step`, which has none of them."""
+
 
 @dataclass(frozen=True)
 class Check:
@@ -78,17 +87,7 @@ def checks(device: str, model: str, out: Path) -> list[Check]:
         train("hf-lock-step", "hf engine, an iteration after the other", model=size),
         train("hf-stale", "hf engine, groups one update old", model=size, staleness=1),
         train("hf-overlap", "hf engine, sampling beside the update", model=size, staleness=1, overlap=True),
-        train("lora", "low-rank adapters", model=size, settings={"learner.lora_rank": 8}),
-        train(
-            "offload", "weights and moments in main memory", model=size, settings={"learner.offload": True}
-        ),
-        train(
-            "checkpointing",
-            "gradient checkpointing",
-            model=size,
-            settings={"learner.gradient_checkpointing": True},
-        ),
-        train("float32", "float32 instead of bfloat16", model=size, settings={"learner.dtype": "float32"}),
+        *(train(name, what, model=size, settings=settings) for name, (what, settings) in SWITCHES.items()),
         train("pictures", "a vision-language model", model=vision, env="agentgym/VisualSokoban-v0"),
         train("critic", "PPO with a critic of tokens", model=size, algorithm="ppo"),
         train("reward-model", "iStar with a reward model", model=size, algorithm="istar"),

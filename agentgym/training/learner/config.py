@@ -79,6 +79,8 @@ class LearnerConfig:
     dtype: Dtype = "auto"
     """That models compute in; "auto" is float32 on a CPU and bfloat16 on a GPU. Trained weights and AdamW's
     moments are float32 all the same."""
+    tf32: bool = False
+    """Whether a GPU computes products of float32 as TensorFloat-32, with 10 bits after the point."""
     old_log_probs: OldLogProbs = "auto"
     """Where ratios' denominators come from. "auto" takes the engine's where it samples from the learner's own
     numbers, `transformers` in float32, and otherwise recomputes them: rounding alone would be clipped."""

@@ -59,7 +59,7 @@ class ChunkedHead(torch.autograd.Function):
         states, weight, bias, sources, targets, choices, only = ctx.saved_tensors
         wants_states, wants_weight, wants_bias = ctx.needs_input_grad[:3]
         of_states = torch.zeros_like(states) if wants_states else None
-        # a sum of many chunks in 8 bits stands still
+        # a sum of many chunks in 8 bits stands still; a chunk's product adds up in float32 in itself
         exact = torch.promote_types(weight.dtype, torch.float32)
         of_weight = torch.zeros_like(weight, dtype=exact) if wants_weight else None
         of_bias = torch.zeros_like(bias, dtype=exact) if wants_bias else None
@@ -78,7 +78,10 @@ class ChunkedHead(torch.autograd.Function):
             if of_states is not None:
                 of_states[chunk] = of_logits @ weight
             if of_weight is not None:
-                of_weight.addmm_(of_logits.T.to(exact), states[chunk].to(exact))
+                if weight.dtype == exact:
+                    of_weight.addmm_(of_logits.T, states[chunk])
+                else:
+                    of_weight += of_logits.T @ states[chunk]
             if of_bias is not None:
                 of_bias += of_logits.sum(0)
         if of_weight is not None:

@@ -119,6 +119,8 @@ class Learner:
             check_model(model, device)
         self.objective = objective
         self.config = config = config.settled(device.type)
+        if config.tf32 and device.type == "cuda":
+            torch.set_float32_matmul_precision("high")
         if config.gradient_checkpointing:
             for trained in (model,) if critic is None else (model, critic.body):
                 recompute_layers(trained)

@@ -198,9 +198,10 @@ def plan_memory(
     tokens = max(learner.token_budget, _row(config))
     layers = 1 if learner.gradient_checkpointing else size.layers
     chunk = max(min(learner.chunk_logits, tokens * size.vocabulary), size.vocabulary)
+    summed = EXACT + (number if low else 0)  # its gradient, and in low precision what a chunk adds to it
     update = {
         "activations": tokens * (layers * size.kept(number) + size.layers * size.hidden * number),
-        "head": HEAD_COPIES * EXACT * chunk + (EXACT * size.vocabulary * size.hidden if rank is None else 0),
+        "head": HEAD_COPIES * EXACT * chunk + (0 if rank else summed * size.vocabulary * size.hidden),
         "layers put together": number * (outside + 2 * size.layer_parameters) if shards else 0,
     }
     # before its part of the weights, each rank reads the head in float32 for a check of the model
