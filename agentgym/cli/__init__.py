@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
 
     def run(words: Sequence[str]) -> int:
-        arguments = make_parser().parse_args(words or ["--help"])
+        arguments = make_parser(words).parse_args(words or ["--help"])
         code: int = arguments.run(arguments)
         return code
 

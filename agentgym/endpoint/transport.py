@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib import import_module
 from typing import Any, Literal
 
@@ -66,6 +67,16 @@ class RefusedRequestError(Exception):
         self.refusal = refusal
 
 
+_TRUST = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+"""Environment variables that name further certificates."""
+
+
+@cache
+def _trust(http: Any, *_: str | None) -> Any:
+    """Return the certificates that are trusted: reading them takes tens of milliseconds."""
+    return http.create_ssl_context()
+
+
 class ChatTransport:
     """The connections to one endpoint. Used by one event loop."""
 
@@ -89,7 +100,7 @@ class ChatTransport:
         # httpx or its successor, whichever the installed SDK is built on
         base = self._openai.DefaultAsyncHttpxClient.__mro__[1]
         self._http = import_module(base.__module__.partition(".")[0])
-        self._trust = self._http.create_ssl_context() if transport is None else True
+        self._trust = _trust(self._http, *map(os.environ.get, _TRUST)) if transport is None else True
         self._options = {} if self._key else {"headers": {"Authorization": self._openai.Omit()}}
         self._shards: list[_ClientShard] = []
 

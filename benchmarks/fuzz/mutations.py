@@ -13,9 +13,9 @@ import shutil
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeAlias, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -375,6 +375,11 @@ def _mutation(
     return Mutation(agent, file, change.field, change.name, form, content, stated, ends)
 
 
+@cache
+def _type_hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
 def _stated(kind: Any, change: Change, table: Any) -> tuple[bool, bool]:
     """Return whether the schema says that a field is stated, and whether only among some values."""
     value = table
@@ -389,7 +394,7 @@ def _stated(kind: Any, change: Change, table: Any) -> tuple[bool, bool]:
             among = field.metadata.get("stated_among", ())
             if value in among and change.value in among:
                 return True, True
-            kind = CONTENTS.get((kind, key), get_type_hints(kind)[key])
+            kind = CONTENTS.get((kind, key), _type_hints(cast(Any, kind))[key])
         elif get_origin(kind) is tuple and isinstance(key, int):
             kind, value = get_args(kind)[0], value[key]
         else:

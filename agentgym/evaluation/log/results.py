@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeAlias
 
 from agentgym.core.hashing import HashChain, canonical_json, sha256_json
@@ -109,12 +109,12 @@ class EvalSample:
     @property
     def repeatable(self) -> dict[str, Any]:
         """JSON of what an equal run would repeat: all but timings."""
-        return {key: value for key, value in asdict(self).items() if key not in _UNREPEATABLE}
+        return {key: getattr(self, key) for key in _SAMPLE_FIELDS if key not in _UNREPEATABLE}
 
     @property
     def line(self) -> str:
         """JSON on one line."""
-        return canonical_json(asdict(self))
+        return canonical_json({key: getattr(self, key) for key in _SAMPLE_FIELDS})
 
     def measured_as(self, other: EvalSample) -> EvalSample:
         """Return this episode with those measures only that another record of it names.
@@ -129,6 +129,9 @@ class EvalSample:
     def line_sha256(self) -> str:
         """The next line's `previous`."""
         return hashlib.sha256(self.line.encode()).hexdigest()
+
+
+_SAMPLE_FIELDS = tuple(each.name for each in fields(EvalSample))
 
 
 @dataclass(frozen=True, slots=True)
