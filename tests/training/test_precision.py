@@ -55,6 +55,22 @@ def test_what_is_saved_has_the_type_and_the_numbers_of_the_engine(language_model
     assert saved.generation_config.to_dict() == language_model.model.generation_config.to_dict()
 
 
+@pytest.mark.parametrize("settings", [{"dtype": "bfloat16"}, {"offload": True}])
+def test_sharded_weights_take_fused_steps_like_those_one_by_one(language_model, settings):
+    rows, found = some_rows(), []
+    batch = some_batch(language_model.model, rows)
+    for fused in (None, False):
+        config = LearnerConfig(old_log_probs="recompute", fused=fused, learning_rate=1e-3, **settings)
+        learner = Learner(copy.deepcopy(language_model.model), Objective(), config)
+        assert bool(learner._optimizer.defaults["fused"]) is (fused is None)
+        learner.update(rows, batch, seed=0)
+        found.append(dict(learner.weights()))
+    ours, theirs = found
+    assert max(float((ours[name] - theirs[name]).abs().max()) for name in theirs) < 1e-6
+    plain = Learner(copy.deepcopy(language_model.model), Objective(), LearnerConfig())
+    assert not plain._optimizer.defaults["fused"]
+
+
 def test_a_model_is_not_saved_with_weights_missing(language_model, tmp_path):
     with pytest.raises(UsageError, match=r"weights are missing, for example model\."):
         save_model(tmp_path, language_model, {})

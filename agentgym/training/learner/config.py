@@ -48,9 +48,10 @@ class LearnerConfig:
     """AdamW's."""
     epsilon: PositiveFloat = 1e-8
     """AdamW's."""
-    fused: bool = False
+    fused: bool | None = None
     """Whether AdamW is its fused form: exact square roots on every CPU, where the others take MKL's, which
-    differ by vendor; but last bits that depend on sharding."""
+    differ by vendor; but last bits that depend on sharding. None: but for whole weights on a
+    CPU, since sharded ones take ten times as long one by one."""
     weight_decay: NonNegativeFloat = 0.0
     """AdamW's."""
     max_grad_norm: PositiveFloat | None = 1.0

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from agentgym.algos.objective import Objective
@@ -167,14 +168,17 @@ class Learner:
         self.ranks.shard(module, self._dtype, exact, offload=offload, fill=fill)
 
     def _adamw(self, parameters: Iterable[torch.nn.Parameter], learning_rate: float) -> torch.optim.AdamW:
-        config = self.config
+        config, weights = self.config, [weight for weight in parameters if weight.requires_grad]
+        fused = (
+            any(isinstance(weight, DTensor) for weight in weights) if config.fused is None else config.fused
+        )
         return torch.optim.AdamW(
-            [weight for weight in parameters if weight.requires_grad],
+            weights,
             lr=learning_rate,
             betas=config.betas,
             eps=config.epsilon,
             weight_decay=config.weight_decay,
-            fused=config.fused or None,
+            fused=fused or None,
         )
 
     @property

@@ -59,8 +59,10 @@ def begin_moments(optimizers: Mapping[str, torch.optim.Optimizer], names: set[st
             entries = [
                 entry for entry in ("step", "exp_avg", "exp_avg_sq") if f"{name}/{number}/{entry}" in names
             ]
+            # a fused step counts where its weights are
+            steps = torch.zeros((), device=weight.device if optimizer.defaults["fused"] else "cpu")
             optimizer.state[weight] = {
-                entry: torch.zeros(()) if entry == "step" else torch.zeros_like(weight) for entry in entries
+                entry: steps if entry == "step" else torch.zeros_like(weight) for entry in entries
             }
             if not entries:
                 del optimizer.state[weight]
