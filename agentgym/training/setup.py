@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from threading import Lock
 from time import perf_counter
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from agentgym.core.types import Completion, Policy, Request
 from agentgym.errors import UsageError
@@ -19,7 +17,8 @@ from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.config import ResolvedConfig
 from agentgym.training.engines.choices import ActionSpeller
 from agentgym.training.engines.hf import HfEngine
-from agentgym.training.engines.types import Engine, Generation, GenerationRequest
+from agentgym.training.engines.stepping import SteppingEngine
+from agentgym.training.engines.types import Engine
 from agentgym.training.engines.vllm import VllmEngine
 from agentgym.training.evaluate import Evaluation
 from agentgym.training.learner.critic import Critic
@@ -54,35 +53,6 @@ class Meter:
             self.tokens_in += completion.prompt_tokens
             self.tokens_out += completion.completion_tokens
         return completions
-
-
-class LockedEngine:
-    """An engine that several threads use: weights change between two calls, never within one."""
-
-    def __init__(self, engine: Engine):
-        """Bind the engine, for exclusive use from now on."""
-        self._engine = engine
-        self._lock = Lock()
-
-    @property
-    def version(self) -> int:
-        """Version of the weights."""
-        return self._engine.version
-
-    @property
-    def context_length(self) -> int:
-        """Most tokens that a prompt and its response may have together."""
-        return self._engine.context_length
-
-    def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
-        """Continue every prompt, as the engine does."""
-        with self._lock:
-            return self._engine.generate(requests)
-
-    def sync(self, state: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """Take over weights, as the engine does."""
-        with self._lock:
-            self._engine.sync(state, version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +118,11 @@ class TrainingSetup:
             self.evaluation.worker.envs.close()
 
 
-def _engine(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -> Engine:
+def _engine(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -> SteppingEngine:
     """Return the engine: on the learner's own weights where nothing stands in the way."""
     learner, rollout = config.learner, config.rollout
     overlaps = rollout.max_staleness > 0 and rollout.overlap
-    engine: Engine
+    engine: SteppingEngine
     if rollout.engine == "vllm":
         engine = _vllm(config, language_model, ranks)
     else:
@@ -162,10 +132,12 @@ def _engine(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks)
             dtype = getattr(torch, learner.dtype)
             model = copied(model, dtype, language_model.weights, str(ranks.device))
         engine = HfEngine(model)
-    return LockedEngine(engine) if overlaps else engine
+    if overlaps:
+        engine.start()
+    return engine
 
 
-def _vllm(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -> Engine:
+def _vllm(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -> VllmEngine:
     """Load the model a second time, with vLLM.
 
     Every rank has an engine of its own, which samples its share.

@@ -30,10 +30,12 @@ class SamplingParams:
     detokenize: bool = True
     logprobs: int | None = None
     prompt_logprobs: int | None = None
+    output_kind: str = "cumulative"
 
     def __post_init__(self):
         assert self.seed is None or 0 <= self.seed < 1 << 63
         assert (self.top_p, self.top_k, self.logprobs, self.detokenize) == (1.0, -1, 0, False)
+        assert self.output_kind in ("final only", "delta")
         assert self.allowed_token_ids is None or self.allowed_token_ids
 
 
@@ -118,6 +120,8 @@ class LLM:
         self.slept = []
         self.waking = set()
         self.asked = []
+        self.running = {}
+        self.clock = 0
         self.phases = []
         self.finish_reason = None
         """What every response ends for, if set."""
@@ -163,6 +167,7 @@ class LLM:
 
     def reset_prefix_cache(self):
         assert self.phases[-1] == "finish"
+        assert not self.running
         self.phases.append("reset")
         self.cache.clear()
         return self.forgets
@@ -180,6 +185,43 @@ class LLM:
         ]
         self.asked.append(asked)
         return [self._answer(*one) for one in asked]
+
+    @property
+    def llm_engine(self):
+        return self
+
+    def add_request(self, request_id, prompt, parameters):
+        assert isinstance(request_id, str)
+        assert not self.waking
+        assert request_id not in self.running
+        asked = (tuple(prompt["prompt_token_ids"]), parameters)
+        self.asked.append([asked])
+        self.running[request_id] = [self.clock, asked]
+
+    def step(self):
+        """Let each request whose last token it is be over, in the order in which they came."""
+        assert not self.model.open
+        torch.rand(1)
+        self.clock += 1
+        outputs = []
+        for number, (begun, asked) in list(self.running.items()):
+            answer = self._answer(*asked)
+            (sample,) = answer.outputs
+            answer.request_id, drawn = number, self.clock - begun
+            answer.finished = drawn >= len(sample.token_ids)
+            if asked[1].output_kind == "delta":
+                sample.token_ids = sample.token_ids[drawn - 1 : drawn]
+                sample.logprobs = sample.logprobs[drawn - 1 : drawn]
+                sample.finish_reason = sample.finish_reason if answer.finished else None
+            if answer.finished:
+                del self.running[number]
+            if answer.finished or asked[1].output_kind == "delta":
+                outputs.append(answer)
+        return outputs
+
+    def abort_request(self, numbers):
+        for number in numbers:
+            del self.running[number]
 
     def _answer(self, prompt, chosen):
         generator = torch.Generator()
@@ -205,7 +247,7 @@ class LLM:
         answer = SimpleNamespace(
             token_ids=ids[len(prompt) :], logprobs=places, finish_reason=self.finish_reason or finish
         )
-        return SimpleNamespace(outputs=[answer], prompt_logprobs=self._scores(prompt, chosen))
+        return SimpleNamespace(outputs=[answer], prompt_logprobs=self._scores(prompt, chosen), finished=True)
 
     def _scores(self, prompt, chosen):
         if chosen.prompt_logprobs is None:
@@ -238,6 +280,9 @@ def install(monkeypatch):
 
     contents = {
         "vllm": {"LLM": LLM, "SamplingParams": SamplingParams, "TokensPrompt": tokens_prompt},
+        "vllm.sampling_params": {
+            "RequestOutputKind": SimpleNamespace(FINAL_ONLY="final only", DELTA="delta")
+        },
         "vllm.config": {"WeightTransferConfig": WeightTransferConfig},
         "vllm.distributed": {},
         "vllm.distributed.weight_transfer": {},

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from agentgym.core.futures import mapped
 from agentgym.errors import UsageError
 from agentgym.training.engines import Engine, GenerationRequest, Sampling
 from agentgym.training.engines.choices import ActionSpeller
@@ -38,11 +39,35 @@ class Replayed:
         assert again == said
         return again
 
+    def submit(self, request):
+        future = self.recording.submit(request)
+
+        def again(said):
+            assert ReplayEngine(self.path, version=said.version).submit(request).result() == said
+            return said
+
+        return mapped(future, again)
+
     def sync(self, state, version):
         self.recording.sync(state, version)
         replay = ReplayEngine(self.path)
         replay.sync(state, version)
         self.version = replay.version
+
+
+class Submitted:
+    """An engine that is asked for each response alone, in batches of whatever has come."""
+
+    def __init__(self, engine):
+        self.engine, self.context_length = engine, engine.context_length
+        self.submit, self.sync = engine.submit, engine.sync
+
+    @property
+    def version(self):
+        return self.engine.version
+
+    def generate(self, requests):
+        return [future.result(60) for future in [self.submit(request) for request in requests]]
 
 
 @dataclass
@@ -118,23 +143,28 @@ def make_vllm(learner, request):
     return request.getfixturevalue("real_vllm")(learner)
 
 
+MAKERS = {
+    "hf": make_hf,
+    "replay": make_replay,
+    "stand-in": make_vllm_over_a_stand_in,
+    "vllm": make_vllm,
+}
+# vLLM's own dependencies warn while they are imported
+MARKS = {"vllm": [pytest.mark.vllm, pytest.mark.filterwarnings("ignore")]}
+
+
 @pytest.fixture(
     params=[
-        pytest.param(make_hf, id="hf"),
-        pytest.param(make_replay, id="replay"),
-        pytest.param(make_vllm_over_a_stand_in, id="stand-in"),
-        pytest.param(
-            make_vllm,
-            id="vllm",
-            # its own dependencies warn while they are imported
-            marks=[pytest.mark.vllm, pytest.mark.filterwarnings("ignore")],
-        ),
+        pytest.param((name, wrapped), id=f"{name}{ending}", marks=MARKS.get(name, ()))
+        for name in MAKERS
+        for ending, wrapped in (("", lambda engine: engine), ("-submitted", Submitted))
     ]
 )
 def subject(request, directory):
+    name, wrapped = request.param
     learner = load_model(directory)
     speller = ActionSpeller(learner.chat, end=learner.stop_ids[-1])
-    return Subject(request.param(learner, request), learner, speller)
+    return Subject(wrapped(MAKERS[name](learner, request)), learner, speller)
 
 
 def free(subject, length=20, *, seed=0, prompt_seed=0, **sampling):

@@ -1,13 +1,16 @@
 """The engine over a `transformers` model in this process: a batched decoding loop with cached attention.
 
 What `generate` of that library does not do, and training needs: a response depends on its prompt and
-seed alone, prompts that a group shares are read once, finished rows leave the batch at once, and
-constrained rows choose among an action trie's tokens, skipping those without an alternative.
+seed alone, prompts that a group shares are read once, finished rows leave the batch at once, others join it
+between two steps, and constrained rows choose among an action trie's tokens, skipping those without an
+alternative.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor
@@ -15,10 +18,11 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from agentgym.errors import UsageError
-from agentgym.training.engines.responses import SampledResponse, generations
+from agentgym.training.engines.responses import SampledResponse
 from agentgym.training.engines.rows import DecodingRows, ReadPrompt
 from agentgym.training.engines.sampling import sample, uniform
 from agentgym.training.engines.shared_prefix import NAME
+from agentgym.training.engines.stepping import SteppingEngine
 from agentgym.training.engines.types import Generation, GenerationRequest
 from agentgym.training.engines.weights import check_shapes, matched
 from agentgym.training.models.weights import NamedTensors
@@ -27,7 +31,7 @@ BATCH_TOKENS = 131_072
 """Default of rows times their longest prompt with its response that are decoded together."""
 
 
-class HfEngine:
+class HfEngine(SteppingEngine):
     """Samples from a causal language model of `transformers`, on the device and in the type it has.
 
     The model may be the learner's own: sampling leaves its mode, gradients and weights as they are.
@@ -46,65 +50,67 @@ class HfEngine:
             )
         if batch_tokens < 1:
             raise UsageError(f"batch_tokens must be at least 1, got {batch_tokens}")
+        super().__init__(version)
         self.model = model
         self._config = model.config.get_text_config()
-        self._version = version
         self._batch_tokens = batch_tokens
-
-    @property
-    def version(self) -> int:
-        """Version of the weights."""
-        return self._version
+        self._form = ExitStack()
+        """Gives the model its own form back; empty where nothing is in flight."""
+        self._batch: list[SampledResponse] = []
+        """In flight, in the order of ``_rows``."""
+        self._rows: DecodingRows | None = None
 
     @property
     def context_length(self) -> int:
         """Most tokens that a prompt and its response may have together."""
         return int(self._config.max_position_embeddings)
 
-    def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
-        """Continue every prompt; one generation per request, in order.
+    # ---- inside ----------------------------------------------------------------------------
 
-        `UsageError` for an empty prompt, one that leaves no room in the context for a response, or logits
-        that are not numbers.
-        """
-        rows = [SampledResponse.to(request, self.context_length) for request in requests]
-        training, attention = self.model.training, self._config._attn_implementation
-        self.model.train(False)
-        self.model.set_attn_implementation(NAME)
-        try:
-            with torch.inference_mode():
-                for batch in self._batches([row for row in rows if row.finish is None]):
-                    self._decode(batch)
-        finally:
-            self.model.set_attn_implementation(attention)
-            self.model.train(training)
-        return generations(rows, self._version)
+    def _begin(self, request: GenerationRequest) -> SampledResponse:
+        return SampledResponse.to(request, self.context_length)
 
-    def sync(self, state: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """Take over weights: all are checked before the first is copied.
+    def _generate(self, responses: list[SampledResponse]) -> list[Generation]:
+        for batch in self._batches([response for response in responses if response.finish is None]):
+            self._advance(batch)
+            while self._batch:
+                self._advance([])
+        return [response.generation(self._version) for response in responses]
 
-        ``state``: every tensor of the model's ``state_dict`` by name, in any order; one of several tied names
-        suffices. Those of `NamedTensors` are taken one by one, others are all held until then. `UsageError`
-        where a tensor is unknown, missing or of another shape; then all weights are as before.
-        """
+    def _step(self, waiting: deque[SampledResponse]) -> list[SampledResponse]:
+        fresh: list[SampledResponse] = []
+        longest = max(map(_most_tokens, self._batch), default=0)
+        while waiting:
+            longest = max(longest, _most_tokens(waiting[0]))
+            rows = len(self._batch) + len(fresh)
+            if rows and (rows + 1) * longest > self._batch_tokens:
+                break
+            fresh.append(waiting.popleft())
+        return self._advance(fresh)
+
+    def _drop(self) -> list[SampledResponse]:
+        dropped, self._batch, self._rows = self._batch, [], None
+        self._form.close()
+        return dropped
+
+    def _sync(self, state: Iterable[tuple[str, Tensor]], version: int) -> None:
         own = self.model.state_dict(keep_vars=True)
-        if isinstance(state, NamedTensors):
+        if isinstance(
+            state, NamedTensors
+        ):  # taken one by one; others are all held until they are known to fit
             check_shapes(own, state.shapes)
         else:
             state = matched(own, state, self.model.dtype).items()
         with torch.no_grad():
             for name, tensor in state:
                 own[name].copy_(tensor)
-        self._version = version
-
-    # ---- inside ----------------------------------------------------------------------------
 
     def _batches(self, rows: list[SampledResponse]) -> Iterator[list[SampledResponse]]:
         """Cut rows of ascending prompts into batches; the same prompts stay neighbours."""
         batch: list[SampledResponse] = []
         longest = 0
         for row in sorted(rows, key=lambda row: (len(row.request.prompt_ids), row.request.prompt_ids)):
-            size = len(row.request.prompt_ids) + row.limit
+            size = _most_tokens(row)
             if batch and (len(batch) + 1) * max(longest, size) > self._batch_tokens:
                 yield batch
                 batch, longest = [], 0
@@ -113,28 +119,57 @@ class HfEngine:
         if batch:
             yield batch
 
-    def _decode(self, rows: list[SampledResponse]) -> None:
-        """Draw the responses of a batch to their ends."""
-        state = DecodingRows(
-            self.model,
-            # with the tokens that a response begins with for want of an alternative
-            [ReadPrompt((*row.request.prompt_ids, *row.ids), row.request.shown) for row in rows],
-            prefill_tokens=self._batch_tokens,
-        )
-        for row in rows:
+    def _advance(self, fresh: list[SampledResponse]) -> list[SampledResponse]:
+        """Let rows join, draw a token for each row, and return the responses that are over."""
+        if not self._batch:
+            self._form.enter_context(self._sampling_form())
+        try:
+            with torch.inference_mode():
+                over = self._draw(fresh)
+        except BaseException:
+            self._drop()
+            raise
+        if not self._batch:
+            self._drop()
+        return over
+
+    def _draw(self, fresh: list[SampledResponse]) -> list[SampledResponse]:
+        batch, state = self._batch, self._rows
+        if state is not None:
+            state.feed([row.ids[row.fed :] for row in batch])
+        # with the tokens of a response that are there already, such as those without an alternative
+        prompts = [ReadPrompt((*row.request.prompt_ids, *row.ids), row.request.shown) for row in fresh]
+        if state is None:
+            state = self._rows = DecodingRows(self.model, prompts, prefill_tokens=self._batch_tokens)
+        elif fresh:
+            state.join(prompts)
+        batch += fresh
+        for row in batch:
             row.fed = len(row.ids)
-        while True:
-            _draw(rows, state.logits)
-            finished = [k for k, row in enumerate(rows) if row.finish is not None]
-            if len(finished) == len(rows):
-                return
-            if finished:
-                for place, moved in state.leave(finished):
-                    rows[place] = rows[moved]
-                del rows[len(rows) - len(finished) :]
-            state.feed([row.ids[row.fed :] for row in rows])
-            for row in rows:
-                row.fed = len(row.ids)
+        _draw(batch, state.logits)
+        finished = [k for k, row in enumerate(batch) if row.finish is not None]
+        over = [batch[k] for k in finished]
+        if 0 < len(over) < len(batch):
+            for place, moved in state.leave(finished):
+                batch[place] = batch[moved]
+        del batch[len(batch) - len(over) :]
+        return over
+
+    @contextmanager
+    def _sampling_form(self) -> Iterator[None]:
+        """Put the model into the form that it samples in."""
+        training, attention = self.model.training, self._config._attn_implementation
+        self.model.train(False)
+        self.model.set_attn_implementation(NAME)
+        try:
+            yield
+        finally:
+            self.model.set_attn_implementation(attention)
+            self.model.train(training)
+
+
+def _most_tokens(response: SampledResponse) -> int:
+    return len(response.request.prompt_ids) + response.limit
 
 
 def _draw(rows: list[SampledResponse], logits: Tensor) -> None:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import asdict
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeAlias
 
 from torch import Tensor
 
+from agentgym.core.futures import mapped
 from agentgym.errors import UsageError
 from agentgym.io.files import writing
 from agentgym.training.engines.responses import SampledResponse
@@ -33,6 +36,7 @@ class RecordingEngine:
         """Begin a JSON Lines file, which must not exist, of what an engine generates."""
         self.engine = engine
         self._path = Path(path)
+        self._lock = Lock()
         if self._path.exists():
             raise UsageError(f"{path} exists: name another file for the recording")
         with writing(self._path), self._path.open("x", encoding="utf-8") as file:
@@ -51,8 +55,21 @@ class RecordingEngine:
     def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
         """Continue every prompt, as the engine does, and write down how."""
         generations = self.engine.generate(requests)
-        with writing(self._path), self._path.open("a", encoding="utf-8") as file:
-            for request, generation in zip(requests, generations, strict=True):
+        self._append(zip(requests, generations, strict=True))
+        return generations
+
+    def submit(self, request: GenerationRequest) -> Future[Generation]:
+        """Return the generation to come, which is written down first."""
+
+        def recorded(generation: Generation) -> Generation:
+            self._append([(request, generation)])
+            return generation
+
+        return mapped(self.engine.submit(request), recorded)
+
+    def _append(self, answered: Iterable[tuple[GenerationRequest, Generation]]) -> None:
+        with self._lock, writing(self._path), self._path.open("a", encoding="utf-8") as file:
+            for request, generation in answered:
                 asked = {
                     "prompt_ids": request.prompt_ids,
                     "seed": request.seed,
@@ -60,7 +77,6 @@ class RecordingEngine:
                     "choice": request.allowed is not None,
                 }
                 file.write(_line(asked | asdict(generation)))
-        return generations
 
     def sync(self, state: Iterable[tuple[str, Tensor]], version: int) -> None:
         """Take over weights, as the engine does."""
@@ -106,6 +122,12 @@ class ReplayEngine:
         """
         return [self._replayed(request) for request in requests]
 
+    def submit(self, request: GenerationRequest) -> Future[Generation]:
+        """Return the recorded generation, as `generate`."""
+        future: Future[Generation] = Future()
+        future.set_result(self._replayed(request))
+        return future
+
     def sync(self, state: Iterable[tuple[str, Tensor]], version: int) -> None:
         """Go on to what was recorded at a version; the weights themselves are not looked at."""
         self._version = version
@@ -142,5 +164,7 @@ def _answer(line: str) -> tuple[_Key, Generation]:
     said = json.loads(line)
     sampling = Sampling(**said["sampling"] | {"stop_ids": tuple(said["sampling"]["stop_ids"])})
     key = said["version"], tuple(said["prompt_ids"]), said["seed"], sampling, said["choice"]
-    generation = Generation(tuple(said["ids"]), tuple(said["logprobs"]), said["version"], said["finish"])
+    generation = Generation(
+        tuple(said["ids"]), tuple(said["logprobs"]), said["version"], said["finish"], tuple(said["versions"])
+    )
     return key, generation

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from agentgym.errors import UsageError
@@ -10,7 +9,7 @@ from agentgym.training.engines.choices import ROOT
 from agentgym.training.engines.types import Finish, Generation, GenerationRequest
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class SampledResponse:
     """A response that is being drawn."""
 
@@ -24,6 +23,8 @@ class SampledResponse:
     node: int = ROOT
     """Where in the trie it is."""
     finish: Finish | None = None
+    versions: list[int] = field(default_factory=list)
+    """Of the weights that drew the tokens up to the last `mark`."""
 
     @classmethod
     def to(cls, request: GenerationRequest, context_length: int) -> SampledResponse:
@@ -69,11 +70,15 @@ class SampledResponse:
         if not allowed:
             self.finish = "choice"
 
+    def mark(self, version: int) -> None:
+        """Note which weights drew the tokens since the last call."""
+        self.versions += [version] * (len(self.ids) - len(self.versions))
 
-def generations(responses: Iterable[SampledResponse], version: int) -> list[Generation]:
-    """Return finished responses as generations; ``version`` is of the weights that sampled them."""
-    return [
-        Generation(tuple(response.ids), tuple(response.logprobs), version, response.finish)
-        for response in responses
-        if response.finish is not None
-    ]
+    def generation(self, version: int) -> Generation:
+        """Return the finished response; ``version`` is of the weights that drew its last tokens."""
+        if self.finish is None:
+            raise ValueError(f"a response of {len(self.ids)} tokens is not over")
+        self.mark(version)
+        first, *_ = versions = tuple(self.versions)
+        mixed = versions if first != version else ()
+        return Generation(tuple(self.ids), tuple(self.logprobs), first, self.finish, mixed)

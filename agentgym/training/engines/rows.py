@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
@@ -29,9 +30,9 @@ class RowBuffer(DynamicLayer):  # type: ignore[no-untyped-call]
     """One layer's keys and values in a buffer with room to grow, instead of a new tensor each token."""
 
     keys: Tensor
-    """(rows, heads, columns with room to grow, key size)."""
+    """(rows, heads, columns, key size), rows and columns with room to grow."""
     values: Tensor
-    """(rows, heads, columns with room to grow, value size)."""
+    """(rows, heads, columns, value size), rows and columns with room to grow."""
 
     def __init__(self, like: tuple[Tensor, Tensor], rows: int):
         """Make an empty buffer.
@@ -40,6 +41,7 @@ class RowBuffer(DynamicLayer):  # type: ignore[no-untyped-call]
         """
         super().__init__()  # type: ignore[no-untyped-call]
         self.keys, self.values = (_room(states, rows, SPARE_COLUMNS) for states in like)
+        self.rows = rows
         self.used = 0
         """Columns that are taken."""
         self.is_initialized = True
@@ -52,10 +54,10 @@ class RowBuffer(DynamicLayer):  # type: ignore[no-untyped-call]
         if end > self.keys.shape[2]:
             spare = end // 4 + SPARE_COLUMNS
             self.keys, self.values = _widened(self.keys, spare), _widened(self.values, spare)
-        self.keys[:, :, self.used : end] = key_states
-        self.values[:, :, self.used : end] = value_states
+        self.keys[: self.rows, :, self.used : end] = key_states
+        self.values[: self.rows, :, self.used : end] = value_states
         self.used = end
-        return self.keys[:, :, :end], self.values[:, :, :end]
+        return self.keys[: self.rows, :, :end], self.values[: self.rows, :, :end]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Return the number of columns that a block of queries sees, and their start."""
@@ -69,7 +71,19 @@ class RowBuffer(DynamicLayer):  # type: ignore[no-untyped-call]
         """Move rows ``movers`` into ``holes`` and forget all from ``count`` on."""
         for buffer in (self.keys, self.values):
             buffer[holes, :, : self.used] = buffer[movers, :, : self.used]
-        self.keys, self.values = self.keys[:count], self.values[:count]
+        self.rows = count
+
+    def join(self, count: int, first: int) -> None:
+        """Add rows without columns of their own, and forget the columns before ``first``."""
+        self.rows += count
+        if first:
+            for buffer in (self.keys, self.values):
+                buffer[:, :, : self.used - first] = buffer[:, :, first : self.used].clone()
+            self.used -= first
+        more = self.rows - len(self.keys)
+        if more > 0:
+            added = (0, 0, 0, 0, 0, 0, 0, max(more, len(self.keys) // 2))
+            self.keys, self.values = pad(self.keys, added), pad(self.values, added)
 
 
 class ReadPrompt(NamedTuple):
@@ -100,7 +114,7 @@ class ReadPrompt(NamedTuple):
 
 
 class DecodingRows:
-    """A batch of sequences that grow by blocks of tokens, and can leave.
+    """A batch of sequences that grow by blocks of tokens, can leave, and can join.
 
     Prompts are kept apart (`agentgym.training.engines.shared_prefix`); rows have columns for what follows.
     Rows may change places when some leave: `leave` says how.
@@ -113,6 +127,7 @@ class DecodingRows:
         """
         self._model = model
         self._device = model.device
+        self._prefill_tokens = prefill_tokens
         self._next = torch.tensor([prompt.following for prompt in prompts], device=self._device)
         """(rows,) position of each row's next token."""
         self._own = torch.zeros(len(prompts), 0, dtype=torch.bool, device=self._device)
@@ -120,13 +135,30 @@ class DecodingRows:
         self._masked = False
         self.logits: Tensor
         """(rows, vocabulary): of the token after each row's last."""
-        self._shared = self._prefill(prompts, prefill_tokens)
+        self._shared, self.logits = self._prefill(prompts)
         self._layers = [
             RowBuffer(like, len(prompts)) for like in zip(self._shared.keys, self._shared.values, strict=True)
         ]
         self._cache = Cache(layers=list(self._layers))
 
-    def _prefill(self, prompts: Sequence[ReadPrompt], budget: int) -> SharedPrompts:
+    def join(self, prompts: Sequence[ReadPrompt]) -> None:
+        """Add rows behind the others, as `feed` has left them, and read their prompts."""
+        shared, logits = self._prefill(prompts)
+        self.logits = torch.cat([self.logits, logits])
+        following = torch.tensor([prompt.following for prompt in prompts], device=self._device)
+        self._next = torch.cat([self._next, following])
+        self._shared.join(shared)
+        columns = self._own.shape[1]
+        owned = self._own.any(0).nonzero()
+        first = int(owned[0]) if len(owned) else columns
+        first = first if 2 * first >= columns else 0  # what nobody owns any more, once it is worth a copy
+        for layer in self._layers:
+            layer.join(len(prompts), first)
+        self._own = pad(self._own[:, first:], (0, 0, 0, len(prompts)))
+        self._masked = True
+
+    def _prefill(self, prompts: Sequence[ReadPrompt]) -> tuple[SharedPrompts, Tensor]:
+        """Return the prompts as they are kept, and the (rows, vocabulary) logits after them."""
         distinct = sorted(
             {prompt.key: prompt for prompt in prompts}.values(), key=lambda prompt: len(prompt.ids)
         )
@@ -135,7 +167,7 @@ class DecodingRows:
         keys: list[Tensor] = []
         values: list[Tensor] = []
         logits = []
-        for bucket in _buckets(distinct, budget):
+        for bucket in _buckets(distinct, self._prefill_tokens):
             cache = DynamicCache()
             logits.append(self._read(bucket, cache))
             states: list[tuple[Tensor, Tensor]] = [(keys, values) for keys, values, *_ in cache]
@@ -149,10 +181,11 @@ class DecodingRows:
                     store[layer][rows, :, width - state.shape[2] :] = state
             first += len(bucket)
         prompt_of = [number[prompt.key] for prompt in prompts]
-        self.logits = torch.cat(logits)[torch.tensor(prompt_of, device=self._device)]
+        chosen = torch.cat(logits)[torch.tensor(prompt_of, device=self._device)]
         pads = torch.tensor([width - len(prompt.ids) for prompt in distinct], device=self._device)
         padding = torch.arange(width, device=self._device) < pads[:, None]
-        return SharedPrompts.of(keys, values, padding if len(distinct[0].ids) < width else None, prompt_of)
+        mask = padding if len(distinct[0].ids) < width else None
+        return SharedPrompts.of(keys, values, mask, prompt_of), chosen
 
     def _read(self, prompts: list[ReadPrompt], cache: DynamicCache) -> Tensor:
         tokens, mask = _padded([prompt.ids for prompt in prompts], self._device)

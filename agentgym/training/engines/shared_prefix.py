@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
@@ -50,6 +51,33 @@ class SharedPrompts:
         shared = cls(keys, values, padding, [], none, none)
         shared.assign(prompt_of)
         return shared
+
+    def join(self, other: SharedPrompts) -> None:
+        """Add another's rows behind the own ones.
+
+        Its prompts are written over those that no row continues; where these are too few or too short, room
+        is made, for half as many more.
+        """
+        (count, _, width, _), (wanted, _, needed, _) = self.keys[0].shape, other.keys[0].shape
+        free = sorted(set(range(count)) - set(self.prompt_of))
+        more = max(wanted - len(free), count // 2) if wanted > len(free) else 0
+        longer, shorter = max(needed - width, 0), max(width - needed, 0)
+        chosen = [*free, *range(count, count + more)][:wanted]
+        places = torch.tensor(chosen, device=self.keys[0].device)
+        self.padding = pad(self._mask(), (longer, 0, 0, more), value=True)
+        self.padding[places] = pad(other._mask(), (shorter, 0), value=True)
+        for stores, states in ((self.keys, other.keys), (self.values, other.values)):
+            for layer, state in enumerate(states):
+                if more or longer:
+                    stores[layer] = pad(stores[layer], (0, 0, longer, 0, 0, 0, 0, more))
+                stores[layer][places] = pad(state, (0, 0, shorter, 0))
+        self.assign([*self.prompt_of, *(chosen[prompt] for prompt in other.prompt_of)])
+
+    def _mask(self) -> Tensor:
+        """Return (p, P) whether a column is padding."""
+        count, _, width, _ = self.keys[0].shape
+        none = torch.zeros(count, width, dtype=torch.bool, device=self.keys[0].device)
+        return none if self.padding is None else self.padding
 
     def assign(self, prompt_of: Sequence[int]) -> None:
         """Assign other rows, and forget the prompts that none continues once these are half of all."""

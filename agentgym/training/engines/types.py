@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -69,8 +70,10 @@ class Generation:
     logprobs: tuple[float, ...]
     """Natural-log probability of each under the distribution it was drawn from."""
     version: int
-    """Version of the weights."""
+    """Version of the weights; of the first token's where they changed within the response."""
     finish: Finish
+    versions: tuple[int, ...] = ()
+    """Of each token where the weights changed within the response; else empty."""
 
 
 @runtime_checkable
@@ -96,6 +99,14 @@ class Engine(Protocol):
 
         Raises:
             UsageError: a prompt leaves no room in the context for a response.
+        """
+        ...
+
+    def submit(self, request: GenerationRequest) -> Future[Generation]:
+        """Return the generation to come, as `generate` would; requests are drawn side by side.
+
+        Raises:
+            UsageError: as `generate`. What fails later is the future's exception.
         """
         ...
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import random
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,7 +24,8 @@ from torch import Tensor
 from agentgym.core.rng import TurnRng
 from agentgym.errors import UsageError
 from agentgym.io.optional import load
-from agentgym.training.engines.responses import SampledResponse, generations
+from agentgym.training.engines.responses import SampledResponse
+from agentgym.training.engines.stepping import SteppingEngine
 from agentgym.training.engines.sync_check import HALF_TOLERANCE, TOLERANCE, SyncCheck
 from agentgym.training.engines.types import Generation, GenerationRequest
 from agentgym.training.engines.weight_transfer import register
@@ -36,7 +39,7 @@ _OWN_PROCESS = "VLLM_ENABLE_V1_MULTIPROCESSING"
 """vLLM's switch for a process of its own, which weights could not be handed over to by reference."""
 
 
-class VllmEngine:
+class VllmEngine(SteppingEngine):
     """Samples from a model that vLLM has loaded into this process, beside the learner's.
 
     Free responses are one request each, with prefixes cached. A constrained response is one request
@@ -65,6 +68,7 @@ class VllmEngine:
         nothing, 1 the cache (weights move to main memory), 2 both; ``options``: more arguments of
         ``vllm.LLM``, such as ``gpu_memory_utilization``, but for those that the engine decides on.
         """
+        super().__init__(version)
         vllm = _import_vllm()
         model = open_directory(directory, dtype=dtype).model  # the check needs no weights of its own
         longest = int(model.config.get_text_config().max_position_embeddings)
@@ -93,11 +97,14 @@ class VllmEngine:
         self._llm = _start(vllm, {"seed": 0} | dict(options or {}) | fixed)
         self._llm.init_weight_transfer_engine({"init_info": {}})
         self._vllm = vllm
+        self._output_kinds = load("vllm.sampling_params", "vllm", "the engine 'vllm'").RequestOutputKind
         self._dtype = dtype
         self._sleep_level = sleep_level
         self._asleep: set[str] = set()
-        self._version = version
         self._whole = True
+        self._numbers = count()
+        self._asked: dict[str, SampledResponse] = {}
+        """What vLLM steps, by the number of the request."""
 
     @classmethod
     def of(
@@ -123,59 +130,17 @@ class VllmEngine:
             return loaded(directory)
 
     @property
-    def version(self) -> int:
-        """Version of the weights."""
-        return self._version
-
-    @property
     def context_length(self) -> int:
         """Most tokens that a prompt and its response may have together."""
         return self._context_length
 
-    def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
-        """Continue every prompt; one generation per request, in order.
-
-        `UsageError` for an empty prompt, one that leaves no room in the context for a response, a temperature
-        that vLLM would change, or weights that a failed sync left behind.
-        """
-        if not self._whole:
-            raise UsageError("the engine's last sync failed, so its weights are not known: sync it again")
-        for request in requests:
-            if 0 < request.sampling.temperature < COLDEST:
-                raise UsageError(
-                    f"vLLM draws at temperature {COLDEST} instead of {request.sampling.temperature}: use 0, "
-                    f"or at least {COLDEST}"
-                )
-        responses = [SampledResponse.to(request, self.context_length) for request in requests]
-        while asked := [response for response in responses if response.finish is None]:
-            self._extend(asked)
-        return generations(responses, self._version)
-
-    def sync(self, state: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """Take over weights, drop what was cached with the old ones, and check the sync.
-
-        ``state`` and `UsageError` as `HfEngine.sync`. `CanaryError` where other weights have arrived; nothing
-        is sampled from them.
-        """
-        new = matched(self._sync_check.own, state, self._dtype)
-        self._whole = False
-        self._wake("weights")
-        self._llm.start_weight_update()
-        self._llm.update_weights({"update_info": {"weights": list(new.items())}})
-        self._llm.finish_weight_update()
-        if not self._llm.reset_prefix_cache():
-            raise RuntimeError("vLLM did not forget its cached prefixes: requests are still running")
-        self._wake("kv_cache")
-        self._sync_check.check(new, self.log_probs(self._sync_check.ids))
-        self._whole = True
-        self._version = version
-
     def rest(self) -> None:
         """Give memory back until the next sync, as far as the engine was made to sleep."""
         if self._sleep_level:
-            self._llm.sleep(level=self._sleep_level)
-            self._whole = False
-            self._asleep = {"weights", "kv_cache"}
+            with self._paused():
+                self._llm.sleep(level=self._sleep_level)
+                self._whole = False
+                self._asleep = {"weights", "kv_cache"}
 
     def _wake(self, part: str) -> None:
         if part in self._asleep:
@@ -193,6 +158,71 @@ class VllmEngine:
 
     # ---- inside ----------------------------------------------------------------------------
 
+    def _begin(self, request: GenerationRequest) -> SampledResponse:
+        if not self._whole:
+            raise UsageError("the engine's last sync failed, so its weights are not known: sync it again")
+        if 0 < request.sampling.temperature < COLDEST:
+            raise UsageError(
+                f"vLLM draws at temperature {COLDEST} instead of {request.sampling.temperature}: use 0, "
+                f"or at least {COLDEST}"
+            )
+        return SampledResponse.to(request, self.context_length)
+
+    def _generate(self, responses: list[SampledResponse]) -> list[Generation]:
+        while asked := [response for response in responses if response.finish is None]:
+            self._extend(asked)
+        return [response.generation(self._version) for response in responses]
+
+    def _step(self, waiting: deque[SampledResponse]) -> list[SampledResponse]:
+        while waiting:  # vLLM itself decides what there is room for
+            self._ask(waiting.popleft())
+        with torch.random.fork_rng(_devices()):
+            outputs = self._llm.llm_engine.step()
+        over = []
+        for output in outputs:
+            response = self._asked.get(output.request_id)
+            if response is None:  # it was dropped
+                continue
+            _take(response, output)
+            if output.finished:
+                del self._asked[output.request_id]
+                if response.finish is None:
+                    self._ask(response)
+                else:
+                    over.append(response)
+        return over
+
+    def _ask(self, response: SampledResponse) -> None:
+        number = str(next(self._numbers))
+        self._asked[number] = response
+        ids = [*response.request.prompt_ids, *response.ids]
+        self._llm.llm_engine.add_request(
+            number, self._vllm.TokensPrompt(prompt_token_ids=ids), self._sampling(response)
+        )
+
+    def _drop(self) -> list[SampledResponse]:
+        dropped, self._asked = self._asked, {}
+        if dropped:
+            self._llm.llm_engine.abort_request(list(dropped))
+        return list(dropped.values())
+
+    def _sync(self, state: Iterable[tuple[str, Tensor]], version: int) -> None:
+        """Take over weights, drop what was cached with the old ones, and check the sync.
+
+        `CanaryError` where other weights have arrived; nothing is sampled from them.
+        """
+        new = matched(self._sync_check.own, state, self._dtype)
+        self._whole = False
+        self._wake("weights")
+        self._llm.start_weight_update()
+        self._llm.update_weights({"update_info": {"weights": list(new.items())}})
+        self._llm.finish_weight_update()
+        if not self._llm.reset_prefix_cache():
+            raise RuntimeError("vLLM did not forget its cached prefixes: requests are still running")
+        self._wake("kv_cache")
+        self._sync_check.check(new, self.log_probs(self._sync_check.ids))
+        self._whole = True
+
     def _extend(self, responses: list[SampledResponse]) -> None:
         """Draw each response to its end, or where it is constrained, its next token."""
         outputs = self._run(
@@ -200,11 +230,7 @@ class VllmEngine:
             [self._sampling(response) for response in responses],
         )
         for response, output in zip(responses, outputs, strict=True):
-            (sample,) = output.outputs
-            if sample.finish_reason not in ("stop", "length"):
-                raise RuntimeError(f"vLLM gave up on a response: {sample.finish_reason}")
-            for token, place in zip(sample.token_ids, sample.logprobs, strict=True):
-                response.take(token, float(place[token].logprob))
+            _take(response, output)
 
     def _sampling(self, response: SampledResponse) -> Any:
         sampling, trie = response.request.sampling, response.request.allowed
@@ -220,14 +246,23 @@ class VllmEngine:
         return self._parameters(
             temperature=sampling.temperature,
             seed=seed,
-            max_tokens=response.limit,
+            max_tokens=response.limit - len(response.ids),
             stop_token_ids=list(sampling.stop_ids),
         )
 
     def _parameters(self, **chosen: Any) -> Any:
         """Return parameters that leave the distribution as it is."""
         return self._vllm.SamplingParams(
-            top_p=1.0, top_k=-1, logprobs=0, ignore_eos=True, detokenize=False, **chosen
+            top_p=1.0,
+            top_k=-1,
+            logprobs=0,
+            ignore_eos=True,
+            detokenize=False,
+            # token by token where a response may have to be begun anew from what there is of it
+            output_kind=self._output_kinds.DELTA
+            if self._updates_in_flight
+            else self._output_kinds.FINAL_ONLY,
+            **chosen,
         )
 
     def _run(self, prompts: list[list[int]], parameters: list[Any]) -> list[Any]:
@@ -235,6 +270,15 @@ class VllmEngine:
         with torch.random.fork_rng(_devices()):  # greedy rows of a mixed batch draw from it in vain
             outputs: list[Any] = self._llm.generate(tokens, parameters, use_tqdm=False)
         return outputs
+
+
+def _take(response: SampledResponse, output: Any) -> None:
+    """Append what vLLM has drawn."""
+    (sample,) = output.outputs
+    if output.finished and sample.finish_reason not in ("stop", "length"):
+        raise RuntimeError(f"vLLM gave up on a response: {sample.finish_reason}")
+    for token, place in zip(sample.token_ids, sample.logprobs, strict=True):
+        response.take(token, float(place[token].logprob))
 
 
 def _start(vllm: Any, arguments: Mapping[str, Any]) -> Any:
