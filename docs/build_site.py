@@ -95,7 +95,7 @@ def reference_pages() -> dict[str, str]:
         if page != module:
             parts.append(f"## {module}")
         parts.append(f"```{{eval-rst}}\n.. automodule:: {module}\n```")
-    listed = "\n".join(pages)
+    listed = "\n".join(sorted(pages))
     index = (
         "# Reference\n\nThe modules that programs import, by folder: most need `agentgym` alone.\n\n"
         f"```{{toctree}}\n:maxdepth: 1\n{listed}\n```\n"
