@@ -169,9 +169,9 @@ class Learner:
 
     def _adamw(self, parameters: Iterable[torch.nn.Parameter], learning_rate: float) -> torch.optim.AdamW:
         config, weights = self.config, [weight for weight in parameters if weight.requires_grad]
-        fused = (
-            any(isinstance(weight, DTensor) for weight in weights) if config.fused is None else config.fused
-        )
+        fused = config.fused
+        if fused is None:
+            fused = any(isinstance(weight, DTensor) or weight.is_cuda for weight in weights)
         return torch.optim.AdamW(
             weights,
             lr=learning_rate,
