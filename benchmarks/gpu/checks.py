@@ -42,6 +42,7 @@ SWITCHES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "lora": ("low-rank adapters", {"learner.lora_rank": 8}),
     "offload": ("weights and moments in main memory", {"learner.offload": True}),
     "adamw-in-parts": ("AdamW that is not fused", {"learner.fused": False}),
+    "unweighted": ("no importance weights for the engine's gap", {"learner.old_log_probs": "recompute"}),
     "checkpointing": ("gradient checkpointing", {"learner.gradient_checkpointing": True}),
     "float32": ("float32 instead of bfloat16", {"learner.dtype": "float32"}),
     "tf32": ("float32, its products as TensorFloat-32", {"learner.dtype": "float32", "learner.tf32": True}),

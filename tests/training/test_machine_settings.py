@@ -12,7 +12,7 @@ from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
 from agentgym.training.config import RolloutConfig, TrainConfig, override
 from agentgym.training.learner import head
-from agentgym.training.learner.config import CPU_TOKENS, STALE_CAP, LearnerConfig
+from agentgym.training.learner.config import CPU_TOKENS, IMPORTANCE_CAP, LearnerConfig
 from agentgym.training.learner.learner import Learner
 from agentgym.training.learner.logprobs import CHUNK_LOGITS
 from agentgym.training.machine.memory import ModelSize, plan_memory
@@ -71,6 +71,7 @@ def test_every_ratio_of_a_single_step_is_one_in_bfloat16(tmp_path):
     assert read_config(tmp_path).learner.old_log_probs == "recompute"
     for line in read_metrics(tmp_path):
         assert line.clip_fraction == 0
+        assert abs(line.importance - 1) > 1e-6  # of the engine's gap, on-policy
         assert line.logp_diff > 1e-4
 
 
@@ -99,9 +100,10 @@ def learner_log_probs(language_model, rows):
     ("changes", "engine", "old", "cap"),
     [
         ({}, "hf", "engine", None),
-        ({"learner__dtype": "bfloat16"}, "hf", "recompute", None),
-        ({"rollout__engine": "vllm"}, "vllm", "recompute", None),
-        ({"learner__dtype": "bfloat16", "rollout__max_staleness": 1}, "hf", "recompute", STALE_CAP),
+        ({"learner__dtype": "bfloat16"}, "hf", "recompute", IMPORTANCE_CAP),
+        ({"rollout__engine": "vllm"}, "vllm", "recompute", IMPORTANCE_CAP),
+        ({"rollout__engine": "vllm", "learner__old_log_probs": "recompute"}, "vllm", "recompute", None),
+        ({"learner__dtype": "bfloat16", "rollout__max_staleness": 1}, "hf", "recompute", IMPORTANCE_CAP),
         ({"learner__dtype": "bfloat16", "learner__old_log_probs": "engine"}, "hf", "engine", None),
         ({"rollout__max_staleness": 1}, "hf", "engine", None),
     ],
@@ -110,6 +112,7 @@ def test_old_log_probs_are_recomputed_where_the_engine_rounds_otherwise(changes,
     resolved = resolve(config(**changes), CPU)
     assert (resolved.rollout.engine, resolved.learner.old_log_probs) == (engine, old)
     assert resolved.learner.importance_cap == cap
+    assert resolve(resolved, CPU) == resolved
 
 
 def test_a_cpu_gets_what_it_always_got(large):

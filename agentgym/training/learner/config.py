@@ -23,8 +23,8 @@ OldLogProbs: TypeAlias = Literal["auto", "engine", "recompute"]
 """Where the log-probabilities come from that ratios are taken to: as the engine reported them, or computed by
 the learner before the update."""
 
-STALE_CAP = 2.0
-"""Default cap of importance weights where the learner recomputes what stale weights have sampled."""
+IMPORTANCE_CAP = 2.0
+"""Default cap of importance weights where the learner recomputes what an engine that rounds has sampled."""
 
 CPU_TOKENS, GPU_TOKENS = 2048, 16_384
 """Default token budgets."""
@@ -95,7 +95,8 @@ class LearnerConfig:
     """Names of the layers that are adapted, such as "q_proj"; None for all linear layers but the head."""
     importance_cap: PositiveFloat | None = None
     """Terms are weighted by what the policy at the update's start makes of their tokens, over what the one
-    that sampled them did, up to this; None for no weights."""
+    that sampled them did, up to this; None for no weights. With ``old_log_probs`` "auto", None chooses: 2
+    where they are recomputed, since what sampled was then not quite the policy."""
 
     def __post_init__(self) -> None:
         """Refuse settings that nothing can be trained with."""
@@ -109,21 +110,21 @@ class LearnerConfig:
         return self.old_log_probs == "recompute" or self.importance_cap is not None
 
     def settled(
-        self, device: str = "cpu", *, exact_engine: bool = True, stale: bool = False
+        self, device: str = "cpu", *, exact_engine: bool = True, weighted: bool = False
     ) -> LearnerConfig:
         """Return the settings with nothing left to choose.
 
         Token budget and checkpointing are those of a model of unknown size. ``exact_engine``: whether
-        responses are sampled by `transformers`, in the learner's type; ``stale``: whether they may be older
-        than the learner's weights.
+        responses are sampled by `transformers`, in the learner's type; ``weighted``: whether the gap to an
+        engine that rounds is corrected by importance weights.
         """
         gpu = device != "cpu"
         dtype = ("bfloat16" if gpu else "float32") if self.dtype == "auto" else self.dtype
         old, cap = self.old_log_probs, self.importance_cap
         if old == "auto":
             old = "engine" if exact_engine and dtype == "float32" else "recompute"
-            if old == "recompute" and stale and cap is None:
-                cap = STALE_CAP
+            if old == "recompute" and weighted and cap is None:
+                cap = IMPORTANCE_CAP
         checkpointing = gpu if self.gradient_checkpointing is None else self.gradient_checkpointing
         return replace(
             self,

@@ -112,9 +112,7 @@ def resolve(
     # a rank plays its share
     wanted = -(-rollout.tasks * rollout.group_size // machine.ranks)
     num_envs = rollout.num_envs or (min(wanted, MAX_ENVS) if gpu else CPU_ENVS)
-    chosen = config.learner.settled(
-        machine.device, exact_engine=engine == "hf", stale=rollout.max_staleness > 0
-    )
+    chosen = config.learner.settled(machine.device, exact_engine=engine == "hf", weighted=True)
     values: dict[str, Any] = {entry.name: getattr(config, entry.name) for entry in fields(config)}
     values |= {
         "device": machine.device,
