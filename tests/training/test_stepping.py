@@ -29,6 +29,8 @@ class BrokenError(Exception):
 class Counting(SteppingEngine):
     """Draws the token 1 for everything in flight, when it is let."""
 
+    context_length = 100
+
     def __init__(self):
         super().__init__(version=3)
         self.flying, self.error, self.steps, self.room = [], None, 0, 2
@@ -36,7 +38,7 @@ class Counting(SteppingEngine):
         self.may_step.set()
 
     def _begin(self, request):
-        return SampledResponse.to(request, 100)
+        return SampledResponse.to(request, self.context_length)
 
     def _generate(self, responses):
         raise AssertionError
