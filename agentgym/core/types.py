@@ -222,7 +222,9 @@ class Completion:
     logprobs: tuple[float, ...] = ()
     """Natural-log probability of each response token under the sampling policy."""
     version: int = 0
-    """Version of the weights that sampled it."""
+    """Version of the weights that sampled it; of the first token's where they changed within the response."""
+    versions: tuple[int, ...] = ()
+    """Of each token where the weights changed within the response; else empty."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     seconds: float = 0.0

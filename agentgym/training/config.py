@@ -54,6 +54,13 @@ class RolloutConfig:
     overlap: bool = True
     """Whether a thread plays on while weights are updated, where ``max_staleness`` allows it. It is not
     repeatable which weights sample what; without it runs are."""
+    asynchronous: bool = False
+    """Whether each episode goes on as soon as its own response is there, instead of all turn by turn. Where
+    responses differ in length this takes fewer decoding steps, of fewer rows; the tokens are the same, the
+    log-probabilities to rounding. Off, since on a CPU it is slower and on a GPU it has not been measured."""
+    updates_in_flight: bool = False
+    """Whether new weights come in the middle of responses, which say of each token what drew it, instead of
+    once all that are being drawn are over. Needs ``asynchronous``, ``overlap`` and ``max_staleness``."""
     attempts: PositiveInt = 1
     """Rounds played at most until enough groups vary (dynamic sampling); 1 keeps every group."""
     filter_on: FilterOn = "return"
@@ -75,6 +82,16 @@ class RolloutConfig:
         check_fields(self)
         if not 0 <= self.accuracy[0] <= self.accuracy[1] <= 1:
             raise UsageError(f"accuracy must be two shares in ascending order, got {list(self.accuracy)}")
+        if self.asynchronous and self.max_staleness > 0 and not self.overlap:
+            raise UsageError(
+                "asynchronous episodes go on during updates: set overlap, or max_staleness to 0, or leave "
+                "out asynchronous"
+            )
+        if self.updates_in_flight and not (self.asynchronous and self.overlap and self.max_staleness > 0):
+            raise UsageError(
+                "updates_in_flight changes weights under episodes that go on by themselves: set "
+                "asynchronous, overlap and a max_staleness of at least 1, too"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

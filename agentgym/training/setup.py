@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from functools import partial
+from threading import Lock
 from time import perf_counter
 from typing import Any
 
@@ -29,6 +32,7 @@ from agentgym.training.models.models import LanguageModel, copied
 from agentgym.training.models.reward_model_file import check_tokenizer
 from agentgym.training.policy.encoders import ObservationEncoder, open_observation_encoder
 from agentgym.training.policy.open import open_model
+from agentgym.training.policy.policy import AsyncLanguageModelPolicy
 from agentgym.training.policy.prompted import make_policy, make_speller
 from agentgym.vector.core import AgentVectorEnv
 
@@ -39,6 +43,7 @@ class Meter:
 
     policy: Policy
     seconds: float = 0.0
+    """While at least one request was open."""
     steps: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
@@ -49,10 +54,46 @@ class Meter:
         completions = self.policy.act(requests)
         self.seconds += perf_counter() - began
         for completion in completions:
-            self.steps += completion.error is None
-            self.tokens_in += completion.prompt_tokens
-            self.tokens_out += completion.completion_tokens
+            self._count(completion)
         return completions
+
+    def _count(self, completion: Completion) -> None:
+        self.steps += completion.error is None
+        self.tokens_in += completion.prompt_tokens
+        self.tokens_out += completion.completion_tokens
+
+
+@dataclass(slots=True)
+class AsyncMeter(Meter):
+    """The same of a policy that is asked about each request alone."""
+
+    policy: AsyncLanguageModelPolicy
+    _lock: Lock = field(default_factory=Lock)
+    _requests: int = 0
+    """Open."""
+    _counted: float = 0.0
+    """Up to when ``seconds`` holds the time."""
+
+    def submit(self, request: Request) -> Future[Completion]:
+        """Return the completion to come."""
+        with self._lock:
+            self._pass_time()
+            self._requests += 1
+        future = self.policy.submit(request)
+        future.add_done_callback(self._done)
+        return future
+
+    def _done(self, future: Future[Completion]) -> None:
+        with self._lock:
+            self._pass_time()
+            self._requests -= 1
+            if not future.cancelled() and future.exception() is None:
+                self._count(future.result())
+
+    def _pass_time(self) -> None:
+        now = perf_counter()
+        self.seconds += now - self._counted if self._requests else 0.0
+        self._counted = now
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +133,15 @@ class TrainingSetup:
         reward_model = _reward_model(config, language_model, envs, ranks)
         learner = _learner(config, language_model, ranks)
         speller = make_speller(prompting, language_model)
-        meter = Meter(make_policy(prompting, language_model, engine, envs, speller=speller))
+        policies = partial(make_policy, speller=speller, asynchronous=config.rollout.asynchronous)
+        policy = policies(prompting, language_model, engine, envs)
+        meter = AsyncMeter(policy) if isinstance(policy, AsyncLanguageModelPolicy) else Meter(policy)
         evaluation = None
         if config.evaluation.every:
             plan = config.evaluation
             others = _open_envs(config, plan.split, min(plan.tasks, config.rollout.num_envs))
             cooler = replace(prompting, temperature=plan.temperature)
-            policy = make_policy(cooler, language_model, engine, others, speller=speller)
+            policy = policies(cooler, language_model, engine, others)
             player = RolloutWorker(others, policy, env_id=config.env_id)
             evaluation = Evaluation.of(player, tasks=plan.tasks, seed=plan.seed, ranks=ranks)
         worker = RolloutWorker(envs, meter, env_id=config.env_id)
@@ -132,8 +175,8 @@ def _engine(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks)
             dtype = getattr(torch, learner.dtype)
             model = copied(model, dtype, language_model.weights, str(ranks.device))
         engine = HfEngine(model)
-    if overlaps:
-        engine.start()
+    if overlaps or rollout.asynchronous:
+        engine.start(updates_in_flight=rollout.updates_in_flight)
     return engine
 
 

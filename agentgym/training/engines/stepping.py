@@ -15,6 +15,9 @@ from torch import Tensor
 from agentgym.training.engines.responses import SampledResponse
 from agentgym.training.engines.types import Generation, GenerationRequest
 
+IDLE_SECONDS = 10.0
+"""After which the thread of an engine without requests ends."""
+
 
 class SteppingEngine(ABC):
     """What such engines share: a thread that steps, which admits what waits and lets go of what is over.
@@ -24,7 +27,8 @@ class SteppingEngine(ABC):
     steps: once what is in flight is over, while nothing else is admitted; or, with updates in flight, at
     once, and each response goes on under the new weights, which read it anew.
 
-    An exception of a step ends all that waits and is in flight with that exception; later requests are tried.
+    The thread ends after some idle seconds, and begins again when it is needed. An exception of a step ends
+    all that waits and is in flight with that exception; later requests are tried.
     """
 
     def __init__(self, version: int):
@@ -35,7 +39,9 @@ class SteppingEngine(ABC):
         self._open: dict[SampledResponse, Future[Generation]] = {}
         """In flight or waiting."""
         self._waiting: deque[SampledResponse] = deque()
+        self._threaded = False
         self._thread: Thread | None = None
+        self._device: int | None = None
         self._stepping = False
         self._pauses = 0
         """Callers that want to come between two steps."""
@@ -53,7 +59,7 @@ class SteppingEngine(ABC):
 
     def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
         """Continue every prompt; one generation per request, in order. Raises what `submit` does."""
-        if self._thread is None:
+        if not self._threaded:
             return self._generate([self._begin(request) for request in requests])
         return [future.result() for future in self._submit(requests)]
 
@@ -145,9 +151,11 @@ class SteppingEngine(ABC):
         return list(futures.values())
 
     def _run_thread(self) -> None:
+        if not self._threaded:
+            self._threaded = True
+            self._device = torch.cuda.current_device() if torch.cuda.is_available() else None
         if self._thread is None or not self._thread.is_alive():
-            device = torch.cuda.current_device() if torch.cuda.is_available() else None
-            self._thread = Thread(target=self._step_on, args=(device,), name="engine", daemon=True)
+            self._thread = Thread(target=self._step_on, name="engine", daemon=True)
             self._thread.start()
 
     def _may_step(self) -> bool:
@@ -155,12 +163,16 @@ class SteppingEngine(ABC):
             return self._flying and not self._updates_in_flight
         return bool(self._open)
 
-    def _step_on(self, device: int | None) -> None:
-        if device is not None:
-            torch.cuda.set_device(device)
+    def _step_on(self) -> None:
+        if self._device is not None:
+            torch.cuda.set_device(self._device)
         while True:
             with self._changed:
-                self._changed.wait_for(self._may_step)
+                if not self._changed.wait_for(self._may_step, IDLE_SECONDS) and not self._open:
+                    self._thread = None
+                    return
+                if not self._may_step():
+                    continue
                 self._stepping = True
                 waiting = deque() if self._pauses else self._waiting
             try:

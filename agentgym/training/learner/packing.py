@@ -139,11 +139,13 @@ def stale_tokens(groups: Sequence[Group], version: int) -> Bools | None:
     """Return (T,) whether other weights sampled each response token; None where they sampled all."""
     stale = np.array(
         [
-            step.completion.version != version
+            drawn_by != version
             for group in groups
             for trajectory in group.trajectories
             for step in trajectory.steps
-            for _ in step.completion.response_ids
+            for drawn_by in (
+                step.completion.versions or (step.completion.version,) * len(step.completion.response_ids)
+            )
         ],
         dtype=np.bool_,
     )

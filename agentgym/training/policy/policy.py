@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from threading import Lock
 from time import perf_counter
-from typing import Literal
+from typing import Any, Literal
 
+from agentgym.core.futures import mapped
 from agentgym.core.rng import TurnRng
 from agentgym.core.types import Completion, Message, Request
 from agentgym.errors import UsageError
@@ -159,9 +162,40 @@ class LanguageModelPolicy:
             response_ids=generation.ids,
             logprobs=generation.logprobs,
             version=generation.version,
+            versions=generation.versions,
             prompt_tokens=len(question.generation.prompt_ids),
             completion_tokens=len(ids),
             seconds=seconds,
             messages=question.messages,
             format_error="" if answer.actions else answer.problem,
         )
+
+
+class AsyncLanguageModelPolicy(LanguageModelPolicy):
+    """Asks an engine about each request alone, so that an episode goes on as soon as its own answer is there.
+
+    The completions are those of `LanguageModelPolicy`, but for the rounding of log-probabilities.
+    """
+
+    def __init__(self, *args: Any, **settings: Any):
+        """Bind the same as `LanguageModelPolicy`."""
+        super().__init__(*args, **settings)
+        self._words = Lock()
+        """Of what writes and reads text: prompts are built in another thread than answers are read in."""
+
+    def submit(self, request: Request) -> Future[Completion]:
+        """Return the completion to come; raises as `act`."""
+        began = perf_counter()
+        with self._words:
+            answer = self.question(request)
+        if isinstance(answer, Completion):
+            done: Future[Completion] = Future()
+            done.set_result(answer)
+            return done
+        question = answer
+
+        def completion(generation: Generation) -> Completion:
+            with self._words:
+                return self.completion(question, generation, perf_counter() - began)
+
+        return mapped(self.engine.submit(question.generation), completion)

@@ -14,7 +14,7 @@ from agentgym.training.engines.choices import ActionSpeller
 from agentgym.training.engines.types import Engine, Sampling
 from agentgym.training.models.models import LanguageModel
 from agentgym.training.policy.picture_prompts import with_picture
-from agentgym.training.policy.policy import LanguageModelPolicy
+from agentgym.training.policy.policy import AsyncLanguageModelPolicy, LanguageModelPolicy
 from agentgym.vector.core import AgentVectorEnv
 
 
@@ -26,6 +26,7 @@ def make_policy(
     *,
     speller: ActionSpeller | None = None,
     keep_messages: bool = False,
+    asynchronous: bool = False,
 ) -> LanguageModelPolicy:
     """Return the policy of a model that is prompted by settings.
 
@@ -36,6 +37,7 @@ def make_policy(
         envs: the environments to be played.
         speller: of `make_speller`, where a learner shares it.
         keep_messages: whether completions hold the text of their prompts.
+        asynchronous: whether the policy also has ``submit``, so that rollouts ask about each episode alone.
 
     Raises:
         UsageError: the prompt's budget leaves no room for a response in the engine's context, or as
@@ -55,7 +57,8 @@ def make_policy(
             "choose among: use choice 'free'"
         )
     builder = prompting.builder(language_model.chat, envs.prototype.tools)
-    return LanguageModelPolicy(
+    kind = AsyncLanguageModelPolicy if asynchronous else LanguageModelPolicy
+    return kind(
         engine,
         language_model.chat,
         prompt_maker(prompting, builder, language_model),
