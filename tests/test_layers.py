@@ -33,6 +33,8 @@ def name_of(path: Path) -> str:
 def functions(tree: ast.AST, outer: str = "") -> Iterator[tuple[str, Function]]:
     """Yield the functions below a node by qualified name."""
     for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.expr):  # holds none, and most of a tree is of them
+            continue
         named = isinstance(node, Function | ast.ClassDef)
         inner = f"{outer}.{node.name}" if named else outer
         if isinstance(node, Function):

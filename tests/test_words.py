@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,16 +37,24 @@ SAME_WORDS = ("cli", "site")
 """Rooms that are not counted: commands and pages are named by the words that users know."""
 
 
+@cache
+def first_lines() -> dict[str, str]:
+    """Return the first line of each module's docstring, by the module's path."""
+    lines = {}
+    for path in PACKAGE.rglob("*.py"):
+        name = path.relative_to(PACKAGE).with_suffix("").as_posix().removesuffix("/__init__")
+        lines[name] = (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n")[0]
+    return lines
+
+
 def places_of(word: str) -> set[str]:
     """Return the modules whose path, or whose docstring's first line, has a word, in the plural too."""
     pattern = re.compile(rf"\b{word.lower().replace(' ', '[ _-]')}(e?s)?\b")
-    found = set()
-    for path in PACKAGE.rglob("*.py"):
-        name = path.relative_to(PACKAGE).with_suffix("").as_posix().removesuffix("/__init__")
-        line = (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n")[0]
-        if pattern.search(f"{name.replace('/', ' ').replace('_', ' ')}\n{line}".lower()):
-            found.add(name)
-    return found
+    return {
+        name
+        for name, line in first_lines().items()
+        if pattern.search(f"{name.replace('/', ' ').replace('_', ' ')}\n{line}".lower())
+    }
 
 
 @pytest.mark.parametrize("word", PLACES)
