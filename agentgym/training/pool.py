@@ -9,7 +9,7 @@ those that end first, and drop the old ones, would be to train on short episodes
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from threading import Condition, Thread
@@ -171,6 +171,11 @@ class GroupQueue:
                 f"{self.size} groups are complete: the worker has lost episodes"
             )
 
+    def sizes(self) -> dict[str, int]:
+        """Return the numbers of groups by what has become of them; ``lost`` is 0 but for errors."""
+        running, waiting = len(self._open), len(self._complete)
+        return {"running": running, "waiting": waiting, "lost": self._counts.pending - running - waiting}
+
     def take(self) -> list[Group]:
         """Return the groups of an update, once they are ready."""
         self._counts.trained += self.size
@@ -180,6 +185,12 @@ class GroupQueue:
 def _group(members: list[Trajectory]) -> Group:
     members = sorted(members, key=lambda member: member.rollout)
     return Group(members[0].task_id, members[0].initial_hash, tuple(members))
+
+
+def _age(groups: Iterable[Group], version: int) -> int:
+    """Return how many updates the oldest step is old; 0 of nothing."""
+    members = (member for group in groups for member in group.trajectories)
+    return max((version - step.completion.version for member in members for step in member.steps), default=0)
 
 
 class RolloutPool:
@@ -249,8 +260,11 @@ class RolloutPool:
                 self._play(queue)
             if self._error is not None and not queue.ready:
                 raise self._error
-            own = queue.take()
-        return Collected(self.ranks.gather(own))
+            own, sizes = queue.take(), queue.sizes()
+        groups = self.ranks.gather(own)
+        of_ranks = self.ranks.gather([sizes])
+        report = {name: sum(each[name] for each in of_ranks) for name in sizes}
+        return Collected(groups, diagnostics={"pool": {**report, "age": _age(groups, version)}})
 
     def leave_out(self, groups: int) -> None:
         """Count groups of all ranks that were collected but are not trained on."""

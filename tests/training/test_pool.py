@@ -253,6 +253,25 @@ def test_what_is_trained_on_and_what_runs_is_what_was_begun_first(
         assert counts.begun == counts.trained + counts.left_out + counts.pending
 
 
+def test_the_pool_says_what_has_become_of_the_groups(virtual):
+    pool = virtual(9, max_staleness=2, overlap=False)
+    ages = []
+    for version in range(12):
+        pool.worker.version = version
+        collected = pool.collect(version)
+        report = collected.diagnostics["pool"]
+        assert set(report) == {"running", "waiting", "lost", "age"}
+        assert report["running"] + report["waiting"] == pool.counts.pending
+        assert report["running"] <= 9
+        assert report["lost"] == 0
+        ages.append(report["age"])
+    assert ages[0] == 0
+    assert 1 <= max(ages) <= 2
+    pool._queue._open.popitem()  # as if a worker had lost it
+    assert pool._queue.sizes()["lost"] == 1
+    assert virtual(9).collect(0).diagnostics == {}  # rounds leave nothing behind
+
+
 @pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize(("num_envs", "staleness"), [(24, 1), (300, 1), (300, 4)])
 def test_long_episodes_are_trained_on_as_often_as_short_ones(virtual, order, num_envs, staleness, overlap):
