@@ -143,7 +143,7 @@ def test_ranks_go_through_all_response_tokens_in_step(rows, budget, size, packin
     options = {"token_budget": budget, "packing": packing}
     dealt = [own_packs(rows, ranks=Ranks(rank, size), **options) for rank in range(size)]
     assert len({len(packs) for packs in dealt}) == 1
-    assert len(dealt[0]) == -(-len(PACKINGS[packing](rows, token_budget=budget)) // size)
+    assert len(dealt[0]) <= -(-len(PACKINGS[packing](rows, token_budget=budget)) // size)
     counted = [pack for packs in dealt for pack, counts in packs if counts]
     tokens = [token for pack in counted for token in pack.tokens.tolist()]
     assert sorted(tokens) == list(range(sum(len(row.response_ids) for row in rows)))

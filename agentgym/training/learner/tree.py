@@ -94,8 +94,8 @@ def own_packs(
 ) -> list[tuple[Pack, bool]]:
     """Return this rank's packs of what all ranks go through in step, and whether each counts.
 
-    A single rank has the packs of `PACKINGS`. Several have as many rounds as those take, of one pack a rank,
-    and packs of about equal sizes: a round takes as long as its largest. Only own packs are laid out.
+    A single rank has the packs of `PACKINGS`. Several have no more rounds than those take, of one pack a
+    rank, and packs of about equal sizes: a round takes as long as its largest. Only own packs are laid out.
     """
     check_packable(rows, token_budget)
     cut = _LAYOUTS[packing](rows)
