@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from agentgym.envs.ezpoints.env import EZPointsEnv
 from agentgym.training.config import RolloutConfig
 from agentgym.training.pool import RolloutPool, TaskOrder
+from benchmarks import staleness
 from tests.training.test_pool import episode
 
 ORDER = TaskOrder(EZPointsEnv().tasks, seed=11)
@@ -115,6 +116,13 @@ def test_groups_are_trained_on_as_they_begin_and_none_is_lost(case, stops, overl
             if case["num_envs"] <= tasks * size:
                 assert pool.worker.least_idle == 0  # an update's groups fill as many slots
     pool.close()
+
+
+def test_what_is_trained_on_wins_as_often_as_all_that_began():
+    about, _, _, _, *rows = staleness.table("agentgym/Sokoban-v0", updates=3)
+    assert about.startswith("48 groups are trained on")
+    assert len(rows) == 18
+    assert all("| 48 | 0 | 0 |" in row and row.endswith("| +0.00 points |") for row in rows)
 
 
 @settings(max_examples=10, deadline=None)
