@@ -73,6 +73,9 @@ class RolloutConfig:
     vllm_memory: Annotated[float, Bounds(0, 1, open_below=True, open_above=True)] = 0.4
     """Share of a device's memory that vLLM takes, on a CPU of the main memory; the learner needs the rest."""
 
+    vllm_seeds: bool = True
+    """Whether each request of vLLM draws by a seed of its own, a row at a time on a GPU. Without, all rows of
+    a step are drawn at once, and what is sampled depends on what else is: a seed no longer decides a run."""
     vllm_sleep: Literal[0, 1, 2] = 0
     """What vLLM gives back during updates: 0 nothing, 1 its cache, its weights waiting in main memory, 2
     both."""
@@ -136,8 +139,8 @@ class TrainConfig:
     device: Device = "auto"
     """``cpu``, or ``cuda`` for one device per process; ``auto`` is the latter where there is one."""
     threads: PositiveInt = 1
-    """Of a process on a CPU. On a machine that others use too, several wait for each other: an iteration of
-    .6 seconds has been seen to take 27."""
+    """Of a process on a CPU; on a GPU under ``learner.offload`` as many as its cores at least. On a machine
+    that others use too, several wait for each other: an iteration of .6 seconds has been seen to take 27."""
     seed: NonNegativeInt = 0
     """Decides random weights, the order of tasks, episodes, sampling and mini-batches."""
     iterations: PositiveInt = 100

@@ -198,6 +198,7 @@ def _vllm(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -
         dtype=dtype,
         context_length=config.prompting.context_length,
         sleep_level=sleeps,
+        seeds=rollout.vllm_seeds,
         options=options,
     )
 

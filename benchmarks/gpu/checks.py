@@ -80,7 +80,7 @@ def checks(device: str, model: str, out: Path) -> list[Check]:
     no_vllm = "" if find_spec("vllm") else "vllm is not installed"
     train = partial(training, device=device, out=out, size=4 if small else 16)
     vllm: dict[str, Any] = {"rollout.engine": "vllm"}
-    sleeping = vllm | {"rollout.vllm_sleep": 1}
+    sleeping, unseeded = vllm | {"rollout.vllm_sleep": 1}, vllm | {"rollout.vllm_seeds": False}
     short = {"env_options.max_steps": 3 if small else 20, "prompting.max_tokens": 8 if small else 64}
     given = pretrained or size
     found = [
@@ -105,6 +105,9 @@ def checks(device: str, model: str, out: Path) -> list[Check]:
         train("vllm", "vLLM, an iteration after the other", model=given, missing=no_vllm, settings=vllm),
         train(
             "vllm-sleep", "vLLM that gives back its memory", model=given, missing=no_vllm, settings=sleeping
+        ),
+        train(
+            "vllm-unseeded", "vLLM that draws a step at once", model=given, missing=no_vllm, settings=unseeded
         ),
         rates("rates", "prefill and decoding, tokens a second by rows", device, given, out),
     ]

@@ -224,9 +224,7 @@ class LLM:
             del self.running[number]
 
     def _answer(self, prompt, chosen):
-        generator = torch.Generator()
-        if chosen.seed is not None:
-            generator.manual_seed(chosen.seed)
+        generator = None if chosen.seed is None else torch.Generator().manual_seed(chosen.seed)
         ids, places, finish = list(prompt), [], None
         while finish is None:
             assert len(ids) < self.options["max_model_len"]

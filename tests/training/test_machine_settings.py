@@ -141,6 +141,16 @@ def test_a_gpu_gets_what_fits_it(large):
     assert (asked.learner.token_budget, asked.learner.gradient_checkpointing) == (999, False)
 
 
+def test_an_optimiser_in_main_memory_takes_the_rank_s_cores(large):
+    size, machine = ModelSize.read(large), dataclasses.replace(H100, cores=13)
+    assert resolve(config(), machine, size).threads == 1
+    offloaded = resolve(config(learner__offload=True), machine, size)
+    assert offloaded.threads == 13
+    assert dict(described(offloaded, machine))["device"].endswith("80 GiB, 13 threads")
+    assert resolve(config(learner__offload=True, threads=20), machine, size).threads == 20
+    assert resolve(config(learner__offload=True), CPU).threads == 1
+
+
 @pytest.mark.parametrize("memory", [24, 48, 80, 141])
 def test_the_head_computes_many_rows_at_once_whatever_share_vllm_takes(large, memory):
     size = ModelSize.read(large)

@@ -141,6 +141,25 @@ def test_free_responses_are_one_request_each(engine):
     assert len({parameters.seed for _, parameters in asked}) == 3
 
 
+def test_requests_without_seeds_of_their_own_draw_anew_each_time(directory):
+    def drawn(rank):
+        engine = VllmEngine(directory, dtype=torch.float32, seeds=False)
+        found = []
+        for turn in range(3):
+            asked = [request(seed=10 * rank + turn, temperature=9.0, max_tokens=8, stop_ids=(9,))] * 2
+            found += [one.ids for one in engine.generate(asked)]
+        for sent in engine._llm.asked:
+            assert {parameters.seed for _, parameters in sent} == {None}
+        return found
+
+    before = torch.random.get_rng_state()
+    first = drawn(0)
+    assert len(set(first)) == len(first)
+    assert first == drawn(0)
+    assert set(first).isdisjoint(drawn(1))
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
 def test_choices_ask_only_for_tokens_with_an_alternative(engine):
     trie = ActionTrie({"a": (11, 12, 13), "b": (11, 12, 14), "c": (11, 12, 14, 15)}, end=20)
     asked = [request(allowed=trie, seed=seed, temperature=50.0) for seed in range(12)]

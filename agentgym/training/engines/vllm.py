@@ -58,6 +58,7 @@ class VllmEngine(SteppingEngine):
         tolerance: float | None = None,
         context_length: int | None = None,
         sleep_level: int = 0,
+        seeds: bool = True,
         options: Mapping[str, Any] | None = None,
     ):
         """Load a Hugging Face directory with vLLM.
@@ -65,8 +66,9 @@ class VllmEngine(SteppingEngine):
         ``dtype``: the learner's keeps log-probabilities closest; ``tolerance``: of the sync check, None for
         `TOLERANCE` or in half precision `HALF_TOLERANCE`; ``context_length``: most tokens of a prompt and its
         response, None for the model's, raised to the sync check's need; ``sleep_level``: what `rest` frees, 0
-        nothing, 1 the cache (weights move to main memory), 2 both; ``options``: more arguments of
-        ``vllm.LLM``, such as ``gpu_memory_utilization``, but for those that the engine decides on.
+        nothing, 1 the cache (weights move to main memory), 2 both; ``seeds``: whether each request draws by
+        its own, or all of a step by one; ``options``: more arguments of ``vllm.LLM``, such as
+        ``gpu_memory_utilization``, but for those that the engine decides on.
         """
         super().__init__(version)
         vllm = _import_vllm()
@@ -102,6 +104,9 @@ class VllmEngine(SteppingEngine):
         self._sleep_level = sleep_level
         self._asleep: set[str] = set()
         self._whole = True
+        self._seeds = seeds
+        self._latest, self._draws = 0, count()
+        """Seed of the latest request, and what has been drawn: where requests have no seeds of their own."""
         self._numbers = count()
         self._asked: dict[str, SampledResponse] = {}
         """What vLLM steps, by the number of the request."""
@@ -114,6 +119,7 @@ class VllmEngine(SteppingEngine):
         dtype: torch.dtype = torch.bfloat16,
         context_length: int | None = None,
         sleep_level: int = 0,
+        seeds: bool = True,
         options: Mapping[str, Any] | None = None,
     ) -> VllmEngine:
         """Load a learner's model beside it, as it is now; arguments as the constructor.
@@ -121,7 +127,12 @@ class VllmEngine(SteppingEngine):
         It is saved into a temporary directory on the way, unless its weights are in one still.
         """
         loaded = partial(
-            cls, dtype=dtype, context_length=context_length, sleep_level=sleep_level, options=options
+            cls,
+            dtype=dtype,
+            context_length=context_length,
+            sleep_level=sleep_level,
+            seeds=seeds,
+            options=options,
         )
         if language_model.weights is not None:
             return loaded(language_model.weights.directory)
@@ -176,7 +187,7 @@ class VllmEngine(SteppingEngine):
     def _step(self, waiting: deque[SampledResponse]) -> list[SampledResponse]:
         while waiting:  # vLLM itself decides what there is room for
             self._ask(waiting.popleft())
-        with torch.random.fork_rng(_devices()):
+        with self._drawing():
             outputs = self._llm.llm_engine.step()
         over = []
         for output in outputs:
@@ -235,7 +246,8 @@ class VllmEngine(SteppingEngine):
     def _sampling(self, response: SampledResponse) -> Any:
         sampling, trie = response.request.sampling, response.request.allowed
         # vLLM's generators take 63 bits; each token of a choice is a request with a seed of its own
-        seed = TurnRng(response.request.seed, len(response.ids)).below(1 << 63)
+        self._latest = response.request.seed
+        seed = TurnRng(self._latest, len(response.ids)).below(1 << 63) if self._seeds else None
         if trie is not None:
             return self._parameters(
                 temperature=sampling.temperature,
@@ -267,9 +279,17 @@ class VllmEngine(SteppingEngine):
 
     def _run(self, prompts: list[list[int]], parameters: list[Any]) -> list[Any]:
         tokens = [self._vllm.TokensPrompt(prompt_token_ids=prompt) for prompt in prompts]
-        with torch.random.fork_rng(_devices()):  # greedy rows of a mixed batch draw from it in vain
+        with self._drawing():
             outputs: list[Any] = self._llm.generate(tokens, parameters, use_tqdm=False)
         return outputs
+
+    @contextmanager
+    def _drawing(self) -> Iterator[None]:
+        """Leave the process's generators alone: greedy rows draw from them, and those without a seed."""
+        with torch.random.fork_rng(_devices()):
+            if not self._seeds:  # each time others, and on each rank
+                torch.manual_seed(TurnRng(self._latest, next(self._draws)).below(1 << 63))
+            yield
 
 
 def _take(response: SampledResponse, output: Any) -> None:

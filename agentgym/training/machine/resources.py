@@ -66,6 +66,8 @@ class Machine:
     """Bytes of a device; on a CPU, the main memory."""
     ranks: int = 1
     has_vllm: bool = False
+    cores: int = 1
+    """Of the processor, for each of the ranks on it."""
 
     @classmethod
     def here(cls, device: str = "auto") -> Self:
@@ -78,7 +80,9 @@ class Machine:
             raise UsageError("there is no CUDA device here, or torch was built without CUDA: use device=cpu")
         number = int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count()
         found = torch.cuda.get_device_properties(number)
-        return cls("cuda", found.name, found.total_memory, ranks, find_spec("vllm") is not None)
+        cores = len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        has_vllm = find_spec("vllm") is not None
+        return cls("cuda", found.name, found.total_memory, ranks, has_vllm, max(cores, 1))
 
     @property
     def peak_flops(self) -> float | None:
@@ -116,6 +120,8 @@ def resolve(
     values: dict[str, Any] = {entry.name: getattr(config, entry.name) for entry in fields(config)}
     values |= {
         "device": machine.device,
+        # an optimiser that steps in main memory
+        "threads": max(config.threads, machine.cores if gpu and chosen.offload else 1),
         "objective": config.loss,
         "rollout": replace(rollout, engine=engine, num_envs=num_envs),
         "learner": replace(chosen, temperature=prompting.temperature),
@@ -176,7 +182,11 @@ def described(config: ResolvedConfig, machine: Machine) -> list[tuple[str, str]]
     learner, rollout = config.learner, config.rollout
     where = f"{machine.name}, {machine.memory / 2**30:.0f} GiB" if config.device == "cuda" else "CPU"
     ranks = f" x {machine.ranks}" if machine.ranks > 1 else ""
-    threads = f", {config.threads} thread{'s' * (config.threads > 1)}" if config.device == "cpu" else ""
+    threads = (
+        f", {config.threads} thread{'s' * (config.threads > 1)}"
+        if config.device == "cpu" or config.threads > 1
+        else ""
+    )
     weights = (
         "" if learner.importance_cap is None else f", importance weights up to {learner.importance_cap:g}"
     )
