@@ -119,7 +119,7 @@ class SimulatedEngine(Pumped):
         return [response for response, _ in dropped]
 
     def _sync(self, state: Iterable[Any], version: int) -> None:
-        raise NotImplementedError
+        raise RuntimeError(f"recorded responses take no weights, got version {version}")
 
 
 @contextmanager

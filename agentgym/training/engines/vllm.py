@@ -105,8 +105,7 @@ class VllmEngine(SteppingEngine):
         self._asleep: set[str] = set()
         self._whole = True
         self._seeds = seeds
-        self._latest, self._draws = 0, count()
-        """Seed of the latest request, and what has been drawn: where requests have no seeds of their own."""
+        self._latest, self._draws = 0, count()  # the latest request's seed, and draws, without own seeds
         self._numbers = count()
         self._asked: dict[str, SampledResponse] = {}
         """What vLLM steps, by the number of the request."""
