@@ -1,17 +1,14 @@
-"""What several ranks train, and one: `python -m tests.training.ranks FOLDER SIZE`."""
+"""What several ranks train, and one: `python -m torch.distributed.run -m tests.training.ranks FOLDER`."""
 
 import copy
 import dataclasses
-import os
-import socket
 import sys
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch.multiprocessing import start_processes
 
 from agentgym.errors import UsageError
 from agentgym.training.checkpoint import check_shared, save_checkpoint
@@ -73,7 +70,6 @@ def learner_of(name, folder, ranks):
     return Learner(model, OBJECTIVES[objective], config, critic=critic, ranks=ranks, weights=opened.weights)
 
 
-@cache
 def batch_of(name, folder):
     """Return rows and a batch; the first response is longer than all others together."""
     model, rows = load_model(folder / "model").model, some_rows()
@@ -249,10 +245,7 @@ def refused_checkpoint(folder, ranks):
     return str(raised.value), [path.name for path in disk.rglob("*")]
 
 
-def main(rank, folder, size, port):
-    """Train as one of so many ranks, in the environment that torchrun gives each."""
-    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "MASTER_PORT": port}
-    os.environ.update({name: str(value) for name, value in place.items()}, MASTER_ADDR="localhost")
+def main(folder):
     torch.set_num_threads(1)
     with Ranks.join() as ranks:
         result = {name: train(name, folder, ranks) for name in RUNS}
@@ -283,7 +276,4 @@ def main(rank, folder, size, port):
 
 
 if __name__ == "__main__":
-    with socket.create_server(("localhost", 0)) as free:
-        port = free.getsockname()[1]
-    folder, size = Path(sys.argv[1]), int(sys.argv[2])
-    start_processes(main, (folder, size, port), size, start_method="fork")  # imports once for all
+    main(Path(sys.argv[1]))

@@ -20,6 +20,17 @@ def folder(language_model, tmp_path_factory):
     return folder
 
 
+def run_ranks(*arguments):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={SIZE}"]
+    done = subprocess.run(
+        [*command, "-m", "tests.training.ranks", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=1800,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+
+
 @pytest.fixture(scope="module")
 def alone(folder):
     """What one process trains."""
@@ -34,9 +45,7 @@ def alone(folder):
 @pytest.fixture(scope="module")
 def together(folder, alone):
     """What each of two ranks has in the end."""
-    command = [sys.executable, "-m", "tests.training.ranks", str(folder), str(SIZE)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
-    assert done.returncode == 0, done.stderr[-6000:]
+    run_ranks(folder)
     return [torch.load(folder / f"rank {rank} of {SIZE}.pt", weights_only=False) for rank in range(SIZE)]
 
 
