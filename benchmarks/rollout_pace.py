@@ -1,11 +1,11 @@
 """Decoding steps of a rollout in lock-step, and with each episode at its own pace.
 
 ``python -m benchmarks.rollout_pace`` plays ALFWorld with random weights of 0.8 million parameters, whose
-responses end by chance, so that their lengths vary; what is said decides which admissible action is taken.
+responses end by chance, so that their lengths vary; a response decides which admissible action is taken.
 Tokens are the same but where a draw lies within rounding of the boundary between two of them: then the
 episode goes on in another way. Steps are counted where the engine steps whenever the rollout has nothing
 else to do, which is the same each time; seconds are those of the engine's own thread, on a processor that
-other work shared. The last column is a forecast: the recorded responses said again on a clock of rates for
+other work shared. The last column is a forecast: the recorded responses given again on a clock of rates for
 a large model on one GPU, from the arithmetic of a cost model that no run has checked.
 """
 
@@ -52,7 +52,7 @@ STEP, ROW, READ = 0.005, 0.00004, 1 / 40_000
 
 
 class Pumped(SteppingEngine):
-    """An engine that steps when it is told, instead of in a thread."""
+    """An engine that steps on demand, instead of in a thread."""
 
     def _run_thread(self) -> None:
         self._threaded = True
@@ -78,7 +78,7 @@ class PumpedHf(Pumped, CountedHf):
 
 
 class SimulatedEngine(Pumped):
-    """Says recorded responses again, on a virtual clock."""
+    """Engine of recorded responses, on a virtual clock."""
 
     def __init__(self, recording: ReplayEngine):
         """Bind the recording."""
@@ -107,9 +107,9 @@ class SimulatedEngine(Pumped):
             self.seconds += READ * len(response.request.prompt_ids)
             self._batch.append((response, self.recording.submit(response.request).result()))
         self.seconds += STEP + ROW * len(self._batch)
-        for response, said in self._batch:
+        for response, recorded in self._batch:
             place = len(response.ids)
-            response.take(said.ids[place], said.logprobs[place])
+            response.take(recorded.ids[place], recorded.logprobs[place])
         over = [response for response, _ in self._batch if response.finish is not None]
         self._batch = [each for each in self._batch if each[0].finish is None]
         return over
@@ -183,21 +183,21 @@ def row(slots: int) -> str:
     lock_step, paced, threaded = CountedHf(model.model), PumpedHf(model.model), CountedHf(model.model)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "recording.jsonl"
-        said, _ = play(envs, RecordingEngine(lock_step, path), model, asynchronous=False)
+        first, _ = play(envs, RecordingEngine(lock_step, path), model, asynchronous=False)
         simulated = SimulatedEngine(ReplayEngine(path)), SimulatedEngine(ReplayEngine(path))
     seconds = [play(envs, HfEngine(model.model), model, asynchronous=False)[1]]
     again = [play(envs, engine, model, asynchronous=True) for engine in (paced, threaded, simulated[1])]
     again.append(play(envs, simulated[0], model, asynchronous=False))
     seconds.append(again[1][1])
-    same = [sum(map(eq, said, found)) for found, _ in again]
+    same = [sum(map(eq, first, found)) for found, _ in again]
     envs.close()
-    lengths = sorted(len(response) for episode in said for response in episode)
+    lengths = sorted(len(response) for episode in first for response in episode)
     forecast = [engine.seconds for engine in simulated]
     return (
         f"| {TASKS * GROUP_SIZE} | {slots} | {sum(lengths) / len(lengths):.0f}, {lengths[-1]} "
         f"| {lock_step.steps:,} | {paced.steps:,} | **{paced.steps / lock_step.steps:.2f}** "
         f"| {lock_step.rows / lock_step.steps:.1f}, {paced.rows / paced.steps:.1f} "
-        f"| {same[0]}, {same[1]} of {len(said)} | {threaded.steps:,} | {seconds[0]:.1f}, {seconds[1]:.1f} "
+        f"| {same[0]}, {same[1]} of {len(first)} | {threaded.steps:,} | {seconds[0]:.1f}, {seconds[1]:.1f} "
         f"| {forecast[0]:.1f}, {forecast[1]:.1f} |"
     )
 

@@ -43,8 +43,8 @@ class Scripted:
     def act(self, requests: Sequence[Request]) -> list[Completion]:
         """Answer requests."""
         winning = [request for request in requests if wins(request.task_id, request.seed)]
-        said = dict(zip((each.episode for each in winning), self.oracle.act(winning), strict=True))
-        return [said.get(request.episode, Completion("look")) for request in requests]
+        answers = dict(zip((each.episode for each in winning), self.oracle.act(winning), strict=True))
+        return [answers.get(request.episode, Completion("look")) for request in requests]
 
 
 def wins(task: str, seed: int) -> bool:

@@ -51,15 +51,15 @@ def run(arguments: argparse.Namespace) -> int:
     console = open_console()
 
     def show(check: CheckResult) -> None:
-        said = "  ".join(f"{name} {check.numbers[name]:.4g}" for name in _SHOWN if name in check.numbers)
+        figures = "  ".join(f"{name} {check.numbers[name]:.4g}" for name in _SHOWN if name in check.numbers)
         state = "ok  " if check.ok else "FAIL"
         console.print(
-            f"{state} {check.name} ({check.seconds:.1f} s)  {check.error or said}",
+            f"{state} {check.name} ({check.seconds:.1f} s)  {check.error or figures}",
             markup=False,
             soft_wrap=True,
         )
 
-    report = examine(model, device=device, tasks=size, group_size=size, told=show)
+    report = examine(model, device=device, tasks=size, group_size=size, report=show)
     if arguments.out is not None:
         with writing(arguments.out):
             replace_file(arguments.out, json.dumps(report.to_json(), indent=2) + "\n")

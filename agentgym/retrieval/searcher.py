@@ -122,7 +122,7 @@ class SearchAnswerer:
             raise UnansweredError(str(error)) from error
         return [write_hits(found[query, k]) for query, k in questions]
 
-    def agrees(self, said: Any, computed: Any) -> bool:
+    def agrees(self, recorded: Any, computed: Any) -> bool:
         """Return whether an answer is the computed one, up to the kind's tolerance.
 
         Within it, scores may differ, and passages whose scores lie that close may change places or, at the
@@ -130,9 +130,9 @@ class SearchAnswerer:
         """
         tolerance = self.kind.tolerance
         if tolerance == 0:
-            return json.dumps(said) == json.dumps(computed)  # 1, 1.0 and true are equal values, not texts
+            return json.dumps(recorded) == json.dumps(computed)  # 1, 1.0 and true are equal values, not texts
         try:
-            theirs, ours = (read_hits(answer, self.searcher.store) for answer in (said, computed))
+            theirs, ours = (read_hits(answer, self.searcher.store) for answer in (recorded, computed))
         except UsageError:
             return False
         if len(theirs.documents) != len(ours.documents):
@@ -168,15 +168,15 @@ def read_hits(answer: Any, store: PassageStore) -> Hits:
     """Validate an untrusted answer as hits: distinct numbers of passages with finite scores."""
     try:
         numbers = [number for number, _ in answer]
-        said = [score for _, score in answer]
+        scores = [score for _, score in answer]
         whole = all(type(number) is int and 0 <= number < len(store) for number in numbers)
         if not whole or len(set(numbers)) != len(numbers):
             raise ValueError(f"numbers of passages are distinct and below {len(store)}")
-        if not all(type(score) in (int, float) and abs(score) < _MAX_SCORE for score in said):
+        if not all(type(score) in (int, float) and abs(score) < _MAX_SCORE for score in scores):
             raise ValueError("scores are finite numbers")
     except (TypeError, ValueError) as error:
         raise UsageError(f"{answer!r:.60} is no answer of a search: {error}") from error
-    return Hits(np.array(numbers, np.int32), np.array(said, np.float32))
+    return Hits(np.array(numbers, np.int32), np.array(scores, np.float32))
 
 
 def search_in_memory(passages: Iterable[Passage], *, corpus: str) -> Searcher:

@@ -205,7 +205,7 @@ class RolloutWorker:
         queue = enumerate(episodes)
         running: dict[int, _Episode] = {}
         starting: dict[int, tuple[int, EpisodeSpec]] = {}
-        said: dict[int, Completion] = {}
+        chosen: dict[int, Completion] = {}
         free = list(range(self.envs.num_envs))
         with closing(Dispatcher(self.envs, self.policy)) as dispatcher:
             while True:
@@ -226,16 +226,16 @@ class RolloutWorker:
                 for slot, reason in ready.failed:
                     if slot in starting:
                         raise UnansweredError(reason)  # there is no episode yet that could end
-                    over.append((slot, self._aborted(running[slot], slot, "env_error", said.pop(slot))))
+                    over.append((slot, self._aborted(running[slot], slot, "env_error", chosen.pop(slot))))
                 begun = sorted(slot for slot in ready.answered if slot in starting)
-                moving = sorted(slot for slot in ready.answered if slot in said)
+                moving = sorted(slot for slot in ready.answered if slot in chosen)
                 if moving:
-                    over += self._advance(running, moving, [said.pop(slot) for slot in moving])
+                    over += self._advance(running, moving, [chosen.pop(slot) for slot in moving])
                 if begun:
                     running.update(self._begin(begun, [starting.pop(slot) for slot in begun]))
-                over += self._receive(running, ready.completions, said)
-                asking = [slot for slot in ready.completions if slot in said]
-                dispatcher.begin_steps(asking, [said[slot].action for slot in asking])
+                over += self._receive(running, ready.completions, chosen)
+                asking = [slot for slot in ready.completions if slot in chosen]
+                dispatcher.begin_steps(asking, [chosen[slot].action for slot in asking])
                 ended = {slot for slot, _ in over}
                 waiting = [slot for slot in (*moving, *begun) if slot not in ended]
                 dispatcher.ask({slot: self._request(running[slot], slot) for slot in sorted(waiting)})
@@ -286,7 +286,7 @@ class RolloutWorker:
         self,
         running: Mapping[int, _Episode],
         completions: Mapping[int, tuple[Completion, float]],
-        said: dict[int, Completion],
+        chosen: dict[int, Completion],
     ) -> Iterator[tuple[int, Trajectory]]:
         """Validate the policy's completions; yield the episodes that they end.
 
@@ -299,7 +299,7 @@ class RolloutWorker:
             episode.model_seconds += seconds
             episode.asked_since = now
             if completion.error is None:
-                said[slot] = completion
+                chosen[slot] = completion
             else:
                 yield slot, self._aborted(episode, slot, completion.error, completion)
 

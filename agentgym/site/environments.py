@@ -124,7 +124,7 @@ def documented(text: str) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
     text = text.partition("\nExample")[0].replace("``", "`")
     head, *rest = (part.replace("**", "") for part in _TERM.split(text))
     paragraphs = tuple(" ".join(part.split()) for part in head.split("\n\n") if part.strip())
-    terms = tuple((name, " ".join(said.split())) for name, said in zip(rest[::2], rest[1::2], strict=True))
+    terms = tuple((name, " ".join(about.split())) for name, about in zip(rest[::2], rest[1::2], strict=True))
     return paragraphs, terms
 
 

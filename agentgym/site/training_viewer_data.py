@@ -109,10 +109,10 @@ class _Stage:
     def _film(self, episode: KeptEpisode, number: int) -> tuple[dict[str, Any], EpisodeSummary]:
         tables = FilmTables(self._redact)
         reel = EpisodeView(tables, self._game)
-        said = [step.state_hash for step in episode.steps] + [episode.final_hash]
-        differs, why = self._play(episode, reel, said)
+        hashes = [step.state_hash for step in episode.steps] + [episode.final_hash]
+        differs, why = self._play(episode, reel, hashes)
         if not reel.states:
-            _as_recorded(reel, episode, said)
+            _as_recorded(reel, episode, hashes)
         else:
             reel.cut(tuple(step.action for step in episode.steps), differs, why)
         for made, step in zip(reel.steps, episode.steps, strict=False):
@@ -130,7 +130,7 @@ class _Stage:
         }
         return reel.film(head), summary
 
-    def _play(self, episode: KeptEpisode, reel: EpisodeView, said: list[str]) -> tuple[int | None, str]:
+    def _play(self, episode: KeptEpisode, reel: EpisodeView, hashes: list[str]) -> tuple[int | None, str]:
         """Add the states up to where the replay departs; return the step where it does, and why."""
         actions = [step.action for step in episode.steps]
         begin = self._beginning(episode)
@@ -147,14 +147,14 @@ class _Stage:
         )
         try:
             for turn, frame in enumerate(played):
-                if frame.state_hash != said[turn]:
+                if frame.state_hash != hashes[turn]:
                     return turn, "the replay comes to another state than the record"
                 if len(self._seen) < MAX_REMEMBERED:
                     self._seen.setdefault(frame.state_hash, self._game.snapshot())
                 reel.add(frame)
         except UnansweredError as error:
             return len(reel.states), str(error)
-        if len(reel.states) < len(said):
+        if len(reel.states) < len(hashes):
             return len(reel.states), "the replay ends before the recorded actions do"
         return None, ""
 
@@ -169,13 +169,13 @@ class _Stage:
         return (self._seen[first],) if first in self._seen else None
 
 
-def _as_recorded(reel: EpisodeView, episode: KeptEpisode, said: list[str]) -> None:
+def _as_recorded(reel: EpisodeView, episode: KeptEpisode, hashes: list[str]) -> None:
     """Add the states by their hashes alone."""
     for step in episode.steps:
         listed = reel.tables.list(episode.admissible_actions[step.admissible])
         reel.states.append({"hash": step.state_hash, "actions": listed})
         reel.steps.append(step_table(reel.tables, step.action, step.reward, valid=step.valid))
-    reel.states.append({"hash": said[-1], "actions": reel.tables.list(())})
+    reel.states.append({"hash": hashes[-1], "actions": reel.tables.list(())})
 
 
 def _summary(episode: KeptEpisode, number: int, label: str, differs: int | None) -> EpisodeSummary:

@@ -280,11 +280,11 @@ _TEXTS = ("label", "task_id", "task_type", "end_reason", "env", "why")
 def _add_said(reel: EpisodeView, transcript: TranscriptRecord) -> None:
     """Add the model's messages; unplayed ones get a step of their own."""
     for number in range(len(transcript.steps)):
-        said = said_table(reel.tables, transcript, number)
+        texts = said_table(reel.tables, transcript, number)
         if number < len(reel.steps):
-            reel.steps[number].update(said)
+            reel.steps[number].update(texts)
         elif number == len(reel.steps) == len(reel.states) - 1:
-            reel.steps.append(said)
+            reel.steps.append(texts)
 
 
 def _summary(episode: EvalSample, number: int, differs: int | None) -> EpisodeSummary:

@@ -80,9 +80,9 @@ def examine(
     device: str,
     tasks: int = 8,
     group_size: int = 8,
-    told: Callable[[CheckResult], None] = lambda _: None,
+    report: Callable[[CheckResult], None] = lambda _: None,
 ) -> DoctorReport:
-    """Run every check; ``told`` is called with each result.
+    """Run every check; ``report`` is called with each result.
 
     ``model``: ``tiny:SIZE`` or a model directory; ``tasks`` and ``group_size`` are an iteration's.
     """
@@ -99,7 +99,7 @@ def examine(
         except Exception as caught:  # noqa: BLE001 (what goes wrong on a card is what the report is for)
             error = f"{type(caught).__name__}: {next(iter(str(caught).splitlines()), '')}"
         checks.append(CheckResult(name, bool(ok), perf_counter() - began, numbers, error))
-        told(checks[-1])
+        report(checks[-1])
 
     for name, algorithm in PATHS.items():
         if find_algorithm(algorithm).trainable:

@@ -51,9 +51,9 @@ class ShopperPolicy(RequestPolicy):
     def _action(self, request: Request) -> str:
         actions = request.admissible_actions
         if _BUY in actions:
-            said = {step.action for step in request.history}
+            earlier = {step.action for step in request.history}
             return next(
-                (f"click[{value}]" for value in _wanted(request) if f"click[{value}]" not in said), _BUY
+                (f"click[{value}]" for value in _wanted(request) if f"click[{value}]" not in earlier), _BUY
             )
         if _NEXT in actions:
             hits = actions[actions.index(_NEXT) + 1 :]
@@ -63,8 +63,8 @@ class ShopperPolicy(RequestPolicy):
 
 def _query(request: Request, words: int | None = None) -> str:
     """Search the instruction, or its first words."""
-    said = _NOT_SAID.sub(" ", request.extra["goal"]).split()
-    return f"search[{' '.join(said[:words])}]"
+    wanted = _NOT_SAID.sub(" ", request.extra["goal"]).split()
+    return f"search[{' '.join(wanted[:words])}]"
 
 
 def _wanted(request: Request) -> Iterator[str]:

@@ -132,10 +132,10 @@ class Replay:
         )
 
     def record(self, claimed: EvalSample) -> EvalSample | str:
-        """Return the record of the replay, or why it cannot be that of ``said``.
+        """Return the record of the replay, or why it cannot be that of ``claimed``.
 
-        ``said`` gives what no replay can know: costs, the error that ended the episode, and its place in the
-        file.
+        ``claimed`` gives what no replay can know: costs, the error that ended the episode, and its place in
+        the file.
         """
         reason: EndReason = "step_limit"
         if self._terminated:

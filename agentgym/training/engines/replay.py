@@ -161,10 +161,10 @@ def _key(request: GenerationRequest, version: int) -> _Key:
 
 def _answer(line: str) -> tuple[_Key, Generation]:
     """Read a line of a recording."""
-    said = json.loads(line)
-    sampling = Sampling(**said["sampling"] | {"stop_ids": tuple(said["sampling"]["stop_ids"])})
-    key = said["version"], tuple(said["prompt_ids"]), said["seed"], sampling, said["choice"]
+    kept = json.loads(line)
+    sampling = Sampling(**kept["sampling"] | {"stop_ids": tuple(kept["sampling"]["stop_ids"])})
+    key = kept["version"], tuple(kept["prompt_ids"]), kept["seed"], sampling, kept["choice"]
     generation = Generation(
-        tuple(said["ids"]), tuple(said["logprobs"]), said["version"], said["finish"], tuple(said["versions"])
+        tuple(kept["ids"]), tuple(kept["logprobs"]), kept["version"], kept["finish"], tuple(kept["versions"])
     )
     return key, generation
