@@ -182,6 +182,20 @@ def test_a_mini_batch_without_tokens_is_passed_over(model, packing, monkeypatch)
     assert torch.equal(*(weights_of(learner.model) for learner in learners))
 
 
+@pytest.mark.parametrize("steps", [0, 2])
+def test_a_batch_of_fewer_steps_than_mini_batches_takes_a_step_for_each(model, steps):
+    rows = some_rows(6)[:steps]
+    batch = some_batch(model, rows, mask=None, ref_log_probs=None)
+    trained = []
+    for parts in (4, max(steps, 1)):
+        learner = learner_of(copy.deepcopy(model), minibatches=parts)
+        metrics = learner.update(rows, batch, seed=0)
+        assert (metrics.tokens > 0) == (steps > 0)
+        trained.append(weights_of(learner.model))
+    assert torch.equal(*trained)
+    assert torch.equal(trained[0], weights_of(model)) == (steps == 0)
+
+
 @pytest.mark.parametrize("valued", ["step", "token"])
 def test_a_critic_learns_the_returns(model, valued):
     rows = some_rows()[:-1]
@@ -352,8 +366,6 @@ def test_missing_columns_and_other_rows_are_refused(model):
     batch = some_batch(model, rows)
     with pytest.raises(UsageError, match="give the same steps"):
         learner_of(model).update(rows[1:], batch, seed=0)
-    with pytest.raises(UsageError, match="lower minibatches"):
-        learner_of(model, minibatches=12).update(rows, batch, seed=0)
     with pytest.raises(UsageError, match=r"fill it from Learner\.ref_log_probs"):
         learner_of(model, OBJECTIVES["step"]).update(
             rows, dataclasses.replace(batch, ref_log_probs=None), seed=0

@@ -293,11 +293,6 @@ class Learner:
         lengths = [len(row.response_ids) for row in rows]
         if lengths != batch.lengths.tolist():
             raise UsageError("rows and batch differ in their numbers of response tokens: give the same steps")
-        if len(rows) < self._parts(len(rows)):
-            raise UsageError(
-                f"{len(rows)} steps cannot be cut into {self.config.minibatches} mini-batches: "
-                "lower minibatches"
-            )
         if self.objective.kl_coefficient > 0 and batch.ref_log_probs is None:
             raise UsageError("ref_log_probs is missing from the batch: fill it from Learner.ref_log_probs")
         if self.config.importance_cap is not None and batch.rollout_log_probs is None:
@@ -335,9 +330,9 @@ class Learner:
         return recomputes and self.config.epochs * self._parts(count) == 1
 
     def _parts(self, count: int) -> int:
-        """Return the number of mini-batches of a batch."""
+        """Return the number of mini-batches of a batch: none is empty, however few steps a filter leaves."""
         steps = self.config.minibatch_steps
-        return self.config.minibatches if steps is None else max(1, round(count / steps))
+        return max(1, min(count, self.config.minibatches) if steps is None else round(count / steps))
 
     def _step(
         self, packs: list[tuple[Pack, bool]], batch: Batch, *, own_ratios: bool
