@@ -22,7 +22,7 @@ from pathlib import Path
 from queue import Empty
 from time import perf_counter
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import torch
 
@@ -37,6 +37,7 @@ from agentgym.training.engines.replay import RecordingEngine, ReplayEngine
 from agentgym.training.engines.responses import SampledResponse
 from agentgym.training.engines.stepping import SteppingEngine
 from agentgym.training.engines.types import Engine, Generation, GenerationRequest, Sampling
+from agentgym.training.engines.vllm import VllmEngine
 from agentgym.training.models.models import LanguageModel
 from agentgym.training.models.tiny import environment_texts, tiny_model, word_tokenizer
 from agentgym.training.policy.policy import AsyncLanguageModelPolicy, LanguageModelPolicy
@@ -46,6 +47,14 @@ ENV = "agentgym/ALFWorld-v0"
 TASKS, GROUP_SIZE, TURNS = 12, 4, 20
 LONGEST, STOPS = 128, 20
 """Most tokens of a response, and how many tokens are likely before one ends it."""
+
+VLLM_ABOUT = """
+``python -m benchmarks.rollout_pace --engine vllm`` plays what [that page](rollout_pace.md) has through
+the engine over vLLM, in its build for processors: in lock-step a turn is one call of ``LLM.generate``, at its
+own pace each episode has a request of its own. Steps are those of vLLM's engine, which the rollout steps
+whenever it has nothing else to do. A token differs where a draw lies within rounding of the boundary between
+two of them.
+"""
 
 STEP, ROW, READ = 0.005, 0.00004, 1 / 40_000
 """Assumed seconds of a decoding step, more for each row of it, and for each prompt token that is read."""
@@ -75,6 +84,10 @@ class CountedHf(HfEngine):
 
 class PumpedHf(Pumped, CountedHf):
     """The same, stepped by the rollout."""
+
+
+class PumpedVllm(Pumped, VllmEngine):
+    """The engine over vLLM, stepped by the rollout."""
 
 
 class SimulatedEngine(Pumped):
@@ -175,11 +188,16 @@ def play(
     return [[step.completion.response_ids for step in member.steps] for member in members], seconds
 
 
-def row(slots: int) -> str:
-    """Return a line of the table."""
+def opened(slots: int) -> tuple[AgentVectorEnv, LanguageModel]:
+    """Return environments, and random weights for their words."""
     envs = open_vector(ENV, slots, options={"max_steps": TURNS})
     words = word_tokenizer(environment_texts(envs, episodes=24, seed=0))
-    model = tiny_model("0.8m", words, context=512, seed=3)
+    return envs, tiny_model("0.8m", words, context=512, seed=3)
+
+
+def row(slots: int) -> str:
+    """Return a line of the table."""
+    envs, model = opened(slots)
     lock_step, paced, threaded = CountedHf(model.model), PumpedHf(model.model), CountedHf(model.model)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "recording.jsonl"
@@ -202,19 +220,68 @@ def row(slots: int) -> str:
     )
 
 
+def vllm_rows(numbers: Iterable[int]) -> Iterator[str]:
+    """Return a line of vLLM's table for each number of slots; a process holds one engine of vLLM."""
+    engine = None
+    step = Mock()
+    for slots in numbers:
+        envs, model = opened(slots)
+        if engine is None:
+            options = {"enforce_eager": True, "max_num_seqs": 64, "gpu_memory_utilization": 0.2}
+            engine = PumpedVllm.of(model, dtype=torch.float32, options=options)
+            core = engine._llm.llm_engine
+            core.step = step = Mock(side_effect=core.step)
+        found, steps = [], []
+        for asynchronous in (False, True):
+            engine._threaded = False
+            engine.sync(model.model.state_dict().items(), 0)  # which empties the cache of prefixes
+            step.reset_mock()
+            found.append(play(envs, engine, model, asynchronous=asynchronous)[0])
+            steps.append(step.call_count)
+        envs.close()
+        lengths = sorted(len(response) for episode in found[0] for response in episode)
+        yield (
+            f"| {TASKS * GROUP_SIZE} | {slots} | {sum(lengths) / len(lengths):.0f}, {lengths[-1]} "
+            f"| {steps[0]:,} | {steps[1]:,} | **{steps[1] / steps[0]:.2f}** "
+            f"| {sum(map(eq, *found))} of {len(found[0])} |"
+        )
+
+
 def main() -> int:
     """Print the table, and write it where it is to be kept."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--out", type=Path, help="a file to write, such as benchmarks/rollout_pace.md")
+    parser.add_argument("--engine", choices=("hf", "vllm"), default="hf", help="what samples (default: hf)")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    lines = hf_table() if options.engine == "hf" else vllm_table()
+    print("\n".join(lines))
+    if options.out:
+        options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return 0
+
+
+def vllm_table() -> list[str]:
+    """Return the page of vLLM's engine."""
+    heads = (
+        "episodes", "slots", "tokens of a response: mean, longest", "engine steps in lock-step",
+        "at their own pace", "share", "episodes with the same tokens",
+    )  # fmt: skip
+    lines = ["# The pace of episodes through vLLM", *VLLM_ABOUT.splitlines(), ""]
+    lines += [f"{TURNS} turns an episode.", ""]
+    return [*lines, f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}", *vllm_rows((48, 16))]
+
+
+def hf_table() -> list[str]:
+    """Return the page of the engine over `transformers`."""
     heads = (
         "episodes", "slots", "tokens of a response: mean, longest", "steps in lock-step", "at their own pace",
         "share", "rows a step", "episodes with the same tokens", "steps of the thread",
         "seconds on a processor", "seconds forecast",
     )  # fmt: skip
     lines = ["# The pace of episodes", "", *(__doc__ or "").splitlines(), ""]
-    lines += [
+    return [
+        *lines,
         f"Assumed for the forecast: {STEP * 1e3:.0f} ms a step, {ROW * 1e6:.0f} us a row of it, "
         f"{1 / READ:,.0f} prompt tokens a second. {TURNS} turns an episode.",
         "Pairs are lock-step and own pace; of the same tokens, stepped by the rollout and by the thread.",
@@ -223,10 +290,6 @@ def main() -> int:
         f"|{'---|' * len(heads)}",
         *map(row, (48, 16)),
     ]
-    print("\n".join(lines))
-    if options.out:
-        options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return 0
 
 
 if __name__ == "__main__":

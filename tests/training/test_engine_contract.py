@@ -3,6 +3,9 @@
 import os
 import random
 from dataclasses import dataclass
+from itertools import count
+from threading import Event
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -315,6 +318,45 @@ def test_weights_that_do_not_fit_leave_the_engine_as_it_was(subject, change, err
         subject.engine.sync(change(state), version=8)
     assert subject.engine.version == VERSION
     assert [generation.ids for generation in subject.engine.generate(requests)] == [g.ids for g in before]
+
+
+@pytest.mark.vllm
+@pytest.mark.filterwarnings("ignore")
+def test_weights_come_within_the_responses_of_vllm(real_vllm, directory, monkeypatch):
+    learner, other = load_model(directory), load_model(directory)
+    with torch.no_grad():
+        for weight in other.model.parameters():
+            weight.mul_(1.1)
+    engine, size = real_vllm(learner), len(learner.tokenizer)
+    held, plain, steps = Event(), engine._step, count()
+
+    def step(waiting):
+        if next(steps) == 12:
+            held.set()
+            while not engine._pauses:
+                sleep(0.001)
+        return plain(waiting)
+
+    monkeypatch.setattr(engine, "_step", step)
+    monkeypatch.setattr(engine, "_threaded", False)
+    engine.start(updates_in_flight=True)
+    try:
+        requests = [
+            GenerationRequest(prompt(size, 20, seed), None, Sampling(max_tokens=30), seed)
+            for seed in range(4)
+        ]
+        futures = [engine.submit(request) for request in requests]
+        assert held.wait(60)
+        engine.sync(other.model.state_dict().items(), version=8)
+        for request, future in zip(requests, futures, strict=True):
+            found = future.result(60)
+            old = found.versions.count(VERSION)
+            assert 8 <= old <= 13
+            assert found.versions == (VERSION,) * old + (8,) * (30 - old)
+            expected = [forward_logprobs(each.model, request, found.ids) for each in (learner, other)]
+            assert close(found.logprobs, expected[0][:old] + expected[1][old:])
+    finally:
+        engine._updates_in_flight = False
 
 
 def test_the_process_s_generators_are_left_alone(subject):

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -120,7 +120,7 @@ class VllmEngine(SteppingEngine):
         sleep_level: int = 0,
         seeds: bool = True,
         options: Mapping[str, Any] | None = None,
-    ) -> VllmEngine:
+    ) -> Self:
         """Load a learner's model beside it, as it is now; arguments as the constructor.
 
         It is saved into a temporary directory on the way, unless its weights are in one still.
