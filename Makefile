@@ -107,8 +107,8 @@ test-gymnasium: $(VENV)/.installed-dev ## run the contract's tests on another Gy
 core-tests: $(VENV)/.installed-test
 	@$(RUN) -m pytest -m "not slow and not gpu and not java and not peer" $(NOT_CORE:%=--ignore=%)
 
-test-vllm: $(VLLM_VENV)/.installed ## run the contract of engines on vLLM, on a processor
-	@$(VLLM_VENV)/bin/python -m pytest -m vllm tests/training/test_engine_contract.py
+test-vllm: $(VLLM_VENV)/.installed ## run the contract of engines on vLLM, in this process and served, and three iterations, on a processor
+	@$(VLLM_VENV)/bin/python -m pytest -m vllm tests/training/test_engine_contract.py tests/training/test_server_engine.py
 
 test-bridge-inspect: $(INSPECT_VENV)/.installed ## evaluate with inspect_ai, by a scripted model, and import its logs
 	@$(INSPECT_VENV)/bin/python -m pytest -p no:unraisableexception -m inspect tests/bridges/test_inspect_ai.py

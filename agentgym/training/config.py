@@ -32,7 +32,7 @@ Decay: TypeAlias = Literal["constant", "linear", "cosine"]
 """How learning rates fall over a run: not at all, or to 0 along a line or half a cosine."""
 
 
-EngineName: TypeAlias = Literal["auto", "hf", "vllm"]
+EngineName: TypeAlias = Literal["auto", "hf", "vllm", "server"]
 
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 
@@ -69,7 +69,15 @@ class RolloutConfig:
     """Least and greatest share of successes of a group that is kept, where ``filter_on`` is "accuracy"."""
     engine: EngineName = "auto"
     """What samples, in the learner's process: `transformers` ("hf"), or vLLM (extra ``vllm``). "auto" is vLLM
-    where it is installed beside a GPU, the model is not small and prompts have no pictures; else "hf"."""
+    where it is installed beside a GPU, the model is not small and prompts have no pictures; else "hf".
+    "server": the ``vllm serve`` processes of ``servers``, wherever they run."""
+    servers: tuple[str, ...] = ()
+    """Their addresses, ``http://host:port``; each has as many devices as it was started with."""
+    weight_transfer: Literal["files", "nccl"] = "files"
+    """How servers get weights: by files in ``weights_folder``, or by vLLM's own broadcast, which needs vLLM
+    beside the learner, too, and servers that were started with ``--weight-transfer-config`` for it."""
+    weights_folder: str = ""
+    """A folder that learner and servers have under one path; empty for one of this machine's temporary."""
     vllm_memory: Annotated[float, Bounds(0, 1, open_below=True, open_above=True)] = 0.4
     """Share of a device's memory that vLLM takes, on a CPU of the main memory; the learner needs the rest."""
 
@@ -83,6 +91,8 @@ class RolloutConfig:
     def __post_init__(self) -> None:
         """Check the numbers."""
         check_fields(self)
+        if self.engine != "server" and (self.servers or self.weight_transfer == "nccl"):
+            raise UsageError("rollout.servers and weight_transfer=nccl need rollout.engine=server")
         if not 0 <= self.accuracy[0] <= self.accuracy[1] <= 1:
             raise UsageError(f"accuracy must be two shares in ascending order, got {list(self.accuracy)}")
         if self.asynchronous and self.max_staleness > 0 and not self.overlap:

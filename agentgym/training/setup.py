@@ -20,6 +20,8 @@ from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.config import ResolvedConfig
 from agentgym.training.engines.choices import ActionSpeller
 from agentgym.training.engines.hf import HfEngine
+from agentgym.training.engines.server import ServerEngine
+from agentgym.training.engines.server_weights import FileSender, NcclSender
 from agentgym.training.engines.stepping import SteppingEngine
 from agentgym.training.engines.types import Engine
 from agentgym.training.engines.vllm import VllmEngine
@@ -124,7 +126,7 @@ class TrainingSetup:
         language_model = open_model(
             config.model, envs, prompting, config.seed, device=str(ranks.device), empty=True
         )
-        if prompting.pictures != "none" and (ranks.size > 1 or config.rollout.engine == "vllm"):
+        if prompting.pictures != "none" and (ranks.size > 1 or config.rollout.engine != "hf"):
             raise UsageError(
                 "pictures are trained on in one process and sampled by the engine 'hf': set rollout.engine "
                 "to it, or prompting.pictures to 'none'"
@@ -132,6 +134,8 @@ class TrainingSetup:
         engine = _engine(config, language_model, ranks)
         reward_model = _reward_model(config, language_model, envs, ranks)
         learner = _learner(config, language_model, ranks)
+        if isinstance(engine, ServerEngine):  # the servers were started with any weights
+            engine.sync(learner.weights(), engine.version)
         speller = make_speller(prompting, language_model)
         policies = partial(make_policy, speller=speller, asynchronous=config.rollout.asynchronous)
         policy = policies(prompting, language_model, engine, envs)
@@ -168,6 +172,8 @@ def _engine(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks)
     engine: SteppingEngine
     if rollout.engine == "vllm":
         engine = _vllm(config, language_model, ranks)
+    elif rollout.engine == "server":
+        engine = _server(config, language_model, ranks)
     else:
         model = language_model.model
         sharded = ranks.size > 1 or learner.offload or learner.dtype != "float32"
@@ -200,6 +206,21 @@ def _vllm(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -
         sleep_level=sleeps,
         seeds=rollout.vllm_seeds,
         options=options,
+    )
+
+
+def _server(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -> ServerEngine:
+    """Look at the servers; every rank asks them all."""
+    rollout = config.rollout
+    files = rollout.weight_transfer == "files"
+    return ServerEngine(
+        rollout.servers,
+        language_model.model,
+        dtype=getattr(torch, config.learner.dtype),
+        context_length=config.prompting.context_length,
+        seeds=rollout.vllm_seeds,
+        sender=FileSender(rollout.weights_folder) if files or not ranks.is_first else NcclSender(),
+        ranks=ranks,
     )
 
 

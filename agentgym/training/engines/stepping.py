@@ -125,19 +125,23 @@ class SteppingEngine(ABC):
                 self._changed.wait_for(
                     lambda: not (self._stepping or (self._flying and not self._updates_in_flight))
                 )
-                for response in reversed(self._drop()):
-                    response.mark(self._version)
-                    self._waiting.appendleft(response)
+                self._interrupt()
                 yield
             finally:
                 self._pauses -= 1
                 self._changed.notify_all()
 
+    def _interrupt(self) -> None:
+        """Let what is in flight begin anew from what there is of it."""
+        for response in reversed(self._drop()):
+            response.mark(self._version)
+            self._waiting.appendleft(response)
+
     def _submit(self, requests: Sequence[GenerationRequest]) -> list[Future[Generation]]:
-        futures: dict[SampledResponse, Future[Generation]] = {
-            self._begin(request): Future() for request in requests
-        }
-        with self._changed:
+        with self._changed:  # not in the middle of a sync
+            futures: dict[SampledResponse, Future[Generation]] = {
+                self._begin(request): Future() for request in requests
+            }
             self._run_thread()
             version = self._version
             for response, future in futures.items():

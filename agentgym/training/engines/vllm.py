@@ -35,6 +35,9 @@ from agentgym.training.models.models import LanguageModel, open_directory, save_
 COLDEST = 0.01
 """vLLM raises temperatures between 0 and this one to it."""
 
+WHOLE = {"top_p": 1.0, "top_k": -1, "logprobs": 0, "ignore_eos": True}
+"""Parameters of vLLM that leave the distribution as it is."""
+
 _OWN_PROCESS = "VLLM_ENABLE_V1_MULTIPROCESSING"
 """vLLM's switch for a process of its own, which weights could not be handed over to by reference."""
 
@@ -171,12 +174,7 @@ class VllmEngine(SteppingEngine):
     def _begin(self, request: GenerationRequest) -> SampledResponse:
         if not self._whole:
             raise UsageError("the engine's last sync failed, so its weights are not known: sync it again")
-        if 0 < request.sampling.temperature < COLDEST:
-            raise UsageError(
-                f"vLLM draws at temperature {COLDEST} instead of {request.sampling.temperature}: use 0, "
-                f"or at least {COLDEST}"
-            )
-        return SampledResponse.to(request, self.context_length)
+        return begun(request, self.context_length)
 
     def _generate(self, responses: list[SampledResponse]) -> list[Generation]:
         while asked := [response for response in responses if response.finish is None]:
@@ -243,31 +241,13 @@ class VllmEngine(SteppingEngine):
             _take(response, output)
 
     def _sampling(self, response: SampledResponse) -> Any:
-        sampling, trie = response.request.sampling, response.request.allowed
-        # vLLM's generators take 63 bits; each token of a choice is a request with a seed of its own
         self._latest = response.request.seed
-        seed = TurnRng(self._latest, len(response.ids)).below(1 << 63) if self._seeds else None
-        if trie is not None:
-            return self._parameters(
-                temperature=sampling.temperature,
-                seed=seed,
-                max_tokens=1,
-                allowed_token_ids=list(trie.allowed(response.node)),
-            )
-        return self._parameters(
-            temperature=sampling.temperature,
-            seed=seed,
-            max_tokens=response.limit - len(response.ids),
-            stop_token_ids=list(sampling.stop_ids),
-        )
+        return self._parameters(**next_tokens(response, seeds=self._seeds))
 
     def _parameters(self, **chosen: Any) -> Any:
         """Return parameters that leave the distribution as it is."""
         return self._vllm.SamplingParams(
-            top_p=1.0,
-            top_k=-1,
-            logprobs=0,
-            ignore_eos=True,
+            **WHOLE,
             detokenize=False,
             # token by token where a response may have to be begun anew from what there is of it
             output_kind=self._output_kinds.DELTA
@@ -289,6 +269,34 @@ class VllmEngine(SteppingEngine):
             if not self._seeds:  # each time others, and on each rank
                 torch.manual_seed(TurnRng(self._latest, next(self._draws)).below(1 << 63))
             yield
+
+
+def begun(request: GenerationRequest, context_length: int) -> SampledResponse:
+    """Begin a response; `UsageError` as `SampledResponse.to`, and for temperatures that vLLM would change."""
+    if 0 < request.sampling.temperature < COLDEST:
+        raise UsageError(
+            f"vLLM draws at temperature {COLDEST} instead of {request.sampling.temperature}: use 0, "
+            f"or at least {COLDEST}"
+        )
+    return SampledResponse.to(request, context_length)
+
+
+def next_tokens(response: SampledResponse, *, seeds: bool) -> dict[str, Any]:
+    """Return vLLM's parameters of what is drawn next: the rest of a response, or a token of a choice."""
+    sampling, trie = response.request.sampling, response.request.allowed
+    # vLLM's generators take 63 bits; each token of a choice is a request with a seed of its own
+    seed = TurnRng(response.request.seed, len(response.ids)).below(1 << 63) if seeds else None
+    if trie is not None:
+        allowed = list(trie.allowed(response.node))
+        return {
+            "temperature": sampling.temperature, "seed": seed, "max_tokens": 1, "allowed_token_ids": allowed
+        }  # fmt: skip
+    return {
+        "temperature": sampling.temperature,
+        "seed": seed,
+        "max_tokens": response.limit - len(response.ids),
+        "stop_token_ids": list(sampling.stop_ids),
+    }
 
 
 def _take(response: SampledResponse, output: Any) -> None:
