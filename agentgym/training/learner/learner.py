@@ -224,20 +224,20 @@ class Learner:
         size = self.model.config.get_text_config().hidden_size
         result = np.zeros((len(rows), size))
         with torch.no_grad():
-            for pack, counts in self._packs(rows):
-                states, _ = self._actor(pack, embeds=True)
-                if counts:
-                    result[pack.rows] = states.double().cpu().numpy()
+            found = [(pack, self._actor(pack, embeds=True)[0], counts) for pack, counts in self._packs(rows)]
+        for pack, states, counts in found:
+            if counts:
+                result[pack.rows] = states.double().cpu().numpy()
         reshard(self._actor)
         return self.ranks.total(result)
 
     def _log_probs(self, actor: Actor, rows: Sequence[StepRow]) -> Floats:
         result = np.zeros(sum(len(row.response_ids) for row in rows))
         with torch.no_grad():
-            for pack, counts in self._packs(rows):
-                log_probs, _ = actor(pack)
-                if counts:
-                    result[pack.tokens] = log_probs.double().cpu().numpy()
+            found = [(pack, actor(pack)[0], counts) for pack, counts in self._packs(rows)]
+        for pack, log_probs, counts in found:  # what is read waits for the device: after all passes
+            if counts:
+                result[pack.tokens] = log_probs.double().cpu().numpy()
         reshard(actor)
         return self.ranks.total(result)
 
