@@ -173,7 +173,7 @@ fuzz-logs: $(VENV)/.installed-core ## change logs of other projects in 4,000 way
 mutations: $(VENV)/.installed-dev ## change the code in 500 small ways, each of which a test must notice
 	@$(RUN) -m benchmarks.mutations
 
-soak: $(VENV)/.installed-core ## play, bench, kill, resume, publish and serve at once for MINUTES, watching memory
+soak: $(VENV)/.installed-dev ## train, play, bench, kill, resume, publish and serve at once for MINUTES, watching memory
 	@$(RUN) -m benchmarks.soak --minutes $(MINUTES)
 
 train-demo: $(VENV)/.installed-plot,train ## train a tiny model in a few minutes, bench, rank and draw it under runs/demo
