@@ -1,4 +1,4 @@
-"""A pool that hands out groups in the order in which they end and drops the old ones, as agentgym's once did."""
+"""A pool that hands out groups as they end and drops the old ones, as agentgym's once did."""
 
 from itertools import count
 
