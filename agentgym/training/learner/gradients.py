@@ -147,7 +147,8 @@ def _policy_loss(
         divergence = kl_loss(log_probs, reference, layout, objective, weights=share.token_weights)
         loss = loss + objective.kl_coefficient * divergence
         parts["ref_kl"] = divergence.detach()
-    now, before, then = (layout.pick(each.detach()) for each in (log_probs, old, sampled))
+    known = sampled if config.bypasses else old
+    now, before, then = (layout.pick(each.detach()) for each in (log_probs, known, sampled))
     parts |= {
         "loss": loss.detach(),
         "kl": (kl_terms(now, before, "k3") * share.token_weights).sum(),
