@@ -71,7 +71,7 @@ class Traffic:
         del self._open[: max(0, len(self._open) - int(3 * KINDS * 4 * IDLE / ROUND))]
 
     async def _by_socket(self) -> ClientConnection:
-        client = await connect(f"ws://{self._address}/ws", max_size=None).__aenter__()
+        client = await connect(f"ws://{self._address}/ws", max_size=None, open_timeout=60).__aenter__()
         for message in ({"type": "reset"}, *({"type": "step", "data": {"action": "search[lamp]"}},) * 3):
             await client.send(json.dumps(message))
             await client.recv()
