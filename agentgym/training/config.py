@@ -54,6 +54,9 @@ class RolloutConfig:
     overlap: bool = True
     """Whether a thread plays on while weights are updated, where ``max_staleness`` allows it. It is not
     repeatable which weights sample what; without it runs are."""
+    cuda_stream: bool = False
+    """Whether the thread that plays on has a CUDA stream of its own, so that one GPU samples while it learns.
+    It has never run on a GPU."""
     asynchronous: bool = False
     """Whether each episode goes on as soon as its own response is there, instead of all turn by turn. Where
     responses differ in length this takes fewer decoding steps, of fewer rows; the tokens are the same, the

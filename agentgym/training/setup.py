@@ -170,6 +170,11 @@ def _engine(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks)
     learner, rollout = config.learner, config.rollout
     overlaps = rollout.max_staleness > 0 and rollout.overlap
     engine: SteppingEngine
+    if rollout.cuda_stream and not (overlaps and ranks.device.type == "cuda"):
+        raise UsageError(
+            "rollout.cuda_stream is for sampling beside updates on a GPU: set device=cuda, overlap and a "
+            "max_staleness of at least 1, or leave it out"
+        )
     if rollout.engine == "vllm":
         engine = _vllm(config, language_model, ranks)
     elif rollout.engine == "server":
@@ -182,7 +187,7 @@ def _engine(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks)
             model = copied(model, dtype, language_model.weights, str(ranks.device))
         engine = HfEngine(model)
     if overlaps or rollout.asynchronous:
-        engine.start(updates_in_flight=rollout.updates_in_flight)
+        engine.start(updates_in_flight=rollout.updates_in_flight, own_stream=rollout.cuda_stream)
     return engine
 
 

@@ -226,6 +226,13 @@ def test_settings_that_contradict_each_other_are_refused(options, message):
         RolloutConfig(**options)
 
 
+@pytest.mark.parametrize("options", [{}, {"max_staleness": 1}])
+def test_a_stream_of_its_own_is_refused_without_a_gpu_or_an_update_beside(options):
+    changes = {f"rollout__{name}": value for name, value in options.items()}
+    with pytest.raises(UsageError, match="cuda_stream is for sampling beside updates on a GPU"):
+        TrainingSetup.open(resolve(config(**changes, rollout__cuda_stream=True)))
+
+
 def test_each_token_is_as_old_as_the_weights_that_drew_it():
     from dataclasses import replace
 
