@@ -109,6 +109,7 @@ core-tests: $(VENV)/.installed-test
 
 test-vllm: $(VLLM_VENV)/.installed ## run the contract of engines on vLLM, in this process and served, and three iterations, on a processor
 	@$(VLLM_VENV)/bin/python -m pytest -m vllm tests/training/test_engine_contract.py tests/training/test_server_engine.py
+	@$(VLLM_VENV)/bin/python -m pytest -m vllm tests/training/test_pictures.py # a process holds one engine
 
 test-bridge-inspect: $(INSPECT_VENV)/.installed ## evaluate with inspect_ai, by a scripted model, and import its logs
 	@$(INSPECT_VENV)/bin/python -m pytest -p no:unraisableexception -m inspect tests/bridges/test_inspect_ai.py

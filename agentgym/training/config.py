@@ -72,7 +72,7 @@ class RolloutConfig:
     """Least and greatest share of successes of a group that is kept, where ``filter_on`` is "accuracy"."""
     engine: EngineName = "auto"
     """What samples, in the learner's process: `transformers` ("hf"), or vLLM (extra ``vllm``). "auto" is vLLM
-    where it is installed beside a GPU, the model is not small and prompts have no pictures; else "hf".
+    where it is installed beside a GPU and the model is not small; else "hf".
     "server": the ``vllm serve`` processes of ``servers``, wherever they run."""
     servers: tuple[str, ...] = ()
     """Their addresses, ``http://host:port``; each has as many devices as it was started with."""
@@ -84,6 +84,9 @@ class RolloutConfig:
     vllm_memory: Annotated[float, Bounds(0, 1, open_below=True, open_above=True)] = 0.4
     """Share of a device's memory that vLLM takes, on a CPU of the main memory; the learner needs the rest."""
 
+    vllm_options: Mapping[str, Any] = field(default_factory=dict)
+    """More arguments of ``vllm.LLM`` by name, such as ``max_num_seqs``, but for those that follow from other
+    settings."""
     vllm_seeds: bool = True
     """Whether each request of vLLM draws by a seed of its own, a row at a time on a GPU. Without, all rows of
     a step are drawn at once, and what is sampled depends on what else is: a seed no longer decides a run."""
@@ -283,13 +286,22 @@ def override(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
             if not isinstance(inner[key], dict):
                 raise UsageError(f"setting {name!r}: {key} has no parts; set {'.'.join(path[: depth + 1])}")
             inner = inner[key]
-        if path not in (["algorithm_options"], ["env_options"], ["prompting", "template_options"]):
+        if path not in _TABLES:
             _known(last, inner, name)
         inner[last] = value
     if table["prompting"] is not None:
         given = [name.removeprefix("prompting.") for name in changes]
         table["prompting"] = with_words_of(given, table["prompting"])
     return config_from_json(table)
+
+
+_TABLES = (
+    ["algorithm_options"],
+    ["env_options"],
+    ["prompting", "template_options"],
+    ["rollout", "vllm_options"],
+)
+"""Parts whose settings may have any name."""
 
 
 def _spelled_out(config: TrainConfig, part: str) -> dict[str, Any]:

@@ -126,10 +126,10 @@ class TrainingSetup:
         language_model = open_model(
             config.model, envs, prompting, config.seed, device=str(ranks.device), empty=True
         )
-        if prompting.pictures != "none" and (ranks.size > 1 or config.rollout.engine != "hf"):
+        if prompting.pictures != "none" and (ranks.size > 1 or config.rollout.engine == "server"):
             raise UsageError(
-                "pictures are trained on in one process and sampled by the engine 'hf': set rollout.engine "
-                "to it, or prompting.pictures to 'none'"
+                "pictures are trained on and sampled in one process: set rollout.engine to 'hf' or 'vllm', "
+                "or prompting.pictures to 'none'"
             )
         engine = _engine(config, language_model, ranks)
         reward_model = _reward_model(config, language_model, envs, ranks)
@@ -197,11 +197,17 @@ def _vllm(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -
     Every rank has an engine of its own, which samples its share.
     """
     rollout = config.rollout
-    options: dict[str, Any] = {"gpu_memory_utilization": rollout.vllm_memory}  # of main memory on a CPU
+    own: dict[str, Any] = {"gpu_memory_utilization": rollout.vllm_memory}  # of main memory on a CPU
     if ranks.device.type == "cpu":
-        options["enforce_eager"] = True
-    if ranks.size > 1:  # it is in a process that torchrun has started, and must not start its own
-        options |= {"distributed_executor_backend": "external_launcher", "tensor_parallel_size": 1}
+        own["enforce_eager"] = True
+    # in a process that torchrun has started it must not start its own
+    own["distributed_executor_backend"] = "external_launcher" if ranks.size > 1 else None
+    own["tensor_parallel_size"] = own["pipeline_parallel_size"] = own["data_parallel_size"] = 1
+    if taken := sorted(own.keys() & rollout.vllm_options.keys()):
+        raise UsageError(
+            f"rollout.vllm_options sets {', '.join(taken)}: set rollout.vllm_memory instead, or sample on "
+            "several devices by rollout.engine=server"
+        )
     dtype = getattr(torch, config.learner.dtype)
     sleeps = 0 if rollout.max_staleness > 0 and rollout.overlap else rollout.vllm_sleep
     return VllmEngine.of(
@@ -210,7 +216,7 @@ def _vllm(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -
         context_length=config.prompting.context_length,
         sleep_level=sleeps,
         seeds=rollout.vllm_seeds,
-        options=options,
+        options=own | dict(rollout.vllm_options),
     )
 
 

@@ -23,7 +23,7 @@ from agentgym.errors import UsageError
 from agentgym.training.engines.responses import SampledResponse
 from agentgym.training.engines.server_weights import FileSender, WeightSender
 from agentgym.training.engines.stepping import SteppingEngine
-from agentgym.training.engines.sync_check import HALF_TOLERANCE, TOLERANCE, CanaryError, SyncCheck
+from agentgym.training.engines.sync_check import CanaryError, SyncCheck
 from agentgym.training.engines.types import Generation, GenerationRequest
 from agentgym.training.engines.vllm import WHOLE, begun, next_tokens
 from agentgym.training.engines.vllm_server import (
@@ -107,9 +107,7 @@ class ServerEngine(SteppingEngine):
         super().__init__(version)
         if not servers:
             raise UsageError("the engine 'server' needs servers: set rollout.servers to their addresses")
-        if tolerance is None:
-            tolerance = TOLERANCE if dtype == torch.float32 else HALF_TOLERANCE
-        self._sync_check = SyncCheck(copy.deepcopy(model), tolerance=tolerance)
+        self._sync_check = SyncCheck(copy.deepcopy(model), tolerance=tolerance, dtype=dtype)
         vocabulary = int(model.config.get_text_config().vocab_size)
         self._servers = [VllmServer(url) for url in servers]
         contexts = {server.url: server.check(vocabulary) for server in self._servers}
