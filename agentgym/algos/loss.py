@@ -366,7 +366,7 @@ def value_loss(
             raise ValueError(f"{name} must have shape {wanted} like values, not {found}")
     if clip is not None and not clip >= 0:
         raise ValueError(f"clip must not be negative, or None for no bound, not {clip!r}")
-    chosen = torch.ones_like(values, dtype=torch.bool) if mask is None else mask.bool()
+    chosen = ... if mask is None else mask.bool()
     value, target = values[chosen], returns[chosen].detach()
     errors = (value - target).square()
     if clip is not None:

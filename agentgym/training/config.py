@@ -32,7 +32,7 @@ Decay: TypeAlias = Literal["constant", "linear", "cosine"]
 """How learning rates fall over a run: not at all, or to 0 along a line or half a cosine."""
 
 
-EngineName: TypeAlias = Literal["auto", "hf", "vllm"]
+EngineName: TypeAlias = Literal["auto", "hf", "vllm", "server"]
 
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 
@@ -54,6 +54,9 @@ class RolloutConfig:
     overlap: bool = True
     """Whether a thread plays on while weights are updated, where ``max_staleness`` allows it. It is not
     repeatable which weights sample what; without it runs are."""
+    cuda_stream: bool = False
+    """Whether the thread that plays on has a CUDA stream of its own, so that one GPU samples while it learns.
+    It has never run on a GPU."""
     asynchronous: bool = False
     """Whether each episode goes on as soon as its own response is there, instead of all turn by turn. Where
     responses differ in length this takes fewer decoding steps, of fewer rows; the tokens are the same, the
@@ -69,10 +72,21 @@ class RolloutConfig:
     """Least and greatest share of successes of a group that is kept, where ``filter_on`` is "accuracy"."""
     engine: EngineName = "auto"
     """What samples, in the learner's process: `transformers` ("hf"), or vLLM (extra ``vllm``). "auto" is vLLM
-    where it is installed beside a GPU, the model is not small and prompts have no pictures; else "hf"."""
+    where it is installed beside a GPU and the model is not small; else "hf".
+    "server": the ``vllm serve`` processes of ``servers``, wherever they run."""
+    servers: tuple[str, ...] = ()
+    """Their addresses, ``http://host:port``; each has as many devices as it was started with."""
+    weight_transfer: Literal["files", "nccl"] = "files"
+    """How servers get weights: by files in ``weights_folder``, or by vLLM's own broadcast, which needs vLLM
+    beside the learner, too, and servers that were started with ``--weight-transfer-config`` for it."""
+    weights_folder: str = ""
+    """A folder that learner and servers have under one path; empty for one of this machine's temporary."""
     vllm_memory: Annotated[float, Bounds(0, 1, open_below=True, open_above=True)] = 0.4
     """Share of a device's memory that vLLM takes, on a CPU of the main memory; the learner needs the rest."""
 
+    vllm_options: Mapping[str, Any] = field(default_factory=dict)
+    """More arguments of ``vllm.LLM`` by name, such as ``max_num_seqs``, but for those that follow from other
+    settings."""
     vllm_seeds: bool = True
     """Whether each request of vLLM draws by a seed of its own, a row at a time on a GPU. Without, all rows of
     a step are drawn at once, and what is sampled depends on what else is: a seed no longer decides a run."""
@@ -83,6 +97,8 @@ class RolloutConfig:
     def __post_init__(self) -> None:
         """Check the numbers."""
         check_fields(self)
+        if self.engine != "server" and (self.servers or self.weight_transfer == "nccl"):
+            raise UsageError("rollout.servers and weight_transfer=nccl need rollout.engine=server")
         if not 0 <= self.accuracy[0] <= self.accuracy[1] <= 1:
             raise UsageError(f"accuracy must be two shares in ascending order, got {list(self.accuracy)}")
         if self.asynchronous and self.max_staleness > 0 and not self.overlap:
@@ -270,13 +286,22 @@ def override(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
             if not isinstance(inner[key], dict):
                 raise UsageError(f"setting {name!r}: {key} has no parts; set {'.'.join(path[: depth + 1])}")
             inner = inner[key]
-        if path not in (["algorithm_options"], ["env_options"], ["prompting", "template_options"]):
+        if path not in _TABLES:
             _known(last, inner, name)
         inner[last] = value
     if table["prompting"] is not None:
         given = [name.removeprefix("prompting.") for name in changes]
         table["prompting"] = with_words_of(given, table["prompting"])
     return config_from_json(table)
+
+
+_TABLES = (
+    ["algorithm_options"],
+    ["env_options"],
+    ["prompting", "template_options"],
+    ["rollout", "vllm_options"],
+)
+"""Parts whose settings may have any name."""
 
 
 def _spelled_out(config: TrainConfig, part: str) -> dict[str, Any]:

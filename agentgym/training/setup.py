@@ -20,6 +20,8 @@ from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.config import ResolvedConfig
 from agentgym.training.engines.choices import ActionSpeller
 from agentgym.training.engines.hf import HfEngine
+from agentgym.training.engines.server import ServerEngine
+from agentgym.training.engines.server_weights import FileSender, NcclSender
 from agentgym.training.engines.stepping import SteppingEngine
 from agentgym.training.engines.types import Engine
 from agentgym.training.engines.vllm import VllmEngine
@@ -124,14 +126,16 @@ class TrainingSetup:
         language_model = open_model(
             config.model, envs, prompting, config.seed, device=str(ranks.device), empty=True
         )
-        if prompting.pictures != "none" and (ranks.size > 1 or config.rollout.engine == "vllm"):
+        if prompting.pictures != "none" and (ranks.size > 1 or config.rollout.engine == "server"):
             raise UsageError(
-                "pictures are trained on in one process and sampled by the engine 'hf': set rollout.engine "
-                "to it, or prompting.pictures to 'none'"
+                "pictures are trained on and sampled in one process: set rollout.engine to 'hf' or 'vllm', "
+                "or prompting.pictures to 'none'"
             )
         engine = _engine(config, language_model, ranks)
         reward_model = _reward_model(config, language_model, envs, ranks)
         learner = _learner(config, language_model, ranks)
+        if isinstance(engine, ServerEngine):  # the servers were started with any weights
+            engine.sync(learner.weights(), engine.version)
         speller = make_speller(prompting, language_model)
         policies = partial(make_policy, speller=speller, asynchronous=config.rollout.asynchronous)
         policy = policies(prompting, language_model, engine, envs)
@@ -166,8 +170,15 @@ def _engine(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks)
     learner, rollout = config.learner, config.rollout
     overlaps = rollout.max_staleness > 0 and rollout.overlap
     engine: SteppingEngine
+    if rollout.cuda_stream and not (overlaps and ranks.device.type == "cuda"):
+        raise UsageError(
+            "rollout.cuda_stream is for sampling beside updates on a GPU: set device=cuda, overlap and a "
+            "max_staleness of at least 1, or leave it out"
+        )
     if rollout.engine == "vllm":
         engine = _vllm(config, language_model, ranks)
+    elif rollout.engine == "server":
+        engine = _server(config, language_model, ranks)
     else:
         model = language_model.model
         sharded = ranks.size > 1 or learner.offload or learner.dtype != "float32"
@@ -176,7 +187,7 @@ def _engine(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks)
             model = copied(model, dtype, language_model.weights, str(ranks.device))
         engine = HfEngine(model)
     if overlaps or rollout.asynchronous:
-        engine.start(updates_in_flight=rollout.updates_in_flight)
+        engine.start(updates_in_flight=rollout.updates_in_flight, own_stream=rollout.cuda_stream)
     return engine
 
 
@@ -186,11 +197,17 @@ def _vllm(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -
     Every rank has an engine of its own, which samples its share.
     """
     rollout = config.rollout
-    options: dict[str, Any] = {"gpu_memory_utilization": rollout.vllm_memory}  # of main memory on a CPU
+    own: dict[str, Any] = {"gpu_memory_utilization": rollout.vllm_memory}  # of main memory on a CPU
     if ranks.device.type == "cpu":
-        options["enforce_eager"] = True
-    if ranks.size > 1:  # it is in a process that torchrun has started, and must not start its own
-        options |= {"distributed_executor_backend": "external_launcher", "tensor_parallel_size": 1}
+        own["enforce_eager"] = True
+    # in a process that torchrun has started it must not start its own
+    own["distributed_executor_backend"] = "external_launcher" if ranks.size > 1 else None
+    own["tensor_parallel_size"] = own["pipeline_parallel_size"] = own["data_parallel_size"] = 1
+    if taken := sorted(own.keys() & rollout.vllm_options.keys()):
+        raise UsageError(
+            f"rollout.vllm_options sets {', '.join(taken)}: set rollout.vllm_memory instead, or sample on "
+            "several devices by rollout.engine=server"
+        )
     dtype = getattr(torch, config.learner.dtype)
     sleeps = 0 if rollout.max_staleness > 0 and rollout.overlap else rollout.vllm_sleep
     return VllmEngine.of(
@@ -199,7 +216,22 @@ def _vllm(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -
         context_length=config.prompting.context_length,
         sleep_level=sleeps,
         seeds=rollout.vllm_seeds,
-        options=options,
+        options=own | dict(rollout.vllm_options),
+    )
+
+
+def _server(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -> ServerEngine:
+    """Look at the servers; every rank asks them all."""
+    rollout = config.rollout
+    files = rollout.weight_transfer == "files"
+    return ServerEngine(
+        rollout.servers,
+        language_model.model,
+        dtype=getattr(torch, config.learner.dtype),
+        context_length=config.prompting.context_length,
+        seeds=rollout.vllm_seeds,
+        sender=FileSender(rollout.weights_folder) if files or not ranks.is_first else NcclSender(),
+        ranks=ranks,
     )
 
 

@@ -32,16 +32,23 @@ class Served(NamedTuple):
 
     def usage(self) -> Usage:
         """Return what the process takes."""
-        place = Path(f"/proc/{self.pid}")
-        fields = (place / "stat").read_text().rpartition(")")[2].split()
-        status = (place / "status").read_text()
-        found = dict(re.findall(r"^(\w+):\s+(\d+)", status, re.MULTILINE))
-        return Usage(
-            (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"),
-            int(found["VmRSS"]) / 1024,
-            len(os.listdir(place / "fd")),
-            int(found["Threads"]),
-        )
+        return usage(self.pid)
+
+
+def usage(pid: int) -> Usage:
+    """Return what a process takes; OSError where it is gone."""
+    place = Path(f"/proc/{pid}")
+    fields = (place / "stat").read_text().rpartition(")")[2].split()
+    status = (place / "status").read_text()
+    found = dict(re.findall(r"^(\w+):\s+(\d+)", status, re.MULTILINE))
+    if "VmRSS" not in found:
+        raise ProcessLookupError(f"process {pid} has ended")
+    return Usage(
+        (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"),
+        int(found["VmRSS"]) / 1024,
+        len(os.listdir(place / "fd")),
+        int(found["Threads"]),
+    )
 
 
 @contextmanager

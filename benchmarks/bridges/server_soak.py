@@ -52,10 +52,9 @@ class Sample:
 class Traffic:
     """Clients, of which none closes anything before the server does."""
 
-    def __init__(self, served: Served):
+    def __init__(self, url: str):
         """Play on a server."""
-        self._served = served
-        self._address = served.url.removeprefix("http://")
+        self._address = url.removeprefix("http://")
         self._open: list[Any] = []
         self.begun = 0
 
@@ -72,7 +71,7 @@ class Traffic:
         del self._open[: max(0, len(self._open) - int(3 * KINDS * 4 * IDLE / ROUND))]
 
     async def _by_socket(self) -> ClientConnection:
-        client = await connect(f"ws://{self._address}/ws", max_size=None).__aenter__()
+        client = await connect(f"ws://{self._address}/ws", max_size=None, open_timeout=60).__aenter__()
         for message in ({"type": "reset"}, *({"type": "step", "data": {"action": "search[lamp]"}},) * 3):
             await client.send(json.dumps(message))
             await client.recv()
@@ -101,7 +100,7 @@ class Traffic:
 async def soak(served: Served, minutes: float) -> list[Sample]:
     """Have clients come for minutes; return samples of the server."""
     samples: list[Sample] = []
-    traffic, began = Traffic(served), time.monotonic()
+    traffic, began = Traffic(served.url), time.monotonic()
     while (passed := time.monotonic() - began) < minutes * 60:
         await traffic.round()
         if not samples or passed / 60 - samples[-1].minute >= max(minutes / 60, 1 / 30):

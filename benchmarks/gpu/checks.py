@@ -43,11 +43,17 @@ SWITCHES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "offload": ("weights and moments in main memory", {"learner.offload": True}),
     "adamw-in-parts": ("AdamW that is not fused", {"learner.fused": False}),
     "unweighted": ("no importance weights for the engine's gap", {"learner.old_log_probs": "recompute"}),
+    "two-steps": ("two mini-batches, and a pass for old log-probabilities", {"learner.minibatches": 2}),
+    "bypass": (
+        "two mini-batches, weighted by truncated ratios to the engine's log-probabilities, without that pass",
+        {"learner.minibatches": 2, "learner.old_log_probs": "bypass"},
+    ),
     "checkpointing": ("gradient checkpointing", {"learner.gradient_checkpointing": True}),
     "float32": ("float32 instead of bfloat16", {"learner.dtype": "float32"}),
     "tf32": ("float32, its products as TensorFloat-32", {"learner.dtype": "float32", "learner.tf32": True}),
 }
-"""Settings of the learner, each beside `hf-lock-step`, which has none of them."""
+"""Settings of the learner, each beside `hf-lock-step`, which has none of them; `bypass` beside
+`two-steps`."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,15 @@ def checks(device: str, model: str, out: Path) -> list[Check]:
         train("hf-lock-step", "hf engine, an iteration after the other", model=size),
         train("hf-stale", "hf engine, groups one update old", model=size, staleness=1),
         train("hf-overlap", "hf engine, sampling beside the update", model=size, staleness=1, overlap=True),
+        train(
+            "hf-overlap-stream",
+            "the same, each with a CUDA stream of its own",
+            model=size,
+            staleness=1,
+            overlap=True,
+            settings={"rollout.cuda_stream": True},
+            missing="a CPU has no streams" if small else "",
+        ),
         *(train(name, what, model=size, settings=settings) for name, (what, settings) in SWITCHES.items()),
         train("pictures", "a vision-language model", model=vision, env="agentgym/VisualSokoban-v0"),
         train("critic", "PPO with a critic of tokens", model=size, algorithm="ppo"),

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
@@ -20,10 +20,11 @@ from typing import Any
 
 from agentgym.data.directory import CACHE_VARIABLE
 from agentgym.io.files import replace_file
+from benchmarks.bridges.served import Served, running, serve_env
 from benchmarks.soak.report import page
 from benchmarks.soak.traffic import Traffic
 from benchmarks.soak.watch import Watch
-from benchmarks.soak.workers import WORKERS, work
+from benchmarks.soak.workers import ADDRESS, CLIENT_IDLE, WORKERS, work
 from benchmarks.speed.report import machine
 
 OUT = Path("benchmarks/soak.md")
@@ -34,6 +35,14 @@ QUIET = 40.0
 SLOWEST = 5.0
 """Seconds that 99 of 100 requests of visitors must be answered in, while everything else runs."""
 
+STEPS = {
+    "server": ("clients", "sessions"),
+    "train": ("train", "steps"),
+    "play": ("play", "steps"),
+    "publish": ("publish", "boards"),
+}
+"""What counts as the steps of a process: of which worker, and under which name."""
+
 ENDING = 180.0
 """Seconds that workers may take to end their rounds."""
 
@@ -43,6 +52,7 @@ class _Running:
     """What runs."""
 
     site: subprocess.Popen[bytes]
+    server: Served
     workers: dict[str, BaseProcess]
     folder: Path
     traffic: Traffic
@@ -51,7 +61,14 @@ class _Running:
     def pids(self) -> dict[str, int]:
         """Processes by name."""
         pids = {name: int(worker.pid or 0) for name, worker in self.workers.items()}
-        return {"site": self.site.pid, **pids, "visitors": os.getpid()}
+        return {"site": self.site.pid, "server": self.server.pid, **pids, "visitors": os.getpid()}
+
+    def steps(self, name: str) -> int:
+        """Return how many steps a process's work has come to; 0 where they are not counted."""
+        if name == "site":
+            return len(self.traffic.seconds)
+        worker, what = STEPS.get(name, ("", ""))
+        return int(self.status(worker)["done"].get(what, 0)) if worker else 0
 
     def status(self, name: str) -> dict[str, Any]:
         """Return what a worker has done."""
@@ -71,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as place:
         os.environ[CACHE_VARIABLE] = str(Path(place) / "cache")
         with _running(Path(place), asked.seed) as running:
-            watch = Watch(running.pids)
+            watch = Watch(running.pids, running.steps)
             problems = _watch(running, watch, 60 * asked.minutes, asked.every)
         for name in WORKERS:
             status = running.status(name)
@@ -109,9 +126,11 @@ def _running(folder: Path, seed: int) -> Iterator[_Running]:
         )
         stack.callback(site.wait)
         stack.callback(site.terminate)
+        server = stack.enter_context(_serving())
         workers: dict[str, BaseProcess] = {}
         for name in WORKERS:
             (folder / name).mkdir()
+            (folder / name / ADDRESS).write_text(server.url)
             workers[name] = context.Process(target=work, args=(name, folder / name, seed, ended))
             workers[name].start()
             stack.callback(_end, workers[name])
@@ -120,7 +139,7 @@ def _running(folder: Path, seed: int) -> Iterator[_Running]:
         traffic = Traffic(port, seed)
         traffic.start()
         stack.callback(traffic.stop)
-        yield _Running(site, workers, folder, traffic)
+        yield _Running(site, server, workers, folder, traffic)
 
 
 def _watch(running: _Running, watch: Watch, seconds: float, every: float) -> list[str]:
@@ -142,6 +161,12 @@ def _watch(running: _Running, watch: Watch, seconds: float, every: float) -> lis
             quiet = monotonic() + QUIET
         sleep(every)
     return []
+
+
+def _serving() -> AbstractContextManager[Served]:
+    return running(
+        serve_env("agentgym/WebShop-v0", "--limit", f"idle={CLIENT_IDLE}", "--limit", "sessions=512")
+    )
 
 
 def _free_port() -> int:

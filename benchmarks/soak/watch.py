@@ -1,17 +1,13 @@
-"""Memory and descriptors of processes, sampled from ``/proc``, and what they may grow by."""
+"""Memory, descriptors, threads and processor time of processes, and what they may grow by."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import median
 
-PAGE = os.sysconf("SC_PAGE_SIZE")
-
-MIB = 1 << 20
+from benchmarks.bridges.served import Usage, usage
 
 WARM_UP = 0.25
 """Share of the time in which caches fill; what is bounded begins afterwards."""
@@ -22,8 +18,11 @@ PARTS = 5
 SHARE = 0.05
 """Of its memory, that a process may grow by from the first part to the last."""
 
-MIN_GROWTH = 8 * MIB
-"""Bytes that it may grow by however small it is."""
+MIN_GROWTH = 8.0
+"""MiB that it may grow by however small it is."""
+
+DRIFT = 0.1
+"""Share by which the processor time of a step may differ between the first part and the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +31,9 @@ class Sample:
 
     seconds: float
     """Since the start."""
-    resident: int
-    """Bytes."""
-    descriptors: int
+    usage: Usage
+    steps: int
+    """That its work has come to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +42,19 @@ class Growth:
 
     name: str
     first: float
-    """Median of its resident memory in the first part, in bytes."""
+    """Median of its resident memory in the first part, in MiB."""
     last: float
     """The same of the last part."""
     slope: float
-    """Bytes an hour, by least squares."""
+    """MiB an hour, by least squares."""
     descriptors: tuple[int, ...]
     """The least number of open descriptors in each part: what is open when nothing is going on."""
     most: int
     """Descriptors open at any time."""
+    threads: tuple[int, ...]
+    """The least number of threads in each part."""
+    pace: tuple[float, ...]
+    """Seconds of processor time a step in each part; empty where steps are not counted."""
     problems: tuple[str, ...]
 
 
@@ -60,13 +63,15 @@ class Watch:
     """The samples of some processes."""
 
     pids: Mapping[str, int]
+    steps: Callable[[str], int]
+    """Steps that a process has done so far, by its name; 0 where they are not counted."""
     samples: dict[str, list[Sample]] = field(default_factory=dict)
 
     def take(self, seconds: float) -> Iterator[str]:
         """Sample every process; yield the names of those that are gone."""
         for name, pid in self.pids.items():
             try:
-                sample = Sample(seconds, resident(pid), descriptors(pid))
+                sample = Sample(seconds, usage(pid), self.steps(name))
             except OSError:
                 yield name
             else:
@@ -81,16 +86,6 @@ class Watch:
         return [_growth(name, samples, seconds) for name, samples in self.samples.items()]
 
 
-def resident(pid: int) -> int:
-    """Return the bytes of memory that a process holds."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
-
-
-def descriptors(pid: int) -> int:
-    """Return how many descriptors a process has open."""
-    return len(os.listdir(f"/proc/{pid}/fd"))
-
-
 def _growth(name: str, samples: Sequence[Sample], seconds: float) -> Growth:
     begin = WARM_UP * seconds
     length = (seconds - begin) / PARTS
@@ -99,29 +94,51 @@ def _growth(name: str, samples: Sequence[Sample], seconds: float) -> Growth:
         if sample.seconds >= begin:
             parts[min(PARTS - 1, int((sample.seconds - begin) / length))].append(sample)
     if not all(parts):
-        return Growth(name, 0.0, 0.0, 0.0, (), 0, (f"{name}: it was not there all the time",))
-    first, last = (median(sample.resident for sample in part) for part in (parts[0], parts[-1]))
-    open_ones = tuple(min(sample.descriptors for sample in part) for part in parts)
+        absent = (f"{name}: it was not there all the time",)
+        return Growth(name, 0.0, 0.0, 0.0, (), 0, (), (), absent)
     settled = [sample for part in parts for sample in part]
-    problems = []
-    allowed = max(MIN_GROWTH, SHARE * first)
-    if last - first > allowed:
-        problems.append(
-            f"{name}: memory grew by {(last - first) / MIB:.1f} MiB, more than {allowed / MIB:.1f} MiB"
-        )
-    if max(open_ones) > open_ones[0]:
-        problems.append(f"{name}: descriptors grew from {open_ones[0]} to {max(open_ones)}")
-    most = max(sample.descriptors for sample in settled)
-    return Growth(name, first, last, _slope(settled), open_ones, most, tuple(problems))
+    growth = Growth(
+        name,
+        first=median(sample.usage.mib for sample in parts[0]),
+        last=median(sample.usage.mib for sample in parts[-1]),
+        slope=_slope(settled),
+        descriptors=tuple(min(sample.usage.descriptors for sample in part) for part in parts),
+        most=max(sample.usage.descriptors for sample in settled),
+        threads=tuple(min(sample.usage.threads for sample in part) for part in parts),
+        pace=_pace(parts),
+        problems=(),
+    )
+    return replace(growth, problems=tuple(_problems(growth)))
+
+
+def _pace(parts: Sequence[Sequence[Sample]]) -> tuple[float, ...]:
+    """Return the seconds of processor time a step in each part."""
+    steps = [part[-1].steps - part[0].steps for part in parts]
+    if not all(steps):
+        return ()
+    spent = [part[-1].usage.seconds - part[0].usage.seconds for part in parts]
+    return tuple(seconds / number for seconds, number in zip(spent, steps, strict=True))
+
+
+def _problems(growth: Growth) -> Iterator[str]:
+    name, grown, allowed = growth.name, growth.last - growth.first, max(MIN_GROWTH, SHARE * growth.first)
+    if grown > allowed:
+        yield f"{name}: memory grew by {grown:.1f} MiB, more than {allowed:.1f} MiB"
+    for what, numbers in (("descriptors", growth.descriptors), ("threads", growth.threads)):
+        if max(numbers) > numbers[0]:
+            yield f"{name}: {what} grew from {numbers[0]} to {max(numbers)}"
+    if growth.pace and abs(growth.pace[-1] / growth.pace[0] - 1) > DRIFT:
+        first, last = 1000 * growth.pace[0], 1000 * growth.pace[-1]
+        yield f"{name}: a step took {first:.3f} ms of processor time at first, and {last:.3f} at last"
 
 
 def _slope(samples: Sequence[Sample]) -> float:
-    """Return the bytes an hour that a line through the samples rises by."""
+    """Return the MiB an hour that a line through the samples rises by."""
     times = [sample.seconds / 3600 for sample in samples]
     mean_time = sum(times) / len(times)
-    mean = sum(sample.resident for sample in samples) / len(samples)
+    mean = sum(sample.usage.mib for sample in samples) / len(samples)
     spread = sum((time - mean_time) ** 2 for time in times)
     with contextlib.suppress(ZeroDivisionError):
         pairs = zip(times, samples, strict=True)
-        return sum((time - mean_time) * (sample.resident - mean) for time, sample in pairs) / spread
+        return sum((time - mean_time) * (sample.usage.mib - mean) for time, sample in pairs) / spread
     return 0.0

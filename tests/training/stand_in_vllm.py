@@ -7,6 +7,7 @@ to, and global generators that it seeds and draws from.
 
 import random
 import sys
+from copy import copy
 from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
 
@@ -41,6 +42,26 @@ class SamplingParams:
 
 def tokens_prompt(*, prompt_token_ids):
     return {"prompt_token_ids": prompt_token_ids}
+
+
+@dataclass(frozen=True)
+class PlaceholderRange:
+    offset: int
+    length: int
+
+
+class FieldConfig:
+    """How a tensor of all pictures falls into those of each."""
+
+    flat_from_sizes = staticmethod(lambda modality, sizes: lambda batch: batch.split(sizes.tolist()))
+    batched = staticmethod(lambda modality, keep_on_cpu: lambda batch: list(batch))
+
+
+class KwargsItems:
+    @staticmethod
+    def from_hf_inputs(tensors, fields):
+        parts = {name: field(tensors[name]) for name, field in fields.items()}
+        return [dict(zip(parts, each, strict=True)) for each in zip(*parts.values(), strict=True)]
 
 
 @dataclass(frozen=True)
@@ -120,6 +141,7 @@ class LLM:
         self.slept = []
         self.waking = set()
         self.asked = []
+        self.prompts = []
         self.running = {}
         self.clock = 0
         self.phases = []
@@ -174,18 +196,6 @@ class LLM:
 
     # ---- generation ------------------------------------------------------------------------
 
-    def generate(self, prompts, parameters, *, use_tqdm):
-        assert use_tqdm is False
-        assert not self.waking
-        assert not self.model.open
-        torch.rand(1)
-        asked = [
-            (tuple(prompt["prompt_token_ids"]), chosen)
-            for prompt, chosen in zip(prompts, parameters, strict=True)
-        ]
-        self.asked.append(asked)
-        return [self._answer(*one) for one in asked]
-
     @property
     def llm_engine(self):
         return self
@@ -195,8 +205,9 @@ class LLM:
         assert not self.waking
         assert request_id not in self.running
         asked = (tuple(prompt["prompt_token_ids"]), parameters)
-        self.asked.append([asked])
-        self.running[request_id] = [self.clock, asked]
+        self.asked.append(asked)
+        self.prompts.append(prompt)
+        self.running[request_id] = [self.clock, asked, None]
 
     def step(self):
         """Let each request whose last token it is be over, in the order in which they came."""
@@ -204,9 +215,12 @@ class LLM:
         torch.rand(1)
         self.clock += 1
         outputs = []
-        for number, (begun, asked) in list(self.running.items()):
-            answer = self._answer(*asked)
-            (sample,) = answer.outputs
+        for number, request in list(self.running.items()):
+            begun, asked, whole = request
+            if whole is None:
+                whole = request[2] = self._answer(*asked)
+            answer = copy(whole)
+            answer.outputs = (sample,) = [copy(each) for each in whole.outputs]
             answer.request_id, drawn = number, self.clock - begun
             answer.finished = drawn >= len(sample.token_ids)
             if asked[1].output_kind == "delta":
@@ -290,6 +304,12 @@ def install(monkeypatch):
             "WeightTransferUpdateInfo": Update,
         },
         "vllm.distributed.weight_transfer.factory": {"WeightTransferEngineFactory": Factory()},
+        "vllm.multimodal": {},
+        "vllm.multimodal.inputs": {
+            "MultiModalFieldConfig": FieldConfig,
+            "MultiModalKwargsItems": KwargsItems,
+            "PlaceholderRange": PlaceholderRange,
+        },
         "vllm.model_executor": {},
         "vllm.model_executor.model_loader": {},
         "vllm.model_executor.model_loader.reload": {

@@ -1,5 +1,6 @@
 """Training rollouts in which each episode goes on at its own pace."""
 
+import json
 import random
 from concurrent.futures import Future
 from threading import Thread
@@ -69,8 +70,9 @@ def test_episodes_are_those_of_lock_step(choice):
 class Disordered:
     """A recording whose answers come in any order, each after some time."""
 
-    def __init__(self, path, seed):
-        self.recording = ReplayEngine(path)
+    def __init__(self, path, seed, *, in_flight=False):
+        self.recording = ReplayEngine(path, in_flight=in_flight)
+        self.in_flight = in_flight
         self.context_length = self.recording.context_length
         self.draws, self.waiting, self.most = random.Random(seed), [], 0
         Thread(target=self._answer, daemon=True).start()
@@ -89,7 +91,7 @@ class Disordered:
         return future
 
     def sync(self, state, version):
-        assert not self.waiting
+        assert self.in_flight or not self.waiting
         self.recording.sync(state, version)
 
     def _answer(self):
@@ -97,21 +99,40 @@ class Disordered:
             sleep(self.draws.choice((0, 0, 0.0005)))
             if self.waiting:
                 future, generation = self.waiting.pop(self.draws.randrange(len(self.waiting)))
-                future.set_result(generation)
+                if future.set_running_or_notify_cancel():  # a run that ends cancels what is in flight
+                    future.set_result(generation)
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     """A recorded run in lock-step, what it trained on, and its weights."""
     folder = tmp_path_factory.mktemp("recorded")
-    patch = pytest.MonkeyPatch()
+    return folder, recording_of(folder, config(iterations=3, evaluation__every=0))
+
+
+def recording_of(folder, settled):
+    """Run, record what is sampled, and return what is trained on."""
     plain = setups._engine
-    patch.setattr(setups, "_engine", lambda *args: RecordingEngine(plain(*args), folder / "recording.jsonl"))
-    batches = kept_batches(patch)
-    start(config(iterations=3, evaluation__every=0), folder / "run", logs=["jsonl"])
-    patch.undo()
-    assert len(batches) == 3
-    return folder, batches
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            setups, "_engine", lambda *args: RecordingEngine(plain(*args), folder / "recording.jsonl")
+        )
+        batches = kept_batches(patch)
+        start(settled, folder / "run", logs=["jsonl"])
+    assert len(batches) == settled.iterations
+    return batches
+
+
+def again_from(folder, again, settled, seed, *, in_flight=False):
+    """Run from a recording whose answers come in any order; return the engine, and what is trained on."""
+    engine = Disordered(folder / "recording.jsonl", seed, in_flight=in_flight)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(setups, "_engine", lambda *_: engine)
+        found = kept_batches(patch)
+        # of the run's engine nothing is started: it answers by itself
+        patch.setattr(Disordered, "start", lambda *_, **__: None, raising=False)
+        start(settled, again / "run", logs=["jsonl"])
+    return engine, found
 
 
 def kept_batches(patch):
@@ -132,21 +153,24 @@ def kept_batches(patch):
 def test_answers_in_any_order_give_the_same_batches_and_weights(recorded, tmp_path_factory, seed):
     folder, batches = recorded
     again = tmp_path_factory.mktemp("again")
-    engines = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            setups,
-            "_engine",
-            lambda *_: engines.append(Disordered(folder / "recording.jsonl", seed)) or engines[-1],
-        )
-        found = kept_batches(patch)
-        # of the run's engine nothing is started: it answers by itself
-        patch.setattr(Disordered, "start", lambda *_, **__: None, raising=False)
-        start(config(iterations=3, evaluation__every=0, **ASYNC), again / "run", logs=["jsonl"])
-    assert engines[0].most > 1
+    settled = config(iterations=3, evaluation__every=0, **ASYNC)
+    engine, found = again_from(folder, again, settled, seed)
+    assert engine.most > 1
     assert found == batches
     assert same(weights(folder / "run"), weights(again / "run"))
     assert logged(folder / "run") == logged(again / "run")
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_updates_in_flight_repeat_from_the_versions_that_were_recorded(tmp_path, seed):
+    """When which weights came to an episode is chance, and in the recording."""
+    settled = config(iterations=5, evaluation__every=0, **IN_FLIGHT, **FREE)
+    batches = recording_of(tmp_path, settled)
+    lines = [json.loads(line) for line in (tmp_path / "recording.jsonl").read_text().splitlines()[1:]]
+    assert len({line["version"] for line in lines}) > 3
+    _, found = again_from(tmp_path, tmp_path / "again", settled, seed, in_flight=True)
+    assert found == batches
+    assert same(weights(tmp_path / "run"), weights(tmp_path / "again" / "run"))
 
 
 @pytest.mark.parametrize("changes", [ASYNC, AHEAD, IN_FLIGHT], ids=["on-policy", "ahead", "in-flight"])
@@ -200,6 +224,13 @@ def test_an_engine_that_fails_is_one_error_and_no_endless_wait(tmp_path, monkeyp
 def test_settings_that_contradict_each_other_are_refused(options, message):
     with pytest.raises(UsageError, match=message):
         RolloutConfig(**options)
+
+
+@pytest.mark.parametrize("options", [{}, {"max_staleness": 1}])
+def test_a_stream_of_its_own_is_refused_without_a_gpu_or_an_update_beside(options):
+    changes = {f"rollout__{name}": value for name, value in options.items()}
+    with pytest.raises(UsageError, match="cuda_stream is for sampling beside updates on a GPU"):
+        TrainingSetup.open(resolve(config(**changes, rollout__cuda_stream=True)))
 
 
 def test_each_token_is_as_old_as_the_weights_that_drew_it():

@@ -18,12 +18,14 @@ from agentgym.training.engines import Engine, GenerationRequest, Sampling
 from agentgym.training.engines.choices import ActionSpeller
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.replay import RecordingEngine, ReplayEngine
+from agentgym.training.engines.server import ServerEngine
 from agentgym.training.engines.vllm import VllmEngine
 from agentgym.training.models.models import LanguageModel, load_model, save_model
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
 from tests.training import stand_in_vllm
 from tests.training.conftest import TEXTS
 from tests.training.plain import ACTIONS, close, forward_logprobs, mixed_requests, prompt
+from tests.training.stub_vllm_server import serving, serving_vllm, with_own_head
 
 VERSION = 3
 
@@ -142,6 +144,43 @@ def make_vllm_over_a_stand_in(learner, request):
     )
 
 
+@pytest.fixture(scope="module")
+def untied(directory, tmp_path_factory):
+    path = tmp_path_factory.mktemp("untied")
+    save_model(path, with_own_head(load_model(directory)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def real_server(untied):
+    with serving_vllm(untied) as url:
+        yield url
+
+
+def make_vllm_server(learner, request):
+    engine = ServerEngine([request.getfixturevalue("real_server")], learner.model, dtype=torch.float32)
+    engine.sync(learner.model.named_parameters(), VERSION)
+    return engine
+
+
+def make_server(learner, request):
+    """Two servers with other weights than the learner's, until the first sync."""
+    directory = request.getfixturevalue("directory")
+    servers = request.getfixturevalue("servers")
+    for server in servers:
+        server.engine.sync([(n, w * 0.9) for n, w in server.model.named_parameters()], len(server.labels))
+        server.labels.append("default")
+    engine = ServerEngine([server.url for server in servers], learner.model, dtype=torch.float32)
+    engine.sync(load_model(directory).model.named_parameters(), VERSION)
+    return engine
+
+
+@pytest.fixture(scope="module")
+def servers(directory):
+    with serving(directory, 2) as found:
+        yield found
+
+
 def make_vllm(learner, request):
     return request.getfixturevalue("real_vllm")(learner)
 
@@ -150,10 +189,13 @@ MAKERS = {
     "hf": make_hf,
     "replay": make_replay,
     "stand-in": make_vllm_over_a_stand_in,
+    "server": make_server,
     "vllm": make_vllm,
+    "vllm-server": make_vllm_server,
 }
 # vLLM's own dependencies warn while they are imported
-MARKS = {"vllm": [pytest.mark.vllm, pytest.mark.filterwarnings("ignore")]}
+VLLM = [pytest.mark.vllm, pytest.mark.filterwarnings("ignore")]
+MARKS = {"vllm": VLLM, "vllm-server": VLLM}
 
 
 @pytest.fixture(
@@ -165,7 +207,7 @@ MARKS = {"vllm": [pytest.mark.vllm, pytest.mark.filterwarnings("ignore")]}
 )
 def subject(request, directory):
     name, wrapped = request.param
-    learner = load_model(directory)
+    learner = load_model(request.getfixturevalue("untied") if name == "vllm-server" else directory)
     speller = ActionSpeller(learner.chat, end=learner.stop_ids[-1])
     return Subject(wrapped(MAKERS[name](learner, request)), learner, speller)
 
@@ -284,7 +326,7 @@ def test_weights_and_their_version_are_taken_over(subject, named):
     before = subject.engine.generate(requests)
     subject.train()
     state = dict(subject.model.state_dict() if named == "twice" else subject.model.named_parameters())
-    if named == "by the other name":
+    if named == "by the other name" and subject.model.config.tie_word_embeddings:
         state["lm_head.weight"] = state.pop("model.embed_tokens.weight")
     subject.engine.sync(reversed(state.items()), version=8)
     assert subject.engine.version == 8
@@ -357,6 +399,35 @@ def test_weights_come_within_the_responses_of_vllm(real_vllm, directory, monkeyp
             assert close(found.logprobs, expected[0][:old] + expected[1][old:])
     finally:
         engine._updates_in_flight = False
+
+
+@pytest.mark.vllm
+def test_weights_come_within_the_responses_of_vllm_serve(real_server, untied):
+    learner, other = load_model(untied), load_model(untied)
+    with torch.no_grad():
+        for weight in other.model.parameters():
+            weight.mul_(1.1)
+    engine = ServerEngine([real_server], learner.model, dtype=torch.float32)
+    engine.start(updates_in_flight=True)
+    size, mixed = len(learner.tokenizer), 0
+    for version in range(1, 21, 2):  # some come before the first token, or after the last
+        engine.sync(learner.model.state_dict().items(), version)
+        requests = [
+            GenerationRequest(prompt(size, 20, seed), None, Sampling(max_tokens=100), seed, episode=seed)
+            for seed in range(version, version + 4)
+        ]
+        futures = [engine.submit(request) for request in requests]
+        sleep(0.02 * version)
+        engine.sync(other.model.state_dict().items(), version + 1)
+        for request, future in zip(requests, futures, strict=True):
+            found = future.result(60)
+            versions = found.versions or (found.version,) * 100
+            old = versions.count(version)
+            assert versions == (version,) * old + (version + 1,) * (100 - old)
+            expected = [forward_logprobs(each.model, request, found.ids) for each in (learner, other)]
+            assert close(found.logprobs, expected[0][:old] + expected[1][old:])
+            mixed += 0 < old < 100
+    assert mixed > 4
 
 
 def test_the_process_s_generators_are_left_alone(subject):

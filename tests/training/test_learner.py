@@ -122,6 +122,31 @@ def test_terms_are_weighted_by_what_was_sampled_up_to_the_cap(model, ratio):
     assert updates[1][1].truncated is updates[1][1].importance is None
 
 
+@pytest.mark.parametrize("ratio", ["token", "step_geomean"])
+def test_without_old_log_probs_terms_are_weighted_by_ratios_to_the_engine_s(model, ratio):
+    model, rows = model.double(), some_rows()[:-1]
+    batch = some_batch(model, rows, mask=None)
+    objective = Objective(ratio=ratio, aggregation="token-mean" if ratio == "token" else "step-mean")
+    now = learner_of(copy.deepcopy(model)).log_probs(rows)
+    capped = np.arange(len(rows)) % 2 == 0
+    logs = np.where(capped, 1.0, -0.5)  # beyond what is clipped, on both sides
+    weights = np.where(capped, 2.0, np.exp(-0.5))
+    updates = []
+    for source, columns in (
+        ("bypass", {"old_log_probs": now - np.repeat(logs, batch.lengths)}),
+        ("recompute", {"advantages": batch.advantages * weights}),
+    ):
+        own = copy.deepcopy(model)
+        learner = learner_of(own, objective, old_log_probs=source)
+        metrics = learner.update(rows, dataclasses.replace(batch, **columns), seed=0)
+        updates.append((weights_of(own), metrics))
+    assert (updates[0][0] - updates[1][0]).abs().max() < 1e-9
+    assert (updates[0][0] - weights_of(model)).abs().max() > 1e-4
+    assert updates[0][1].logp_diff == pytest.approx(1.0)
+    assert updates[0][1].kl > 0.1
+    assert 0.4 < updates[0][1].truncated < 0.6 or ratio == "token"
+
+
 def test_masked_tokens_have_no_importance(model):
     rows = some_rows()
     batch = some_batch(model, rows)

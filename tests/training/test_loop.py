@@ -1,5 +1,6 @@
 import json
 import time
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
 from agentgym.training.checkpoint import last_checkpoint, load_checkpoint
 from agentgym.training.config import TrainConfig, config_to_json, override
+from agentgym.training.learner.gradients import Actor
 from agentgym.training.learner.learner import DivergenceError
 from agentgym.training.learner.packing import sampled_log_probs, step_rows
 from agentgym.training.loop import Trainer
@@ -354,3 +356,34 @@ def test_a_folder_holds_one_run(tmp_path):
     start(config("grpo", iterations=1), tmp_path, logs=[])
     with pytest.raises(UsageError, match="holds a run already"):
         start(config("grpo", iterations=1), tmp_path, logs=[])
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "gspo", "ppo"])
+def test_a_run_that_bypasses_old_log_probs_saves_a_pass_and_ends_at_the_same_weights(
+    tmp_path, monkeypatch, algorithm
+):
+    passes = Counter()
+    forward = Actor.forward
+    monkeypatch.setattr(
+        Actor, "forward", lambda *args, **given: passes.update([source]) or forward(*args, **given)
+    )
+    small = {"iterations": 2, "objective.kl_coefficient": 0.0}
+    # AdamW takes as large a step along a gradient that is rounding alone, but for its epsilon
+    small |= {"learner.learning_rate": 1e-4, "learner.epsilon": 1e-2}
+    small |= {"objective.clip_low": 0.5, "objective.clip_high": 0.5}  # which none of these steps reaches
+    trained = []
+    for source in ("recompute", "bypass"):
+        settings = override(config(algorithm, learner__old_log_probs=source), EASY | small)
+        start(settings, tmp_path / source, logs=["jsonl"])
+        trained.append(weights(tmp_path / source))
+    assert max((one - trained[1][name]).abs().max() for name, one in trained[0].items()) < 1e-5
+    assert passes["bypass"] < 0.7 * passes["recompute"]
+    setup = TrainingSetup.open(resolve(settings))
+    begun = dict(setup.learner.weights())
+    setup.close()
+    assert max((one - trained[0][name]).abs().max() for name, one in begun.items()) > 2e-4
+    lines = read_metrics(tmp_path / "bypass")
+    assert [line.truncated for line in lines] == [line.clip_fraction for line in lines] == [0.0, 0.0]
+    assert all(line.logp_diff < 1e-5 and line.importance == pytest.approx(1, abs=0.1) for line in lines)
+    with pytest.raises(UsageError, match="old_log_probs"):
+        config(learner__old_log_probs="bypassed")

@@ -17,6 +17,7 @@ from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.config import TINY, RolloutConfig, TrainConfig, override
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.types import GenerationRequest, Sampling
+from agentgym.training.engines.vllm import VllmEngine
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.logprobs import response_log_probs
 from agentgym.training.learner.packing import StepRow, pack_rows
@@ -84,16 +85,47 @@ def test_engine_learner_and_model_agree(tiny):
         learnt[pack.tokens] = response_log_probs(tiny.model, pack)[0].detach().numpy()
         np.testing.assert_allclose(learnt, sampled, atol=1e-5)
     for request, generation in zip(requests[:3], generations, strict=False):
-        ids = torch.tensor([[*request.prompt_ids, *generation.ids]])
-        picture = request.shown.pictures[0]
-        logits = tiny.model(
-            input_ids=ids,
+        plain = plain_logprobs(tiny.model, tiny.pictures, request, generation.ids)
+        np.testing.assert_allclose(plain, generation.logprobs, atol=1e-5)
+
+
+def plain_logprobs(model, reader, request, ids):
+    """Return the log-probabilities of a response to a prompt with a picture, by one forward pass."""
+    tokens = torch.tensor([[*request.prompt_ids, *ids]])
+    (picture,) = request.shown.pictures
+    with torch.no_grad():
+        logits = model(
+            input_ids=tokens,
             pixel_values=picture.patches,
             image_grid_thw=torch.tensor([picture.grid]),
-            mm_token_type_ids=(ids == tiny.pictures.image_token).int(),
+            mm_token_type_ids=(tokens == reader.image_token).int(),
         ).logits[0, len(request.prompt_ids) - 1 : -1]
-        plain = logits.log_softmax(-1)[range(len(generation.ids)), list(generation.ids)]
-        np.testing.assert_allclose(plain.detach().numpy(), generation.logprobs, atol=1e-5)
+    return logits.log_softmax(-1)[range(len(ids)), list(ids)].numpy()
+
+
+@pytest.mark.vllm
+@pytest.mark.filterwarnings("ignore")
+def test_vllm_sees_the_pictures_that_the_learner_sees(tmp_path, monkeypatch):
+    pytest.importorskip("torchvision")  # vLLM's processors of pictures need it
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
+    monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+    seeing = tiny_vision_model("0.8m", word_tokenizer(["push the box up down left right"]), context=512)
+    save_model(tmp_path, seeing)
+    options = {"enforce_eager": True, "max_num_seqs": 16}
+    engine = VllmEngine(tmp_path, dtype=torch.float32, options=options)
+    *requests, text = requests_of(seeing)
+    for version in range(2):
+        generations = engine.generate(requests)
+        assert len(engine.submit(text).result(60).ids) == 5
+        for request, generation in zip(requests, generations, strict=True):
+            expected = plain_logprobs(seeing.model, seeing.pictures, request, generation.ids)
+            np.testing.assert_allclose(generation.logprobs, expected, atol=1e-4)
+            assert generation.version == version
+        assert engine.submit(requests[0]).result(60).ids == generations[0].ids
+        with torch.no_grad():
+            for weight in seeing.model.parameters():
+                weight.mul_(1.1)
+        engine.sync(seeing.model.named_parameters(), version + 1)
 
 
 def test_a_picture_decides_what_is_said(tiny):
@@ -157,13 +189,13 @@ def test_a_size_holds_the_encoder_of_pictures(tiny, directory):
     assert size.layers == tiny.model.config.get_text_config().num_hidden_layers
 
 
-def test_pictures_are_sampled_by_the_engine_that_shows_them(directory):
+@pytest.mark.parametrize("pictures", ["alone", "none"])
+def test_a_large_model_that_reads_pictures_is_sampled_from_by_vllm(directory, pictures):
     gpu = Machine("cuda", "a GPU", 80 << 30, has_vllm=True)
     size = replace(ModelSize.read(directory), parameters=3_000_000_000)
-    for pictures, engine in (("alone", "hf"), ("none", "vllm")):
-        shown = replace(Prompting.default(suite_spec(VISUAL).prompt), pictures=pictures)
-        config = TrainConfig(algorithm="grpo", env_id=VISUAL, model=str(directory), prompting=shown)
-        assert resolve(config, gpu, size).rollout.engine == engine
+    shown = replace(Prompting.default(suite_spec(VISUAL).prompt), pictures=pictures)
+    config = TrainConfig(algorithm="grpo", env_id=VISUAL, model=str(directory), prompting=shown)
+    assert resolve(config, gpu, size).rollout.engine == "vllm"
 
 
 PICTURED = [name for name in recipe_names() if find_recipe(name).env_id in (VISUAL, CARDS)]
@@ -210,10 +242,10 @@ def test_pictures_need_a_reader_and_a_place():
     envs.close()
 
 
-@pytest.mark.parametrize(("changes", "ranks"), [({"rollout.engine": "vllm"}, 1), ({}, 2)])
+@pytest.mark.parametrize(("changes", "ranks"), [({"rollout.engine": "server"}, 1), ({}, 2)])
 def test_pictures_are_refused_where_they_are_not_sampled_or_not_shared(changes, ranks):
     config = override(TINY.config("istar", VISUAL, model="tiny-vl:0.1m", seed=0), changes)
-    with pytest.raises(UsageError, match="pictures are trained on in one process and sampled by the engine"):
+    with pytest.raises(UsageError, match="pictures are trained on and sampled in one process"):
         TrainingSetup.open(resolve(config), Ranks(size=ranks))
 
 

@@ -125,8 +125,9 @@ def test_the_head_s_gradient_adds_up_over_many_chunks():
 
     def gradient(weight, rows):
         weight = weight.clone().requires_grad_()
+        chunks = [(slice(begin, begin + rows), places[begin : begin + rows]) for begin in range(0, 400, rows)]
         log_probs, _ = ChunkedHead.apply(
-            states.to(weight.dtype), weight, None, places, targets, None, 1.0, 30 * rows
+            states.to(weight.dtype), weight, None, places, targets, None, 1.0, chunks
         )
         return torch.autograd.grad(log_probs.sum(), weight)[0].float()
 
@@ -139,7 +140,8 @@ def test_the_head_s_gradient_is_of_products_in_the_type_that_is_computed_in():
     """A product in float32 takes 15 times as long on an H100."""
     states, weight = torch.randn(40, 8).bfloat16(), torch.randn(30, 8).bfloat16().requires_grad_()
     places, targets = torch.arange(40), torch.zeros(40, dtype=torch.long)
-    log_probs, _ = ChunkedHead.apply(states, weight, None, places, targets, None, 1.0, 300)
+    chunks = [(slice(begin, begin + 10), places[begin : begin + 10]) for begin in range(0, 40, 10)]
+    log_probs, _ = ChunkedHead.apply(states, weight, None, places, targets, None, 1.0, chunks)
     with Products() as products:
         log_probs.sum().backward()
     assert products.types == {torch.bfloat16}

@@ -1,7 +1,8 @@
 """Requests that come and go between two decoding steps."""
 
 from collections import deque
-from threading import Event, Thread
+from contextlib import contextmanager
+from threading import Event, Thread, current_thread
 from time import monotonic, sleep
 
 import pytest
@@ -306,3 +307,28 @@ def test_tokens_say_which_weights_drew_them(tiny, tmp_path, monkeypatch, kind):
         expected = [forward_logprobs(model, asked, said.ids) for model in (tiny.model, other)]
         assert close(said.logprobs, expected[0][:old] + expected[1][old:])
         assert 8 <= old <= 13
+
+
+def test_a_stream_of_its_own_holds_all_steps_and_waits_for_new_weights(monkeypatch):
+    """What torch would be asked for; there is no GPU here."""
+    entered, waited = [], []
+
+    class Stream:
+        def wait_stream(self, other):
+            waited.append(other)
+
+    @contextmanager
+    def using(stream):
+        entered.append((stream, current_thread().name))
+        yield
+        entered.append(None)
+
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "stream", using)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: "the learner's")
+    engine = Counting()
+    engine.start(own_stream=True)
+    assert len(engine.generate([request(), request()])) == 2
+    assert entered == [(engine._stream, "engine")]
+    engine.sync([], version=4)
+    assert waited == ["the learner's"]

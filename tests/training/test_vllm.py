@@ -3,6 +3,7 @@
 import math
 import random
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.machine.resources import Machine, described, resolve
 from agentgym.training.models.models import load_model, save_model
+from agentgym.training.models.pictures import Picture, PicturePrompt
 from agentgym.training.run import start
 from tests.training import stand_in_vllm
 
@@ -132,13 +134,31 @@ def test_an_engine_has_room_for_a_prompt_and_its_response(directory, device, con
 
 def test_free_responses_are_one_request_each(engine):
     engine.generate([request(seed=seed, temperature=0.7, max_tokens=4, stop_ids=(9,)) for seed in range(3)])
-    (asked,) = engine._llm.asked
+    asked = engine._llm.asked
     assert [prompt for prompt, _ in asked] == [(5, 6, 7)] * 3
     for _, parameters in asked:
         assert (parameters.temperature, parameters.max_tokens, parameters.stop_token_ids) == (0.7, 4, [9])
         assert parameters.allowed_token_ids is None
         assert parameters.ignore_eos
     assert len({parameters.seed for _, parameters in asked}) == 3
+
+
+@pytest.mark.parametrize("submitted", [False, True])
+def test_pictures_go_along_as_the_learner_has_them(engine, submitted):
+    pictures = [
+        Picture(name, torch.full((size, 3), float(size)), (1, 2, size // 2), size // 4)
+        for name, size in (("a", 8), ("b", 16))
+    ]
+    shown = PicturePrompt(tuple(pictures), (2, 6), np.zeros((3, 12)))
+    asked = replace(request(max_tokens=2), prompt_ids=tuple(range(12)), shown=shown)
+    _ = engine.submit(asked).result(10) if submitted else engine.generate([asked])
+    (prompt,) = engine._llm.prompts
+    assert (prompt["type"], prompt["prompt_token_ids"]) == ("multimodal", list(range(12)))
+    assert prompt["mm_hashes"] == {"image": ["a", "b"]}
+    assert [(each.offset, each.length) for each in prompt["mm_placeholders"]["image"]] == [(2, 2), (6, 4)]
+    for part, picture in zip(prompt["mm_kwargs"], pictures, strict=True):
+        assert torch.equal(part["pixel_values"], picture.patches)
+        assert part["image_grid_thw"].tolist() == list(picture.grid)
 
 
 def test_requests_without_seeds_of_their_own_draw_anew_each_time(directory):
@@ -148,8 +168,7 @@ def test_requests_without_seeds_of_their_own_draw_anew_each_time(directory):
         for turn in range(3):
             asked = [request(seed=10 * rank + turn, temperature=9.0, max_tokens=8, stop_ids=(9,))] * 2
             found += [one.ids for one in engine.generate(asked)]
-        for sent in engine._llm.asked:
-            assert {parameters.seed for _, parameters in sent} == {None}
+        assert {parameters.seed for _, parameters in engine._llm.asked} == {None}
         return found
 
     before = torch.random.get_rng_state()
@@ -165,7 +184,7 @@ def test_choices_ask_only_for_tokens_with_an_alternative(engine):
     asked = [request(allowed=trie, seed=seed, temperature=50.0) for seed in range(12)]
     generations = engine.generate(asked)
     assert {trie.action(generation.ids) for generation in generations} == {"a", "b", "c"}
-    first, second = engine._llm.asked
+    first, second = engine._llm.asked[:12], engine._llm.asked[12:]
     assert {prompt for prompt, _ in first} == {(5, 6, 7, 11, 12)}
     assert {prompt for prompt, _ in second} == {(5, 6, 7, 11, 12, 14)}
     assert len(second) == sum(trie.action(generation.ids) != "a" for generation in generations)
@@ -266,6 +285,12 @@ def test_each_of_several_ranks_has_an_engine_of_its_own(language_model):
     engine = setup._engine(resolve(config), language_model, Ranks(rank=1, size=2))
     options = engine._llm.options
     assert options["distributed_executor_backend"] == "external_launcher"
+    more = resolve(override(config, {"rollout.vllm_options.max_num_seqs": 7}))
+    assert setup._vllm(more, language_model, Ranks())._llm.options["max_num_seqs"] == 7
+    for name in ("tensor_parallel_size", "gpu_memory_utilization"):
+        parallel = resolve(override(config, {f"rollout.vllm_options.{name}": 1}))
+        with pytest.raises(UsageError, match=rf"sets {name}: set rollout\.vllm_memory .*engine=server"):
+            setup._vllm(parallel, language_model, Ranks())
     assert options["tensor_parallel_size"] == 1
     with pytest.raises(UsageError, match=r"vllm_sleep.* must be one of 0, 1, 2"):
         override(config, {"rollout.vllm_sleep": 3})

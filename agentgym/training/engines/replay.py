@@ -25,8 +25,8 @@ from agentgym.training.engines.types import Engine, Generation, GenerationReques
 FORMAT = 1
 """Of the file: its first line holds this and the engine's context, each other one a generation."""
 
-_Key: TypeAlias = tuple[int, tuple[int, ...], int, Sampling, bool]
-"""What an answer follows from: version, prompt, seed, sampling, and whether it was a choice."""
+_Key: TypeAlias = tuple[tuple[int, ...], int, Sampling, bool]
+"""What an answer follows from, beside the version: prompt, seed, sampling, and whether it was a choice."""
 
 
 class RecordingEngine:
@@ -86,23 +86,29 @@ class RecordingEngine:
 class ReplayEngine:
     """Answers what a file holds the answer to, and nothing else."""
 
-    def __init__(self, path: str | Path, *, version: int | None = None):
-        """Read the recording of a `RecordingEngine`; ``version`` None begins with its first."""
+    def __init__(self, path: str | Path, *, version: int | None = None, in_flight: bool = False):
+        """Read the recording of a `RecordingEngine`.
+
+        ``version``: to begin with, None for its first; ``in_flight``: whether a request is answered by the
+        one version that has answered it, now or later, as where weights changed under what was in flight.
+        """
         self._path = Path(path)
-        self._answers: dict[_Key, Generation] = {}
+        self._in_flight = in_flight
+        self._answers: dict[_Key, dict[int, Generation]] = {}
         try:
             with self._path.open(encoding="utf-8") as file:
                 head = json.loads(file.readline())
                 if head["format"] != FORMAT:
                     raise ValueError(f"it is of format {head['format']}, not {FORMAT}")
                 self._context_length = int(head["context_length"])
-                self._answers.update(map(_answer, file))
+                for key, generation in map(_answer, file):
+                    self._answers.setdefault(key, {})[generation.version] = generation
         except OSError as error:
             raise UsageError(f"cannot read {path}: {error.strerror}; name a recording") from error
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(f"the recording {path} is damaged ({error}): record it anew") from error
-        first = next(iter(self._answers.values()), None)
-        self._version = version if version is not None else 0 if first is None else first.version
+        first = next((min(answers) for answers in self._answers.values()), 0)
+        self._version = first if version is None else version
 
     @property
     def version(self) -> int:
@@ -134,7 +140,10 @@ class ReplayEngine:
 
     def _replayed(self, request: GenerationRequest) -> Generation:
         SampledResponse.to(request, self._context_length)
-        answer = self._answers.get(_key(request, self._version))
+        answers = self._answers.get(_key(request), {})
+        answer = answers.get(self._version)
+        if answer is None and self._in_flight and len(answers) == 1:
+            (answer,) = answers.values()
         if answer is None:
             raise UsageError(
                 f"{self._path} holds no answer of version {self._version} to a prompt of "
@@ -155,15 +164,15 @@ def _line(record: Mapping[str, Any]) -> str:
     return json.dumps(record, separators=(",", ":")) + "\n"
 
 
-def _key(request: GenerationRequest, version: int) -> _Key:
-    return version, request.prompt_ids, request.seed, request.sampling, request.allowed is not None
+def _key(request: GenerationRequest) -> _Key:
+    return request.prompt_ids, request.seed, request.sampling, request.allowed is not None
 
 
 def _answer(line: str) -> tuple[_Key, Generation]:
     """Read a line of a recording."""
     kept = json.loads(line)
     sampling = Sampling(**kept["sampling"] | {"stop_ids": tuple(kept["sampling"]["stop_ids"])})
-    key = kept["version"], tuple(kept["prompt_ids"]), kept["seed"], sampling, kept["choice"]
+    key = tuple(kept["prompt_ids"]), kept["seed"], sampling, kept["choice"]
     generation = Generation(
         tuple(kept["ids"]), tuple(kept["logprobs"]), kept["version"], kept["finish"], tuple(kept["versions"])
     )

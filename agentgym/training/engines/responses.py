@@ -79,6 +79,6 @@ class SampledResponse:
         if self.finish is None:
             raise ValueError(f"a response of {len(self.ids)} tokens is not over")
         self.mark(version)
-        first, *_ = versions = tuple(self.versions)
-        mixed = versions if first != version else ()
-        return Generation(tuple(self.ids), tuple(self.logprobs), first, self.finish, mixed)
+        versions = tuple(self.versions)
+        mixed = versions if versions[0] != versions[-1] else ()
+        return Generation(tuple(self.ids), tuple(self.logprobs), versions[0], self.finish, mixed)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from threading import Condition, Thread
 
 import torch
@@ -42,6 +42,7 @@ class SteppingEngine(ABC):
         self._threaded = False
         self._thread: Thread | None = None
         self._device: int | None = None
+        self._stream: torch.cuda.Stream | None = None
         self._stepping = False
         self._pauses = 0
         """Callers that want to come between two steps."""
@@ -70,10 +71,11 @@ class SteppingEngine(ABC):
         """
         return self._submit([request])[0]
 
-    def start(self, *, updates_in_flight: bool = False) -> None:
-        """Draw in a thread from now on, on this thread's device."""
+    def start(self, *, updates_in_flight: bool = False, own_stream: bool = False) -> None:
+        """Draw in a thread from now on, on this thread's device; ``own_stream``: beside what else it does."""
         with self._changed:
             self._updates_in_flight = updates_in_flight
+            self._stream = torch.cuda.Stream() if own_stream else None  # type: ignore[no-untyped-call]
             self._run_thread()
 
     def sync(self, state: Iterable[tuple[str, Tensor]], version: int) -> None:
@@ -85,6 +87,8 @@ class SteppingEngine(ABC):
         """
         with self._paused():
             self._sync(state, version)
+            if self._stream is not None:  # which must not read weights before they are copied
+                self._stream.wait_stream(torch.cuda.current_stream())
             self._version = version
 
     # ---- of each engine ---------------------------------------------------------------------
@@ -125,19 +129,23 @@ class SteppingEngine(ABC):
                 self._changed.wait_for(
                     lambda: not (self._stepping or (self._flying and not self._updates_in_flight))
                 )
-                for response in reversed(self._drop()):
-                    response.mark(self._version)
-                    self._waiting.appendleft(response)
+                self._interrupt()
                 yield
             finally:
                 self._pauses -= 1
                 self._changed.notify_all()
 
+    def _interrupt(self) -> None:
+        """Let what is in flight begin anew from what there is of it."""
+        for response in reversed(self._drop()):
+            response.mark(self._version)
+            self._waiting.appendleft(response)
+
     def _submit(self, requests: Sequence[GenerationRequest]) -> list[Future[Generation]]:
-        futures: dict[SampledResponse, Future[Generation]] = {
-            self._begin(request): Future() for request in requests
-        }
-        with self._changed:
+        with self._changed:  # not in the middle of a sync
+            futures: dict[SampledResponse, Future[Generation]] = {
+                self._begin(request): Future() for request in requests
+            }
             self._run_thread()
             version = self._version
             for response, future in futures.items():
@@ -166,6 +174,10 @@ class SteppingEngine(ABC):
     def _step_on(self) -> None:
         if self._device is not None:
             torch.cuda.set_device(self._device)
+        with nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
+            self._step_until_idle()
+
+    def _step_until_idle(self) -> None:
         while True:
             with self._changed:
                 if not self._changed.wait_for(self._may_step, IDLE_SECONDS) and not self._open:

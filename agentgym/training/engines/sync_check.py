@@ -33,17 +33,25 @@ class CanaryError(UsageError):
 class SyncCheck:
     """A fixed sequence, and a model without weights that computes its log-probabilities with any."""
 
-    def __init__(self, model: PreTrainedModel, *, tolerance: float):
+    def __init__(
+        self, model: PreTrainedModel, *, tolerance: float | None = None, dtype: torch.dtype = torch.float32
+    ):
         """Take a model's structure; its weights are dropped.
 
-        ``tolerance``: largest mean absolute difference between log-probabilities, above 0.
+        ``tolerance``: largest mean absolute difference between log-probabilities, above 0; None for what
+        suits the type that the engine computes in.
         """
+        if tolerance is None:
+            tolerance = TOLERANCE if dtype == torch.float32 else HALF_TOLERANCE
         if not tolerance > 0:
             raise UsageError(f"the tolerance of the sync check must be above 0, got {tolerance}")
         config, draws = model.config.get_text_config(), TurnRng(0, 0)
         length = min(LENGTH, config.max_position_embeddings - 1)
-        self.ids = tuple(draws.below(config.vocab_size) for _ in range(length))
-        """The sequence."""
+        marks = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
+        pictures = {getattr(model.config, name, None) for name in marks}
+        drawn = (draws.below(config.vocab_size) for _ in range(length))
+        self.ids = tuple(0 if token in pictures else token for token in drawn)
+        """The sequence, of text alone."""
         self.tolerance = tolerance
         self._model = model.train(False).requires_grad_(False)
         self._buffers = dict(model.named_buffers())

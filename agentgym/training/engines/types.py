@@ -59,6 +59,8 @@ class GenerationRequest:
     """Decides all draws of this response, whatever it is batched with."""
     shown: PicturePrompt | None = None
     """The pictures among the prompt's tokens; None for none."""
+    episode: int = 0
+    """Key of the episode it belongs to: of several servers, one has the beginnings of its prompts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,14 +26,19 @@ from agentgym.errors import UsageError
 from agentgym.io.optional import load
 from agentgym.training.engines.responses import SampledResponse
 from agentgym.training.engines.stepping import SteppingEngine
-from agentgym.training.engines.sync_check import HALF_TOLERANCE, TOLERANCE, SyncCheck
+from agentgym.training.engines.sync_check import SyncCheck
 from agentgym.training.engines.types import Generation, GenerationRequest
 from agentgym.training.engines.weight_transfer import register
 from agentgym.training.engines.weights import matched
 from agentgym.training.models.models import LanguageModel, open_directory, save_model
+from agentgym.training.models.pictures import PicturePrompt
+from agentgym.training.models.weights import of_text
 
 COLDEST = 0.01
 """vLLM raises temperatures between 0 and this one to it."""
+
+WHOLE = {"top_p": 1.0, "top_k": -1, "logprobs": 0, "ignore_eos": True}
+"""Parameters of vLLM that leave the distribution as it is."""
 
 _OWN_PROCESS = "VLLM_ENABLE_V1_MULTIPROCESSING"
 """vLLM's switch for a process of its own, which weights could not be handed over to by reference."""
@@ -74,9 +79,8 @@ class VllmEngine(SteppingEngine):
         vllm = _import_vllm()
         model = open_directory(directory, dtype=dtype).model  # the check needs no weights of its own
         longest = int(model.config.get_text_config().max_position_embeddings)
-        if tolerance is None:
-            tolerance = TOLERANCE if dtype == torch.float32 else HALF_TOLERANCE
-        self._sync_check = SyncCheck(model, tolerance=tolerance)
+        self._sync_check = SyncCheck(model, tolerance=tolerance, dtype=dtype)
+        self._sees = not of_text(model.config)
         shortest = len(self._sync_check.ids) + 1
         self._context_length = (
             longest if context_length is None else min(max(context_length, shortest), longest)
@@ -87,12 +91,12 @@ class VllmEngine(SteppingEngine):
             "max_model_len": self._context_length,
             "logprobs_mode": "processed_logprobs",
             "enable_prefix_caching": True,
-            "skip_tokenizer_init": True,
+            "skip_tokenizer_init": not self._sees,  # what cuts pictures, which is not used, asks for one
             "generation_config": "vllm",
             "weight_transfer_config": vllm.config.WeightTransferConfig(backend=register()),
         }
-        if sleep_level:
-            fixed["enable_sleep_mode"] = True
+        fixed |= {"mm_device_do_normalize": False} if self._sees else {}  # they come as the learner has them
+        fixed |= {"enable_sleep_mode": True} if sleep_level else {}
         taken = sorted(fixed.keys() & (options or {}).keys())
         if taken:
             raise UsageError(f"the engine sets {', '.join(taken)} itself: leave it out of the options")
@@ -162,7 +166,7 @@ class VllmEngine(SteppingEngine):
 
         ``ids``: at least two tokens, and fewer than the context has.
         """
-        (output,) = self._run([list(ids)], [self._parameters(max_tokens=1, prompt_logprobs=0)])
+        (output,) = self._run([self._prompt(list(ids))], [self._parameters(max_tokens=1, prompt_logprobs=0)])
         places = zip(output.prompt_logprobs[1:], ids[1:], strict=True)
         return [float(place[token].logprob) for place, token in places]
 
@@ -171,12 +175,7 @@ class VllmEngine(SteppingEngine):
     def _begin(self, request: GenerationRequest) -> SampledResponse:
         if not self._whole:
             raise UsageError("the engine's last sync failed, so its weights are not known: sync it again")
-        if 0 < request.sampling.temperature < COLDEST:
-            raise UsageError(
-                f"vLLM draws at temperature {COLDEST} instead of {request.sampling.temperature}: use 0, "
-                f"or at least {COLDEST}"
-            )
-        return SampledResponse.to(request, self.context_length)
+        return begun(request, self.context_length)
 
     def _generate(self, responses: list[SampledResponse]) -> list[Generation]:
         while asked := [response for response in responses if response.finish is None]:
@@ -205,10 +204,7 @@ class VllmEngine(SteppingEngine):
     def _ask(self, response: SampledResponse) -> None:
         number = str(next(self._numbers))
         self._asked[number] = response
-        ids = [*response.request.prompt_ids, *response.ids]
-        self._llm.llm_engine.add_request(
-            number, self._vllm.TokensPrompt(prompt_token_ids=ids), self._sampling(response)
-        )
+        self._llm.llm_engine.add_request(number, self._prompt_of(response), self._sampling(response))
 
     def _drop(self) -> list[SampledResponse]:
         dropped, self._asked = self._asked, {}
@@ -227,6 +223,8 @@ class VllmEngine(SteppingEngine):
         self._llm.start_weight_update()
         self._llm.update_weights({"update_info": {"weights": list(new.items())}})
         self._llm.finish_weight_update()
+        if self._sees:
+            self._llm.llm_engine.reset_encoder_cache()
         if not self._llm.reset_prefix_cache():
             raise RuntimeError("vLLM did not forget its cached prefixes: requests are still running")
         self._wake("kv_cache")
@@ -236,38 +234,20 @@ class VllmEngine(SteppingEngine):
     def _extend(self, responses: list[SampledResponse]) -> None:
         """Draw each response to its end, or where it is constrained, its next token."""
         outputs = self._run(
-            [[*response.request.prompt_ids, *response.ids] for response in responses],
+            [self._prompt_of(response) for response in responses],
             [self._sampling(response) for response in responses],
         )
         for response, output in zip(responses, outputs, strict=True):
             _take(response, output)
 
     def _sampling(self, response: SampledResponse) -> Any:
-        sampling, trie = response.request.sampling, response.request.allowed
-        # vLLM's generators take 63 bits; each token of a choice is a request with a seed of its own
         self._latest = response.request.seed
-        seed = TurnRng(self._latest, len(response.ids)).below(1 << 63) if self._seeds else None
-        if trie is not None:
-            return self._parameters(
-                temperature=sampling.temperature,
-                seed=seed,
-                max_tokens=1,
-                allowed_token_ids=list(trie.allowed(response.node)),
-            )
-        return self._parameters(
-            temperature=sampling.temperature,
-            seed=seed,
-            max_tokens=response.limit - len(response.ids),
-            stop_token_ids=list(sampling.stop_ids),
-        )
+        return self._parameters(**next_tokens(response, seeds=self._seeds))
 
     def _parameters(self, **chosen: Any) -> Any:
         """Return parameters that leave the distribution as it is."""
         return self._vllm.SamplingParams(
-            top_p=1.0,
-            top_k=-1,
-            logprobs=0,
-            ignore_eos=True,
+            **WHOLE,
             detokenize=False,
             # token by token where a response may have to be begun anew from what there is of it
             output_kind=self._output_kinds.DELTA
@@ -276,11 +256,48 @@ class VllmEngine(SteppingEngine):
             **chosen,
         )
 
-    def _run(self, prompts: list[list[int]], parameters: list[Any]) -> list[Any]:
-        tokens = [self._vllm.TokensPrompt(prompt_token_ids=prompt) for prompt in prompts]
-        with self._drawing():
-            outputs: list[Any] = self._llm.generate(tokens, parameters, use_tqdm=False)
-        return outputs
+    def _run(self, prompts: list[Any], parameters: list[Any]) -> list[Any]:
+        """Return vLLM's final outputs of requests that are all that it steps."""
+        core = self._llm.llm_engine
+        numbers = [str(next(self._numbers)) for _ in prompts]
+        outputs: dict[str, Any] = {}
+        for asked in zip(numbers, prompts, parameters, strict=True):
+            core.add_request(*asked)
+        try:
+            while len(outputs) < len(numbers):
+                with self._drawing():
+                    outputs |= {each.request_id: each for each in core.step() if each.finished}
+        finally:
+            core.abort_request([number for number in numbers if number not in outputs])
+        return [outputs[number] for number in numbers]
+
+    def _prompt_of(self, response: SampledResponse) -> Any:
+        return self._prompt([*response.request.prompt_ids, *response.ids], response.request.shown)
+
+    def _prompt(self, ids: list[int], shown: PicturePrompt | None = None) -> Any:
+        """Return a prompt as vLLM takes it, with its pictures as patches: cut as for the learner."""
+        if shown is None:
+            return self._vllm.TokensPrompt(prompt_token_ids=ids)
+        parts = load("vllm.multimodal.inputs", "vllm", "the engine 'vllm'")
+        grids = torch.tensor([picture.grid for picture in shown.pictures])
+        values = {
+            "pixel_values": torch.cat([picture.patches for picture in shown.pictures]),
+            "image_grid_thw": grids,
+        }
+        fields = {
+            "pixel_values": parts.MultiModalFieldConfig.flat_from_sizes("image", grids.prod(-1)),
+            "image_grid_thw": parts.MultiModalFieldConfig.batched("image", keep_on_cpu=True),
+        }
+        places = zip(shown.starts, shown.pictures, strict=True)
+        return {
+            "type": "multimodal",
+            "prompt_token_ids": ids,
+            "mm_kwargs": parts.MultiModalKwargsItems.from_hf_inputs(values, fields),
+            "mm_hashes": {"image": [picture.sha256 for picture in shown.pictures]},
+            "mm_placeholders": {
+                "image": [parts.PlaceholderRange(offset=at, length=each.tokens) for at, each in places]
+            },
+        }
 
     @contextmanager
     def _drawing(self) -> Iterator[None]:
@@ -289,6 +306,34 @@ class VllmEngine(SteppingEngine):
             if not self._seeds:  # each time others, and on each rank
                 torch.manual_seed(TurnRng(self._latest, next(self._draws)).below(1 << 63))
             yield
+
+
+def begun(request: GenerationRequest, context_length: int) -> SampledResponse:
+    """Begin a response; `UsageError` as `SampledResponse.to`, and for temperatures that vLLM would change."""
+    if 0 < request.sampling.temperature < COLDEST:
+        raise UsageError(
+            f"vLLM draws at temperature {COLDEST} instead of {request.sampling.temperature}: use 0, "
+            f"or at least {COLDEST}"
+        )
+    return SampledResponse.to(request, context_length)
+
+
+def next_tokens(response: SampledResponse, *, seeds: bool) -> dict[str, Any]:
+    """Return vLLM's parameters of what is drawn next: the rest of a response, or a token of a choice."""
+    sampling, trie = response.request.sampling, response.request.allowed
+    # vLLM's generators take 63 bits; each token of a choice is a request with a seed of its own
+    seed = TurnRng(response.request.seed, len(response.ids)).below(1 << 63) if seeds else None
+    if trie is not None:
+        allowed = list(trie.allowed(response.node))
+        return {
+            "temperature": sampling.temperature, "seed": seed, "max_tokens": 1, "allowed_token_ids": allowed
+        }  # fmt: skip
+    return {
+        "temperature": sampling.temperature,
+        "seed": seed,
+        "max_tokens": response.limit - len(response.ids),
+        "stop_token_ids": list(sampling.stop_ids),
+    }
 
 
 def _take(response: SampledResponse, output: Any) -> None:

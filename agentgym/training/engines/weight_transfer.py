@@ -77,7 +77,7 @@ def _repack_tied_head(model: nn.Module) -> None:
     No weights are loaded for it, so it is left out when layers are put back; but on a CPU it computes
     with a packed copy, which would be that of the old weights.
     """
-    head = getattr(model, "lm_head", None)
+    head = getattr(getattr(model, "language_model", model), "lm_head", None)
     weight = getattr(head, "weight", None)
     if weight is None:
         return

@@ -19,9 +19,10 @@ from agentgym.training.learner.packing import Packing
 
 Dtype: TypeAlias = Literal["auto", "float32", "bfloat16"]
 
-OldLogProbs: TypeAlias = Literal["auto", "engine", "recompute"]
+OldLogProbs: TypeAlias = Literal["auto", "engine", "recompute", "bypass"]
 """Where the log-probabilities come from that ratios are taken to: as the engine reported them, or computed by
-the learner before the update."""
+the learner before the update. "bypass": there are none, and each term is weighted by its truncated ratio to
+the engine's, which clips nothing (`agentgym.algos.loss.importance_weights`)."""
 
 IMPORTANCE_CAP = 2.0
 """Default cap of importance weights where the learner recomputes what an engine that rounds has sampled."""
@@ -84,7 +85,8 @@ class LearnerConfig:
     """Whether a GPU computes products of float32 as TensorFloat-32, with 10 bits after the point."""
     old_log_probs: OldLogProbs = "auto"
     """Where ratios' denominators come from. "auto" takes the engine's where it samples from the learner's own
-    numbers, `transformers` in float32, and otherwise recomputes them: rounding alone would be clipped."""
+    numbers, `transformers` in float32, and otherwise recomputes them: rounding alone would be clipped.
+    "bypass" saves that pass, as verl's ``rollout_correction.bypass_mode`` with its REINFORCE loss does."""
     offload: bool = False
     """Whether trained weights, gradients and moments wait in main memory, and updates happen there."""
     lora_rank: PositiveInt | None = None
@@ -96,7 +98,7 @@ class LearnerConfig:
     importance_cap: PositiveFloat | None = None
     """Terms are weighted by what the policy at the update's start makes of their tokens, over what the one
     that sampled them did, up to this; None for no weights. With ``old_log_probs`` "auto", None chooses: 2
-    where they are recomputed, since what sampled was then not quite the policy."""
+    where they are recomputed, since what sampled was then not quite the policy. With "bypass" it is 2."""
 
     def __post_init__(self) -> None:
         """Refuse settings that nothing can be trained with."""
@@ -107,7 +109,12 @@ class LearnerConfig:
     @property
     def recomputes(self) -> bool:
         """Whether the learner computes old log-probabilities itself."""
-        return self.old_log_probs == "recompute" or self.importance_cap is not None
+        return self.old_log_probs == "recompute" or (self.importance_cap is not None and not self.bypasses)
+
+    @property
+    def bypasses(self) -> bool:
+        """Whether there are no old log-probabilities, and ratios to the engine's weight the terms."""
+        return self.old_log_probs == "bypass"
 
     def settled(
         self, device: str = "cpu", *, exact_engine: bool = True, weighted: bool = False
@@ -123,8 +130,9 @@ class LearnerConfig:
         old, cap = self.old_log_probs, self.importance_cap
         if old == "auto":
             old = "engine" if exact_engine and dtype == "float32" else "recompute"
-            if old == "recompute" and weighted and cap is None:
-                cap = IMPORTANCE_CAP
+            weighted = weighted and old == "recompute"
+        if cap is None and (old == "bypass" or (weighted and self.old_log_probs == "auto")):
+            cap = IMPORTANCE_CAP
         checkpointing = gpu if self.gradient_checkpointing is None else self.gradient_checkpointing
         return replace(
             self,

@@ -74,10 +74,10 @@ class Critic(torch.nn.Module):
         device = device or self.head.weight.device
         packs = own_packs(rows, token_budget=token_budget, ranks=ranks, packing=packing, device=device)
         with torch.no_grad():
-            for pack, counts in packs:
-                values = self(pack, unit)
-                if counts:
-                    result[pack.rows if unit == "step" else pack.tokens] = values.double().cpu().numpy()
+            found = [(pack, self(pack, unit), counts) for pack, counts in packs]
+        for pack, values, counts in found:
+            if counts:
+                result[pack.rows if unit == "step" else pack.tokens] = values.double().cpu().numpy()
         reshard(self)
         return ranks.total(result)
 

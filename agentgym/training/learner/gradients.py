@@ -6,23 +6,25 @@ the same update however it was cut and dealt out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from agentgym.algos.loss import TokenLayout, importance_weights, kl_loss, kl_terms, policy_loss, value_loss
 from agentgym.algos.objective import STEP_RATIOS, Objective
-from agentgym.algos.tokens import Batch
-from agentgym.core.arrays import Floats
+from agentgym.algos.tokens import Batch, Unit
 from agentgym.errors import UsageError
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.logprobs import hidden_states, response_log_probs
-from agentgym.training.learner.packing import Pack
+from agentgym.training.learner.packing import Pack, on_device
 
 _CHANGES = ("gaps", "fresh", "drift", "stale")
 """Sums and numbers of changes since sampling, of tokens by these weights and by older ones."""
@@ -56,7 +58,8 @@ class _Share:
     """A pack, and what it has of its mini-batch."""
 
     pack: Pack
-    batch: Batch
+    columns: Mapping[str, Tensor]
+    """Of its steps and tokens, by the names in `Batch`."""
     layout: TokenLayout
     term_weights: Tensor
     """Of the surrogate's terms."""
@@ -95,16 +98,17 @@ def policy_gradient(
     sums = dict.fromkeys(
         ("loss", "kl", "clip_fraction", "entropy", "terms", "weighted", "tokens", *_CHANGES), 0.0
     )
-    difference = 0.0
+    difference, found = 0.0, []
     actor.train(bool(actor.config.gradient_checkpointing))
     for share in _shares(actor, packs, batch, objective):
-        loss, parts, moved = _policy_loss(actor, share, objective, own_ratios=own_ratios)
+        loss, parts, moved = _policy_loss(actor, share, batch.credit, objective, own_ratios=own_ratios)
         loss.backward()  # type: ignore[no-untyped-call]
-        numbers = torch.stack([*parts.values(), moved]).tolist()  # which waits for the device once
+        found.append(torch.stack([*parts.values(), moved]))
+    actor.train(False)
+    for numbers in torch.stack(found).tolist():  # which waits for the device, once for all packs
         for name, number in zip(parts, numbers, strict=False):
             sums[name] = sums.get(name, 0.0) + number
         difference = max(difference, numbers[-1])
-    actor.train(False)
     sums = ranks.sum(sums)
     # sums over responses have weights of more than 1 altogether
     terms, weighted, tokens = (sums.pop(name) or 1.0 for name in ("terms", "weighted", "tokens"))
@@ -118,34 +122,33 @@ def policy_gradient(
 
 
 def _policy_loss(
-    actor: Actor, share: _Share, objective: Objective, *, own_ratios: bool
+    actor: Actor, share: _Share, credit: Unit, objective: Objective, *, own_ratios: bool
 ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
     """Return a pack's loss, what it adds to the averages, and its largest change since sampling."""
-    config, batch, layout = actor.config, share.batch, share.layout
+    config, columns, layout = actor.config, share.columns, share.layout
     log_probs, entropies = actor(share.pack)
-    old = log_probs.detach() if own_ratios else _tensor(batch.old_log_probs, log_probs)
+    old = log_probs.detach() if own_ratios else columns["old_log_probs"]
     weights, parts = share.term_weights, {}
-    rollout = batch.old_log_probs if batch.rollout_log_probs is None else batch.rollout_log_probs
-    sampled = _tensor(rollout, log_probs)
+    sampled = columns.get("rollout_log_probs", columns["old_log_probs"])
     if config.importance_cap is not None:
         importance = importance_weights(old, sampled, layout, objective, config.importance_cap)
         parts["importance"] = (importance * weights).sum()
         parts["truncated"] = ((importance == config.importance_cap) * weights).sum()
         weights = importance * weights
-    advantages = _tensor(batch.advantages, log_probs)
     surrogate = policy_loss(
-        log_probs, old, advantages, layout, objective, credit=batch.credit, weights=weights
+        log_probs, old, columns["advantages"], layout, objective, credit=credit, weights=weights
     )
     entropy = (layout.pick(entropies) * share.token_weights).sum()
     loss = surrogate.loss
     if config.entropy_coefficient > 0:
         loss = loss - config.entropy_coefficient * entropy
-    if objective.kl_coefficient > 0 and batch.ref_log_probs is not None:
-        reference = _tensor(batch.ref_log_probs, log_probs)
+    if objective.kl_coefficient > 0 and "ref_log_probs" in columns:
+        reference = columns["ref_log_probs"]
         divergence = kl_loss(log_probs, reference, layout, objective, weights=share.token_weights)
         loss = loss + objective.kl_coefficient * divergence
         parts["ref_kl"] = divergence.detach()
-    now, before, then = (layout.pick(each.detach()) for each in (log_probs, old, sampled))
+    known = sampled if config.bypasses else old
+    now, before, then = (layout.pick(each.detach()) for each in (log_probs, known, sampled))
     parts |= {
         "loss": loss.detach(),
         "kl": (kl_terms(now, before, "k3") * share.token_weights).sum(),
@@ -157,77 +160,86 @@ def _policy_loss(
     }
     changes = (now - then).abs()
     stale = torch.zeros_like(changes, dtype=torch.bool)
-    if batch.stale is not None:
-        stale = layout.pick(torch.from_numpy(batch.stale).to(changes.device))
+    if "stale" in columns:
+        stale = layout.pick(columns["stale"])
     fresh = changes.masked_fill(stale, 0.0)
     found = (fresh.sum(), (~stale).sum(), (changes - fresh).sum(), stale.sum())
     parts |= {name: number * share.counts for name, number in zip(_CHANGES, found, strict=True)}
     return loss, parts, fresh.max() if len(fresh) else fresh.sum()
 
 
-def _shares(
-    actor: Actor, packs: list[tuple[Pack, bool]], batch: Batch, objective: Objective
-) -> Iterator[_Share]:
-    """Give this rank's packs their parts of a mini-batch's columns and weights."""
+_COLUMNS = ("advantages", "old_log_probs", "rollout_log_probs", "ref_log_probs")
+
+
+def _shares(actor: Actor, packs: list[tuple[Pack, bool]], batch: Batch, objective: Objective) -> list[_Share]:
+    """Give this rank's packs their parts of a mini-batch's columns and weights, on their device.
+
+    What has a size that only the numbers say is computed here, where no device is waited for.
+    """
     device = packs[0][0].input_ids.device  # the weights may wait elsewhere
-    whole = _layout(batch, device)
+    whole = _layout(batch)
     dtype = torch.promote_types(actor.model.dtype, torch.float32)
     steps = objective.ratio in STEP_RATIOS
     averaging = "seq-mean-token-mean" if steps else objective.aggregation
-    spread = torch.zeros(whole.shape, dtype=dtype, device=device)
+    spread = torch.zeros(whole.shape, dtype=dtype)
     spread[whole.index] = whole.weights(averaging, dtype)
     term = whole.weights(objective.aggregation, dtype) if steps else None
+    shares = []
     for pack, counts in packs:
         part = batch.select(pack.rows)
-        layout = _layout(part, device)
+        layout = _layout(part)
         tokens = layout.pick(spread[torch.from_numpy(pack.tokens)]) * counts
         terms = tokens if term is None else term[torch.from_numpy(pack.rows)] * counts
-        yield _Share(pack, part, layout, term_weights=terms, token_weights=tokens, counts=counts)
+        given = {name: getattr(part, name) for name in _COLUMNS}
+        columns = {
+            name: _tensor(column, dtype, device) for name, column in given.items() if column is not None
+        }
+        if part.stale is not None:
+            columns["stale"] = _tensor(part.stale, torch.bool, device)
+        index, row, lengths, terms, tokens = (
+            on_device(each, device) for each in (layout.index, layout.row, layout.lengths, terms, tokens)
+        )
+        shares.append(
+            _Share(pack, columns, TokenLayout(layout.shape, index, row, lengths), terms, tokens, counts)
+        )
+    return shares
 
 
 def value_gradient(
     critic: Critic, packs: list[tuple[Pack, bool]], batch: Batch, config: LearnerConfig, ranks: Ranks
 ) -> float:
     """Add the gradient of a mini-batch's value loss to the critic's; return the loss."""
-    steps = critic.unit == "step"
-    mask = None if steps or batch.mask is None else torch.from_numpy(batch.mask)
-
-    def entries(pack: Pack) -> int:
-        mine = torch.from_numpy(pack.rows if steps else pack.tokens)
-        return len(mine) if mask is None else int(mask[mine].sum())
-
-    own = {"entries": float(sum(entries(pack) for pack, counts in packs if counts))}
-    whole_batch = max(ranks.sum(own)["entries"], 1.0)
-    total = 0.0
-    critic.train(bool(config.gradient_checkpointing))
+    device, dtype = packs[0][0].input_ids.device, critic.head.weight.dtype
+    shares = []
     for pack, counts in packs:
         part = batch.select(pack.rows)
-        values = critic(pack)
         assert part.values is not None  # the learner sees to both
         assert part.returns is not None
-        chosen = None if steps or part.mask is None else torch.from_numpy(part.mask).to(values.device)
-        loss = value_loss(
-            values,
-            _tensor(part.values, values),
-            _tensor(part.returns, values),
-            chosen,
-            clip=config.value_clip,
-        )
-        loss = loss * (counts * entries(pack) / whole_batch)
+        entries = np.arange(len(part.values))
+        if critic.unit == "token" and part.mask is not None:
+            entries = entries[part.mask]
+        old, returns = (_tensor(column[entries], dtype, device) for column in (part.values, part.returns))
+        shares.append((pack, _tensor(entries, torch.long, device), old, returns, counts))
+    own = {"entries": float(sum(len(chosen) for _, chosen, *_, counts in shares if counts))}
+    whole_batch = max(ranks.sum(own)["entries"], 1.0)
+    losses = []
+    critic.train(bool(config.gradient_checkpointing))
+    for pack, chosen, old, returns, counts in shares:
+        loss = value_loss(critic(pack)[chosen], old, returns, clip=config.value_clip)
+        loss = loss * (counts * len(chosen) / whole_batch)
         loss.backward()  # type: ignore[no-untyped-call]
-        total += loss.item()
+        losses.append(loss.detach())
     critic.train(False)
-    return ranks.sum({"value_loss": total})["value_loss"]
+    return ranks.sum({"value_loss": sum(torch.stack(losses).tolist())})["value_loss"]
 
 
-def _layout(batch: Batch, device: torch.device) -> TokenLayout:
-    mask = None if batch.mask is None else torch.from_numpy(batch.mask).to(device)
-    lengths, trajectory = (torch.from_numpy(x).to(device) for x in (batch.lengths, batch.trajectory))
-    return TokenLayout.packed(lengths, mask, trajectory)
+def _layout(batch: Batch) -> TokenLayout:
+    mask = None if batch.mask is None else torch.from_numpy(batch.mask)
+    return TokenLayout.packed(torch.from_numpy(batch.lengths), mask, torch.from_numpy(batch.trajectory))
 
 
-def _tensor(column: Floats, like: Tensor) -> Tensor:
-    return torch.from_numpy(column).to(like)
+def _tensor(column: npt.NDArray[Any], dtype: torch.dtype, device: torch.device) -> Tensor:
+    return on_device(torch.from_numpy(column).to(dtype), device)
 
 
 def recompute_layers(model: PreTrainedModel) -> None:

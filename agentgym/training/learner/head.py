@@ -7,6 +7,7 @@ constrained choices are few, and autograd differentiates them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -28,12 +29,15 @@ class ChunkedHead(torch.autograd.Function):
         targets: Tensor,
         choices: Tensor | None,
         temperature: float,
-        chunk_logits: int,
+        chunks: Sequence[tuple[slice, Tensor]],
     ) -> tuple[Tensor, Tensor]:
-        """Compute (R,) log-probabilities and entropies from (U, d) hidden states."""
+        """Compute (R,) log-probabilities and entropies from (U, d) hidden states.
+
+        ``chunks``: of the states, each with the tokens that it predicts.
+        """
         ctx.set_materialize_grads(False)  # an entropy that nobody minimises costs nothing
         ctx.temperature = temperature
-        ctx.chunks = _chunks(len(states), sources, max(chunk_logits // len(weight), 1))
+        ctx.chunks = chunks
         distribution = None
         dtype = torch.promote_types(states.dtype, torch.float32)
         log_probs = states.new_empty(len(targets), dtype=dtype)  # a list of parts would fragment the heap
@@ -164,12 +168,3 @@ def _gradient_of_choices(
     wanted = [(output, seed) for output, seed in zip(outputs, seeds, strict=True) if seed is not None]
     (of_logits,) = torch.autograd.grad([output for output, _ in wanted], logits, [seed for _, seed in wanted])
     return of_logits
-
-
-def _chunks(count: int, sources: Tensor, size: int) -> list[tuple[slice, Tensor]]:
-    """Cut positions into chunks, each with the response tokens that are predicted there."""
-    order = sources.argsort(stable=True)
-    starts = torch.arange(0, count, size, device=sources.device)
-    places = torch.searchsorted(sources[order], starts).tolist()
-    slices = [slice(begin, begin + size) for begin in starts.tolist()]
-    return list(zip(slices, order.tensor_split(places[1:]), strict=True)) if slices else []

@@ -224,20 +224,20 @@ class Learner:
         size = self.model.config.get_text_config().hidden_size
         result = np.zeros((len(rows), size))
         with torch.no_grad():
-            for pack, counts in self._packs(rows):
-                states, _ = self._actor(pack, embeds=True)
-                if counts:
-                    result[pack.rows] = states.double().cpu().numpy()
+            found = [(pack, self._actor(pack, embeds=True)[0], counts) for pack, counts in self._packs(rows)]
+        for pack, states, counts in found:
+            if counts:
+                result[pack.rows] = states.double().cpu().numpy()
         reshard(self._actor)
         return self.ranks.total(result)
 
     def _log_probs(self, actor: Actor, rows: Sequence[StepRow]) -> Floats:
         result = np.zeros(sum(len(row.response_ids) for row in rows))
         with torch.no_grad():
-            for pack, counts in self._packs(rows):
-                log_probs, _ = actor(pack)
-                if counts:
-                    result[pack.tokens] = log_probs.double().cpu().numpy()
+            found = [(pack, actor(pack)[0], counts) for pack, counts in self._packs(rows)]
+        for pack, log_probs, counts in found:  # what is read waits for the device: after all passes
+            if counts:
+                result[pack.tokens] = log_probs.double().cpu().numpy()
         reshard(actor)
         return self.ranks.total(result)
 
@@ -250,7 +250,8 @@ class Learner:
     def update(self, rows: Sequence[StepRow], batch: Batch, *, seed: int, rate: float = 1.0) -> UpdateMetrics:
         """Take the optimiser steps of one batch.
 
-        ``batch``: of the same n steps; old log-probabilities are not read under `steps_once`. It has
+        ``batch``: of the same n steps; old log-probabilities are not read under `steps_once`, and are the
+        engine's where ``old_log_probs`` is "bypass". It has
         ``ref_log_probs`` where the objective has a divergence, ``values`` and ``returns`` where there is a
         critic. ``seed`` decides how mini-batches are drawn; ``rate`` multiplies the learning rates.
         `DivergenceError` where a loss or a gradient is not a number; its step is not taken.
@@ -263,7 +264,8 @@ class Learner:
             packs = self._packs([rows[row] for row in chosen.tolist()])
             if not packs:  # its steps have no tokens; every rank sees so
                 continue
-            sums, found = self._step(packs, batch.select(chosen), own_ratios=self.steps_once(len(rows)))
+            own = self.config.bypasses or self.steps_once(len(rows))
+            sums, found = self._step(packs, batch.select(chosen), own_ratios=own)
             if steps == 0:
                 gap = found
             steps += 1
@@ -295,7 +297,8 @@ class Learner:
             raise UsageError("rows and batch differ in their numbers of response tokens: give the same steps")
         if self.objective.kl_coefficient > 0 and batch.ref_log_probs is None:
             raise UsageError("ref_log_probs is missing from the batch: fill it from Learner.ref_log_probs")
-        if self.config.importance_cap is not None and batch.rollout_log_probs is None:
+        weighted = self.config.importance_cap is not None and self.config.recomputes
+        if weighted and batch.rollout_log_probs is None:
             raise UsageError(
                 "rollout_log_probs is missing from the batch, which importance_cap needs: give those of the "
                 "rollouts, and Learner.log_probs as old_log_probs"

@@ -37,10 +37,10 @@ def response_log_probs(
     as engines report it. At most ``chunk_logits`` are computed at once, but at least one token's.
     """
     head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
-    places, sources = torch.unique(pack.predictors, return_inverse=True)
-    states = hidden_states(model.base_model, pack)[places]
+    states = hidden_states(model.base_model, pack)[pack.read]
+    chunks = pack.chunks(max(chunk_logits // len(head.weight), 1))
     log_probs, entropies = ChunkedHead.apply(  # type: ignore[no-untyped-call]
-        states, head.weight, head.bias, sources, pack.targets, pack.choices, temperature or 1.0, chunk_logits
+        states, head.weight, head.bias, pack.sources, pack.targets, pack.choices, temperature or 1.0, chunks
     )
     return log_probs, entropies
 

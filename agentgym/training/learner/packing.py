@@ -177,8 +177,14 @@ class Pack:
     """(S,) from 0 in each row: the depth in the trie; (3, S) where pictures are among the tokens."""
     ends: Tensor
     """(S,) where each token's subtree ends: it is seen from itself up to there, exclusively."""
-    predictors: Tensor
-    """(R,) position of the token before each response token: its hidden state predicts that one."""
+    read: Tensor
+    """(U,) positions that response tokens are predicted at, ascending."""
+    sources: Tensor
+    """(R,) which of these positions predicts each response token: that of the token before it."""
+    order: Tensor
+    """(R,) the response tokens by the position that predicts them."""
+    bounds: tuple[int, ...]
+    """(U + 1,) how many of these are predicted before each position, and altogether."""
     targets: Tensor
     """(R,) the response tokens."""
     choices: Tensor | None
@@ -187,6 +193,19 @@ class Pack:
     """(r,) position of the last prompt token of each row."""
     pictures: tuple[Picture, ...] = ()
     """In the order in which their tokens lie."""
+
+    @property
+    def predictors(self) -> Tensor:
+        """(R,) position of the token before each response token: its hidden state predicts that one."""
+        return self.read[self.sources]
+
+    def chunks(self, size: int) -> list[tuple[slice, Tensor]]:
+        """Cut the positions that are read into chunks, each with the response tokens predicted there."""
+        count, bounds = len(self.read), self.bounds
+        return [
+            (slice(begin, begin + size), self.order[bounds[begin] : bounds[min(begin + size, count)]])
+            for begin in range(0, count, size)
+        ]
 
 
 def pack_rows(
@@ -233,6 +252,11 @@ def _first_fit(sizes: Ints, budget: int) -> list[list[int]]:
     return packs
 
 
+def on_device(column: Tensor, device: torch.device) -> Tensor:
+    """Return a column on a device; neither waits for what the other has to do before the copy."""
+    return (column.pin_memory() if device.type == "cuda" else column).to(device, non_blocking=True)
+
+
 def lay_out(
     rows: Sequence[StepRow],
     layouts: Iterable[Layout],
@@ -277,8 +301,10 @@ def _pack(
     choices = [allowed for member in members for allowed in rows[member].choices or ()]
     width = max(map(len, choices), default=0)
 
+    read, sources, counts = np.unique(np.concatenate(predictors), return_inverse=True, return_counts=True)
+
     def tensor(values: Sequence[object] | Ints) -> Tensor:
-        return torch.as_tensor(values, dtype=torch.long, device=device)
+        return on_device(torch.as_tensor(values, dtype=torch.long), device)
 
     return Pack(
         rows=np.array(members, dtype=np.int64),
@@ -286,7 +312,10 @@ def _pack(
         input_ids=tensor(ids),
         position_ids=tensor(positions),
         ends=tensor(ends),
-        predictors=tensor(np.concatenate(predictors)),
+        read=tensor(read),
+        sources=tensor(sources),
+        order=tensor(sources.argsort(kind="stable")),
+        bounds=(0, *np.cumsum(counts).tolist()),
         targets=tensor(targets),
         choices=tensor([[*allowed, *[NO_CHOICE] * (width - len(allowed))] for allowed in choices])
         if choices

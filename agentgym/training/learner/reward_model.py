@@ -31,7 +31,7 @@ from agentgym.training.learner.config import LearnerConfig, RewardModelConfig
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import DivergenceError, Learner
 from agentgym.training.learner.lora import plain_weights, without_adapter
-from agentgym.training.learner.packing import StepRow
+from agentgym.training.learner.packing import StepRow, on_device
 from agentgym.training.models.models import LanguageModel, save_model
 from agentgym.training.models.reward_model_file import (
     REFERENCE,
@@ -193,11 +193,14 @@ class RewardModel(Learner):
         matters = np.bincount(np.repeat(np.arange(len(rows)), lengths), gradient != 0, len(rows)) > 0
         weights = gradient[np.repeat(matters, lengths)]
         packs = self._packs([row for row, counts in zip(rows, matters, strict=True) if counts])
+        dtype = torch.promote_types(self.model.dtype, torch.float32)
+        shares = [
+            on_device(torch.from_numpy(weights[pack.tokens]).to(dtype), self._device) for pack, _ in packs
+        ]
         self._actor.train(self.config.gradient_checkpointing is True)
-        for pack, counts in packs:
+        for (pack, counts), share in zip(packs, shares, strict=True):
             log_probs, _ = self._actor(pack)
-            share = (log_probs * torch.from_numpy(weights[pack.tokens]).to(log_probs)).sum() * counts
-            share.backward()
+            ((log_probs * share).sum() * counts).backward()
         self._actor.train(False)
 
     # ---- what others take over ------------------------------------------------------------------

@@ -183,10 +183,12 @@ def plan_memory(
     # the critic's gradients and moments come later, weights that wait in main memory are not the device's
     read = always["weights"] + always["reference"] + held * critic // ranks
     overlaps = rollout.max_staleness > 0 and rollout.overlap
-    copies = overlaps or ranks > 1 or rank is not None or low
+    copies = overlaps or ranks > 1 or rank is not None or low or rollout.engine == "server"
+    sampling: dict[str, int] = {}
     if rollout.engine == "vllm":
-        sampling = {}
         always["engine"] = int(rollout.vllm_memory * device_memory) or number * size.parameters
+    elif rollout.engine == "server":  # on other devices
+        always["engine"] = 0
     else:
         always["engine"] = number * size.parameters if copies else 0
         tokens = min(BATCH_TOKENS, rollout.num_envs * _row(config))
@@ -206,9 +208,12 @@ def plan_memory(
     }
     # before its part of the weights, each rank reads the head in float32 for a check of the model
     start = always["engine"] + max(read, EXACT * outside) + BLOCK
+    held_at_once = rollout.engine == "vllm" or (
+        rollout.engine == "server" and rollout.weight_transfer == "nccl"
+    )
     sync = {
         "a whole tensor": EXACT * size.vocabulary * size.hidden if copies else 0,
-        "new weights": number * size.parameters if copies and rollout.engine == "vllm" else 0,
+        "new weights": number * size.parameters if copies and held_at_once else 0,
     }
     return MemoryPlan(always, sampling, update, sync, start, overlaps)
 

@@ -112,7 +112,7 @@ def resolve(
     engine = rollout.engine
     if engine == "auto":
         large = size is not None and size.parameters >= VLLM_MIN_PARAMETERS
-        engine = "vllm" if machine.has_vllm and large and prompting.pictures == "none" else "hf"
+        engine = "vllm" if machine.has_vllm and large else "hf"
     # a rank plays its share
     wanted = -(-rollout.tasks * rollout.group_size // machine.ranks)
     num_envs = rollout.num_envs or (min(wanted, MAX_ENVS) if gpu else CPU_ENVS)

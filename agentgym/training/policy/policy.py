@@ -136,7 +136,8 @@ class LanguageModelPolicy:
         if len(ids) + needed > self.engine.context_length and request.turn > 0:
             return Completion("", error="context_limit")
         seed = TurnRng(request.seed, request.turn).below(1 << 64)
-        return Question(request, GenerationRequest(ids, allowed, self.sampling, seed, shown), messages)
+        asked = GenerationRequest(ids, allowed, self.sampling, seed, shown, request.episode)
+        return Question(request, asked, messages)
 
     def _trie(self, speller: ActionSpeller, actions: tuple[str, ...]) -> ActionTrie:
         if self._slots:

@@ -1,0 +1,306 @@
+"""The engine over ``vllm serve`` processes: sampling apart from the learner, on any number of machines.
+
+A response is one request to one server, whose schedulers batch them; a choice is one for each token that has
+an alternative. An episode stays with a server, which has the beginnings of its prompts in its cache; one
+that begins goes to the server with the fewest open requests. What a lost server had open is asked again of
+the others, with the same seed.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from agentgym.errors import UsageError
+from agentgym.training.engines.responses import SampledResponse
+from agentgym.training.engines.server_weights import FileSender, WeightSender
+from agentgym.training.engines.stepping import SteppingEngine
+from agentgym.training.engines.sync_check import CanaryError, SyncCheck
+from agentgym.training.engines.types import Generation, GenerationRequest
+from agentgym.training.engines.vllm import WHOLE, begun, next_tokens
+from agentgym.training.engines.vllm_server import (
+    ServerFailedError,
+    ServerLostError,
+    VllmServer,
+    read_sample,
+)
+from agentgym.training.engines.weights import matched
+
+HOMES = 16_384
+"""Episodes whose server is remembered."""
+
+_WAIT = 0.005
+"""Seconds that a step waits for an answer before it looks at what is new."""
+
+_T = TypeVar("_T")
+
+
+class RankGroup(Protocol):
+    """What of `agentgym.training.learner.distributed.Ranks` the engines of several ranks need."""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this one sends weights."""
+        ...
+
+    def gather(self, items: Sequence[_T]) -> list[_T]:
+        """Return the items of all ranks."""
+        ...
+
+
+class Alone:
+    """A single rank."""
+
+    is_first = True
+
+    def gather(self, items: Sequence[_T]) -> list[_T]:
+        """Return the items."""
+        return list(items)
+
+
+class ServerEngine(SteppingEngine):
+    """Samples from ``vllm serve`` processes, as they are; the first sync gives them the learner's weights.
+
+    New weights come to all servers while they are paused; requests that are open then wait, and with updates
+    in flight go on under the new weights, which read them anew. A server says of each token which weights
+    drew it. After a sync a sync check tells of each server whether the weights have arrived.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        model: Any,
+        *,
+        version: int = 0,
+        dtype: torch.dtype = torch.bfloat16,
+        tolerance: float | None = None,
+        context_length: int | None = None,
+        seeds: bool = True,
+        sender: WeightSender | None = None,
+        ranks: RankGroup | None = None,
+    ):
+        """Look at the servers; nothing is sampled before the first sync.
+
+        Args:
+            servers: their addresses, ``http://host:port``.
+            model: the learner's, of which only the form matters; it is copied.
+            version: of the first weights.
+            dtype: that weights are sent in.
+            tolerance: of the sync check; None as for `VllmEngine`.
+            context_length: most tokens of a prompt and its response that will be asked for; None for what all
+                servers have.
+            seeds: whether each request draws by its own.
+            sender: of weights (default: by files on this machine).
+            ranks: that train together; the first one sends.
+
+        Raises:
+            UsageError: a server does not answer, cannot sample for a learner, or reads fewer tokens.
+        """
+        super().__init__(version)
+        if not servers:
+            raise UsageError("the engine 'server' needs servers: set rollout.servers to their addresses")
+        self._sync_check = SyncCheck(copy.deepcopy(model), tolerance=tolerance, dtype=dtype)
+        vocabulary = int(model.config.get_text_config().vocab_size)
+        self._servers = [VllmServer(url) for url in servers]
+        contexts = {server.url: server.check(vocabulary) for server in self._servers}
+        shortest = min(contexts, key=contexts.__getitem__)
+        needed = max(context_length or 0, len(self._sync_check.ids) + 1)
+        if contexts[shortest] < needed:
+            raise UsageError(
+                f"{shortest} reads {contexts[shortest]:,} tokens, and {needed:,} are needed: start it with "
+                f"--max-model-len {needed}"
+            )
+        self._context_length = contexts[shortest]
+        self._dtype, self._seeds = dtype, seeds
+        self._sender = sender or FileSender("")
+        self._ranks = ranks or Alone()
+        self._whole = False
+        self._lock = Lock()
+        """Guards the servers and where episodes are at home."""
+        self._homes: OrderedDict[int, VllmServer] = OrderedDict()
+        self._asked: set[SampledResponse] = set()
+        self._answers: SimpleQueue[tuple[SampledResponse, Any]] = SimpleQueue()
+        self._lost = ""
+        """Why the last server was lost."""
+
+    @property
+    def context_length(self) -> int:
+        """Most tokens that a prompt and its response may have together."""
+        return self._context_length
+
+    # ---- responses -------------------------------------------------------------------------
+
+    def _begin(self, request: GenerationRequest) -> SampledResponse:
+        if not self._whole:
+            raise UsageError("the servers' weights are not known: sync first, or again where it failed")
+        if request.shown is not None:
+            raise UsageError("pictures do not go to servers: set rollout.engine to 'vllm' or 'hf'")
+        return begun(request, self.context_length)
+
+    def _generate(self, responses: list[SampledResponse]) -> list[Generation]:
+        waiting = deque(response for response in responses if response.finish is None)
+        try:
+            while waiting or self._asked:
+                self._step(waiting)
+        except BaseException:
+            self._drop()
+            raise
+        return [response.generation(self._version) for response in responses]
+
+    def _step(self, waiting: deque[SampledResponse]) -> list[SampledResponse]:
+        while waiting:
+            self._ask(waiting.popleft())
+        try:
+            response, answer = self._answers.get(timeout=_WAIT)
+        except Empty:
+            return []
+        if response not in self._asked:  # it was dropped
+            return []
+        self._asked.remove(response)
+        if isinstance(answer, Exception):
+            raise answer
+        for token, logprob, version in zip(*answer, strict=True):
+            response.take(token, logprob)
+            response.mark(version)
+        if response.finish is not None:
+            return [response]
+        self._ask(response)
+        return []
+
+    def _drop(self) -> list[SampledResponse]:
+        dropped, self._asked = list(self._asked), set()
+        return dropped
+
+    def _interrupt(self) -> None:
+        """Leave what is in flight to the servers, which pause it."""
+
+    def _ask(self, response: SampledResponse) -> None:
+        self._asked.add(response)
+        Thread(target=self._fetch, args=(response, self._version), name="request", daemon=True).start()
+
+    def _fetch(self, response: SampledResponse, version: int) -> None:
+        """Put an answer, or why there is none, where steps find it; weights are of ``version`` or newer."""
+        ids = [*response.request.prompt_ids, *response.ids]
+        sampling = WHOLE | next_tokens(response, seeds=self._seeds)
+        answer: Any = None
+        while answer is None:
+            try:
+                answer = self._answer(response.request.episode, ids, sampling, version)
+            except ServerLostError:  # another one is asked
+                continue
+            except Exception as error:  # noqa: BLE001 (the step raises it)
+                answer = error
+        self._answers.put((response, answer))
+
+    def _answer(
+        self, episode: int, ids: list[int], sampling: dict[str, Any], version: int
+    ) -> tuple[list[int], list[float], list[int]]:
+        server = self._home(episode)
+        try:
+            drawn, logprobs, names = read_sample(server.generate(ids, sampling, session=str(episode)))
+            versions = [int(name) if name.isdecimal() else -1 for name in names]
+            if min(versions) < version:
+                raise ServerLostError(
+                    f"{server.url} samples from weights of version {names[0]}, not {version}: it was started "
+                    "anew, or asked by others"
+                )
+        except ServerLostError as error:
+            self._lose(server, error)
+            raise
+        finally:
+            with self._lock:
+                server.requests -= 1
+        return drawn, logprobs, versions
+
+    # ---- servers ---------------------------------------------------------------------------
+
+    def _home(self, episode: int) -> VllmServer:
+        """Return the server of an episode, with one request more; `UsageError` where there is none left."""
+        with self._lock:
+            if not self._servers:
+                raise UsageError(f"no server is left: {self._lost}; start them again and --resume the run")
+            server = self._homes.pop(episode, None)
+            if server not in self._servers:
+                homes = list(self._homes.values())
+                server = min(self._servers, key=lambda each: (each.requests, homes.count(each)))
+            self._homes[episode] = server
+            if len(self._homes) > HOMES:
+                self._homes.popitem(last=False)
+            server.requests += 1
+            return server
+
+    def _lose(self, server: VllmServer, error: ServerLostError) -> None:
+        with self._lock:
+            self._lost = str(error)
+            self._servers = [each for each in self._servers if each is not server]
+
+    def _to_all(self, path: str, body: Any = None) -> None:
+        """Post to every server, side by side; those that do not answer are lost."""
+        servers = self._servers
+        with ThreadPoolExecutor(max(len(servers), 1)) as pool:
+            futures = [(server, pool.submit(server.ask, path, body)) for server in servers]
+        for server, future in futures:
+            try:
+                future.result()
+            except ServerFailedError:
+                raise
+            except ServerLostError as error:
+                self._lose(server, error)
+        if not self._servers:
+            raise UsageError(f"no server is left: {self._lost}; start them again and --resume the run")
+
+    # ---- weights ---------------------------------------------------------------------------
+
+    def _sync(self, state: Iterable[tuple[str, Tensor]], version: int) -> None:
+        """Give all servers the weights, and check that they have them; `CanaryError` where one has not."""
+        place = self._sender.device
+        if self._ranks.is_first:
+            kept = state if place is None else ((name, tensor.to(place)) for name, tensor in state)
+            new = matched(self._sync_check.own, kept, self._dtype)
+        else:
+            for _ in state:  # all ranks put tensors together
+                pass
+        self._ranks.gather([None])  # none of them has anything in flight that must not be
+        self._whole = False
+        problem: UsageError | None = None
+        if self._ranks.is_first:
+            try:
+                self._send(new, version)
+            except UsageError as error:
+                problem = error
+        line, *_ = self._ranks.gather([str(problem or "")])
+        if line:
+            raise problem or UsageError(line)
+        self._whole = True
+
+    def _send(self, weights: Mapping[str, Tensor], version: int) -> None:
+        try:
+            self._to_all("/pause?mode=keep")
+            try:
+                self._sender.send(self._servers, self._to_all, weights)
+                self._to_all("/reset_prefix_cache?reset_running_requests=true")
+                self._to_all("/update_weight_version", {"new_version": str(version)})
+            finally:
+                self._to_all("/resume")
+            for server in self._servers:
+                self._check(server, weights)
+        except ServerLostError as error:
+            raise UsageError(f"weights did not come to all servers: {error}") from error
+
+    def _check(self, server: VllmServer, weights: Mapping[str, Tensor]) -> None:
+        ids = list(self._sync_check.ids)
+        sampling = WHOLE | {"temperature": 1.0, "max_tokens": 1, "prompt_logprobs": 0}
+        places = server.generate(ids, sampling)["prompt_logprobs"][1:]
+        measured = [float(place[str(token)]["logprob"]) for place, token in zip(places, ids[1:], strict=True)]
+        try:
+            self._sync_check.check(weights, measured)
+        except CanaryError as error:
+            raise CanaryError(f"{server.url}: {error}") from error

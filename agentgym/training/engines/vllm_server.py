@@ -1,0 +1,130 @@
+"""One ``vllm serve`` process, by its HTTP interface: what the engine over servers asks it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any
+from urllib.parse import urlsplit
+
+from agentgym.errors import UsageError
+
+TIMEOUT = 3600.0
+"""Seconds that an answer may take: those that are open wait while weights come."""
+
+_KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""A host that is gone without a word is noticed after so many seconds, and probes that many seconds apart."""
+
+_START = (
+    "start it as VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --enable-scale-out "
+    "--logprobs-mode processed_logprobs --generation-config vllm"
+)
+
+
+class ServerLostError(Exception):
+    """A server does not answer any more, or has not the weights that it was given."""
+
+
+class ServerFailedError(ServerLostError):
+    """A server answers that it failed."""
+
+
+class VllmServer:
+    """A server; safe to ask from any thread, each time by a connection of its own."""
+
+    def __init__(self, url: str):
+        """Name the server; nothing is asked yet. ``url``: ``http://host:port``."""
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
+            raise UsageError(f"rollout.servers has {url!r}: give addresses such as http://localhost:8000")
+        self.url = url.rstrip("/")
+        self._host, self._port = parts.hostname, parts.port
+        self._kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        self.requests = 0
+        """Open."""
+
+    def check(self, vocabulary: int) -> int:
+        """Return the server's context in tokens; `UsageError` where it cannot sample for a learner.
+
+        ``vocabulary``: size of the learner's.
+        """
+        try:
+            (model, *_) = self.ask("/v1/models", method="GET")["data"]
+            self.ask("/is_paused", method="GET")
+            only = {"temperature": 1.0, "max_tokens": 1, "logprobs": 0, "allowed_token_ids": [0]}
+            ids, logprobs, _ = read_sample(self.generate([vocabulary - 1], only))
+        except ServerLostError as error:
+            raise UsageError(f"{error}: {_START}") from error
+        if ids != [0] or not abs(logprobs[0]) < 1e-6:  # the only token that is allowed has probability 1
+            raise UsageError(f"{self.url} reports log-probabilities of another distribution: {_START}")
+        return int(model["max_model_len"])
+
+    def generate(self, ids: list[int], sampling: dict[str, Any], *, session: str = "") -> dict[str, Any]:
+        """Continue one prompt; ``session`` keeps an episode at one of a server's data-parallel engines.
+
+        ``sampling``: fields of vLLM's ``SamplingParams``.
+        """
+        body = {"token_ids": ids, "sampling_params": sampling | {"detokenize": False}}
+        answer: dict[str, Any] = self.ask("/inference/v1/generate", body, session=session)
+        return answer
+
+    def ask(self, path: str, body: Any = None, *, method: str = "POST", session: str = "") -> Any:
+        """Return the answer to a request, as JSON; None for an empty one.
+
+        `ServerLostError` without an answer, or where the server failed; `UsageError` where it refuses.
+        """
+        connection = self._kind(self._host, self._port, timeout=TIMEOUT)
+        headers = {"Content-Type": "application/json"}
+        headers |= {"X-Session-ID": session} if session else {}
+        if key := os.environ.get("VLLM_API_KEY"):
+            headers["Authorization"] = f"Bearer {key}"
+        try:
+            connection.connect()
+            connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in _KEEPALIVE.items():
+                if hasattr(socket, name):
+                    connection.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            response = connection.getresponse()
+            status, text = response.status, response.read().decode("utf-8", "replace")
+        except (OSError, HTTPException) as error:
+            raise ServerLostError(f"{self.url} does not answer ({type(error).__name__}: {error})") from error
+        finally:
+            connection.close()
+        if status >= 500:
+            raise ServerFailedError(f"{self.url} failed at {path} ({_short(text) or status})")
+        if status in (403, 404):
+            raise UsageError(f"{self.url} does not offer {path.partition('?')[0]}: {_START}")
+        if status >= 400:
+            raise UsageError(f"{self.url} refuses {path.partition('?')[0]}: {_short(text) or status}")
+        try:
+            return json.loads(text) if text else None
+        except ValueError as error:
+            raise UsageError(f"{self.url} answers {path} as vLLM does not: {_START}") from error
+
+
+def _short(text: str) -> str:
+    """Return the message of an error on one line."""
+    try:
+        found = json.loads(text)
+        error = found.get("error", found.get("detail", found))
+        text = str(error.get("message", error) if isinstance(error, dict) else error)
+    except (ValueError, AttributeError):
+        pass
+    return " ".join(text.split())[:300]
+
+
+def read_sample(answer: dict[str, Any]) -> tuple[list[int], list[float], list[str]]:
+    """Return the tokens of an answer, their log-probabilities, and versions of the weights that drew each."""
+    (choice,) = answer["choices"]
+    if choice["finish_reason"] not in ("stop", "length"):
+        raise ServerFailedError(f"a server gave up on a response ({choice['finish_reason']})")
+    ids = [int(token) for token in choice["token_ids"]]
+    logprobs = [float(place["logprob"]) for place in choice["logprobs"]["content"]]
+    spans = choice.get("weight_versions") or ()
+    versions = [str(span["version"]) for span in spans for _ in range(span["end"] - span["start"])]
+    if not len(ids) == len(logprobs) == len(versions):
+        raise UsageError("a server does not say which weights drew a token: vLLM must be 0.32 or later")
+    return ids, logprobs, versions
