@@ -58,7 +58,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-parity test-bridge-openenv bridge-server soak-server test-java test-wheel release-check test-vllm test-bridge-inspect bridge-imports fuzz-logs test-core core-tests test-gymnasium lint format type check bench speed speed-trl speed-webshop bridge-trl bridge-verl papers-scale fuzz mutations soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bridge-verl-agent bank prior leaderboard site test-leaderboard runs check-submissions golden docs docs-site pictures clean index test-clients bench-smollm2 train-smollm2 sweep
+.PHONY: help install test test-all test-parity test-bridge-openenv bridge-server soak-server test-java test-wheel release-check test-vllm test-nodes test-bridge-inspect bridge-imports fuzz-logs test-core core-tests test-gymnasium lint format type check bench speed speed-trl speed-webshop bridge-trl bridge-verl papers-scale fuzz mutations soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bridge-verl-agent bank prior leaderboard site test-leaderboard runs check-submissions golden docs docs-site pictures clean index test-clients bench-smollm2 train-smollm2 sweep
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -173,6 +173,9 @@ fuzz-logs: $(VENV)/.installed-core ## change logs of other projects in 4,000 way
 
 mutations: $(VENV)/.installed-dev ## change the code in 500 small ways, each of which a test must notice
 	@$(RUN) -m benchmarks.mutations
+
+test-nodes: $(VENV)/.installed-train ## kill ranks and machines in rollouts and updates, 10 times each: runs must go on as if nothing had been
+	@$(RUN) -m benchmarks.nodes
 
 soak: $(VENV)/.installed-dev ## train, play, bench, kill, resume, publish and serve at once for MINUTES, watching memory
 	@$(RUN) -m benchmarks.soak --minutes $(MINUTES)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -27,6 +29,10 @@ from agentgym.training.learner.distributed import Ranks
 from agentgym.training.loop import End, Trainer
 from agentgym.training.machine.resources import Machine, check_feasible, described, resolve
 from agentgym.training.setup import TrainingSetup
+from agentgym.version import __version__
+
+_REQUESTED = "requested_sha256"
+"""Of the configuration that a run began with, before anything was chosen, in what it was made with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,9 @@ class RunResult:
 def start(config: TrainConfig, folder: Path, *, logs: Sequence[str], force: bool = False) -> RunResult:
     """Train in a new folder.
 
+    Under ``torchrun --max-restarts`` every process comes here again after a failure; there, a run of the same
+    configuration is resumed.
+
     Args:
         config: what is to be done; `agentgym.training.machine.resources.resolve` chooses what it leaves open.
         folder: made where it is missing; must not hold a run.
@@ -57,11 +66,19 @@ def start(config: TrainConfig, folder: Path, *, logs: Sequence[str], force: bool
         DivergenceError: a loss was not a number.
     """
     if (folder / CONFIG_FILE).exists() and _has_begun(folder):
-        raise UsageError(f"{folder} holds a run already: resume it by --resume, or choose another folder")
+        if not int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")):
+            raise UsageError(f"{folder} holds a run already: resume it by --resume, or choose another folder")
+        made = _table(folder / CONFIG_FILE).get(MADE_WITH)
+        if not isinstance(made, dict) or made.get(_REQUESTED) != _digest(config):
+            raise UsageError(
+                f"{folder} holds a run that began with other settings, so a restart does not go on with it: "
+                "resume it by --resume, or choose another folder"
+            )
+        return _train(resolve(read_config(folder)), config, folder, logs, resume=True)
     resolved = resolve(config)
     if not force:
         check_feasible(resolved)
-    return _train(resolved, folder, logs, resume=False)
+    return _train(resolved, config, folder, logs, resume=False)
 
 
 def resume(folder: Path, *, logs: Sequence[str], iterations: int | None = None) -> RunResult:
@@ -79,32 +96,49 @@ def resume(folder: Path, *, logs: Sequence[str], iterations: int | None = None) 
         DivergenceError: a loss was not a number.
     """
     config = resumed(read_config(folder), iterations)  # one written by hand may leave settings open
-    return _train(resolve(config), folder, logs, resume=True)
+    return _train(resolve(config), config, folder, logs, resume=True)
 
 
 def read_config(path: Path) -> TrainConfig:
     """Read the configuration of a run's folder, or of a file of the same form."""
     path = path / CONFIG_FILE if path.is_dir() else path
+    table = {key: value for key, value in _table(path).items() if key != MADE_WITH}
+    return config_from_json(table, str(path))
+
+
+def _table(path: Path) -> dict[str, Any]:
     table = loads_json(read_file(path, remedy="name a training run's folder"), str(path))
     if not isinstance(table, dict):
         raise UsageError(f"{path} holds no configuration: name the folder of a training run")
-    return config_from_json({key: value for key, value in table.items() if key != MADE_WITH}, str(path))
+    return table
 
 
-def _train(config: ResolvedConfig, folder: Path, logs: Sequence[str], *, resume: bool) -> RunResult:
+def _digest(config: TrainConfig) -> str:
+    return sha256(json.dumps(config_to_json(config), sort_keys=True).encode()).hexdigest()
+
+
+def _train(
+    config: ResolvedConfig, requested: TrainConfig, folder: Path, logs: Sequence[str], *, resume: bool
+) -> RunResult:
     torch.set_num_threads(config.threads)
     check_logs(logs)
-    with Ranks.join(config.device) as ranks, closing(TrainingSetup.open(config, ranks)) as setup:
+    with (
+        Ranks.join(config.device) as ranks,
+        # other devices would have other settings chosen for them
+        closing(TrainingSetup.open(ranks.from_first(config), ranks)) as setup,
+    ):
+        config = setup.config
         if ranks.is_first:
             make_folder(folder)
         check_shared(folder, ranks)
+        _check_alike(setup)
         resume = ranks.from_first(resume and has_checkpoint(folder))
         if not ranks.is_first:
             return _run(_trainer(setup, folder, resume=resume), None)
         with sole_writer(folder):
             trainer = _trainer(setup, folder, resume=resume)
             if not resume:
-                replace_file(folder / CONFIG_FILE, _dump(setup))
+                replace_file(folder / CONFIG_FILE, _dump(setup, requested))
             if "console" in logs and not resume:
                 print_resources(described(config, Machine.here(config.device)))
             done = int(last_checkpoint(folder).name) if resume else 0
@@ -150,9 +184,27 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _dump(setup: TrainingSetup) -> str:
+def _check_alike(setup: TrainingSetup) -> None:
+    """Refuse machines that hold different things under the same names."""
+    weights = setup.language_model.weights
+    own = {
+        "version of agentgym": __version__,
+        "tasks": setup.worker.envs.tasks.manifest_sha256,
+        "weights": None if weights is None else weights.digest(),
+    }
+    found = setup.ranks.gather([own])
+    for rank, other in enumerate(found):
+        for name, value in other.items():
+            if value != found[0][name]:
+                raise UsageError(
+                    f"the {name} on rank {rank} are not those on rank 0: give every machine the same"
+                )
+
+
+def _dump(setup: TrainingSetup, requested: TrainConfig) -> str:
     template = setup.config.prompting.template
     made_with: dict[str, Any] = {
+        _REQUESTED: _digest(requested),
         "provenance": asdict(here_and_now()),
         "template": {"id": template.id, "version": template.version, "sha256": template.sha256},
         "tasks_sha256": setup.worker.envs.tasks.manifest_sha256,

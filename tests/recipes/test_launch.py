@@ -43,7 +43,7 @@ def launch(tmp_path):
 
     def run(script, *words, real=(), **variables):
         python = shlex.quote(sys.executable)
-        tool("srun", 'echo srun && exec "$@"')
+        tool("srun", 'echo srun; while [ "${1#--}" != "$1" ]; do shift; done; exec "$@"')
         tool("scontrol", "printf 'node1\\nnode2\\n'")
         for name, module in (("agentgym", "agentgym"), ("torchrun", "torch.distributed.run")):
             tool(name, f'exec {python} -m {module} "$@"' if name in real else f'echo {name} "$@"')
@@ -88,7 +88,7 @@ def test_a_script_comes_to_commands_that_there_are(script, launch, tmp_path):
     assert (arguments.recipe, arguments.seed, str(arguments.out)) == ("gigpo/gigpo-alfworld", 1, "runs/x")
     if script.startswith("nodes"):
         assert first.stdout.startswith("srun\n") == (script == "nodes-slurm.sh")
-        assert "--nnodes 2 --nproc-per-node 8" in line
+        assert "--nnodes 1:2 --nproc-per-node 8 --max-restarts 3" in line
         assert (
             f"--rdzv-endpoint node1:{20007 if script == 'nodes-slurm.sh' else 29500} -m -- agentgym" in line
         )

@@ -29,7 +29,7 @@ from typing import Any, Self, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import HashStore
+from torch._C._distributed_c10d import HashStore, PrefixStore, TCPStore
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import (
     CPUOffloadPolicy,
@@ -43,9 +43,10 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from agentgym.core.arrays import Floats
 from agentgym.errors import UsageError
+from agentgym.training.learner.heartbeat import heartbeats
 
-_PATIENCE = timedelta(hours=2)
-"""How long ranks wait for each other, as they do while one plays longer. A dead one ``torchrun`` notices."""
+PATIENCE = timedelta(hours=2)
+"""How long ranks wait for each other, as they do while one plays longer. `heartbeats` notice a dead one."""
 
 _T = TypeVar("_T")
 _NOTHING = object()
@@ -81,6 +82,7 @@ class Ranks:
         if "LOCAL_RANK" not in os.environ:
             yield cls(device=kind)
             return
+        _check_restarts(os.environ)
         if kind.type == "cuda":
             kind = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
             if kind.index >= torch.cuda.device_count():
@@ -91,9 +93,12 @@ class Ranks:
             torch.cuda.set_device(kind)
         # weights that wait in main memory, and plain objects, go by gloo
         backend = "cpu:gloo,cuda:nccl" if kind.type == "cuda" else "gloo"
-        dist.init_process_group(backend, timeout=_PATIENCE)
+        dist.init_process_group(backend, timeout=PATIENCE)
+        ranks = cls(dist.get_rank(), dist.get_world_size(), kind)
+        store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
         try:
-            yield cls(dist.get_rank(), dist.get_world_size(), kind)
+            with heartbeats(PrefixStore("agentgym", store), ranks.rank, ranks.size):
+                yield ranks
         finally:
             dist.destroy_process_group()
 
@@ -208,6 +213,16 @@ class Ranks:
         if self.size == 1 and not dist.is_initialized():  # sharding among one sends nothing, but asks
             dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
         return DeviceMesh(device.type, list(range(self.size)))
+
+
+def _check_restarts(environment: Mapping[str, str]) -> None:
+    """Refuse a store that outlives a restart: ranks would read where those of before could be reached."""
+    shared = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    if shared and int(environment.get("TORCHELASTIC_MAX_RESTARTS", "0")):
+        raise UsageError(
+            "torchrun --max-restarts keeps the addresses of processes that are gone: set "
+            "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 in its environment on every machine"
+        )
 
 
 def reshard(module: torch.nn.Module) -> None:

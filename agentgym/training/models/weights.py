@@ -11,9 +11,11 @@ it computes are as if it had loaded the files.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,9 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 BLOCK = 1 << 24
 """Bytes that are read at once: what was read of a file counts as the process's memory while it is open."""
+
+_ENDS = 1 << 16
+"""Bytes at either end of a file that its digest is of."""
 
 ADAPTED = ".base_layer."
 """What adapted layers put into the names of the weights they adapt."""
@@ -72,6 +77,18 @@ class WeightFiles:
                         full = f"{path}.{name}" if path else name
                         filled[id(weight)] = self._made(full.replace(ADAPTED, "."), weight, device)
                     setattr(part, name, filled[id(weight)])
+
+    def digest(self) -> str:
+        """Return a digest of the files' sizes, and of their first and last 64 KiB."""
+        found = sha256()
+        for path in sorted({path for path, _ in self.places.values()}):
+            with path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                found.update(f"{path.name} {size}".encode())
+                for begin in (0, max(size - _ENDS, 0)):
+                    file.seek(begin)
+                    found.update(file.read(_ENDS))
+        return found.hexdigest()
 
     @contextmanager
     def lent(self, model: PreTrainedModel, device: torch.device) -> Iterator[None]:

@@ -1,0 +1,1 @@
+"""Ranks on several machines that die in the middle of a training run."""
