@@ -48,12 +48,14 @@ SWITCHES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         "two mini-batches, weighted by truncated ratios to the engine's log-probabilities, without that pass",
         {"learner.minibatches": 2, "learner.old_log_probs": "bypass"},
     ),
+    "rows": ("rows that share nothing, by FlexAttention", {"learner.packing": "rows"}),
+    "flash": ("by FlashAttention", {"learner.packing": "rows", "learner.attention": "flash"}),
     "checkpointing": ("gradient checkpointing", {"learner.gradient_checkpointing": True}),
     "float32": ("float32 instead of bfloat16", {"learner.dtype": "float32"}),
     "tf32": ("float32, its products as TensorFloat-32", {"learner.dtype": "float32", "learner.tf32": True}),
 }
 """Settings of the learner, each beside `hf-lock-step`, which has none of them; `bypass` beside
-`two-steps`."""
+`two-steps`, `flash` beside `rows`."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,16 @@ def checks(device: str, model: str, out: Path) -> list[Check]:
             settings={"rollout.cuda_stream": True},
             missing="a CPU has no streams" if small else "",
         ),
-        *(train(name, what, model=size, settings=settings) for name, (what, settings) in SWITCHES.items()),
+        *(
+            train(
+                name,
+                what,
+                model=size,
+                settings=settings,
+                missing="FlashAttention needs a GPU" if small and name == "flash" else "",
+            )
+            for name, (what, settings) in SWITCHES.items()
+        ),
         train("pictures", "a vision-language model", model=vision, env="agentgym/VisualSokoban-v0"),
         train("critic", "PPO with a critic of tokens", model=size, algorithm="ppo"),
         train("reward-model", "iStar with a reward model", model=size, algorithm="istar"),

@@ -1,12 +1,16 @@
 import copy
+import inspect
 
 import numpy as np
 import pytest
 import torch
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from torch.nn.attention.varlen import varlen_attn
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from agentgym.algos.objective import Objective
 from agentgym.errors import UsageError
+from agentgym.training.learner import attention
 from agentgym.training.learner.attention import (
     BLOCK,
     NAME,
@@ -16,6 +20,8 @@ from agentgym.training.learner.attention import (
     attend_in_packs,
     pack_mask,
 )
+from agentgym.training.learner.config import LearnerConfig
+from agentgym.training.learner.learner import Learner
 from agentgym.training.learner.logprobs import check_model, hidden_states
 from agentgym.training.learner.packing import StepRow, pack_rows
 from agentgym.training.learner.tree import pack_tree
@@ -155,3 +161,48 @@ def test_the_mask_of_blocks_is_that_of_all_pairs(size, seed):
         ours, theirs = (getattr(each, f"{kind}_indices")[0, 0] for each in (mask, expected))
         for row, count in enumerate(counts[0, 0].tolist()):
             assert torch.equal(ours[row, :count], theirs[row, :count])
+
+
+def test_rows_that_share_nothing_are_read_alike_by_flash_attention(language_model, monkeypatch):
+    calls = []
+
+    def stand_in(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, window_size, **settings):
+        """Of a kernel that there is on GPUs alone: each row by SDPA."""
+        inspect.signature(varlen_attn).bind(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, **settings)
+        assert cu_seq_q is cu_seq_k
+        assert cu_seq_q.dtype == torch.int32
+        assert window_size == (-1, 0)
+        sizes = cu_seq_q.diff().tolist()
+        assert max_q == max_k == max(sizes)
+        calls.append(sizes)
+        parts = (states.transpose(0, 1).split(sizes, dim=1) for states in (query, key, value))
+        rows = [
+            torch.nn.functional.scaled_dot_product_attention(*row, is_causal=True, **settings)
+            for row in zip(*parts, strict=True)
+        ]
+        return torch.cat(rows, dim=1).transpose(0, 1)
+
+    monkeypatch.setattr(attention, "varlen_attn", stand_in)
+    model = copy.deepcopy(language_model.model)
+    pack = some_pack(pack_rows)
+    expected = hidden_states(model.base_model, pack)
+    assert not calls
+    attend_in_packs(model, flash=True)
+    states = hidden_states(model.base_model, pack)
+    sizes = pack.row_bounds.diff().tolist()
+    assert sum(sizes) == len(pack.input_ids)
+    assert len(sizes) == len(pack.rows)
+    assert calls == [sizes] * model.config.num_hidden_layers
+    torch.testing.assert_close(states, expected, rtol=0, atol=1e-5)
+    weight = model.get_input_embeddings().weight
+    ours, theirs = (torch.autograd.grad(each.square().sum(), weight)[0] for each in (states, expected))
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-2)
+
+
+def test_flash_attention_is_refused_where_it_cannot_be(language_model):
+    for settings in ({}, {"packing": "rows", "dtype": "float32"}):
+        with pytest.raises(UsageError, match="needs packing=rows and bfloat16"):
+            LearnerConfig(attention="flash", **settings)
+    flash = LearnerConfig(attention="flash", packing="rows", dtype="bfloat16")
+    with pytest.raises(UsageError, match="needs a GPU: set it to auto"):
+        Learner(copy.deepcopy(language_model.model), Objective(), flash)

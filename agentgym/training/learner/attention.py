@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask
+from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.flex_attention import flex_attention_forward
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -26,6 +27,10 @@ from agentgym.errors import UsageError
 
 NAME = "agentgym"
 """What `transformers` knows `attend` as."""
+
+FLASH = "agentgym_rows"
+"""The same, of models that read packs by FlashAttention; `transformers` looks for a kernel where a name has
+"flash" in it."""
 
 BLOCK = 128
 """Queries that share their keys on a processor. Smaller blocks see less in vain, larger ones call less."""
@@ -41,7 +46,16 @@ class Blocks:
     """For each block, (queries, keys): whether a query sees a key."""
 
 
-PackMask: TypeAlias = Blocks | BlockMask
+@dataclass(frozen=True, slots=True)
+class PackedRows:
+    """Rows that share nothing, for FlashAttention."""
+
+    bounds: Tensor
+    """(r + 1,) int32, where rows begin, and the last one ends."""
+    longest: int
+
+
+PackMask: TypeAlias = Blocks | BlockMask | PackedRows
 """Block attention mask of packed sequences, as the device's attention takes it."""
 
 
@@ -113,6 +127,15 @@ def attend(
     if isinstance(pack_mask, BlockMask):
         output, _ = flex_attention_forward(module, query, key, value, pack_mask, **settings)
         return output, None
+    if isinstance(pack_mask, PackedRows):
+        bounds, longest, scale = pack_mask.bounds, pack_mask.longest, settings.get("scaling")
+        q, k, v = (states[0].transpose(0, 1) for states in (query, key, value))
+        causal = (-1, 0)  # all before, none after
+        read = varlen_attn(
+            q, k, v, bounds, bounds, longest, longest, scale=scale, window_size=causal, enable_gqa=True
+        )
+        assert isinstance(read, Tensor)  # and nothing beside it
+        return read[None], None
     sizes = [mask.shape[1] for mask in pack_mask.seen]
     keys, values = (
         torch.split(states.index_select(2, pack_mask.keys), sizes, dim=2) for states in (key, value)
@@ -134,17 +157,18 @@ def attend(
     return torch.cat(blocks, dim=2).transpose(1, 2), None
 
 
-def attend_in_packs(body: PreTrainedModel) -> None:
-    """Switch a model from SDPA to `attend`."""
+def attend_in_packs(body: PreTrainedModel, *, flash: bool = False) -> None:
+    """Switch a model from SDPA to `attend`; ``flash``: to FlashAttention of rows that share nothing."""
     config = body.config.get_text_config()
-    if config._attn_implementation == "sdpa":
-        body.set_attn_implementation(NAME)
-    if config._attn_implementation != NAME:
+    if flash or config._attn_implementation == "sdpa":
+        body.set_attn_implementation(FLASH if flash else NAME)
+    if config._attn_implementation not in (NAME, FLASH):
         raise UsageError(
             f"the model of type {body.config.model_type!r} computes attention with "
             f'{config._attn_implementation!r}: load it with attn_implementation="sdpa"'
         )
 
 
-AttentionInterface.register(NAME, attend)
-AttentionMaskInterface.register(NAME, sdpa_mask)
+for _name in (NAME, FLASH):
+    AttentionInterface.register(_name, attend)
+    AttentionMaskInterface.register(_name, sdpa_mask)

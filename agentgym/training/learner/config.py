@@ -19,6 +19,8 @@ from agentgym.training.learner.packing import Packing
 
 Dtype: TypeAlias = Literal["auto", "float32", "bfloat16"]
 
+Attention: TypeAlias = Literal["auto", "flash"]
+
 OldLogProbs: TypeAlias = Literal["auto", "engine", "recompute", "bypass"]
 """Where the log-probabilities come from that ratios are taken to: as the engine reported them, or computed by
 the learner before the update. "bypass": there are none, and each term is weighted by its truncated ratio to
@@ -68,6 +70,9 @@ class LearnerConfig:
     never the update."""
     packing: Packing = "tree"
     """Whether what rows begin with is read once. Changes speed, never the update."""
+    attention: Attention = "auto"
+    """"flash" is PyTorch's FlashAttention, of bfloat16 on a GPU and of ``packing`` "rows" alone: it knows no
+    tree. "auto" is FlexAttention on a GPU, SDPA block by block on a CPU."""
     chunk_logits: NonNegativeInt = 0
     """Most logits that are computed at once; 0 chooses what suits the device."""
     temperature: PositiveFloat = 1.0
@@ -105,6 +110,8 @@ class LearnerConfig:
         check_fields(self)
         if not all(0 <= beta < 1 for beta in self.betas):
             raise UsageError(f"betas must be at least 0 and below 1, got {self.betas}")
+        if self.attention == "flash" and (self.packing != "rows" or self.dtype == "float32"):
+            raise UsageError("attention=flash needs packing=rows and bfloat16: set them, or attention=auto")
 
     @property
     def recomputes(self) -> bool:

@@ -25,6 +25,7 @@ from agentgym.algos.tokens import Batch, Unit
 from agentgym.core.arrays import Floats, Ints
 from agentgym.core.stopwatch import stage
 from agentgym.errors import UsageError
+from agentgym.training.learner.attention import attend_in_packs
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic, explained_variance
 from agentgym.training.learner.distributed import Ranks, gathered, load_moments, load_weights, reshard, whole
@@ -136,6 +137,11 @@ class Learner:
         self._dtype = exact if config.dtype == "float32" else torch.bfloat16
         self._actor = Actor(model, config)
         self._reference = None if self.reference is None else Actor(self.reference, config)
+        if config.attention == "flash":
+            if device.type != "cuda":
+                raise UsageError("learner.attention=flash needs a GPU: set it to auto")
+            for body in filter(None, (model, self.reference, critic and critic.body)):
+                attend_in_packs(body, flash=True)
         for part in (self._actor, self._reference):
             if part is not None:
                 self._distribute(part, part.model, weights)

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from agentgym.errors import UsageError
-from agentgym.training.learner.attention import attend_in_packs, pack_mask
+from agentgym.training.learner.attention import FLASH, PackedRows, attend_in_packs, pack_mask
 from agentgym.training.learner.head import ChunkedHead
 from agentgym.training.learner.packing import Pack, StepRow, pack_rows
 from agentgym.training.models.pictures import embedded
@@ -49,6 +49,7 @@ def hidden_states(body: torch.nn.Module, pack: Pack) -> Tensor:
     """Return (S, d) the last hidden states of a model's body, the part below its head."""
     assert isinstance(body, PreTrainedModel)
     attend_in_packs(body)
+    flash = body.config.get_text_config()._attn_implementation == FLASH
     # models leave a mask of four axes alone; it is not looked at, and without one they would make one
     whatever = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=pack.input_ids.device)
     ids = pack.input_ids[None]
@@ -58,7 +59,7 @@ def hidden_states(body: torch.nn.Module, pack: Pack) -> Tensor:
         position_ids=pack.position_ids.unsqueeze(-2),  # (1, S), or (3, 1, S)
         attention_mask=whatever,
         use_cache=False,
-        pack_mask=pack_mask(pack.ends),
+        pack_mask=PackedRows(pack.row_bounds, pack.longest) if flash else pack_mask(pack.ends),
     )
     states: Tensor = output.last_hidden_state[0]
     return states

@@ -191,6 +191,10 @@ class Pack:
     """(R, k) the tokens each was chosen from, filled up with `NO_CHOICE`; None for free generations."""
     prompt_ends: Tensor
     """(r,) position of the last prompt token of each row."""
+    row_bounds: Tensor
+    """(r + 1,) int32: where rows begin, and the last one ends, if they share nothing."""
+    longest: int
+    """Tokens of the longest row."""
     pictures: tuple[Picture, ...] = ()
     """In the order in which their tokens lie."""
 
@@ -276,7 +280,8 @@ def _pack(
     begins: Ints,
     device: torch.device,
 ) -> Pack:
-    own = sum(len(rows[member]) for member in members) - sum(shared)
+    sizes = [len(rows[member]) for member in members]
+    own = sum(sizes) - sum(shared)
     ids, ends = (np.full(own, own, dtype=np.int64) for _ in range(2))
     pictured = any(rows[member].shown is not None for member in members)
     positions = np.zeros((3, own) if pictured else own, dtype=np.int64)
@@ -321,5 +326,7 @@ def _pack(
         if choices
         else None,
         prompt_ends=tensor(np.array(prompt_ends)),
+        row_bounds=on_device(torch.tensor([0, *np.cumsum(sizes)], dtype=torch.int32), device),
+        longest=max(sizes),
         pictures=tuple(pictures),
     )
