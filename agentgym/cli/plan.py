@@ -30,6 +30,7 @@ def show_plan(config: TrainConfig, *, devices: int, device_memory: float | None)
         model_size,
         resolve,
     )
+    from agentgym.training.machine.serving import parse_devices
 
     if devices < 1 or (device_memory is not None and device_memory <= 0):
         raise UsageError("--plan plans for at least one device, and --device-memory is above 0")
@@ -38,6 +39,8 @@ def show_plan(config: TrainConfig, *, devices: int, device_memory: float | None)
     else:
         here = Machine.here("auto")
         machine = Machine("cuda", GPU, int(device_memory * GIB), has_vllm=here.has_vllm)
+    if config.devices:
+        devices = len(parse_devices(config.devices))
     machine = replace(machine, ranks=devices)
     size = model_size(config)
     if size is None:

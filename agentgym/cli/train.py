@@ -140,6 +140,14 @@ def _add_machine(parser: Parser) -> None:
         help="train a model of a billion weights on one CPU thread all the same",
     )
     parser.add_argument(
+        "--learner", metavar="DEVICES", help="CUDA devices that learn, such as 0-5, one for each process"
+    )
+    parser.add_argument(
+        "--rollout",
+        metavar="DEVICES",
+        help="CUDA devices that vllm serve is started on, such as 6,7",
+    )
+    parser.add_argument(
         "--plan",
         type=int,
         nargs="?",
@@ -196,7 +204,7 @@ def default_folder(config: TrainConfig) -> Path:
 def _refuse_settings(arguments: argparse.Namespace) -> None:
     given = [
         name
-        for name in ("env", "model", "preset", "table", "seed", "out")
+        for name in ("env", "model", "preset", "table", "seed", "out", "learner", "rollout")
         if getattr(arguments, name) is not None
     ]
     given += ["plan"] if arguments.plan is not None else []
@@ -229,6 +237,9 @@ def _config(arguments: argparse.Namespace) -> TrainConfig:
     changes |= parse_options(arguments.settings, _FLAGS, dotted=True)
     if arguments.iterations is not None:
         changes["iterations"] = arguments.iterations
+    if arguments.learner is not None or arguments.rollout is not None:
+        changes |= {"devices": arguments.learner or "", "rollout.devices": arguments.rollout or ""}
+        changes["rollout.engine"] = "server"
     if arguments.config is not None:
         known = read_config(arguments.config)
         _refuse_algorithm(known, arguments, "--config")

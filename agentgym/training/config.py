@@ -76,6 +76,9 @@ class RolloutConfig:
     "server": the ``vllm serve`` processes of ``servers``, wherever they run."""
     servers: tuple[str, ...] = ()
     """Their addresses, ``http://host:port``; each has as many devices as it was started with."""
+    devices: str = ""
+    """CUDA devices of this machine that the run starts ``vllm serve`` on, such as ``6,7``: as many engines as
+    fit, each on ``vllm_options.tensor_parallel_size`` of them."""
     weight_transfer: Literal["files", "nccl"] = "files"
     """How servers get weights: by files in ``weights_folder``, or by vLLM's own broadcast, which needs vLLM
     beside the learner, too, and servers that were started with ``--weight-transfer-config`` for it."""
@@ -97,8 +100,8 @@ class RolloutConfig:
     def __post_init__(self) -> None:
         """Check the numbers."""
         check_fields(self)
-        if self.engine != "server" and (self.servers or self.weight_transfer == "nccl"):
-            raise UsageError("rollout.servers and weight_transfer=nccl need rollout.engine=server")
+        if self.engine != "server" and (self.servers or self.devices or self.weight_transfer == "nccl"):
+            raise UsageError("rollout.servers, devices and weight_transfer=nccl need rollout.engine=server")
         if not 0 <= self.accuracy[0] <= self.accuracy[1] <= 1:
             raise UsageError(f"accuracy must be two shares in ascending order, got {list(self.accuracy)}")
         if self.asynchronous and self.max_staleness > 0 and not self.overlap:
@@ -154,6 +157,9 @@ class TrainConfig:
     """``tiny``, ``tiny-FAMILY``, either with ``:SIZE``, or the path of a model directory."""
     device: Device = "auto"
     """``cpu``, or ``cuda`` for one device per process; ``auto`` is the latter where there is one."""
+    devices: str = ""
+    """CUDA devices of this machine that learn, such as ``0-5``, one for each process, where
+    ``rollout.devices`` sample; empty for as many as there are processes."""
     threads: PositiveInt = 1
     """Of a process on a CPU; on a GPU under ``learner.offload`` as many as its cores at least. On a machine
     that others use too, several wait for each other: an iteration of .6 seconds has been seen to take 27."""
@@ -203,6 +209,8 @@ class TrainConfig:
                 "states are matched by embeddings where both algorithm_options.match is 'embedding' and "
                 "encoder says what embeds observations: 'policy', an encoder such as 'minilm', or a folder"
             )
+        if bool(self.devices) != bool(self.rollout.devices):
+            raise UsageError("devices are divided: give both --learner and --rollout, such as 0-5 and 6,7")
         if "split" in self.env_options:
             raise UsageError("env_options has a split, which would not be played: set split instead")
 

@@ -28,6 +28,7 @@ from agentgym.training.config import ResolvedConfig, TrainConfig, config_from_js
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.loop import End, Trainer
 from agentgym.training.machine.resources import Machine, check_feasible, described, resolve
+from agentgym.training.machine.serving import rollout_servers, take_devices
 from agentgym.training.setup import TrainingSetup
 from agentgym.version import __version__
 
@@ -65,6 +66,7 @@ def start(config: TrainConfig, folder: Path, *, logs: Sequence[str], force: bool
         UsageError: the folder holds a run already, or something in the configuration does not fit.
         DivergenceError: a loss was not a number.
     """
+    devices = take_devices(config)
     if (folder / CONFIG_FILE).exists() and _has_begun(folder):
         if not int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")):
             raise UsageError(f"{folder} holds a run already: resume it by --resume, or choose another folder")
@@ -74,11 +76,11 @@ def start(config: TrainConfig, folder: Path, *, logs: Sequence[str], force: bool
                 f"{folder} holds a run that began with other settings, so a restart does not go on with it: "
                 "resume it by --resume, or choose another folder"
             )
-        return _train(resolve(read_config(folder)), config, folder, logs, resume=True)
+        return _train(resolve(read_config(folder)), config, folder, logs, devices, resume=True)
     resolved = resolve(config)
     if not force:
         check_feasible(resolved)
-    return _train(resolved, config, folder, logs, resume=False)
+    return _train(resolved, config, folder, logs, devices, resume=False)
 
 
 def resume(folder: Path, *, logs: Sequence[str], iterations: int | None = None) -> RunResult:
@@ -96,7 +98,8 @@ def resume(folder: Path, *, logs: Sequence[str], iterations: int | None = None) 
         DivergenceError: a loss was not a number.
     """
     config = resumed(read_config(folder), iterations)  # one written by hand may leave settings open
-    return _train(resolve(config), config, folder, logs, resume=True)
+    devices = take_devices(config)
+    return _train(resolve(config), config, folder, logs, devices, resume=True)
 
 
 def read_config(path: Path) -> TrainConfig:
@@ -118,14 +121,22 @@ def _digest(config: TrainConfig) -> str:
 
 
 def _train(
-    config: ResolvedConfig, requested: TrainConfig, folder: Path, logs: Sequence[str], *, resume: bool
+    config: ResolvedConfig,
+    requested: TrainConfig,
+    folder: Path,
+    logs: Sequence[str],
+    devices: str,
+    *,
+    resume: bool,
 ) -> RunResult:
+    """Train; ``devices`` are served from, beside those that this process sees."""
     torch.set_num_threads(config.threads)
     check_logs(logs)
     with (
         Ranks.join(config.device) as ranks,
         # other devices would have other settings chosen for them
-        closing(TrainingSetup.open(ranks.from_first(config), ranks)) as setup,
+        rollout_servers(ranks.from_first(config), devices, folder, ranks) as shared,
+        closing(TrainingSetup.open(shared, ranks)) as setup,
     ):
         config = setup.config
         if ranks.is_first:

@@ -231,7 +231,8 @@ def _server(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks)
         context_length=config.prompting.context_length,
         seeds=rollout.vllm_seeds,
         sender=FileSender(rollout.weights_folder) if files or not ranks.is_first else NcclSender(),
-        ranks=ranks,
+        first=ranks.is_first,
+        agree=lambda line: ranks.gather([line])[0],
     )
 
 

@@ -239,24 +239,15 @@ def test_other_things_are_refused(servers, learner, directory):
         override(plain, {"rollout.servers": ["http://localhost:1"]})
 
 
-@dataclass
-class Group:
-    """Two ranks of which this is one."""
-
-    is_first: bool
-    line: str = ""
-
-    def gather(self, items):
-        return [self.line if items == [""] and not self.is_first else items[0], items[0]]
-
-
 def test_the_first_of_several_ranks_sends(servers, learner):
-    first, second = (opened(servers, learner, ranks=Group(is_first)) for is_first in (True, False))
+    told = [""]
+    first = opened(servers, learner)
+    second = opened(servers, learner, first=False, agree=lambda line: told[-1])
     for rank in (second, first):
         rank.sync(changed(learner).items(), 4)
         assert sum(path == "/collective_rpc" for path, _ in servers[0].asked) == (rank is first)
     assert [rank.generate([asked(learner)])[0].version for rank in (first, second)] == [4, 4]
-    second._ranks.line = "weights did not come"
+    told.append("weights did not come")
     with pytest.raises(UsageError, match="weights did not come"):
         second.sync(changed(learner).items(), 5)
 

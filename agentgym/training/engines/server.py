@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,31 +40,6 @@ HOMES = 16_384
 _WAIT = 0.005
 """Seconds that a step waits for an answer before it looks at what is new."""
 
-_T = TypeVar("_T")
-
-
-class RankGroup(Protocol):
-    """What of `agentgym.training.learner.distributed.Ranks` the engines of several ranks need."""
-
-    @property
-    def is_first(self) -> bool:
-        """Whether this one sends weights."""
-        ...
-
-    def gather(self, items: Sequence[_T]) -> list[_T]:
-        """Return the items of all ranks."""
-        ...
-
-
-class Alone:
-    """A single rank."""
-
-    is_first = True
-
-    def gather(self, items: Sequence[_T]) -> list[_T]:
-        """Return the items."""
-        return list(items)
-
 
 class ServerEngine(SteppingEngine):
     """Samples from ``vllm serve`` processes, as they are; the first sync gives them the learner's weights.
@@ -85,7 +60,8 @@ class ServerEngine(SteppingEngine):
         context_length: int | None = None,
         seeds: bool = True,
         sender: WeightSender | None = None,
-        ranks: RankGroup | None = None,
+        first: bool = True,
+        agree: Callable[[str], str] = str,
     ):
         """Look at the servers; nothing is sampled before the first sync.
 
@@ -99,7 +75,8 @@ class ServerEngine(SteppingEngine):
                 servers have.
             seeds: whether each request draws by its own.
             sender: of weights (default: by files on this machine).
-            ranks: that train together; the first one sends.
+            first: whether this rank is the one that sends.
+            agree: waits for all ranks; returns what the first one gives it.
 
         Raises:
             UsageError: a server does not answer, cannot sample for a learner, or reads fewer tokens.
@@ -121,7 +98,7 @@ class ServerEngine(SteppingEngine):
         self._context_length = contexts[shortest]
         self._dtype, self._seeds = dtype, seeds
         self._sender = sender or FileSender("")
-        self._ranks = ranks or Alone()
+        self._first, self._agree = first, agree
         self._whole = False
         self._lock = Lock()
         """Guards the servers and where episodes are at home."""
@@ -262,22 +239,21 @@ class ServerEngine(SteppingEngine):
     def _sync(self, state: Iterable[tuple[str, Tensor]], version: int) -> None:
         """Give all servers the weights, and check that they have them; `CanaryError` where one has not."""
         place = self._sender.device
-        if self._ranks.is_first:
+        if self._first:
             kept = state if place is None else ((name, tensor.to(place)) for name, tensor in state)
             new = matched(self._sync_check.own, kept, self._dtype)
         else:
             for _ in state:  # all ranks put tensors together
                 pass
-        self._ranks.gather([None])  # none of them has anything in flight that must not be
+        self._agree("")  # none of the ranks has anything in flight that must not be
         self._whole = False
         problem: UsageError | None = None
-        if self._ranks.is_first:
+        if self._first:
             try:
                 self._send(new, version)
             except UsageError as error:
                 problem = error
-        line, *_ = self._ranks.gather([str(problem or "")])
-        if line:
+        if line := self._agree(str(problem or "")):
             raise problem or UsageError(line)
         self._whole = True
 

@@ -17,10 +17,10 @@ TIMEOUT = 3600.0
 _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 """A host that is gone without a word is noticed after so many seconds, and probes that many seconds apart."""
 
-_START = (
-    "start it as VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --enable-scale-out "
-    "--logprobs-mode processed_logprobs --generation-config vllm"
-)
+FLAGS = "--enable-scale-out --logprobs-mode processed_logprobs --generation-config vllm"
+"""What ``vllm serve`` is started with."""
+
+_START = f"start it as VLLM_SERVER_DEV_MODE=1 vllm serve MODEL {FLAGS}"
 
 
 class ServerLostError(Exception):

@@ -192,6 +192,9 @@ def described(config: ResolvedConfig, machine: Machine) -> list[tuple[str, str]]
     )
     most = (rollout.max_staleness + 1) * -(-rollout.tasks * rollout.group_size // machine.ranks)
     idle = f" ({rollout.num_envs - most} slots idle)" if rollout.num_envs > most else ""
+    if rollout.devices:
+        ranks = f" {config.devices}{ranks}"
+        idle += f", by vllm serve on devices {rollout.devices}"
     if rollout.engine == "vllm":
         idle += f", {config.prompting.context_length:,} tokens each"
     shares = " at most, equal packs for all ranks" if machine.ranks > 1 else ""
