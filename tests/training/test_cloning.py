@@ -23,6 +23,7 @@ from agentgym.training.cloning.supervised import CloningConfig, Fit, open_learne
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import DivergenceError
+from agentgym.training.learner.lora import has_adapter
 from agentgym.training.models.models import load_model, open_directory, save_model
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
 from agentgym.training.policy.open import open_model
@@ -210,6 +211,20 @@ def test_a_run_computes_on_its_device_and_in_its_type(tmp_path, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         clone(config, tmp_path / "elsewhere", ranks=Ranks(device=torch.device("cuda", 1)))
     assert asked["device"] == "cuda:1"
+
+
+def test_an_adapter_is_trained_and_added_to_what_plays_and_is_saved(tmp_path):
+    small = {"env_id": EZPOINTS, "model": "tiny:0.1m", "tasks": 6, "num_envs": 4, "held_out": 4}
+    config = CloningConfig(**small, epochs=3, batch=8, lora_rank=4, learning_rate=3e-2)
+    cloned = clone(config, tmp_path / "run")
+    assert cloned.epochs[-1].loss < 0.8 * cloned.epochs[0].loss
+    player = load_model(tmp_path / "run")
+    assert not has_adapter(player.model)
+    assert examine(make(split="valid"), player, TINY, tasks=4, seed=0) == cloned.held_out
+    begun = open_model("tiny:0.1m", make(), TINY, 0).model.state_dict()
+    moved = {name for name, one in player.model.state_dict().items() if not torch.equal(one, begun[name])}
+    assert moved
+    assert all("_proj" in name for name in moved)
 
 
 def test_what_was_learned_before_an_interrupt_is_saved(tmp_path):

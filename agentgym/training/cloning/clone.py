@@ -203,11 +203,11 @@ class _Run:
             make_folder(folder)
 
     def _engine(self) -> HfEngine:
-        """Return the engine that plays: of the learned weights, or of a copy in another type."""
+        """Return the engine that plays: of the learned weights, or of a copy that is given them."""
         config, model, device = self.config, self.learned.model, self.ranks.device
         dtype = LearnerConfig(dtype=config.dtype).settled(device.type).dtype
         plays = config.rounds > 0 or config.held_out > 0
-        if plays and (self.ranks.size > 1 or dtype != "float32"):
+        if plays and (self.ranks.size > 1 or dtype != "float32" or config.lora_rank is not None):
             model = copied(model, getattr(torch, dtype), self.learned.weights, str(device))
         return HfEngine(model)
 

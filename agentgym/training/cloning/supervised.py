@@ -92,6 +92,8 @@ class CloningConfig:
     """``cpu``, or ``cuda`` for one device per process; ``auto`` is the latter where there is one."""
     dtype: Dtype = "auto"
     """As `agentgym.training.learner.config.LearnerConfig.dtype`."""
+    lora_rank: PositiveInt | None = None
+    """Of a low-rank adapter that is trained instead of the model's own weights; None for none."""
     num_envs: PositiveInt = 64
     threads: PositiveInt = 1
     """Of the process, on a CPU; see `agentgym.training.config.TrainConfig.threads`."""
@@ -207,6 +209,7 @@ def open_learner(language_model: LanguageModel, config: CloningConfig, ranks: Ra
         max_grad_norm=config.max_grad_norm,
         token_budget=config.token_budget or (CPU_TOKENS if ranks.device.type == "cpu" else GPU_TOKENS),
         dtype=config.dtype,
+        lora_rank=config.lora_rank,
         old_log_probs="recompute",  # there are none, so an update takes its own
     )
     return Learner(language_model.model, LIKELIHOOD, settings, ranks=ranks, weights=language_model.weights)
