@@ -106,16 +106,7 @@ def checks(device: str, model: str, out: Path) -> list[Check]:
             settings={"rollout.cuda_stream": True},
             missing="a CPU has no streams" if small else "",
         ),
-        *(
-            train(
-                name,
-                what,
-                model=size,
-                settings=settings,
-                missing="FlashAttention needs a GPU" if small and name == "flash" else "",
-            )
-            for name, (what, settings) in SWITCHES.items()
-        ),
+        *switches(train, size, small),
         train("pictures", "a vision-language model", model=vision, env="agentgym/VisualSokoban-v0"),
         train("critic", "PPO with a critic of tokens", model=size, algorithm="ppo"),
         train("reward-model", "iStar with a reward model", model=size, algorithm="istar"),
@@ -138,6 +129,15 @@ def checks(device: str, model: str, out: Path) -> list[Check]:
         rates("rates", "prefill and decoding, tokens a second by rows", device, given, out),
     ]
     return found
+
+
+def switches(train: Callable[..., Check], model: str, small: bool) -> list[Check]:
+    """Return a run with each of `SWITCHES`; ``small``: on a CPU."""
+    flash = "FlashAttention needs a GPU" if small else ""
+    return [
+        train(name, what, model=model, settings=settings, missing=flash if name == "flash" else "")
+        for name, (what, settings) in SWITCHES.items()
+    ]
 
 
 def doctor(name: str, what: str, device: str, model: str, out: Path, missing: str = "") -> Check:
