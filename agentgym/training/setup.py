@@ -126,10 +126,10 @@ class TrainingSetup:
         language_model = open_model(
             config.model, envs, prompting, config.seed, device=str(ranks.device), empty=True
         )
-        if prompting.pictures != "none" and (ranks.size > 1 or config.rollout.engine == "server"):
+        if prompting.pictures != "none" and config.rollout.engine == "server":
             raise UsageError(
-                "pictures are trained on and sampled in one process: set rollout.engine to 'hf' or 'vllm', "
-                "or prompting.pictures to 'none'"
+                "pictures are sampled in the learner's process: set rollout.engine to 'hf' or 'vllm', or "
+                "prompting.pictures to 'none'"
             )
         engine = _engine(config, language_model, ranks)
         reward_model = _reward_model(config, language_model, envs, ranks)

@@ -19,6 +19,7 @@ from agentgym.training.learner.config import LearnerConfig, RewardModelConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import DivergenceError, Learner
+from agentgym.training.learner.packing import StepRow
 from agentgym.training.learner.reward_model import Answers, RewardModel
 from agentgym.training.loop import Trainer
 from agentgym.training.machine.resources import resolve
@@ -46,8 +47,8 @@ RUNS = {
 REWARD_MODELS = ("pairs", "outcomes")
 """What reward models are trained on."""
 
-LOOPS = ("istar",)
-"""Algorithms that whole iterations are compared of."""
+LOOPS = ("istar", "grpo")
+"""Algorithms that whole iterations are compared of, the latter of a model that reads pictures."""
 
 
 def updates(name):
@@ -146,11 +147,14 @@ def fit(kind, folder, ranks):
 
 def iterate(algorithm, folder, ranks):
     """Return the weights of a policy, and of its reward model if it has one, after two iterations."""
-    plain = TrainConfig(algorithm=algorithm, env_id="agentgym/Sokoban-v0", model="tiny:0.1m")
+    seen = algorithm == "grpo"
+    env_id, model = ("VisualSokoban-v0", "tiny-vl:0.1m") if seen else ("Sokoban-v0", "tiny:0.1m")
+    plain = TrainConfig(algorithm=algorithm, env_id=f"agentgym/{env_id}", model=model)
     given = {"tasks": 4, "group_size": 4, "num_envs": 16}
     settings = {f"rollout.{name}": number for name, number in given.items()}
     settings |= {f"learner.{name}learning_rate": 1e-3 for name in ("", "critic_")}
     settings |= {"env_options.max_optimal": 2, "env_options.max_steps": 5, "evaluation.every": 0}
+    settings["learner.epsilon"] = 1e-6  # AdamW's steps along gradients that are but rounding stay small
     if algorithm == "istar":
         settings |= {"reward_model.learning_rate": 1e-3, "algorithm_options.prm_reward": "after"}
     config = override(plain, settings)
@@ -180,6 +184,45 @@ def cloned(folder, ranks):
         "weights": weights,
         "epochs": [dataclasses.asdict(each) for each in result.epochs],
         "held": result.held_out,
+    }
+
+
+PICTURED = {
+    "pictures": {"packing": "tree"},
+    "pictures in rows": {"packing": "rows", "gradient_checkpointing": True},
+    "adapted pictures": {"packing": "tree", "lora_rank": 4},
+}
+"""Runs of a model that reads pictures, of which the first mini-batch has some for one of two ranks only."""
+
+
+def pictured_rows(folder):
+    """Return rows with pictures of different sizes, and longer ones without."""
+    model, draws = load_model(folder / "vl"), np.random.default_rng(0)
+    base = model.chat.encode_chat("push the box")
+    rows = []
+    for number, side in enumerate((96, 64, 96)):
+        picture = model.pictures.read(draws.integers(0, 256, (side, 96, 3)))
+        ids = (*base[:3], *model.pictures.tokens_of(picture), *base[3:])
+        rows.append(StepRow(ids, (3 + number, 4), None, model.pictures.prompt(ids, (picture,))))
+    plain = [StepRow(tuple(draws.integers(0, 9, 44).tolist()), (5, number)) for number in range(3)]
+    return [*rows, *plain]
+
+
+def see(name, folder, ranks):
+    """Return what ranks learn from rows with pictures."""
+    opened = (open_directory if ranks.size > 1 else load_model)(folder / "vl")
+    settings = {"learning_rate": 3e-4, "token_budget": 60, "minibatches": 2, **PICTURED[name]}
+    weights = None if ranks.size == 1 else opened.weights
+    learner = Learner(
+        opened.model, OBJECTIVES["token"], LearnerConfig(**settings), ranks=ranks, weights=weights
+    )
+    rows = pictured_rows(folder)
+    batch = some_batch(load_model(folder / "vl").model, rows, valued="step")
+    metrics = [dataclasses.asdict(learner.update(rows, batch, seed=seed)) for seed in range(3)]
+    return {
+        "weights": {key: tensor.clone() for key, tensor in learner.weights()},
+        "log_probs": torch.from_numpy(learner.log_probs(rows)),
+        "grad_norms": [each["grad_norm"] for each in metrics],
     }
 
 
@@ -251,6 +294,7 @@ def main(folder):
         result = {name: train(name, folder, ranks) for name in RUNS}
         result |= {kind: fit(kind, folder, ranks) for kind in REWARD_MODELS}
         result |= {algorithm: iterate(algorithm, folder, ranks) for algorithm in LOOPS}
+        result |= {name: see(name, folder, ranks) for name in PICTURED}
         result["cloned"] = cloned(folder, ranks)
         result["diverged"] = diverge("critic of steps", folder, ranks)
         result["diverged with adapter"] = diverge("adapter", folder, ranks)

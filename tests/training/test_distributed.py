@@ -8,6 +8,8 @@ from agentgym.errors import UsageError
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.shards import saved_names
 from agentgym.training.models.models import load_model, save_model
+from agentgym.training.models.tiny import word_tokenizer
+from agentgym.training.models.tiny_vision import tiny_vision_model
 from tests.training import ranks as runs
 
 SIZE = 2
@@ -17,6 +19,7 @@ SIZE = 2
 def folder(language_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
     save_model(folder / "model", language_model)
+    save_model(folder / "vl", tiny_vision_model("0.1m", word_tokenizer(["push the box up down left right"])))
     return folder
 
 
@@ -37,6 +40,7 @@ def alone(folder):
     result = {name: runs.train(name, folder, Ranks()) for name in runs.RUNS}
     result |= {kind: runs.fit(kind, folder, Ranks()) for kind in runs.REWARD_MODELS}
     result |= {algorithm: runs.iterate(algorithm, folder, Ranks()) for algorithm in runs.LOOPS}
+    result |= {name: runs.see(name, folder, Ranks()) for name in runs.PICTURED}
     result["resharded"] = {name: runs.save_shards(name, folder, Ranks()) for name in runs.SHARDED}
     torch.save(result, folder / "one.pt")
     return result
@@ -104,6 +108,16 @@ def test_iterations_of_ranks_are_those_of_one_process(together, alone, algorithm
     for rank in together:
         assert rank[algorithm]["env_steps"] == alone[algorithm]["env_steps"]
         assert largest_difference(rank[algorithm]["weights"], alone[algorithm]["weights"]) < 1e-5
+
+
+@pytest.mark.parametrize("name", runs.PICTURED)
+def test_ranks_learn_from_pictures_what_one_process_learns(together, alone, name):
+    expected = alone[name]
+    for rank in together:
+        assert largest_difference(rank[name]["weights"], expected["weights"]) < 1e-5
+        assert (rank[name]["log_probs"] - expected["log_probs"]).abs().max() < 1e-5
+        assert rank[name]["grad_norms"] == pytest.approx(expected["grad_norms"], abs=1e-5)
+    assert any("visual" in key for key in expected["weights"])
 
 
 def test_ranks_clone_what_one_process_clones(together, folder):

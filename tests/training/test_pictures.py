@@ -21,7 +21,7 @@ from agentgym.training.engines.vllm import VllmEngine
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.logprobs import response_log_probs
 from agentgym.training.learner.packing import StepRow, pack_rows
-from agentgym.training.learner.tree import pack_tree
+from agentgym.training.learner.tree import own_packs, pack_tree
 from agentgym.training.loop import Trainer
 from agentgym.training.machine.memory import ModelSize
 from agentgym.training.machine.resources import Machine, resolve
@@ -242,11 +242,26 @@ def test_pictures_need_a_reader_and_a_place():
     envs.close()
 
 
-@pytest.mark.parametrize(("changes", "ranks"), [({"rollout.engine": "server"}, 1), ({}, 2)])
-def test_pictures_are_refused_where_they_are_not_sampled_or_not_shared(changes, ranks):
-    config = override(TINY.config("istar", VISUAL, model="tiny-vl:0.1m", seed=0), changes)
-    with pytest.raises(UsageError, match="pictures are trained on and sampled in one process"):
-        TrainingSetup.open(resolve(config), Ranks(size=ranks))
+def test_pictures_are_refused_where_they_are_not_sampled():
+    config = TINY.config("istar", VISUAL, model="tiny-vl:0.1m", seed=0)
+    with pytest.raises(UsageError, match="pictures are sampled in the learner's process"):
+        TrainingSetup.open(resolve(override(config, {"rollout.engine": "server"})))
+
+
+def test_a_rank_without_a_picture_reads_one_where_another_has_some(tiny):
+    pictured, other = requests_of(tiny)[0], requests_of(tiny)[1]
+    plain = [StepRow((token,) * 45, (1, 2)) for token in (5, 6, 7, 8)]
+    rows = [StepRow(pictured.prompt_ids, (1,), None, pictured.shown), *plain]
+    for packing in ("tree", "rows"):
+        packs = [own_packs(rows, token_budget=50, ranks=Ranks(rank, 2), packing=packing) for rank in range(2)]
+        read = [[len(pack.pictures) for pack, _ in each] for each in zip(*packs, strict=True)]
+        assert sorted(read) == [[0, 0], [0, 0], [1, 1]]
+        own = [pack for pack, _ in own_packs(rows, token_budget=50, ranks=Ranks(), packing=packing)]
+        assert sorted(len(pack.pictures) for pack in own) == [0, 0, 0, 0, 1]
+        held = [
+            int((pack.input_ids == tiny.pictures.image_token).sum()) for each in packs for pack, _ in each
+        ]
+        assert sorted(held)[-2:] == [0, other.shown.pictures[0].tokens]
 
 
 def test_a_reward_model_that_reads_no_pictures_is_refused():

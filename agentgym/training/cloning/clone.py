@@ -189,11 +189,6 @@ class _Run:
         self.learned = open_model(
             config.model, self.worlds[0], self.prompting, config.seed, device=str(ranks.device), empty=True
         )
-        if self.prompting.pictures != "none" and ranks.size > 1:
-            raise UsageError(
-                "pictures are learned from in one process: leave out torchrun, or set prompting.pictures to "
-                "'none'"
-            )
         self.shown = shown or ranks.from_first(self._demonstrated() if ranks.is_first else _NOTHING)
         self.engine = self._engine()
         self.learner = open_learner(self.learned, config, ranks)

@@ -76,6 +76,11 @@ class StepRow:
         return ids
 
     @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """The pictures among the prompt's tokens."""
+        return () if self.shown is None else self.shown.pictures
+
+    @property
     def positions(self) -> Ints:
         """Positions of the tokens to read: (len,), or (3, len) where pictures are among them."""
         if self.shown is None:
@@ -196,7 +201,7 @@ class Pack:
     longest: int
     """Tokens of the longest row."""
     pictures: tuple[Picture, ...] = ()
-    """In the order in which their tokens lie."""
+    """In the order in which their tokens lie; one without tokens is read for other ranks' sake."""
 
     @property
     def predictors(self) -> Tensor:

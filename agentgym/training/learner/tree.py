@@ -10,7 +10,8 @@ rounding, and the gradients of all rows that share it add up there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from dataclasses import replace
+from itertools import chain, pairwise
 
 import numpy as np
 import torch
@@ -55,7 +56,7 @@ def tree_layouts(rows: Sequence[StepRow]) -> Callable[[int], list[Layout]]:
     """Return what cuts rows into the packs of `pack_tree`, by the token budget."""
     numbers: dict[Picture, int] = {}
     for row in rows:
-        for picture in () if row.shown is None else row.shown.pictures:
+        for picture in row.pictures:
             numbers.setdefault(picture, PICTURES + len(numbers))
     read = {place: row.told_apart(numbers) for place, row in enumerate(rows) if len(row) > 0}
     # in this byte order bytes compare as the tokens do
@@ -96,12 +97,19 @@ def own_packs(
 
     A single rank has the packs of `PACKINGS`. Several have no more rounds than those take, of one pack a
     rank, and packs of about equal sizes: a round takes as long as its largest. Only own packs are laid out.
+    A pack without a picture has one that no token stands for, where another rank's of the round has some:
+    the encoder's weights are sharded, so all ranks have to call it.
     """
     check_packable(rows, token_budget)
     cut = _LAYOUTS[packing](rows)
     layouts = cut(token_budget) if ranks.size == 1 else balanced_layouts(rows, cut, token_budget, ranks.size)
     dealt = ranks.deal(layouts)
     packs = lay_out(rows, (layout for layout, _ in dealt), device=device)
+    for place, pack in enumerate(packs):
+        members = chain.from_iterable(layout[0] for layout in layouts[place * ranks.size :][: ranks.size])
+        shown = [picture for row in members for picture in rows[row].pictures]
+        if shown and not pack.pictures:
+            packs[place] = replace(pack, pictures=(min(shown, key=lambda picture: picture.tokens),))
     return [(pack, counts) for pack, (_, counts) in zip(packs, dealt, strict=True)]
 
 
