@@ -247,7 +247,7 @@ def table(
                 trained.append(collected.groups)
             counts, found = pool.counts, won(members(trained))
             numbers = (
-                f"{num_envs} | {staleness} | {counts.begun:,} | {counts.trained:,} | {counts.dropped} "
+                f"{num_envs} | {staleness} | {counts.begun:,} | {counts.trained:,} | {counts.left_out} "
                 f"| {lost:.0f} | {counts.pending} | {oldest:.0f}"
             )
             lines.append(f"| {numbers} | {found:.2%} | {100 * (found - true):+.2f} points |")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -20,6 +20,7 @@ from agentgym.algos.filters import SAME, varied
 from agentgym.algos.matching import step_group_sizes
 from agentgym.algos.tokens import Batch
 from agentgym.core.arrays import Bools
+from agentgym.core.hashing import content_id
 from agentgym.core.stopwatch import Stopwatch, measured, stage
 from agentgym.history.metrics import Evaluated, IterationMetrics, StageSeconds
 from agentgym.history.rollouts import drop_rollouts, write_rollouts
@@ -31,6 +32,7 @@ from agentgym.training.checkpoint import (
     save_checkpoint,
     taking_over,
 )
+from agentgym.training.config import config_to_json
 from agentgym.training.iteration_stats import STAGES, peak_memory, response_lengths, utilisation
 from agentgym.training.kept_rollouts import kept_episodes
 from agentgym.training.learner.learner import DivergenceError, UpdateMetrics
@@ -40,6 +42,8 @@ from agentgym.training.models.reward_model_file import REWARD_MODEL
 from agentgym.training.policy.encoders import with_embeddings
 from agentgym.training.policy.saved import SavedAgent, Training, write_agent
 from agentgym.training.rollout_batch import Collected, Diagnostics
+from agentgym.training.rollout_journal import FOLDER as JOURNAL
+from agentgym.training.rollout_journal import RolloutJournal
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.spending import RunSpending
 from agentgym.training.stages import RolloutBatch, Scorer, Scores, stages_of
@@ -95,6 +99,8 @@ class _Played:
     steps: int
     tokens_in: int
     tokens_out: int
+    recalled: int
+    """Steps that were not sampled again."""
     model_seconds: float
     """In the policy, in a thread that plays on during updates too."""
     waited_seconds: float
@@ -136,6 +142,13 @@ class Trainer:
         self.collector = stages.collector(setup)
         self.scorer = scorer or stages.scorer(setup)
         self.minimiser = stages.minimiser(setup)
+        settings = config_to_json(replace(setup.config, iterations=1))  # may be another number when resumed
+        self.journal = setup.meter.journal = RolloutJournal(
+            folder / JOURNAL,
+            content_id(settings),
+            staleness=setup.config.rollout.max_staleness,
+            ranks=setup.ranks,
+        )
         self._totals = _Totals()
         self._metered = self._reading()
         """What was counted up to the last look: a thread may play on between two of them."""
@@ -165,6 +178,7 @@ class Trainer:
     def close(self) -> None:
         """End what is being played ahead."""
         self.collector.close()
+        self.journal.close()
 
     def iterate(self) -> IterationMetrics:
         """Collect, score, minimise and sync once."""
@@ -221,6 +235,7 @@ class Trainer:
         config, totals = self.config, self._totals
         if self.setup.ranks.is_first:
             drop_rollouts(self.folder, after=totals.iteration)
+        self.journal.resume(totals.iteration, self.setup.engine.version)
         spending = RunSpending(
             self.folder, self.setup.ranks, episodes=totals.episodes, env_steps=totals.env_steps
         )
@@ -249,6 +264,7 @@ class Trainer:
         collected = self.collector.collect(self.setup.engine.version)
         waited = meter.seconds - began
         before, self._metered = self._metered, self._reading()
+        self.journal.begin(self._totals.iteration + 2)
         own = {name: number - before[name] for name, number in self._metered.items()}
         model_seconds = own.pop("seconds")
         total = {name: int(number) for name, number in self.setup.ranks.sum(own).items()}
@@ -261,6 +277,7 @@ class Trainer:
             "steps": meter.steps,
             "tokens_in": meter.tokens_in,
             "tokens_out": meter.tokens_out,
+            "recalled": meter.recalled,
             "seconds": meter.seconds,
         }
 
@@ -372,6 +389,8 @@ class Trainer:
             ranks=self.setup.ranks,
             save_shards=self.setup.learner.save_state,
         )
+        if keep is not None:
+            self.journal.saved(self._totals.iteration, again=not self.config.rollout.overlap)
         return self.checkpoint
 
     def restore(self) -> int:
@@ -447,6 +466,7 @@ def _describe(played: _Played, steps: StepBatch, version: int, diagnostics: Diag
     ends, groups = played.collected.episode_ends, played.collected.groups
     members = [member for group in groups for member in group.trajectories]
     ages = [version - step.completion.version for member in members for step in member.steps]
+    recalled = {"journal": {"recalled": float(played.recalled)}} if played.recalled else {}
     return {
         "success": _mean([end.won for end in ends]),
         "score": _mean([end.score for end in ends]),
@@ -455,7 +475,7 @@ def _describe(played: _Played, steps: StepBatch, version: int, diagnostics: Diag
         "valid_fraction": _mean(steps.valid),
         "usable_fraction": len(np.unique(steps.group[varied(steps)])) / max(len(groups), 1),
         "step_groups": step_group_sizes(steps),
-        "diagnostics": {**played.collected.diagnostics, **diagnostics},
+        "diagnostics": {**played.collected.diagnostics, **diagnostics, **recalled},
         "tokens_in": played.tokens_in,
         "tokens_out": played.tokens_out,
         "tokens_per_second": played.tokens_out / max(played.model_seconds, 1e-9),

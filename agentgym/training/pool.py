@@ -8,9 +8,9 @@ those that end first, and drop the old ones, would be to train on short episodes
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from threading import Condition, Thread
 from typing import Any
@@ -66,22 +66,31 @@ class TaskOrder:
 
 @dataclass(slots=True)
 class PoolCounts:
-    """Counts of the groups begun: ``begun = trained + dropped + left_out + pending``."""
+    """Counts of the groups begun: ``begun = trained + left_out + pending``."""
 
     begun: int = 0
     episodes: int = 0
     """Played to their ends."""
     trained: int = 0
     """Handed out."""
-    dropped: int = 0
-    """Cut off where a run was stopped, and begun anew when it was continued."""
     left_out: int = 0
     """By dynamic sampling: alike, or more than were wanted."""
 
     @property
     def pending(self) -> int:
         """Running, or complete and waiting."""
-        return self.begun - self.trained - self.dropped - self.left_out
+        return self.begun - self.trained - self.left_out
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStart:
+    """Where the queues of all ranks begin; by default a run does."""
+
+    position: int = 0
+    done: frozenset[int] = frozenset()
+    """Later positions that are trained on or left out already."""
+    again: PoolCounts = field(default_factory=PoolCounts)
+    """What will begin, end or be left out again on this rank, and is counted already."""
 
 
 class GroupQueue:
@@ -101,13 +110,25 @@ class GroupQueue:
         [3, 3, 3, 3, 0]
     """
 
-    def __init__(self, order: TaskOrder, config: RolloutConfig, ranks: Ranks, counts: PoolCounts):
+    def __init__(
+        self,
+        order: TaskOrder,
+        config: RolloutConfig,
+        ranks: Ranks,
+        counts: PoolCounts,
+        start: QueueStart | None = None,
+    ):
         """Begin with nothing, for update -1; each rank has a queue of its part, and updates ``counts``."""
+        start = start or QueueStart()
         self.update = -1
         self.size = config.tasks // ranks.size
-        self.next = ranks.rank
-        """Position of the next group in the order."""
         self._order, self._config, self._ranks, self._counts = order, config, ranks, counts
+        self._done = set(start.done)
+        self._again = replace(start.again)
+        self._next = start.position + (ranks.rank - start.position) % ranks.size
+        """Position of the next group in the order, unless it is done."""
+        self._since: deque[int] = deque()
+        """Positions begun, from the oldest that is not handed out; those left out later are among them."""
         self._begun = 0
         self._open: dict[int, tuple[int, list[Trajectory]]] = {}
         """Positions and episodes, by seed: a group's seed is its own."""
@@ -125,19 +146,33 @@ class GroupQueue:
         return len(self._complete) >= self.size
 
     @property
-    def oldest(self) -> int:
-        """Position of the oldest group that is not handed out."""
-        return next((position for position, _ in (*self._complete, *self._open.values())), self.next)
+    def start(self) -> tuple[int, PoolCounts]:
+        """Where a resumed run has to begin, and what it must not count again.
+
+        From a batch's first group on, dynamic sampling decides again as it did.
+        """
+        complete, running = len(self._complete), len(self._open)
+        left_out = len(self._since) - complete - running
+        over = (complete + left_out) * self._config.group_size
+        over += sum(len(members) for _, members in self._open.values())
+        again = PoolCounts(
+            begun=self._again.begun + len(self._since),
+            episodes=self._again.episodes + over,
+            left_out=self._again.left_out + left_out,
+        )
+        return self._since[0] if self._since else self._following(), again
 
     def begin(self) -> list[EpisodeSpec]:
         """Return the episodes of the next group; none while it may not begin."""
         if not self.admits:
             return []
-        specs = self._order.episodes(self.next, self._config.group_size)
-        self._open[specs[0].seed] = self.next, []
-        self.next += self._ranks.size
+        position = self._following()
+        specs = self._order.episodes(position, self._config.group_size)
+        self._open[specs[0].seed] = position, []
+        self._since.append(position)
+        self._next = position + self._ranks.size
         self._begun += 1
-        self._counts.begun += 1
+        self._count("begun")
         return specs
 
     def add(self, trajectory: Trajectory) -> None:
@@ -147,7 +182,7 @@ class GroupQueue:
         be the long ones otherwise.
         """
         config = self._config
-        self._counts.episodes += 1
+        self._count("episodes")
         self._open[trajectory.seed][1].append(trajectory)
         for seed, (position, members) in list(self._open.items()):
             if len(members) < config.group_size:
@@ -161,7 +196,7 @@ class GroupQueue:
             else:
                 self._alike += 1
                 self._begun -= 1
-                self._counts.left_out += 1
+                self._count("left_out")
 
     def check_progress(self) -> None:
         """Raise RuntimeError where, with no episode running, an update's groups can never be complete."""
@@ -174,12 +209,30 @@ class GroupQueue:
     def sizes(self) -> dict[str, int]:
         """Return the numbers of groups by what has become of them; ``lost`` is 0 but for errors."""
         running, waiting = len(self._open), len(self._complete)
-        return {"running": running, "waiting": waiting, "lost": self._counts.pending - running - waiting}
+        lost = self._counts.pending - self._again.pending - running - waiting
+        return {"running": running, "waiting": waiting, "lost": lost}
 
     def take(self) -> list[Group]:
         """Return the groups of an update, once they are ready."""
         self._counts.trained += self.size
-        return [self._complete.popleft()[1] for _ in range(self.size)]
+        taken = [self._complete.popleft() for _ in range(self.size)]
+        while self._since and self._since[0] <= taken[-1][0]:
+            self._since.popleft()
+        return [group for _, group in taken]
+
+    def _following(self) -> int:
+        """Return the position of the next group."""
+        while self._next in self._done:
+            self._next += self._ranks.size
+        return self._next
+
+    def _count(self, name: str) -> None:
+        """Count one more, where it is not counted already."""
+        again = getattr(self._again, name)
+        if again:
+            setattr(self._again, name, again - 1)
+        else:
+            setattr(self._counts, name, getattr(self._counts, name) + 1)
 
 
 def _group(members: list[Trajectory]) -> Group:
@@ -224,7 +277,8 @@ class RolloutPool:
         self.config = config
         self.counts = PoolCounts()
         self._position = 0
-        """Of the next group of all ranks, where no queue is open."""
+        """Of the next round's first group."""
+        self._start = QueueStart()
         self._queue: GroupQueue | None = None
         self._playing: Iterator[Trajectory | None] = iter(())
         self._thread: Thread | None = None
@@ -280,29 +334,62 @@ class RolloutPool:
         return self.counts.episodes
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the counts of the groups begun, and the position of the oldest pending one.
+        """Return counts, and the positions from which groups begin again where they are pending.
 
-        Episodes are not part of it: a resumed run begins the pending groups anew. So does this one, to go on
-        as that one does, unless a thread plays: then runs are not repeatable.
+        Episodes are not part of it: `agentgym.training.rollout_journal` has their answers. This run begins
+        pending groups again, too, to go on as a resumed one does, unless a thread plays: then runs are not
+        repeatable. All ranks have to call it.
         """
         with self._changed:
-            if self._queue is not None:
-                self._position = self._queue.oldest - self.ranks.rank
-                if self._thread is None:
-                    self._queue = None
-                    self.counts.dropped += self.counts.pending
-            return {**asdict(self.counts), "position": self._position}
+            position, again = (self._queue or self._new_queue()).start
+            if self.config.max_staleness == 0:
+                position = self._position
+            own = self.ranks.rank, position, asdict(self.counts), asdict(again)
+        ranks = self.ranks.gather([own])
+        first, size = min(position for _, position, *_ in ranks), self.ranks.size
+        state = {
+            "position": first,
+            "done": [
+                done for rank, top, *_ in ranks for done in range(first + (rank - first) % size, top, size)
+            ],
+            "counts": [counts for _, _, counts, _ in ranks],
+            "again": [again for *_, again in ranks],
+        }
+        if self._thread is None:
+            self.load_state_dict(state)
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from `state_dict`; groups that were pending count as dropped, and begin anew."""
-        counts = dict(state)
-        self._position = counts.pop("position", counts["begun"])  # older versions never played them again
-        self.counts = PoolCounts(**counts)
-        self.counts.dropped += self.counts.pending
+        """Resume from `state_dict`, on any number of ranks; groups that were pending begin again."""
+        if "counts" not in state:  # of an older version, which counted dropped groups apart
+            played = {name: state[name] for name in ("episodes", "trained", "left_out")}
+            begun = state["trained"] + state["left_out"]
+            state = {
+                "position": state.get("position", state["begun"]),
+                "done": [],
+                "counts": [{**played, "begun": begun}] * self.ranks.size,
+                "again": [{}] * self.ranks.size,
+            }
+        counts, again = (self._own_counts(state[name]) for name in ("counts", "again"))
+        with self._changed:
+            self.counts, self._queue = counts, None
+            self._position = state["position"]
+            self._start = QueueStart(state["position"], frozenset(state["done"]), again)
+
+    def _own_counts(self, of_ranks: Sequence[Mapping[str, int]]) -> PoolCounts:
+        """Return the counts of this rank; where there were fewer or more, the first has those of all."""
+        if len(of_ranks) == self.ranks.size:
+            return PoolCounts(**of_ranks[self.ranks.rank])
+        if self.config.max_staleness == 0:  # every rank counts whole rounds
+            return PoolCounts(**of_ranks[0])
+        totals = Counter[str]()
+        for each in of_ranks if self.ranks.is_first else ():
+            totals.update(each)
+        return PoolCounts(**totals)
 
     def over_ranks(self) -> tuple[int, int]:
         """Return the numbers of untrained and of pending groups of all ranks, which all have to call."""
-        own = {"lost": self.counts.dropped + self.counts.left_out, "pending": self.counts.pending}
+        own = {"lost": self.counts.left_out, "pending": self.counts.pending}
         if self.config.max_staleness > 0:  # otherwise every rank counts the whole round
             own = {name: int(number) for name, number in self.ranks.sum(own).items()}
         return own["lost"], own["pending"]
@@ -331,13 +418,15 @@ class RolloutPool:
 
     def _open(self) -> GroupQueue:
         """Begin a stream, in a thread of its own where it plays on during updates."""
-        self._queue = queue = GroupQueue(self.order, self.config, self.ranks, self.counts)
-        queue.next += self._position
+        self._queue = queue = self._new_queue()
         self._playing = self._stream(queue)
         if self.config.overlap:
             self._thread = Thread(target=self._play_on, args=(queue,), name="rollouts", daemon=True)
             self._thread.start()
         return queue
+
+    def _new_queue(self) -> GroupQueue:
+        return GroupQueue(self.order, self.config, self.ranks, self.counts, self._start)
 
     def _episodes(self, queue: GroupQueue) -> Iterator[EpisodeSpec | None]:
         while True:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from agentgym.core.futures import mapped
 from agentgym.core.types import Completion, Policy, Request
 from agentgym.errors import UsageError
 from agentgym.registration import open_vector
@@ -36,28 +37,47 @@ from agentgym.training.policy.encoders import ObservationEncoder, open_observati
 from agentgym.training.policy.open import open_model
 from agentgym.training.policy.policy import AsyncLanguageModelPolicy
 from agentgym.training.policy.prompted import make_policy, make_speller
+from agentgym.training.rollout_journal import RolloutJournal
 from agentgym.vector.core import AgentVectorEnv
 
 
 @dataclass(slots=True)
 class Meter:
-    """A policy that passes on requests, and measures."""
+    """A policy that passes on requests, measures and, with a journal, writes down and recalls."""
 
     policy: Policy
+    journal: RolloutJournal | None = None
     seconds: float = 0.0
     """While at least one request was open."""
     steps: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
+    recalled: int = 0
+    """Completions that were not sampled again."""
 
     def act(self, requests: Sequence[Request]) -> Sequence[Completion]:
         """Answer requests."""
+        known = [self._recall(request) for request in requests]
+        asked = [request for request, answer in zip(requests, known, strict=True) if answer is None]
         began = perf_counter()
-        completions = self.policy.act(requests)
+        completions = self.policy.act(asked) if asked else ()
         self.seconds += perf_counter() - began
         for completion in completions:
             self._count(completion)
-        return completions
+        if self.journal is not None:
+            self.journal.append(asked, completions)
+        sampled = iter(completions)
+        return [next(sampled) if answer is None else answer for answer in known]
+
+    def _recall(self, request: Request) -> Completion | None:
+        """Return the journal's completion, counted where it is not yet."""
+        recalled = None if self.journal is None else self.journal.recall(request)
+        if recalled is None:
+            return None
+        self.recalled += 1
+        if not recalled.counted:
+            self._count(recalled.completion)
+        return recalled.completion
 
     def _count(self, completion: Completion) -> None:
         self.steps += completion.error is None
@@ -78,12 +98,25 @@ class AsyncMeter(Meter):
 
     def submit(self, request: Request) -> Future[Completion]:
         """Return the completion to come."""
+        known = self._recall(request)
+        if known is not None:
+            done: Future[Completion] = Future()
+            done.set_result(known)
+            return done
         with self._lock:
             self._pass_time()
             self._requests += 1
         future = self.policy.submit(request)
         future.add_done_callback(self._done)
-        return future
+        journal = self.journal
+        if journal is None:
+            return future
+
+        def recorded(completion: Completion) -> Completion:
+            journal.append([request], [completion])
+            return completion
+
+        return mapped(future, recorded)
 
     def _done(self, future: Future[Completion]) -> None:
         with self._lock:

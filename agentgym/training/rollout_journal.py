@@ -1,0 +1,205 @@
+"""Journal of a run's rollouts: a killed run goes on with its open episodes, from their last finished turns.
+
+Every completion is appended to a file of the iteration under way: one line, in one write, for what was
+sampled in one batch. A resumed run begins pending groups from their seeds, and its policy recalls the answers
+that the journal holds instead of sampling them again. So each episode comes to where it was, in any suite,
+and all around it too: slots, queries, counts, the batches that are asked together. A snapshot would do that
+for the environment alone, and a step of a game costs microseconds beside the milliseconds of an answer. An
+answer is recalled only in the state that it was given in: where a game's partner says something else than
+before, the episode is sampled from there.
+
+What newer weights than the restored ones have sampled is dropped, since those weights are gone. Each line has
+a keyed hash, so that half a line, a damaged one, or one of a run with other settings is never played.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from hashlib import blake2b
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from agentgym.core.types import Completion, Request
+from agentgym.io.files import Journal, make_folder, replace_file, writing
+from agentgym.io.untrusted import MAX_LINES_SIZE, read_file
+from agentgym.training.learner.distributed import Ranks
+
+FOLDER = "journal"
+_REMEDY = "remove it: its episodes are then played anew"
+_NAME = re.compile(r"(\d+)-(\d+)\.journal")
+_FIELDS = tuple(field.name for field in fields(Completion) if field.name != "messages")
+"""In training no policy keeps messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """A completion that was sampled before the run was resumed."""
+
+    completion: Completion
+    counted: bool
+    """Whether the checkpoint's counts of steps and tokens hold it."""
+
+
+class RolloutJournal:
+    """Files of completions by iteration and rank, in a run's folder.
+
+    Killing the process loses nothing that `append` has returned from; a power cut may take the last second.
+    Kept are the files that the last checkpoint and the next one may need, whatever lies between them.
+    """
+
+    def __init__(self, folder: Path, key: str, *, staleness: int = 0, ranks: Ranks | None = None):
+        """Bind the folder, made at the first completion; `resume` before anything else.
+
+        ``key``: of the run's settings; ``staleness``: most updates that a group may be pending for.
+        """
+        self._folder = folder
+        self._key = key.encode()[:64]
+        self._staleness = staleness
+        self._ranks = ranks or Ranks()
+        self._saved = 0
+        self._iteration: int | None = None
+        self._file: Journal | None = None
+        self._recalled: dict[int, dict[int, tuple[bool, bytes]]] = {}
+        self._lock = Lock()
+
+    def resume(self, iteration: int, version: int) -> None:
+        """Begin after an iteration with weights of a version; all ranks have to call it.
+
+        Removes whatever no longer belongs to the run.
+        """
+        if self._ranks.is_first:
+            for path, _ in self._files():
+                found = read_file(path, largest=MAX_LINES_SIZE, remedy=_REMEDY)
+                kept = b"".join(map(self._line, self._valid(found, version)))
+                if kept != found:
+                    replace_file(path, kept)
+        self._saved = iteration
+        self._ranks.from_first(True)  # the files are as they should be
+        self._load()
+        self._turn_to(iteration + 1)
+
+    def begin(self, iteration: int) -> None:
+        """Write to the files of an iteration from now on: what is played counts for it."""
+        if self._iteration is not None:
+            self._turn_to(iteration)
+
+    def saved(self, iteration: int, *, again: bool = False) -> None:
+        """Take note of a checkpoint, where a resumed run begins.
+
+        ``again``: whether this one begins the pending groups again, too.
+        """
+        if self._iteration is not None:
+            self._saved = iteration
+            self._remove(lambda number: number <= iteration - self._staleness)
+            if again:
+                self._load()
+
+    def recall(self, request: Request) -> Recalled | None:
+        """Return the completion of a request, the first time that it is asked for; None without any."""
+        with self._lock:
+            turns = self._recalled.get(request.seed, {})
+            counted, entry = turns.pop(request.turn, (False, None))
+            if entry is not None:
+                _, _, state_hash, completion = json.loads(entry)
+                if state_hash == request.state_hash:
+                    return Recalled(_unpack(completion), counted)
+            self._recalled.pop(request.seed, None)  # from here on the episode is another one
+            return None
+
+    def append(self, requests: Sequence[Request], completions: Sequence[Completion]) -> None:
+        """Write down what was sampled together."""
+        if not requests:
+            return
+        pairs = zip(requests, completions, strict=True)
+        line = self._line([_pack(request, completion) for request, completion in pairs])
+        with self._lock:
+            if self._iteration is None:  # not resumed, or closed
+                return
+            if self._file is None:
+                make_folder(self._folder)
+                self._file = Journal(self._folder / f"{self._iteration:06d}-{self._ranks.rank}.journal")
+            self._file.append(line[:-1].decode())
+
+    def close(self) -> None:
+        """End the file; nothing is written any more."""
+        with self._lock:
+            self._iteration = None
+            self._end_file()
+
+    # ---- inside -----------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        """Recall what was written since the last checkpoint, and before it of groups pending there."""
+        recalled: dict[int, dict[int, tuple[bool, bytes]]] = {}
+        for path, iteration in self._files():
+            if iteration > self._saved - self._staleness:
+                found = read_file(path, largest=MAX_LINES_SIZE, remedy=_REMEDY)
+                for entry in (entry for entries in self._valid(found) for entry in entries):
+                    seed, turn, *_ = json.loads(entry)
+                    recalled.setdefault(seed, {})[turn] = iteration <= self._saved, entry
+        with self._lock:
+            self._recalled = recalled
+
+    def _turn_to(self, iteration: int) -> None:
+        with self._lock:
+            self._iteration = iteration
+            self._end_file()
+        self._remove(lambda number: self._saved + 2 < number < iteration - self._staleness)
+
+    def _end_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _files(self) -> list[tuple[Path, int]]:
+        """Return the files and their iterations, oldest first."""
+        names = sorted(path.name for path in self._folder.glob("*")) if self._folder.is_dir() else []
+        found = [_NAME.fullmatch(name) for name in names]
+        return [(self._folder / match[0], int(match[1])) for match in found if match is not None]
+
+    def _remove(self, unneeded: Callable[[int], bool]) -> None:
+        """Remove the files of some iterations."""
+        for path, iteration in self._files() if self._ranks.is_first else ():
+            if unneeded(iteration):
+                with writing(path):
+                    path.unlink(missing_ok=True)
+
+    def _line(self, entries: Sequence[bytes]) -> bytes:
+        body = b"\t".join(entries)
+        return b"%b\t%b\n" % (self._hash(body), body)
+
+    def _hash(self, body: bytes) -> bytes:
+        return blake2b(body, key=self._key, digest_size=8).hexdigest().encode()
+
+    def _valid(self, content: bytes, version: int | None = None) -> Iterator[list[bytes]]:
+        """Yield the entries of each undamaged line of this run, up to a version of the weights."""
+        for line in content.split(b"\n"):
+            digest, _, body = line.partition(b"\t")
+            if body and digest == self._hash(body):
+                entries = [
+                    entry for entry in body.split(b"\t") if version is None or _newest(entry) <= version
+                ]
+                if entries:
+                    yield entries
+
+
+def _pack(request: Request, completion: Completion) -> bytes:
+    table = {name: getattr(completion, name) for name in _FIELDS}
+    packed = [request.seed, request.turn, request.state_hash, table]
+    return json.dumps(packed, separators=(",", ":")).encode()
+
+
+def _unpack(table: dict[str, Any]) -> Completion:
+    return Completion(
+        **{key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    )
+
+
+def _newest(entry: bytes) -> int:
+    """Return the newest version of the weights that sampled a completion."""
+    table = json.loads(entry)[3]
+    return max([table["version"], *table["versions"]])
