@@ -14,17 +14,23 @@ a keyed hash, so that half a line, a damaged one, or one of a run with other set
 
 from __future__ import annotations
 
+import errno
+import io
 import json
+import os
 import re
+from array import array
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypeAlias
 
 from agentgym.core.types import Completion, Request
-from agentgym.io.files import Journal, make_folder, replace_file, writing
+from agentgym.io.files import make_folder, replace_file, writing
 from agentgym.io.untrusted import MAX_LINES_SIZE, read_file
 from agentgym.training.learner.distributed import Ranks
 
@@ -33,6 +39,14 @@ _REMEDY = "remove it: its episodes are then played anew"
 _NAME = re.compile(r"(\d+)-(\d+)\.journal")
 _FIELDS = tuple(field.name for field in fields(Completion) if field.name != "messages")
 """In training no policy keeps messages."""
+_ARRAYS = {"prompt_ids": "i", "response_ids": "i", "logprobs": "d", "versions": "i"}
+"""Tuples, which are written as bytes: ten times as fast as digits."""
+_JSON = json.JSONEncoder(separators=(",", ":"))
+
+_Entry: TypeAlias = tuple[int, int, str, dict[str, Any]]
+"""Sampling seed and turn of a request, state hash, completion."""
+_Answers: TypeAlias = dict[int, dict[int, tuple[bool, str | None, dict[str, Any]]]]
+"""By sampling seed and turn: whether it is counted, state hash, completion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +61,9 @@ class Recalled:
 class RolloutJournal:
     """Files of completions by iteration and rank, in a run's folder.
 
-    Killing the process loses nothing that `append` has returned from; a power cut may take the last second.
-    Kept are the files that the last checkpoint and the next one may need, whatever lies between them.
+    Killing the process loses nothing that `append` has written; a power cut may take what was not brought to
+    the disk yet, and those turns are sampled again. Kept are the files that the last checkpoint and the next
+    one may need, however many iterations lie between them.
     """
 
     def __init__(self, folder: Path, key: str, *, staleness: int = 0, ranks: Ranks | None = None):
@@ -62,8 +77,8 @@ class RolloutJournal:
         self._ranks = ranks or Ranks()
         self._saved = 0
         self._iteration: int | None = None
-        self._file: Journal | None = None
-        self._recalled: dict[int, dict[int, tuple[bool, bytes]]] = {}
+        self._file: io.FileIO | None = None
+        self._recalled: _Answers = {}
         self._lock = Lock()
 
     def resume(self, iteration: int, version: int) -> None:
@@ -102,11 +117,9 @@ class RolloutJournal:
         """Return the completion of a request, the first time that it is asked for; None without any."""
         with self._lock:
             turns = self._recalled.get(request.seed, {})
-            counted, entry = turns.pop(request.turn, (False, None))
-            if entry is not None:
-                _, _, state_hash, completion = json.loads(entry)
-                if state_hash == request.state_hash:
-                    return Recalled(_unpack(completion), counted)
+            counted, state_hash, packed = turns.pop(request.turn, (False, None, {}))
+            if state_hash == request.state_hash:
+                return Recalled(_unpack(packed), counted)
             self._recalled.pop(request.seed, None)  # from here on the episode is another one
             return None
 
@@ -119,10 +132,13 @@ class RolloutJournal:
         with self._lock:
             if self._iteration is None:  # not resumed, or closed
                 return
-            if self._file is None:
-                make_folder(self._folder)
-                self._file = Journal(self._folder / f"{self._iteration:06d}-{self._ranks.rank}.journal")
-            self._file.append(line[:-1].decode())
+            path = self._folder / f"{self._iteration:06d}-{self._ranks.rank}.journal"
+            with writing(path):
+                if self._file is None:
+                    make_folder(self._folder)
+                    self._file = io.FileIO(path, "a")
+                if self._file.write(line) < len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def close(self) -> None:
         """End the file; nothing is written any more."""
@@ -134,13 +150,12 @@ class RolloutJournal:
 
     def _load(self) -> None:
         """Recall what was written since the last checkpoint, and before it of groups pending there."""
-        recalled: dict[int, dict[int, tuple[bool, bytes]]] = {}
+        recalled: _Answers = {}
         for path, iteration in self._files():
             if iteration > self._saved - self._staleness:
                 found = read_file(path, largest=MAX_LINES_SIZE, remedy=_REMEDY)
-                for entry in (entry for entries in self._valid(found) for entry in entries):
-                    seed, turn, *_ = json.loads(entry)
-                    recalled.setdefault(seed, {})[turn] = iteration <= self._saved, entry
+                for seed, turn, state_hash, packed in chain.from_iterable(self._valid(found)):
+                    recalled.setdefault(seed, {})[turn] = iteration <= self._saved, state_hash, packed
         with self._lock:
             self._recalled = recalled
 
@@ -168,38 +183,39 @@ class RolloutJournal:
                 with writing(path):
                     path.unlink(missing_ok=True)
 
-    def _line(self, entries: Sequence[bytes]) -> bytes:
-        body = b"\t".join(entries)
+    def _line(self, entries: Sequence[_Entry]) -> bytes:
+        body = _JSON.encode(entries).encode()
         return b"%b\t%b\n" % (self._hash(body), body)
 
     def _hash(self, body: bytes) -> bytes:
         return blake2b(body, key=self._key, digest_size=8).hexdigest().encode()
 
-    def _valid(self, content: bytes, version: int | None = None) -> Iterator[list[bytes]]:
+    def _valid(self, content: bytes, version: int | None = None) -> Iterator[list[_Entry]]:
         """Yield the entries of each undamaged line of this run, up to a version of the weights."""
         for line in content.split(b"\n"):
             digest, _, body = line.partition(b"\t")
             if body and digest == self._hash(body):
-                entries = [
-                    entry for entry in body.split(b"\t") if version is None or _newest(entry) <= version
-                ]
+                entries = [each for each in json.loads(body) if version is None or _newest(each) <= version]
                 if entries:
                     yield entries
 
 
-def _pack(request: Request, completion: Completion) -> bytes:
+def _pack(request: Request, completion: Completion) -> _Entry:
     table = {name: getattr(completion, name) for name in _FIELDS}
-    packed = [request.seed, request.turn, request.state_hash, table]
-    return json.dumps(packed, separators=(",", ":")).encode()
+    for name, code in _ARRAYS.items():
+        table[name] = b64encode(array(code, table[name]).tobytes()).decode()
+    return request.seed, request.turn, request.state_hash, table
 
 
 def _unpack(table: dict[str, Any]) -> Completion:
-    return Completion(
-        **{key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
-    )
+    return Completion(**table | {name: _values(table, name) for name in _ARRAYS})
 
 
-def _newest(entry: bytes) -> int:
+def _values(table: dict[str, Any], name: str) -> tuple[Any, ...]:
+    return tuple(array(_ARRAYS[name], b64decode(table[name])))
+
+
+def _newest(entry: _Entry) -> int:
     """Return the newest version of the weights that sampled a completion."""
-    table = json.loads(entry)[3]
-    return max([table["version"], *table["versions"]])
+    *_, table = entry
+    return int(max([table["version"], *_values(table, "versions")]))
