@@ -93,7 +93,7 @@ class IterationMetrics:
     staleness: float
     """Mean age of the steps trained on, in versions of the weights."""
     dropped: int
-    """Groups not trained on, since the iteration before: left out by dynamic sampling, or begun anew."""
+    """Groups left out since the iteration before: by dynamic sampling, or since they teach nothing."""
     pending: int
     """Groups begun but not yet trained on."""
     seconds: StageSeconds
