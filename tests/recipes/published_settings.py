@@ -57,9 +57,6 @@ TABLE = (
     Row(None, None, None, {"prompting.temperature": 1.0}, "GiGPO App. D; StepPO App. B.4; iStar"),
     Row(None, None, None, {"learner.learning_rate": 1e-6}, "GiGPO App. D; StepPO App. B.4"),
     Row(None, None, None, {"learner.dtype": "bfloat16"}, "verl: ppo_trainer.yaml"),
-    Row(
-        None, None, None, {"learner.gradient_checkpointing": True}, "run scripts of verl-agent, StepPO, iStar"
-    ),
     Row(None, None, None, {"objective.kl": "k3"}, "kl_loss_type=low_var_kl in the run scripts"),
     Row(None, None, None, {"objective.ratio": "token"}, "verl: core_algos.py; the papers print products"),
     Row(None, None, None, {"prompting.choice": "free"}, "prompts of verl-agent and StepPO"),
