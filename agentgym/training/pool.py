@@ -361,15 +361,6 @@ class RolloutPool:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from `state_dict`, on any number of ranks; groups that were pending begin again."""
-        if "counts" not in state:  # of an older version, which counted dropped groups apart
-            played = {name: state[name] for name in ("episodes", "trained", "left_out")}
-            begun = state["trained"] + state["left_out"]
-            state = {
-                "position": state.get("position", state["begun"]),
-                "done": [],
-                "counts": [{**played, "begun": begun}] * self.ranks.size,
-                "again": [{}] * self.ranks.size,
-            }
         counts, again = (self._own_counts(state[name]) for name in ("counts", "again"))
         with self._changed:
             self.counts, self._queue = counts, None

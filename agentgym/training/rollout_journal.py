@@ -14,15 +14,13 @@ a keyed hash, so that half a line, a damaged one, or one of a run with other set
 
 from __future__ import annotations
 
-import errno
 import io
 import json
-import os
 import re
 from array import array
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
@@ -47,15 +45,6 @@ _Entry: TypeAlias = tuple[int, int, str, dict[str, Any]]
 """Sampling seed and turn of a request, state hash, completion."""
 _Answers: TypeAlias = dict[int, dict[int, tuple[bool, str | None, dict[str, Any]]]]
 """By sampling seed and turn: whether it is counted, state hash, completion."""
-
-
-@dataclass(frozen=True, slots=True)
-class Recalled:
-    """A completion that was sampled before the run was resumed."""
-
-    completion: Completion
-    counted: bool
-    """Whether the checkpoint's counts of steps and tokens hold it."""
 
 
 class RolloutJournal:
@@ -101,6 +90,7 @@ class RolloutJournal:
         """Write to the files of an iteration from now on: what is played counts for it."""
         if self._iteration is not None:
             self._turn_to(iteration)
+            self._remove(lambda number: self._saved + 2 < number < iteration - self._staleness)
 
     def saved(self, iteration: int, *, again: bool = False) -> None:
         """Take note of a checkpoint, where a resumed run begins.
@@ -113,13 +103,16 @@ class RolloutJournal:
             if again:
                 self._load()
 
-    def recall(self, request: Request) -> Recalled | None:
-        """Return the completion of a request, the first time that it is asked for; None without any."""
+    def recall(self, request: Request) -> tuple[Completion, bool] | None:
+        """Return the completion of a request, the first time that it is asked for; None without any.
+
+        With it, whether the checkpoint's counts of steps and tokens hold it.
+        """
         with self._lock:
             turns = self._recalled.get(request.seed, {})
             counted, state_hash, packed = turns.pop(request.turn, (False, None, {}))
             if state_hash == request.state_hash:
-                return Recalled(_unpack(packed), counted)
+                return _unpack(packed), counted
             self._recalled.pop(request.seed, None)  # from here on the episode is another one
             return None
 
@@ -137,14 +130,11 @@ class RolloutJournal:
                 if self._file is None:
                     make_folder(self._folder)
                     self._file = io.FileIO(path, "a")
-                if self._file.write(line) < len(line):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                self._file.write(line)
 
     def close(self) -> None:
         """End the file; nothing is written any more."""
-        with self._lock:
-            self._iteration = None
-            self._end_file()
+        self._turn_to(None)
 
     # ---- inside -----------------------------------------------------------------------------
 
@@ -159,16 +149,12 @@ class RolloutJournal:
         with self._lock:
             self._recalled = recalled
 
-    def _turn_to(self, iteration: int) -> None:
+    def _turn_to(self, iteration: int | None) -> None:
         with self._lock:
             self._iteration = iteration
-            self._end_file()
-        self._remove(lambda number: self._saved + 2 < number < iteration - self._staleness)
-
-    def _end_file(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+            if self._file is not None:
+                self._file.close()
+                self._file = None
 
     def _files(self) -> list[tuple[Path, int]]:
         """Return the files and their iterations, oldest first."""

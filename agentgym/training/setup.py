@@ -71,13 +71,14 @@ class Meter:
 
     def _recall(self, request: Request) -> Completion | None:
         """Return the journal's completion, counted where it is not yet."""
-        recalled = None if self.journal is None else self.journal.recall(request)
-        if recalled is None:
+        found = None if self.journal is None else self.journal.recall(request)
+        if found is None:
             return None
+        completion, counted = found
         self.recalled += 1
-        if not recalled.counted:
-            self._count(recalled.completion)
-        return recalled.completion
+        if not counted:
+            self._count(completion)
+        return completion
 
     def _count(self, completion: Completion) -> None:
         self.steps += completion.error is None

@@ -327,13 +327,6 @@ def test_a_run_that_was_stopped_plays_pending_groups_again(virtual, order, attem
         assert first.counts == again.counts
 
 
-def test_states_of_older_versions_are_read(virtual, order):
-    pool = virtual(30, max_staleness=1, overlap=False)
-    pool.load_state_dict({"begun": 9, "episodes": 24, "trained": 8, "dropped": 0, "left_out": 0})
-    assert collect(pool, 2)[0] == seeds(order, 13)[9:]
-    assert (pool.counts.begun - pool.counts.pending, pool.counts.trained) == (12, 12)
-
-
 def test_a_failed_stream_does_not_wait_for_ever(make):
     class Failing(Versioned):
         def act(self, requests):

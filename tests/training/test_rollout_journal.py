@@ -250,8 +250,7 @@ def opened(tmp_path):
 
 
 def recalled(journal, *asked):
-    found = journal.recall(request(*asked))
-    return None if found is None else (found.completion, found.counted)
+    return journal.recall(request(*asked))
 
 
 def test_what_weights_of_the_future_have_sampled_is_gone(opened):
