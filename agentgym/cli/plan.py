@@ -25,6 +25,7 @@ def show_plan(config: TrainConfig, *, devices: int, device_memory: float | None)
     from agentgym.training.machine.memory import plan_memory
     from agentgym.training.machine.resources import (
         MAX_MEMORY_FRACTION,
+        MAX_PARAMETERS,
         Machine,
         described,
         model_size,
@@ -62,6 +63,11 @@ def show_plan(config: TrainConfig, *, devices: int, device_memory: float | None)
     fits = plan.peak <= MAX_MEMORY_FRACTION * machine.memory
     if not fits:
         lines.append("This does not fit: use more devices, learner.lora_rank, or learner.offload=true")
+    if size.parameters > MAX_PARAMETERS or size.experts:
+        lines.append(
+            "Above 14B dense, mixtures of experts, HSDP and context parallelism are not built here: use verl "
+            "with these environments (docs/bridges.md)"
+        )
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return 0 if fits else 1

@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from time import monotonic, sleep
 from types import TracebackType
 from typing import Self
 
@@ -54,18 +55,28 @@ def writing(path: Path | str, advice: str = "") -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def sole_writer(folder: Path) -> Iterator[None]:
-    """Hold a folder's lock, which ends with the process at the latest; a second holder is refused."""
+def sole_writer(folder: Path, *, patience: float = 0.0) -> Iterator[None]:
+    """Hold a folder's lock, which ends with the process at the latest; a second holder is refused.
+
+    ``patience``: seconds to wait for the first one.
+    """
+    end = monotonic() + patience
     with writing(folder):
         fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        try:
-            with writing(folder):
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except UsageError as error:
-            if isinstance(error.__cause__, BlockingIOError):
-                raise UsageError(f"another process is writing to {folder}; wait for it or end it") from error
-            raise
+        while True:
+            try:
+                with writing(folder):
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except UsageError as error:
+                if not isinstance(error.__cause__, BlockingIOError):
+                    raise
+                if monotonic() >= end:
+                    raise UsageError(
+                        f"another process is writing to {folder}; wait for it or end it"
+                    ) from error
+            sleep(min(1.0, patience))
         yield
     finally:
         os.close(fd)

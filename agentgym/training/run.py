@@ -35,6 +35,10 @@ from agentgym.version import __version__
 _REQUESTED = "requested_sha256"
 """Of the configuration that a run began with, before anything was chosen, in what it was made with."""
 
+_LOCK_PATIENCE = 150.0
+"""Seconds that a restart waits for the folder's lock: a file server keeps that of a machine which is gone for
+90 or so."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
@@ -68,7 +72,7 @@ def start(config: TrainConfig, folder: Path, *, logs: Sequence[str], force: bool
     """
     devices = take_devices(config)
     if (folder / CONFIG_FILE).exists() and _has_begun(folder):
-        if not int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")):
+        if not _restarts():
             raise UsageError(f"{folder} holds a run already: resume it by --resume, or choose another folder")
         made = _table(folder / CONFIG_FILE).get(MADE_WITH)
         if not isinstance(made, dict) or made.get(_REQUESTED) != _digest(config):
@@ -116,6 +120,11 @@ def _table(path: Path) -> dict[str, Any]:
     return table
 
 
+def _restarts() -> bool:
+    """Return whether ``torchrun`` starts processes again."""
+    return int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) > 0
+
+
 def _digest(config: TrainConfig) -> str:
     return sha256(json.dumps(config_to_json(config), sort_keys=True).encode()).hexdigest()
 
@@ -146,7 +155,7 @@ def _train(
         resume = ranks.from_first(resume and has_checkpoint(folder))
         if not ranks.is_first:
             return _run(_trainer(setup, folder, resume=resume), None)
-        with sole_writer(folder):
+        with sole_writer(folder, patience=_LOCK_PATIENCE if _restarts() else 0.0):
             trainer = _trainer(setup, folder, resume=resume)
             if not resume:
                 replace_file(folder / CONFIG_FILE, _dump(setup, requested))

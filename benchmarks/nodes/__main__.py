@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from agentgym.training.learner.heartbeat import SILENCE
-from benchmarks.nodes.soak import EVERY, ITERATIONS, LAST_CALL, NOBODY, Case, difference, play
+from benchmarks.nodes.soak import EVERY, ITERATIONS, LAST_CALL, LEASE, NOBODY, Case, difference, play
 
 ABOUT = f"""# Ranks that die
 
@@ -21,7 +21,8 @@ run's folder; gloo on a CPU that other work shares. A tiny model learns EZPoints
 iterations, rollouts never stale, a checkpoint every {EVERY}. One rank dies: alone (SIGKILL; its `torchrun`
 starts it again), or with its whole machine (the other goes on alone), or it is stopped (SIGSTOP), which no
 connection shows. `--nnodes 1:2 --max-restarts 3`, `last_call_timeout={LAST_CALL}`; a rank ends {SILENCE} s
-after the last heartbeat of the next one.
+after the last heartbeat of the next one. A stopped machine holds the run's folder for {LEASE} s, as one that
+a file server has lost does.
 
 Seconds are from the death to the first iteration after it; starting Python anew is most of them. The last
 columns compare with the run in which nobody died: the largest difference of a final weight, and whether every

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic, sleep, time
 from typing import Any
 
 from torch._C._distributed_c10d import TCPStore
@@ -38,6 +38,11 @@ def words(iterations: int = ITERATIONS, every: int = EVERY) -> tuple[str, ...]:
 
 LAST_CALL = 5
 """Seconds that machines which have met wait for others: ``torchrun``'s ``last_call_timeout``."""
+
+
+LEASE = 90
+"""Seconds after which a stopped machine's lock of the run's folder ends, as a file server ends those of one
+that it does not hear of any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +100,22 @@ def play(folder: Path, case: Case, *, command: Sequence[str] = (), timeout: floa
                 logs = [path.read_text()[-3000:] for path in sorted(folder.glob("*.log"))]
                 raise RuntimeError("the run did not come to its end:\n" + "\n".join(logs))
             sleep(0.1)
+            died = next((line for line in _notes(folder) if line["what"] == "died"), None)
+            if case.hangs and case.machine and died and time() > died["time"] + LEASE:
+                _kill(died["process"])
     finally:
         for machine in machines:
             machine.kill()
             machine.wait()
         for line in _notes(folder):
             if line["what"] == "died":
-                with suppress(ProcessLookupError):  # stopped, it is there still
-                    os.kill(line["process"], signal.SIGKILL)
+                _kill(line["process"])
     return _outcome(folder)
+
+
+def _kill(process: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
 
 
 def _machine(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from agentgym.algos.objective import Objective
+from agentgym.cli import main
 from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
 from agentgym.training.config import RolloutConfig, TrainConfig, override
@@ -42,6 +43,70 @@ QWEN = {
     "tie_word_embeddings": True,
 }
 """Sizes of Qwen2.5-1.5B."""
+
+
+VISION = {
+    "depth": 32,
+    "hidden_size": 1280,
+    "intermediate_size": 3420,
+    "num_heads": 16,
+    "patch_size": 14,
+    "window_size": 112,
+    "fullatt_block_indexes": [7, 15, 23, 31],
+}
+VISUAL = {
+    "3B": (2048, 11008, 36, 16, 2, 151936, True),
+    "7B": (3584, 18944, 28, 28, 4, 152064, False),
+}
+"""Of Qwen2.5-VL: width, inner width, layers, heads, key-value heads, vocabulary, tied embeddings."""
+
+
+def write_visual(folder, name):
+    width, inner, layers, heads, key_value_heads, vocabulary, tied = VISUAL[name]
+    sizes = {
+        "model_type": "qwen2_5_vl",
+        "architectures": ["Qwen2_5_VLForConditionalGeneration"],
+        "hidden_size": width,
+        "intermediate_size": inner,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": key_value_heads,
+        "vocab_size": vocabulary,
+        "max_position_embeddings": 128_000,
+        "tie_word_embeddings": tied,
+        "vision_config": {**VISION, "out_hidden_size": width},
+    }
+    (folder / "config.json").write_text(json.dumps(sizes))
+
+
+@pytest.mark.parametrize(
+    ("name", "billions", "devices", "fits"),
+    [("3B", 3.75, 1, False), ("3B", 3.75, 8, True), ("7B", 8.29, 1, False), ("7B", 8.29, 8, True)],
+)
+def test_a_model_of_pictures_is_planned(tmp_path, capsys, name, billions, devices, fits):
+    write_visual(tmp_path, name)
+    words = ["train", "--recipe", "gigpo/gigpo-visual-sokoban", "--model", str(tmp_path)]
+    assert main([*words, "--plan", str(devices), "--device-memory", "80"]) == (0 if fits else 1)
+    shown = capsys.readouterr().out
+    assert f"{billions} billion parameters, {VISUAL[name][2]} layers" in shown
+    assert "update  pictures" in shown
+    size = ModelSize.read(tmp_path)
+    assert (size.patches, size.encoder.layers) == (4, 32)
+    embedding = VISUAL[name][0] * VISUAL[name][5]
+    assert size.body == size.parameters - (0 if VISUAL[name][6] else embedding)
+    text = ["train", "--recipe", "gigpo/gigpo-sokoban", "--model", str(tmp_path)]
+    main([*text, "--plan", str(devices), "--device-memory", "80"])
+    assert "update  pictures" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [({}, False), ({"num_hidden_layers": 340}, True), ({"model_type": "qwen3_moe", "num_experts": 8}, True)],
+)
+def test_a_plan_says_where_larger_models_are_trained(tmp_path, capsys, changes, told):
+    (tmp_path / "config.json").write_text(json.dumps({**QWEN, **changes}))
+    main(["train", "--recipe", "gigpo/gigpo-alfworld", "--model", str(tmp_path), "--plan", "8"])
+    assert ("use verl with these environments" in capsys.readouterr().out) == told
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from torch._C._distributed_c10d import HashStore
 
 from agentgym.errors import UsageError
 from agentgym.history.run import CONFIG_FILE, read_metrics
+from agentgym.io.files import sole_writer
 from agentgym.training.config import override
 from agentgym.training.learner import heartbeat
 from agentgym.training.learner.distributed import Ranks
@@ -89,6 +90,16 @@ def test_a_store_that_outlives_a_restart_is_refused(monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "1")
     with pytest.raises(UsageError, match="TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"), Ranks.join("cpu"):
+        pass
+
+
+def test_a_restart_waits_for_the_lock_of_what_is_gone(tmp_path):
+    other = sole_writer(tmp_path)
+    other.__enter__()
+    with pytest.raises(UsageError, match="another process is writing"), sole_writer(tmp_path, patience=0.2):
+        pass
+    threading.Timer(0.3, other.__exit__, (None, None, None)).start()
+    with sole_writer(tmp_path, patience=30.0):
         pass
 
 

@@ -48,6 +48,12 @@ class ModelSize:
     vocabulary: int
     linear: tuple[tuple[int, int], ...] = ()
     """Inputs and outputs of each linear layer but the head: what an adapter is made for."""
+    experts: int = 0
+    """Of a layer; 0 of a dense model."""
+    encoder: ModelSize | None = None
+    """The layers of the encoder of pictures, whose tokens are patches."""
+    patches: int = 0
+    """That one picture token stands for."""
 
     @classmethod
     def read(cls, directory: str | Path) -> Self:
@@ -74,6 +80,13 @@ class ModelSize:
         size = getattr(config, "head_dim", None) or config.hidden_size // heads
         layers = [each for each in model.modules() if isinstance(each, GradientCheckpointingLayer)]
         head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
+        vision, encoder = getattr(model.config, "vision_config", None), None
+        if vision is not None:
+            blocks = [each for each in model.base_model.get_submodule("visual").modules() if each in layers]
+            width, largest = vision.hidden_size, max(map(_count, blocks))
+            encoder = cls(
+                len(blocks) * largest, len(blocks), largest, width, vision.intermediate_size, width, width, 0
+            )
         return cls(
             parameters=sum(weight.numel() for weight in model.parameters()),
             layers=config.num_hidden_layers,
@@ -88,14 +101,22 @@ class ModelSize:
                 for each in model.modules()
                 if isinstance(each, torch.nn.Linear) and each is not head
             ),
+            experts=getattr(config, "num_experts", 0) or getattr(config, "num_local_experts", 0) or 0,
+            encoder=encoder,
+            patches=0 if vision is None else vision.spatial_merge_size**2,
         )
 
     @property
     def body(self) -> int:
         """Parameters below the head: a critic's."""
-        rest = self.parameters - self.layers * self.layer_parameters
         embedding = self.vocabulary * self.hidden
-        return self.parameters - (embedding if rest >= 2 * embedding else 0)
+        return self.parameters - (embedding if self.outside >= 2 * embedding else 0)
+
+    @property
+    def outside(self) -> int:
+        """Parameters in no layer, the encoder's among them."""
+        encoded = 0 if self.encoder is None else self.encoder.parameters
+        return self.parameters - self.layers * self.layer_parameters - encoded
 
     def adapter(self, rank: int) -> int:
         """Return the parameters of an adapter of all linear layers."""
@@ -104,6 +125,10 @@ class ModelSize:
     def cached(self, number: int) -> int:
         """Return the bytes of a token in a cache of keys and values, with ``number`` bytes a number."""
         return 2 * self.layers * self.keys * number
+
+    def held(self, number: int, *, again: bool) -> int:
+        """Return the bytes that all layers hold of a token; ``again``: computed again for the gradient."""
+        return (1 if again else self.layers) * self.kept(number) + self.layers * self.hidden * number
 
     def kept(self, number: int) -> int:
         """Return the bytes that one layer keeps of a token for the gradient, with ``number`` bytes a number.
@@ -179,7 +204,6 @@ def plan_memory(
         "reference": number * size.parameters // ranks if has_reference else 0,
         "critic": 4 * held * critic // ranks,
     }
-    outside = size.parameters - size.layers * size.layer_parameters
     # the critic's gradients and moments come later, weights that wait in main memory are not the device's
     read = always["weights"] + always["reference"] + held * critic // ranks
     overlaps = rollout.max_staleness > 0 and rollout.overlap
@@ -197,17 +221,9 @@ def plan_memory(
             "prefill": tokens * number * (3 * size.intermediate + 4 * size.hidden),
             "logits": 2 * EXACT * rollout.num_envs * size.vocabulary,
         }
-    tokens = max(learner.token_budget, _row(config))
-    layers = 1 if learner.gradient_checkpointing else size.layers
-    chunk = max(min(learner.chunk_logits, tokens * size.vocabulary), size.vocabulary)
-    summed = EXACT + (number if low else 0)  # its gradient, and in low precision what a chunk adds to it
-    update = {
-        "activations": tokens * (layers * size.kept(number) + size.layers * size.hidden * number),
-        "head": HEAD_COPIES * EXACT * chunk + (0 if rank else summed * size.vocabulary * size.hidden),
-        "layers put together": number * (outside + 2 * size.layer_parameters) if shards else 0,
-    }
+    update = _update(size, config, number, shards=shards)
     # before its part of the weights, each rank reads the head in float32 for a check of the model
-    start = always["engine"] + max(read, EXACT * outside) + BLOCK
+    start = always["engine"] + max(read, EXACT * size.outside) + BLOCK
     held_at_once = rollout.engine == "vllm" or (
         rollout.engine == "server" and rollout.weight_transfer == "nccl"
     )
@@ -216,6 +232,23 @@ def plan_memory(
         "new weights": number * size.parameters if copies and held_at_once else 0,
     }
     return MemoryPlan(always, sampling, update, sync, start, overlaps)
+
+
+def _update(size: ModelSize, config: TrainConfig, number: int, *, shards: bool) -> dict[str, int]:
+    """Return the bytes that a pack takes while its gradients are computed in numbers of so many bytes."""
+    learner, tokens = config.learner, max(config.learner.token_budget, _row(config))
+    again, encoder = bool(learner.gradient_checkpointing), size.encoder
+    shown = config.prompting is not None and config.prompting.pictures != "none"
+    chunk = max(min(learner.chunk_logits, tokens * size.vocabulary), size.vocabulary)
+    # its gradient, and in low precision what a chunk adds to it
+    summed = 0 if learner.lora_rank else EXACT + (number if number < EXACT else 0)
+    return {
+        "activations": tokens * size.held(number, again=again),
+        # at most: if all that is read were pictures
+        "pictures": tokens * size.patches * encoder.held(number, again=again) if shown and encoder else 0,
+        "head": HEAD_COPIES * EXACT * chunk + summed * size.vocabulary * size.hidden,
+        "layers put together": number * (size.outside + 2 * size.layer_parameters) if shards else 0,
+    }
 
 
 def _row(config: TrainConfig) -> int:

@@ -32,6 +32,9 @@ VLLM_MIN_PARAMETERS = 500_000_000
 CPU_MAX_PARAMETERS = 1_000_000_000
 """Parameters of a model that a single CPU thread should not be asked to train."""
 
+MAX_PARAMETERS = 15_000_000_000
+"""Parameters of a dense model above which a plan says where to train it."""
+
 MAX_MEMORY_FRACTION = 0.9
 """Share of a device's memory that a plan may fill."""
 
