@@ -82,12 +82,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0, help="how long (default: 30)")
     parser.add_argument("--every", type=float, default=2.0, help="seconds between samples (default: 2)")
+    parser.add_argument("--share", type=float, default=1.0, help="of the time that workers work (default: 1)")
     parser.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
     parser.add_argument("--out", type=Path, default=OUT, help=f"the report (default: {OUT})")
     asked = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as place:
         os.environ[CACHE_VARIABLE] = str(Path(place) / "cache")
-        with _running(Path(place), asked.seed) as running:
+        with _running(Path(place), asked.seed, asked.share) as running:
             watch = Watch(running.pids, running.steps)
             problems = _watch(running, watch, 60 * asked.minutes, asked.every)
         for name in WORKERS:
@@ -104,7 +105,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     slow = _quantile(running.traffic.seconds, 0.99)
     if slow > SLOWEST:
         problems.append(f"site: one request in 100 took more than {slow:.1f} s, allowed are {SLOWEST} s")
-    command = f"python -m benchmarks.soak --minutes {asked.minutes:g} --seed {asked.seed}"
+    command = (
+        f"python -m benchmarks.soak --minutes {asked.minutes:g} --share {asked.share:g} --seed {asked.seed}"
+    )
     about = {key: text.replace(", one used", "") for key, text in machine().items()}
     replace_file(asked.out, page(command, about, growths, done, running.traffic, problems))
     for problem in problems:
@@ -114,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @contextmanager
-def _running(folder: Path, seed: int) -> Iterator[_Running]:
+def _running(folder: Path, seed: int, share: float) -> Iterator[_Running]:
     """Start everything; end it at the end."""
     context = get_context("spawn")
     ended = context.Event()
@@ -131,7 +134,7 @@ def _running(folder: Path, seed: int) -> Iterator[_Running]:
         for name in WORKERS:
             (folder / name).mkdir()
             (folder / name / ADDRESS).write_text(server.url)
-            workers[name] = context.Process(target=work, args=(name, folder / name, seed, ended))
+            workers[name] = context.Process(target=work, args=(name, folder / name, seed, share, ended))
             workers[name].start()
             stack.callback(_end, workers[name])
         stack.callback(ended.set)

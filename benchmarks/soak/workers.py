@@ -233,24 +233,27 @@ WORKERS: Mapping[str, Callable[[Path, int], Iterator[Mapping[str, int]]]] = {
 }
 
 
-def work(name: str, folder: Path, seed: int, ended: Event) -> None:
-    """Work round by round until told to end; keep count in ``folder/status.json``.
+def work(name: str, folder: Path, seed: int, share: float, ended: Event) -> None:
+    """Work round by round until the event is set; keep count in ``folder/status.json``.
 
     Args:
         name: one of `WORKERS`.
         folder: an empty one of its own.
         seed: of its random numbers.
+        share: of the time in which it works; after each round it rests.
         ended: says when.
     """
     os.environ[CACHE_VARIABLE] = str(folder / "cache")
     np.seterr(all="raise")
     done: Counter[str] = Counter()
+    began = monotonic()
     try:
         for counts in WORKERS[name](folder, seed):
             done.update(counts)
             done["rounds"] += 1
             replace_file(folder / "status.json", json.dumps({"done": done}))
-            if ended.is_set():
+            if ended.wait((monotonic() - began) * (1 / share - 1)):
                 return
+            began = monotonic()
     except Exception:  # noqa: BLE001  # whatever it is, it is what is looked for
         replace_file(folder / "status.json", json.dumps({"done": done, "error": traceback.format_exc()}))
