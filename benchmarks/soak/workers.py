@@ -126,9 +126,9 @@ def _train_killed(run: Path, seed: int) -> None:
         if process.returncode not in (0, -9):
             raise AssertionError(f"a training ended with {process.returncode}: {error}")
     numbers = [json.loads(line)["iteration"] for line in (run / METRICS_FILE).read_text().splitlines()]
-    pool = load_checkpoint(last_checkpoint(run))["pool"]
-    if numbers != list(range(1, ITERATIONS + 1)) or pool["trained"] != ITERATIONS * TASKS:
-        raise AssertionError(f"iterations {numbers}, groups {pool}")
+    (counts,) = load_checkpoint(last_checkpoint(run))["pool"]["counts"]
+    if numbers != list(range(1, ITERATIONS + 1)) or counts["trained"] != ITERATIONS * TASKS:
+        raise AssertionError(f"iterations {numbers}, groups {counts}")
 
 
 def _await_updates(process: subprocess.Popen[str], run: Path, updates: int) -> None:
