@@ -21,7 +21,7 @@ class DroppingPool(RolloutPool):
             group = next(self._ends)
             steps = [step for member in group for step in member.steps]
             if version - min(step.completion.version for step in steps) > self.config.max_staleness:
-                self.counts.dropped += 1
+                self.counts.left_out += 1
             else:
                 fresh.append(group)
         self.counts.trained += len(fresh)
