@@ -51,10 +51,14 @@ def add_to(commands: Commands[Parser]) -> None:
     )
     parser.add_argument(
         "--smooth",
-        type=int,
-        default=1,
+        type=float,
+        default=1.0,
         metavar="N",
-        help="moving average of training values over N iterations (default: 1)",
+        help="moving average of training values over N iterations, or below 1 an exponential one of that "
+        "decay, such as 0.95 (default: 1)",
+    )
+    parser.add_argument(
+        "--threshold", type=float, metavar="VALUE", help="say where each line first is VALUE or more"
     )
     parser.add_argument("--title", help="title (default: what the runs have in common)")
     parser.add_argument("--each", action="store_true", help="a line for every run, without bands")
@@ -100,12 +104,14 @@ def _draw_diagnostic(arguments: argparse.Namespace) -> int:
 
 def _draw_curves(arguments: argparse.Namespace) -> int:
     from agentgym.errors import UsageError
-    from agentgym.history.curves import full_name, group_runs
+    from agentgym.history.curves import full_name, group_runs, make_curve, reached
     from agentgym.history.drawing import draw_curves
     from agentgym.history.run import read_history
 
-    if arguments.smooth < 1:
-        raise UsageError(f"--smooth must be at least 1, got {arguments.smooth}")
+    if not (0 < arguments.smooth < 1 or (arguments.smooth >= 1 and arguments.smooth.is_integer())):
+        raise UsageError(
+            f"--smooth is a number of iterations or a decay between 0 and 1, got {arguments.smooth:g}"
+        )
     metrics = [full_name(name) for name in dict.fromkeys(arguments.metric or ["success"])]
     groups = group_runs([read_history(folder) for folder in arguments.runs], each=arguments.each)
     picture = draw_curves(
@@ -117,6 +123,13 @@ def _draw_curves(arguments: argparse.Namespace) -> int:
         title=arguments.title,
     )
     _write(arguments.out, picture, remarks=_remarks(groups))
+    if arguments.threshold is not None:
+        for metric in metrics:
+            for group in groups:
+                place = reached(make_curve(group, metric, arguments.x, arguments.smooth), arguments.threshold)
+                where = "never" if place is None else f"{arguments.x} {place:,g}"
+                line = f"{group.first.algorithm}: {metric} is {arguments.threshold:g} or more: {where}"
+                open_console().print(line, markup=False, soft_wrap=True)
     return 0
 
 

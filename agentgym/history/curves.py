@@ -123,11 +123,12 @@ def has_metric(run: RunHistory, metric: str) -> bool:
     return any(np.isfinite(metrics.number(metric)) for metrics in run.iterations)
 
 
-def make_curve(group: RunGroup, metric: str, x: X, smooth: int = 1) -> Curve:
+def make_curve(group: RunGroup, metric: str, x: X, smooth: float = 1) -> Curve:
     """Compute a curve.
 
-    A run's values are averaged over the last ``smooth`` iterations first; evaluations are drawn as they are.
-    Every run needs the metric.
+    A run's values are averaged over the last ``smooth`` iterations first, or below 1 exponentially, each
+    weighing ``smooth`` times as much as the next; evaluations are drawn as they are. Every run needs the
+    metric.
     """
     for run in group.runs:
         if not has_metric(run, metric):
@@ -147,7 +148,13 @@ def make_curve(group: RunGroup, metric: str, x: X, smooth: int = 1) -> Curve:
     return Curve(table[:, :, 0].mean(axis=0), values.mean(axis=0), low, high, band, len(rows))
 
 
-def _points(run: RunHistory, metric: str, x: X, smooth: int) -> dict[int, tuple[float, float]]:
+def reached(curve: Curve, threshold: float) -> float | None:
+    """Return the place on the x axis where a curve's mean first is a threshold or more; None if nowhere."""
+    places = np.flatnonzero(curve.mean >= threshold)
+    return float(curve.x[places[0]]) if len(places) else None
+
+
+def _points(run: RunHistory, metric: str, x: X, smooth: float) -> dict[int, tuple[float, float]]:
     """Return x and value by iteration, without values that are not finite."""
     values = np.array([metrics.number(metric) for metrics in run.iterations])
     places = _places(run.iterations, x)
@@ -168,11 +175,18 @@ def _places(iterations: Sequence[IterationMetrics], x: X) -> Floats:
     return np.array([metrics.number(x) for metrics in iterations])
 
 
-def _smooth(values: Floats, smooth: int) -> Floats:
-    """Average each value with up to ``smooth - 1`` before it, leaving out what is not finite."""
+def _smooth(values: Floats, smooth: float) -> Floats:
+    """Average each value with those before it, leaving out what is not finite."""
     finite = np.isfinite(values)
+    if smooth < 1:
+        kept, total, weight = np.zeros(len(values)), 0.0, 0.0
+        for place in np.flatnonzero(finite):
+            total, weight = smooth * total + values[place], smooth * weight + 1.0
+            kept[place] = total / weight
+        return np.where(finite, kept, np.nan)
+    last = int(smooth)
     sums, counts = np.cumsum(np.where(finite, values, 0.0)), np.cumsum(finite, dtype=np.float64)
-    sums[smooth:], counts[smooth:] = sums[smooth:] - sums[:-smooth], counts[smooth:] - counts[:-smooth]
+    sums[last:], counts[last:] = sums[last:] - sums[:-last], counts[last:] - counts[:-last]
     return np.where(finite, sums / np.maximum(counts, 1.0), np.nan)
 
 

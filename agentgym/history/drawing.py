@@ -46,7 +46,7 @@ def draw_curves(
     *,
     suffix: str,
     x: X = "iteration",
-    smooth: int = 1,
+    smooth: float = 1,
     title: str | None = None,
 ) -> bytes:
     """Draw a panel for each metric, with a line for each group; return the file's content.
@@ -66,10 +66,16 @@ def draw_curves(
             legend |= _draw_panel(axes, groups, labels, metric, x, smooth, marked)
         for axes in panels:
             _draw_x_axis(axes, x)
-        averaged = smooth > 1 and not all(metric.startswith(EVALUATION) for metric in metrics)
-        remark = f"Training values are means of the last {smooth} iterations." if averaged else ""
+        averaged = smooth != 1 and not all(metric.startswith(EVALUATION) for metric in metrics)
+        remark = _smoothing(smooth) if averaged else ""
         _draw_head(figure, shared if title is None else title, remark, legend)
         return picture_of(figure, suffix)
+
+
+def _smoothing(smooth: float) -> str:
+    if smooth < 1:
+        return f"Training values are exponential moving averages of decay {smooth:g}."
+    return f"Training values are means of the last {smooth:g} iterations."
 
 
 # ---- parts of a picture --------------------------------------------------------------------------
@@ -91,7 +97,7 @@ def _draw_panel(
     labels: Sequence[str],
     metric: str,
     x: X,
-    smooth: int,
+    smooth: float,
     evaluation: str | None,
 ) -> dict[str, Any]:
     """Draw one metric of all groups, with dots where ``evaluation``, a second one, has values.
@@ -103,12 +109,12 @@ def _draw_panel(
         colour = PALETTE[number % len(PALETTE)]
         dashes = _DASHES[number // len(PALETTE) % len(_DASHES)]
         curve = make_curve(group, metric, x, smooth)
-        if curve.runs == 1 and smooth > 1 and not metric.startswith(EVALUATION):
+        if curve.runs == 1 and smooth != 1 and not metric.startswith(EVALUATION):
             raw = make_curve(group, metric, x)
             axes.plot(raw.x, raw.mean, color=colour, linewidth=0.8, alpha=0.3)
         if curve.band != "none":
             axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.17, linewidth=0)
-        width = 1.7 if smooth > 1 or len(curve.x) <= 300 else 1.0
+        width = 1.7 if smooth != 1 or len(curve.x) <= 300 else 1.0
         (line,) = axes.plot(curve.x, curve.mean, color=colour, linestyle=dashes, linewidth=width, zorder=3)
         legend[_describe(group, label, curve)] = line
         if metric.startswith(EVALUATION) and len(curve.x) <= _MANY:

@@ -100,6 +100,18 @@ def test_what_a_picture_says(texts, runs, tmp_path):
     } <= set(said)
 
 
+def test_where_each_line_reaches_a_threshold(cli, runs, tmp_path):
+    words = ("plot", *runs, "--smooth", 0.95, "--threshold", 0.1, "--metric", "success", "--metric", "kl")
+    code, out, _ = cli(*words, "--out", tmp_path / "curves.png")
+    assert code == 0
+    assert out.splitlines()[1:] == [
+        "gigpo: success is 0.1 or more: iteration 17",
+        "grpo: success is 0.1 or more: iteration 17",
+        "gigpo: kl is 0.1 or more: never",
+        "grpo: kl is 0.1 or more: never",
+    ]
+
+
 def test_means_over_different_settings_are_called_so(cli, tmp_path):
     runs = [write_run(tmp_path / f"run-{seed}", make_run(3), seed=seed) for seed in range(3)]
     config = json.loads((runs[1] / CONFIG_FILE).read_text())
@@ -218,8 +230,11 @@ def test_bad_input(refused, runs, tmp_path, monkeypatch):
     assert "name the folder of a training run" in refused("plot", tmp_path)
     assert "did you mean 'success'?" in refused("plot", runs[0], "--metric", "sucess")
     assert "invalid choice: 'token'" in refused("plot", runs[0], "--x", "token")
-    assert "--smooth must be at least 1, got 0" in refused("plot", runs[0], "--smooth", 0)
-    assert "invalid int value" in refused("plot", runs[0], "--smooth", "x")
+    for value in (0, -1, 1.5):
+        assert f"--smooth is a number of iterations or a decay between 0 and 1, got {value}" in refused(
+            "plot", runs[0], "--smooth", value
+        )
+    assert "invalid float value" in refused("plot", runs[0], "--smooth", "x")
     assert "has no 'value_loss'" in refused("plot", runs[0], "--metric", "value_loss")
     assert "seed: leave one out" in refused("plot", runs[0], runs[0])
     assert "cannot draw .jpg: name one in .png or .svg" in refused("plot", runs[0], "--out", "x.jpg")

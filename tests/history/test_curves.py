@@ -16,6 +16,7 @@ from agentgym.history.curves import (
     group_runs,
     make_curve,
     metric_names,
+    reached,
 )
 from agentgym.history.run import RunHistory
 from tests.iterations import make_metrics, make_run
@@ -126,6 +127,17 @@ def test_smoothing_looks_back_only():
     assert curve.x.tolist() == [1, 2, 3, 5]
     assert curve.mean.tolist() == [1, 2, 4, 5]
     assert make_curve(runs, "kl", "iteration", 99).mean.tolist() == [1, 2, 4, 3.5]
+
+
+def test_a_decay_weighs_each_value_so_much_less_than_the_next():
+    runs = group(of("kl", 1.0, 3.0, math.nan, 8.0))
+    mean = make_curve(runs, "kl", "iteration", 0.5).mean.tolist()
+    assert mean == pytest.approx([1, (0.5 + 3) / 1.5, (0.25 + 1.5 + 8) / 1.75])
+
+
+def test_a_threshold_is_reached_where_the_mean_first_has_it():
+    curve = make_curve(group(of("kl", 0.0, 3.0, 1.0, 5.0), of("kl", 0.0, 1.0, 5.0, 5.0)), "kl", "iteration")
+    assert [reached(curve, value) for value in (-1.0, 2.0, 2.5, 5.1)] == [1, 2, 3, None]
 
 
 def test_evaluations_are_few_begin_at_0_and_are_not_smoothed():
