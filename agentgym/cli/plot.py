@@ -33,6 +33,13 @@ def add_to(commands: Commands[Parser]) -> None:
     )
     parser.add_argument("runs", type=Path, nargs="*", metavar="RUN", help="folder of a training run")
     parser.add_argument("--what", metavar="NAME", help="draw a diagnostic of one run instead of curves")
+    parser.add_argument(
+        "--iteration",
+        action="append",
+        type=int,
+        metavar="N",
+        help="with --what: an iteration whose kept rollouts are looked at; repeat for several (default: all)",
+    )
     parser.add_argument("--list", action="store_true", help="list the diagnostics and what they need")
     parser.add_argument(
         "--metric",
@@ -95,7 +102,7 @@ def _draw_diagnostic(arguments: argparse.Namespace) -> int:
 
     if len(arguments.runs) > 1:
         raise UsageError(f"--what draws one run at a time, got {len(arguments.runs)}: name one")
-    diagram = diagnose(arguments.runs[0], arguments.what)
+    diagram = diagnose(arguments.runs[0], arguments.what, arguments.iteration or ())
     picture = draw_diagram(diagram, arguments.out.suffix.lower())
     _write(arguments.out, picture)
     _write(arguments.out.with_suffix(".json"), diagram.to_json().encode())

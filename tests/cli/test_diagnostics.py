@@ -165,3 +165,21 @@ def test_a_diagnostic_is_of_one_run(cli, run):
     assert code != 0
     assert "one run at a time" in err
     assert cli("plot")[0] != 0
+
+
+def test_sizes_of_step_groups_at_chosen_iterations(cli, refused, run, tmp_path):
+    for iteration in (2, 3, 4):
+        episodes = [episode("a" * 12 + "b", "c", won=True, iteration=iteration)]
+        write_rollouts(run, iteration, episodes)
+    assert [series.label for series in diagnose(run, "step-groups").panels[0].series] == [
+        "iteration 1",
+        "iteration 4",
+    ]
+    out = tmp_path / "groups.png"
+    assert cli("plot", run, "--what", "step-groups", "--iteration", 4, "--iteration", 2, "--out", out)[0] == 0
+    panel = json.loads(out.with_suffix(".json").read_text())["panels"][1]
+    assert [series["label"] for series in panel["series"]] == ["iteration 2", "iteration 4"]
+    assert panel["series"][0]["y"][panel["x"].index("10-49")] == pytest.approx(12 / 13)
+    assert "has kept no rollouts of iteration 7: choose from 1, 2, 3, 4" in refused(
+        "plot", run, "--what", "step-groups", "--iteration", 7
+    )

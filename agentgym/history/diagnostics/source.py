@@ -20,6 +20,8 @@ class RunSource:
     """A run's folder, read on demand."""
 
     folder: Path
+    chosen: tuple[int, ...] = ()
+    """Iterations whose rollouts are read; empty for all that were kept."""
 
     @cached_property
     def history(self) -> RunHistory:
@@ -41,14 +43,17 @@ class RunSource:
     @cached_property
     def rollouts(self) -> dict[int, list[KeptEpisode]]:
         """The episodes of each iteration with recorded rollouts, ascending; there must be some."""
-        kept = {
-            iteration: read_rollouts(self.folder, iteration) for iteration in kept_iterations(self.folder)
-        }
+        kept = kept_iterations(self.folder)
         if not kept:
             raise UsageError(
                 f"{self.folder} has kept no rollouts: train with --set keep_rollouts=10 to draw this"
             )
-        return kept
+        if lost := [iteration for iteration in self.chosen if iteration not in kept]:
+            raise UsageError(
+                f"{self.folder} has kept no rollouts of iteration {lost[0]}: choose from "
+                f"{', '.join(map(str, kept))}"
+            )
+        return {iteration: read_rollouts(self.folder, iteration) for iteration in sorted(self.chosen or kept)}
 
     @property
     def episodes(self) -> list[KeptEpisode]:

@@ -12,11 +12,11 @@ BUCKETS = (
     ("1", 1, 1),
     ("2-5", 2, 5),
     ("6-8", 6, 8),
-    ("9-16", 9, 16),
-    ("17-49", 17, 49),
+    ("9", 9, 9),
+    ("10-49", 10, 49),
     (">= 50", 50, 1 << 60),
 )
-"""Sizes of step groups: name, least and greatest."""
+"""Sizes of step groups: name, least and greatest; the last two as GiGPO's section 5.4 has them."""
 
 
 def group_sizes(episodes: list[KeptEpisode]) -> list[int]:
@@ -28,9 +28,10 @@ def group_sizes(episodes: list[KeptEpisode]) -> list[int]:
 
 
 def step_groups(source: RunSource) -> Diagram:
-    """Sizes of step groups, as shares of states and of steps: at first, and at last."""
-    ends = list(source.rollouts)
-    shown = {f"iteration {end}": source.rollouts[end] for end in dict.fromkeys((ends[0], ends[-1]))}
+    """Sizes of step groups, as shares of states and of steps: at first and at last, or as chosen."""
+    kept = list(source.rollouts)
+    numbers = kept if source.chosen else dict.fromkeys((kept[0], kept[-1]))
+    shown = {f"iteration {number}": source.rollouts[number] for number in numbers}
     panels = []
     for title, weighted in (("Share of states", False), ("Share of steps", True)):
         series = []

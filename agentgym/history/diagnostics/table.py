@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
@@ -42,10 +42,11 @@ def describe_diagnostics() -> list[tuple[str, DiagnosticData, str]]:
     return [(name, data, (make.__doc__ or "").splitlines()[0]) for name, (data, make) in _TABLE.items()]
 
 
-def diagnose(folder: Path, name: str) -> Diagram:
+def diagnose(folder: Path, name: str, iterations: Sequence[int] = ()) -> Diagram:
     """Compute one of `DIAGNOSTICS` of a run.
 
-    `UsageError` names the setting that records what the run lacks.
+    ``iterations``: those whose kept rollouts it is computed from; empty for all, of which the sizes of step
+    groups show the first and the last. `UsageError` names the setting that records what the run lacks.
     """
     check_choice("diagnostic", name, _TABLE)
-    return _TABLE[name][1](RunSource(folder))
+    return _TABLE[name][1](RunSource(folder, tuple(dict.fromkeys(iterations))))
