@@ -69,6 +69,10 @@ def test_import_is_little_slower_than_gymnasium(tmp_path: Path):
     env = os.environ | {"PYTHONPYCACHEPREFIX": str(tmp_path)}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     run_python("import agentgym", env)  # writes the bytecode of both
-    pairs = [(import_seconds("agentgym", env), import_seconds("gymnasium", env)) for _ in range(7)]
-    ours, theirs = (min(column) for column in zip(*pairs, strict=True))  # a busy machine only adds
+    ours = theirs = 60.0
+    for pair in range(30):  # a busy machine only adds
+        ours = min(ours, import_seconds("agentgym", env))
+        theirs = min(theirs, import_seconds("gymnasium", env))
+        if pair >= 6 and ours <= 1.4 * theirs:
+            return
     assert ours <= 1.5 * theirs, f"agentgym {ours:.3f} s, gymnasium {theirs:.3f} s"
