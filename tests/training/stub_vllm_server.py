@@ -109,6 +109,8 @@ class StubServer(ThreadingHTTPServer):
             stop_ids=tuple(chosen.get("stop_token_ids", ())),
         )
         scores = self.scores(ids) if "prompt_logprobs" in chosen else None
+        while self.engine.paused and not self.dead:  # none begins, not even one that has no alternative
+            sleep(0.01)
         future = self.engine.submit(GenerationRequest(tuple(ids), trie, sampling, chosen.get("seed") or 0))
         while True:
             try:

@@ -1,6 +1,7 @@
 """The engine over `vllm serve` processes, on stubs that draw real tokens: where requests go, what is lost."""
 
 import sys
+import tempfile
 from dataclasses import dataclass, replace
 from threading import Thread
 from time import monotonic, sleep
@@ -13,7 +14,7 @@ from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
 from agentgym.registration import open_vector
 from agentgym.training.config import TrainConfig, override
-from agentgym.training.engines import GenerationRequest, Sampling
+from agentgym.training.engines import GenerationRequest, Sampling, vllm_server
 from agentgym.training.engines.server import ServerEngine
 from agentgym.training.engines.server_weights import FileSender, NcclSender
 from agentgym.training.engines.sync_check import CanaryError
@@ -201,6 +202,13 @@ def test_without_updates_in_flight_weights_wait(servers, learner):
     assert engine.version == 4
 
 
+def test_a_server_that_a_killed_run_left_paused_goes_on(servers, learner, monkeypatch):
+    monkeypatch.setattr(vllm_server, "TIMEOUT", 5.0)
+    servers[1].engine.pause()
+    engine = opened(servers, learner)
+    assert {each.version for each in engine.generate([asked(learner, seed) for seed in range(2)])} == {VERSION}
+
+
 @pytest.mark.parametrize(
     ("wrong", "line"),
     [
@@ -239,13 +247,15 @@ def test_other_things_are_refused(servers, learner, directory):
         override(plain, {"rollout.servers": ["http://localhost:1"]})
 
 
-def test_the_first_of_several_ranks_sends(servers, learner):
+def test_the_first_of_several_ranks_sends(servers, learner, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     told = [""]
     first = opened(servers, learner)
     second = opened(servers, learner, first=False, agree=lambda line: told[-1])
     for rank in (second, first):
         rank.sync(changed(learner).items(), 4)
         assert sum(path == "/collective_rpc" for path, _ in servers[0].asked) == (rank is first)
+    assert list(tmp_path.iterdir()) == []
     assert [rank.generate([asked(learner)])[0].version for rank in (first, second)] == [4, 4]
     told.append("weights did not come")
     with pytest.raises(UsageError, match="weights did not come"):

@@ -41,18 +41,17 @@ class FileSender:
     device = "cpu"
 
     def __init__(self, folder: str):
-        """Name the folder, under the same path for learner and servers; none makes one on this machine."""
-        self._folder = Path(folder or mkdtemp(prefix="agentgym-weights-"))
-        self._own = not folder
+        """Name the folder, under the same path for learner and servers; without, each sync makes its own."""
+        self._folder = folder
 
     def send(self, servers: Sequence[VllmServer], to_all: ToAll, weights: Mapping[str, Tensor]) -> None:
         """Write the weights, have them loaded, and delete them."""
-        place = self._folder / "agentgym-weights"
-        with writing(place):
-            place.mkdir(parents=True, exist_ok=True)
-            tensors = {name: weight.contiguous() for name, weight in weights.items()}
-            save_file(tensors, place / "model.safetensors")
+        place = Path(self._folder or mkdtemp(prefix="agentgym-")) / "agentgym-weights"
         try:
+            with writing(place):
+                place.mkdir(parents=True, exist_ok=True)
+                tensors = {name: weight.contiguous() for name, weight in weights.items()}
+                save_file(tensors, place / "model.safetensors")
             to_all("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(place)}})
         except ServerFailedError as error:
             raise UsageError(
@@ -60,7 +59,7 @@ class FileSender:
                 "rollout.weights_folder to a folder that is shared"
             ) from error
         finally:
-            shutil.rmtree(self._folder if self._own else place, ignore_errors=True)
+            shutil.rmtree(place if self._folder else place.parent, ignore_errors=True)
 
 
 class NcclSender:

@@ -52,7 +52,8 @@ class VllmServer:
         """
         try:
             (model, *_) = self.ask("/v1/models", method="GET")["data"]
-            self.ask("/is_paused", method="GET")
+            if self.ask("/is_paused", method="GET")["is_paused"]:
+                self.ask("/resume")  # a run that was killed while it sent weights has left it so
             only = {"temperature": 1.0, "max_tokens": 1, "logprobs": 0, "allowed_token_ids": [0]}
             ids, logprobs, _ = read_sample(self.generate([vocabulary - 1], only))
         except ServerLostError as error:
