@@ -142,10 +142,11 @@ class Trainer:
         self.collector = stages.collector(setup)
         self.scorer = scorer or stages.scorer(setup)
         self.minimiser = stages.minimiser(setup)
-        settings = config_to_json(replace(setup.config, iterations=1))  # may be another number when resumed
+        # may be others when resumed
+        settings = replace(setup.config, iterations=1, rollout=replace(setup.config.rollout, servers=()))
         self.journal = setup.meter.journal = RolloutJournal(
             folder / JOURNAL,
-            content_id(settings),
+            content_id((config_to_json(settings), setup.inputs())),
             staleness=setup.config.rollout.max_staleness,
             ranks=setup.ranks,
         )

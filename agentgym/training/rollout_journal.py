@@ -117,11 +117,12 @@ class RolloutJournal:
             return None
 
     def append(self, requests: Sequence[Request], completions: Sequence[Completion]) -> None:
-        """Write down what was sampled together."""
-        if not requests:
-            return
+        """Write down what was sampled together; what was not, because an episode ended, is not needed."""
         pairs = zip(requests, completions, strict=True)
-        line = self._line([_pack(request, completion) for request, completion in pairs])
+        entries = [_pack(request, completion) for request, completion in pairs if completion.error is None]
+        if not entries:
+            return
+        line = self._line(entries)
         with self._lock:
             if self._iteration is None:  # not resumed, or closed
                 return

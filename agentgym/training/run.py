@@ -30,7 +30,6 @@ from agentgym.training.loop import End, Trainer
 from agentgym.training.machine.resources import Machine, check_feasible, described, resolve
 from agentgym.training.machine.serving import rollout_servers, take_devices
 from agentgym.training.setup import TrainingSetup
-from agentgym.version import __version__
 
 _REQUESTED = "requested_sha256"
 """Of the configuration that a run began with, before anything was chosen, in what it was made with."""
@@ -206,13 +205,7 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
 
 def _check_alike(setup: TrainingSetup) -> None:
     """Refuse machines that hold different things under the same names."""
-    weights = setup.language_model.weights
-    own = {
-        "version of agentgym": __version__,
-        "tasks": setup.worker.envs.tasks.manifest_sha256,
-        "weights": None if weights is None else weights.digest(),
-    }
-    found = setup.ranks.gather([own])
+    found = setup.ranks.gather([setup.inputs()])
     for rank, other in enumerate(found):
         for name, value in other.items():
             if value != found[0][name]:

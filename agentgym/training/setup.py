@@ -39,6 +39,7 @@ from agentgym.training.policy.policy import AsyncLanguageModelPolicy
 from agentgym.training.policy.prompted import make_policy, make_speller
 from agentgym.training.rollout_journal import RolloutJournal
 from agentgym.vector.core import AgentVectorEnv
+from agentgym.version import __version__
 
 
 @dataclass(slots=True)
@@ -186,6 +187,16 @@ class TrainingSetup:
         encoder = open_observation_encoder(config.encoder, learner, language_model, config.device)
         parts = engine, speller, learner, meter, worker, evaluation, ranks, encoder, reward_model
         return cls(config, language_model, *parts)
+
+    def inputs(self) -> dict[str, str | None]:
+        """Return what results follow from beside the configuration: digests, by what they are of."""
+        weights = self.language_model.weights
+        return {
+            "version of agentgym": __version__,
+            "tasks": self.worker.envs.tasks.manifest_sha256,
+            "template": self.config.prompting.template.sha256,
+            "weights": None if weights is None else weights.digest(),
+        }
 
     def rest_engine(self) -> None:
         """Let an engine that sleeps during updates do so; its next sync wakes it."""

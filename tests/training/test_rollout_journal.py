@@ -15,6 +15,8 @@ from agentgym.errors import UsageError
 from agentgym.history.rollouts import read_rollouts
 from agentgym.training.config import TINY, RolloutConfig, override
 from agentgym.training.learner.distributed import Ranks
+from agentgym.training.models.models import save_model
+from agentgym.training.models.tiny import tiny_model, word_tokenizer
 from agentgym.training.policy.policy import LanguageModelPolicy
 from agentgym.training.pool import RolloutPool, TaskOrder
 from agentgym.training.rollout_journal import RolloutJournal
@@ -219,6 +221,18 @@ def test_damage_costs_turns_and_nothing_else(broken_off, tmp_path, damage):
     assert same(weights(folder), weights(broken_off / "whole"))
 
 
+@pytest.mark.parametrize("changes", [False, True])
+def test_what_other_weights_have_sampled_is_not_played(tmp_path, changes):
+    model = tmp_path / "model"
+    texts = ("one two", "three")
+    save_model(model, tiny_model("0.1m", word_tokenizer(texts), context=4096, seed=1))
+    settings = config("grpo", evaluation__every=0, iterations=1, model=str(model))
+    play(lambda: start(settings, tmp_path / "run", logs=["jsonl"]), fails_at=20)
+    save_model(model, tiny_model("0.1m", word_tokenizer(texts), context=4096, seed=1 + changes))
+    play(lambda: start(settings, tmp_path / "run", logs=["jsonl"]))
+    assert (told(tmp_path / "run")[1] == 0) == changes
+
+
 def test_a_journal_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "journal").write_text("a file where the folder should be")
     with pytest.raises(
@@ -252,6 +266,18 @@ def opened(tmp_path):
 
 def recalled(journal, *asked):
     return journal.recall(request(*asked))
+
+
+def test_an_episode_that_was_given_up_is_asked_about_again(opened):
+    journal = opened(0, 0)
+    journal.append(
+        [request(1, 0), request(1, 1)], [answer(1), Completion("", error="context_limit")]
+    )
+    journal = opened(0, 0)  # whose weights are gone
+    journal.append([request(1, 0)], [answer(0)])
+    journal = opened(0, 0)
+    assert recalled(journal, 1, 0) == (answer(0), False)
+    assert recalled(journal, 1, 1) is None
 
 
 def test_what_weights_of_the_future_have_sampled_is_gone(opened):

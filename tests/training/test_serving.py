@@ -18,6 +18,7 @@ from agentgym.training.config import TrainConfig, override
 from agentgym.training.machine.resources import resolve
 from agentgym.training.machine.serving import parse_devices, serve_command, take_devices
 from agentgym.training.models.models import save_model
+from tests.training.test_rollout_journal import play, told
 from tests.training.test_server_engine import run_of
 
 ROOT = Path(__file__).parents[2]
@@ -114,6 +115,13 @@ def test_a_server_ends_with_a_run_that_is_killed(tmp_path, stub, words):
     os.kill(run.pid, signal.SIGKILL)
     run.wait()
     assert ended(json.loads(stub.read_text())["pid"])
+
+
+def test_a_resumed_run_goes_on_with_its_open_episodes(tmp_path, stub, words, monkeypatch):
+    play(lambda: main(words), fails_at=8)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    play(lambda: main(["train", "--resume", str(tmp_path / "run"), "--log", "jsonl"]))
+    assert told(tmp_path / "run")[1] > 0  # though the server has another port
 
 
 def test_the_plan_shows_who_learns_and_who_samples(words, monkeypatch, capsys):
