@@ -9,7 +9,7 @@ answer is recalled only in the state that it was given in: where a game's partne
 before, the episode is sampled from there.
 
 What newer weights than the restored ones have sampled is dropped, since those weights are gone. Each line has
-a keyed hash, so that half a line, a damaged one, or one of a run with other settings is never played.
+a keyed hash, so that half a line, a damaged one, or one of other settings or weights is never played.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class RolloutJournal:
     def __init__(self, folder: Path, key: str, *, staleness: int = 0, ranks: Ranks | None = None):
         """Bind the folder, made at the first completion; `resume` before anything else.
 
-        ``key``: of the run's settings; ``staleness``: most updates that a group may be pending for.
+        ``key``: of what completions follow from; ``staleness``: most updates that a group may be pending for.
         """
         self._folder = folder
         self._key = key.encode()[:64]

@@ -69,6 +69,15 @@ def test_a_rank_whose_heartbeats_stop_is_noticed_and_one_that_is_over_is_not():
     assert silent == {"rank": 1}
 
 
+@pytest.mark.usefixtures("_quick")
+def test_a_rank_that_fails_and_does_not_end_is_noticed():
+    store, noticed = HashStore(), threading.Event()
+    with heartbeats(store, 0, 2, end=lambda neighbour: noticed.set()):
+        with pytest.raises(RuntimeError, match="one rank alone"), heartbeats(store, 1, 2):
+            raise RuntimeError("one rank alone")
+        assert noticed.wait(5.0)
+
+
 def test_a_restart_goes_on_with_the_same_run_alone(tmp_path, monkeypatch):
     asked = config("grpo", iterations=2, checkpoint_every=1)
     start(asked, tmp_path, logs=["jsonl"])

@@ -270,9 +270,7 @@ def recalled(journal, *asked):
 
 def test_an_episode_that_was_given_up_is_asked_about_again(opened):
     journal = opened(0, 0)
-    journal.append(
-        [request(1, 0), request(1, 1)], [answer(1), Completion("", error="context_limit")]
-    )
+    journal.append([request(1, 0), request(1, 1)], [answer(1), Completion("", error="context_limit")])
     journal = opened(0, 0)  # whose weights are gone
     journal.append([request(1, 0)], [answer(0)])
     journal = opened(0, 0)

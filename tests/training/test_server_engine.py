@@ -206,7 +206,9 @@ def test_a_server_that_a_killed_run_left_paused_goes_on(servers, learner, monkey
     monkeypatch.setattr(vllm_server, "TIMEOUT", 5.0)
     servers[1].engine.pause()
     engine = opened(servers, learner)
-    assert {each.version for each in engine.generate([asked(learner, seed) for seed in range(2)])} == {VERSION}
+    assert {each.version for each in engine.generate([asked(learner, seed) for seed in range(2)])} == {
+        VERSION
+    }
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,15 @@ def test_a_resumed_run_goes_on_with_its_open_episodes(tmp_path, stub, words, mon
     assert told(tmp_path / "run")[1] > 0  # though the server has another port
 
 
+def test_processes_that_a_server_leaves_behind_are_ended(tmp_path, stub, words):
+    command = tmp_path / "bin" / "vllm"
+    child = "trap '' TERM; echo $$ > $0.child; while :; do sleep 1; done"
+    started = f"import subprocess; subprocess.Popen(['sh', '-c', {child!r}, {str(command)!r}])\n"
+    command.write_text(COMMAND.replace("import runpy\n", started + "import runpy\n"))
+    assert main(words) == 0
+    assert ended(int((tmp_path / "bin" / "vllm.child").read_text()))
+
+
 def test_the_plan_shows_who_learns_and_who_samples(words, monkeypatch, capsys):
     assert main([*words, "--plan", "--device-memory", "80"]) == 0
     found = capsys.readouterr().out

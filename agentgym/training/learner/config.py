@@ -91,7 +91,8 @@ class LearnerConfig:
     old_log_probs: OldLogProbs = "auto"
     """Where ratios' denominators come from. "auto" takes the engine's where it samples from the learner's own
     numbers, `transformers` in float32, and otherwise recomputes them: rounding alone would be clipped.
-    "bypass" saves that pass, as verl's ``rollout_correction.bypass_mode`` with its REINFORCE loss does."""
+    "bypass" saves that pass, as verl's ``rollout_correction.bypass_mode`` with ``loss_type=reinforce``;
+    verl's default there, ``ppo_clip``, is "engine"."""
     offload: bool = False
     """Whether trained weights, gradients and moments wait in main memory, and updates happen there."""
     lora_rank: PositiveInt | None = None

@@ -74,7 +74,7 @@ def heartbeats(store: Store, rank: int, size: int, *, end: Callable[[int], None]
         thread.start()
     try:
         yield
-    finally:
         with suppress(RuntimeError):
             store.add(f"beats/{rank}", _OVER)
+    finally:  # one that has failed is silent: it may wait for the others without an end
         over.set()

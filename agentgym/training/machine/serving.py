@@ -133,10 +133,9 @@ def _vllm_serve(config: ResolvedConfig, devices: str, folder: Path) -> Iterator[
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(30)
+            os.killpg(process.pid, signal.SIGKILL)  # its workers may outlive it, and hold their devices
 
 
 def _wait(server: VllmServer, process: subprocess.Popen[bytes], log: Path) -> None:
