@@ -5,8 +5,8 @@ sampled in one batch. A resumed run begins pending groups from their seeds, and 
 that the journal holds instead of sampling them again. So each episode comes to where it was, in any suite,
 and all around it too: slots, queries, counts, the batches that are asked together. A snapshot would do that
 for the environment alone, and a step of a game costs microseconds beside the milliseconds of an answer. An
-answer is recalled only in the state that it was given in: where a game's partner says something else than
-before, the episode is sampled from there.
+answer is recalled only in the state that it was given in, and after the same actions: where a game's partner
+says something else than before, the episode is sampled from there.
 
 What newer weights than the restored ones have sampled is dropped, since those weights are gone. Each line has
 a keyed hash, so that half a line, a damaged one, or one of other settings or weights is never played.
@@ -42,9 +42,9 @@ _ARRAYS = {"prompt_ids": "i", "response_ids": "i", "logprobs": "d", "versions": 
 _JSON = json.JSONEncoder(separators=(",", ":"))
 
 _Entry: TypeAlias = tuple[int, int, str, dict[str, Any]]
-"""Sampling seed and turn of a request, state hash, completion."""
+"""Sampling seed and turn of a request, hash of its past, completion."""
 _Answers: TypeAlias = dict[int, dict[int, tuple[bool, str | None, dict[str, Any]]]]
-"""By sampling seed and turn: whether it is counted, state hash, completion."""
+"""By sampling seed and turn: whether it is counted, hash of the past, completion."""
 
 
 class RolloutJournal:
@@ -110,8 +110,8 @@ class RolloutJournal:
         """
         with self._lock:
             turns = self._recalled.get(request.seed, {})
-            counted, state_hash, packed = turns.pop(request.turn, (False, None, {}))
-            if state_hash == request.state_hash:
+            counted, past, packed = turns.pop(request.turn, (False, None, {}))
+            if past == _past(request):
                 return _unpack(packed), counted
             self._recalled.pop(request.seed, None)  # from here on the episode is another one
             return None
@@ -145,8 +145,8 @@ class RolloutJournal:
         for path, iteration in self._files():
             if iteration > self._saved - self._staleness:
                 found = read_file(path, largest=MAX_LINES_SIZE, remedy=_REMEDY)
-                for seed, turn, state_hash, packed in chain.from_iterable(self._valid(found)):
-                    recalled.setdefault(seed, {})[turn] = iteration <= self._saved, state_hash, packed
+                for seed, turn, past, packed in chain.from_iterable(self._valid(found)):
+                    recalled.setdefault(seed, {})[turn] = iteration <= self._saved, past, packed
         with self._lock:
             self._recalled = recalled
 
@@ -191,7 +191,13 @@ def _pack(request: Request, completion: Completion) -> _Entry:
     table = {name: getattr(completion, name) for name in _FIELDS}
     for name, code in _ARRAYS.items():
         table[name] = b64encode(array(code, table[name]).tobytes()).decode()
-    return request.seed, request.turn, request.state_hash, table
+    return request.seed, request.turn, _past(request), table
+
+
+def _past(request: Request) -> str:
+    """Return a hash of the state, and of the actions that led to it: prompts tell of them, too."""
+    past = [request.state_hash, *(step.completion.action for step in request.history)]
+    return blake2b("\0".join(past).encode(), digest_size=16).hexdigest()
 
 
 def _unpack(table: dict[str, Any]) -> Completion:

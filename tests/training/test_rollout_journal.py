@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from threading import Barrier, Thread
+from types import SimpleNamespace
 
 import pytest
 
@@ -242,8 +243,9 @@ def test_a_journal_that_cannot_be_written_is_one_line(tmp_path):
     assert "\n" not in str(raised.value)
 
 
-def request(seed, turn, state_hash="here"):
-    return Request(seed, "task", "", turn, "", (), state_hash, seed)
+def request(seed, turn, state_hash="here", *actions):
+    steps = tuple(SimpleNamespace(completion=Completion(action)) for action in actions)
+    return Request(seed, "task", "", turn, "", (), state_hash, seed, history=steps)
 
 
 def answer(version, *versions):
@@ -308,6 +310,17 @@ def test_an_episode_that_goes_otherwise_is_sampled_from_there(opened):
     journal = opened(0, 0)
     assert recalled(journal, 1, 0) == (answer(0), False)
     assert recalled(journal, 1, 1, "elsewhere") == (answer(0), False)
+
+
+def test_a_turn_is_not_played_after_others_than_it_was_sampled_after(opened):
+    journal = opened(0, 0)
+    journal.append([request(1, 0), request(1, 1, "here", "look")], [answer(1), answer(0)])
+    journal = opened(0, 0)  # the first turn's weights are gone
+    assert recalled(journal, 1, 0) is None
+    journal.append([request(1, 0)], [answer(0)])
+    assert recalled(opened(0, 0), 1, 0) == (answer(0), False)
+    for action, found in (("wait", None), ("look", (answer(0), False))):  # both lead to the same state
+        assert recalled(opened(0, 0), 1, 1, "here", action) == found
 
 
 def test_files_stay_bounded(opened, tmp_path):

@@ -171,3 +171,10 @@ def test_tensor_parallel_groups_share_the_devices(tmp_path):
         serve_command(served, 3, 8000)
     eager = replace(served, rollout=replace(served.rollout, vllm_options={"enforce_eager": True}))
     assert serve_command(eager, 1, 1)[-1] == "--enforce-eager"
+    tables = {"weight_transfer": "nccl", "vllm_options": {"compilation_config": {"mode": 0}}}
+    command = serve_command(replace(served, rollout=replace(served.rollout, **tables)), 1, 1)
+    for name, table in (
+        ("--weight-transfer-config", '{"backend": "nccl"}'),
+        ("--compilation-config", '{"mode": 0}'),
+    ):
+        assert command[command.index(name) + 1] == table

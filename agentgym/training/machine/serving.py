@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from socket import create_server
 from time import monotonic, sleep
+from typing import Any
 
 from agentgym.errors import UsageError
 from agentgym.io.files import make_folder, writing
@@ -92,15 +94,17 @@ def serve_command(config: ResolvedConfig, devices: int, port: int) -> list[str]:
     if devices % parallel:
         raise UsageError(f"{devices} devices cannot be cut into tensor-parallel groups of {parallel}")
     context = max(config.prompting.context_length, LENGTH + 1)
-    options = {"data_parallel_size": devices // parallel, "max_model_len": context} | options
+    own: dict[str, Any] = {"data_parallel_size": devices // parallel, "max_model_len": context}
+    if config.rollout.weight_transfer == "nccl":
+        own["weight_transfer_config"] = {"backend": "nccl"}
     command = ["vllm", "serve", config.model, "--host", "127.0.0.1", "--port", str(port)]
     command += [*FLAGS.split(), "--dtype", config.learner.dtype]
-    for name, value in options.items():
+    for name, value in (own | options).items():
         flag = name.replace("_", "-")
         if isinstance(value, bool):
             command.append(f"--{flag}" if value else f"--no-{flag}")
         else:
-            command += [f"--{flag}", str(value)]
+            command += [f"--{flag}", value if isinstance(value, str) else json.dumps(value)]
     return command
 
 
