@@ -21,6 +21,7 @@ from array import array
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
+from functools import partial
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
@@ -28,12 +29,14 @@ from threading import Lock
 from typing import Any, TypeAlias
 
 from agentgym.core.types import Completion, Request
-from agentgym.io.files import make_folder, replace_file, writing
-from agentgym.io.untrusted import MAX_LINES_SIZE, read_file
+from agentgym.errors import UsageError
+from agentgym.io.files import make_folder, writing
+from agentgym.io.untrusted import check_regular
 from agentgym.training.learner.distributed import Ranks
 
 FOLDER = "journal"
-_REMEDY = "remove it: its episodes are then played anew"
+MAX_LINE = 1 << 30
+"""Bytes of a line at most."""
 _NAME = re.compile(r"(\d+)-(\d+)\.journal")
 _FIELDS = tuple(field.name for field in fields(Completion) if field.name != "messages")
 """In training no policy keeps messages."""
@@ -77,10 +80,11 @@ class RolloutJournal:
         """
         if self._ranks.is_first:
             for path, _ in self._files():
-                found = read_file(path, largest=MAX_LINES_SIZE, remedy=_REMEDY)
-                kept = b"".join(map(self._line, self._valid(found, version)))
-                if kept != found:
-                    replace_file(path, kept)
+                draft = path.with_suffix(".draft")
+                with writing(path), draft.open("wb") as file:
+                    file.writelines(map(self._line, self._valid(path, version)))
+                with writing(path):
+                    draft.replace(path)
         self._saved = iteration
         self._ranks.from_first(True)  # the files are as they should be
         self._load()
@@ -144,8 +148,7 @@ class RolloutJournal:
         recalled: _Answers = {}
         for path, iteration in self._files():
             if iteration > self._saved - self._staleness:
-                found = read_file(path, largest=MAX_LINES_SIZE, remedy=_REMEDY)
-                for seed, turn, past, packed in chain.from_iterable(self._valid(found)):
+                for seed, turn, past, packed in chain.from_iterable(self._valid(path)):
                     recalled.setdefault(seed, {})[turn] = iteration <= self._saved, past, packed
         with self._lock:
             self._recalled = recalled
@@ -177,14 +180,26 @@ class RolloutJournal:
     def _hash(self, body: bytes) -> bytes:
         return blake2b(body, key=self._key, digest_size=8).hexdigest().encode()
 
-    def _valid(self, content: bytes, version: int | None = None) -> Iterator[list[_Entry]]:
+    def _valid(self, path: Path, version: int | None = None) -> Iterator[list[_Entry]]:
         """Yield the entries of each undamaged line of this run, up to a version of the weights."""
-        for line in content.split(b"\n"):
-            digest, _, body = line.partition(b"\t")
+        for line in _lines(path):
+            digest, _, body = line.rstrip(b"\n").partition(b"\t")
             if body and digest == self._hash(body):
                 entries = [each for each in json.loads(body) if version is None or _newest(each) <= version]
                 if entries:
                     yield entries
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file, which need not fit into memory; what is too long for one comes in pieces."""
+    try:
+        check_regular(path, path.stat())
+        with path.open("rb") as file:
+            yield from iter(partial(file.readline, MAX_LINE), b"")
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}; remove it: its episodes are then played anew"
+        ) from error
 
 
 def _pack(request: Request, completion: Completion) -> _Entry:

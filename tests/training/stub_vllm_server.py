@@ -69,6 +69,8 @@ class StubServer(ThreadingHTTPServer):
         self.context = context or self.engine.context_length
         self.dead = False
         """Whether it hangs up on whoever asks."""
+        self.hung = False
+        """Whether it takes requests, and answers none."""
         self.raw = False
         """Whether it reports log-probabilities before they are processed."""
         self.missing = {}
@@ -195,6 +197,8 @@ class Handler(BaseHTTPRequestHandler):
         if server.dead:
             return
         server.asked.append((path, body))
+        while server.hung and not server.dead:
+            sleep(0.01)
         status = server.missing.get(path, 200)
         try:
             answer = server.answer(path, body) if status == 200 else {"error": {"message": f"stub {status}"}}

@@ -26,7 +26,7 @@ from agentgym.training.policy.open import open_model
 from agentgym.training.run import start
 from tests.training.conftest import TEXTS
 from tests.training.plain import close, forward_logprobs, prompt
-from tests.training.stub_vllm_server import serving, serving_vllm, with_own_head
+from tests.training.stub_vllm_server import StubServer, serving, serving_vllm, with_own_head
 
 VERSION = 3
 
@@ -151,6 +151,55 @@ def test_a_folder_that_servers_do_not_see_is_one_line(servers, learner):
         engine.sync(changed(learner).items(), 4)
     assert "\n" not in str(raised.value)
     assert not servers[1].engine.paused
+
+
+def test_a_response_that_ends_servers_does_not_end_them_all(directory, learner):
+    with serving(directory, 3) as servers:
+        engine = opened(servers, learner)
+        poison = asked(learner, tokens=2)
+        plain = StubServer.generate
+
+        def generate(server, body):
+            if body["token_ids"] == list(poison.prompt_ids):
+                server.kill()
+                raise ConnectionError
+            return plain(server, body)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(StubServer, "generate", generate)
+            with pytest.raises(UsageError, match=r"2 servers were lost .* a prompt of 20 tokens; the last"):
+                engine.generate([poison])
+            assert [server.dead for server in servers].count(True) == 2
+            assert engine.generate([asked(learner, 1, tokens=2)])[0].ids  # by the one that is left
+
+
+def test_a_server_that_is_gone_before_it_takes_a_request_says_nothing_of_the_response(directory, learner):
+    with serving(directory, 4) as servers:
+        engine = opened(servers, learner)
+        (expected,) = engine.generate([asked(learner, tokens=2)])
+        for server in servers[:3]:
+            server.kill()
+        assert engine.generate([asked(learner, tokens=2)])[0].ids == expected.ids
+
+
+def test_a_server_that_hangs_is_noticed_and_one_that_is_slow_is_not(servers, learner, monkeypatch):
+    monkeypatch.setattr(vllm_server, "PATIENCE", 0.3)
+    engine = opened(servers, learner)
+    (expected,) = engine.generate([asked(learner, tokens=8)])
+    engine._homes.clear()
+    for server in servers:
+        server.engine.left = 4
+    future = engine.submit(asked(learner, tokens=8))
+    wait_for(lambda: any(server.engine.left == 0 for server in servers))
+    sleep(1.0)  # its health is asked for, and it has it
+    assert not future.done()
+    (held,) = [server for server in servers if server.engine.left == 0]
+    assert ("/health", None) in held.asked
+    held.hung = True
+    (other,) = [server for server in servers if server is not held]
+    other.engine.resume()
+    assert future.result(20).ids == expected.ids
+    assert [server.url for server in engine._servers] == [other.url]
 
 
 def test_a_server_that_was_started_anew_is_not_sampled_from(servers, learner):

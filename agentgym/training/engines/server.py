@@ -27,6 +27,7 @@ from agentgym.training.engines.sync_check import CanaryError, SyncCheck
 from agentgym.training.engines.types import Generation, GenerationRequest
 from agentgym.training.engines.vllm import WHOLE, begun, next_tokens
 from agentgym.training.engines.vllm_server import (
+    ServerAbsentError,
     ServerFailedError,
     ServerLostError,
     VllmServer,
@@ -36,6 +37,9 @@ from agentgym.training.engines.weights import matched
 
 HOMES = 16_384
 """Episodes whose server is remembered."""
+
+MAX_LOST = 2
+"""Servers that may be lost while they draw one response: more, and it is the response that ends them."""
 
 _WAIT = 0.005
 """Seconds that a step waits for an answer before it looks at what is new."""
@@ -168,11 +172,18 @@ class ServerEngine(SteppingEngine):
         ids = [*response.request.prompt_ids, *response.ids]
         sampling = WHOLE | next_tokens(response, seeds=self._seeds)
         answer: Any = None
+        lost = 0
         while answer is None:
             try:
                 answer = self._answer(response.request.episode, ids, sampling, version)
-            except ServerLostError:  # another one is asked
-                continue
+            except ServerLostError as error:  # another one is asked
+                lost += not isinstance(error, ServerAbsentError)
+                if lost >= MAX_LOST:
+                    answer = UsageError(
+                        f"{lost} servers were lost while they drew the same response, to a prompt of "
+                        f"{len(ids):,} tokens; the last one: {error}: see the servers' logs, and --resume "
+                        "the run"
+                    )
             except Exception as error:  # noqa: BLE001 (the step raises it)
                 answer = error
         self._answers.put((response, answer))

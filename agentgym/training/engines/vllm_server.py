@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import socket
+from contextlib import closing
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from selectors import EVENT_READ, DefaultSelector
+from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,6 +16,9 @@ from agentgym.errors import UsageError
 
 TIMEOUT = 3600.0
 """Seconds that an answer may take: those that are open wait while weights come."""
+
+PATIENCE = 60.0
+"""Seconds without an answer after which a server is asked for its health, which it has as long to tell."""
 
 _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 """A host that is gone without a word is noticed after so many seconds, and probes that many seconds apart."""
@@ -29,6 +35,10 @@ class ServerLostError(Exception):
 
 class ServerFailedError(ServerLostError):
     """A server answers that it failed."""
+
+
+class ServerAbsentError(ServerLostError):
+    """A server takes no request."""
 
 
 class VllmServer:
@@ -76,24 +86,18 @@ class VllmServer:
 
         `ServerLostError` without an answer, or where the server failed; `UsageError` where it refuses.
         """
-        connection = self._kind(self._host, self._port, timeout=TIMEOUT)
         headers = {"Content-Type": "application/json"}
         headers |= {"X-Session-ID": session} if session else {}
         if key := os.environ.get("VLLM_API_KEY"):
             headers["Authorization"] = f"Bearer {key}"
-        try:
-            connection.connect()
-            connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for name, value in _KEEPALIVE.items():
-                if hasattr(socket, name):
-                    connection.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-            connection.request(method, path, None if body is None else json.dumps(body), headers)
-            response = connection.getresponse()
-            status, text = response.status, response.read().decode("utf-8", "replace")
-        except (OSError, HTTPException) as error:
-            raise ServerLostError(f"{self.url} does not answer ({type(error).__name__}: {error})") from error
-        finally:
-            connection.close()
+        with closing(self._connected(TIMEOUT)) as connection:
+            try:
+                connection.request(method, path, None if body is None else json.dumps(body), headers)
+                self._await(connection.sock)
+                response = connection.getresponse()
+                status, text = response.status, response.read().decode("utf-8", "replace")
+            except (OSError, HTTPException) as error:
+                raise ServerLostError(self._silence(error)) from error
         if status >= 500:
             raise ServerFailedError(f"{self.url} failed at {path} ({_short(text) or status})")
         if status in (403, 404):
@@ -104,6 +108,35 @@ class VllmServer:
             return json.loads(text) if text else None
         except ValueError as error:
             raise UsageError(f"{self.url} answers {path} as vLLM does not: {_START}") from error
+
+    # ---- inside -----------------------------------------------------------------------------
+
+    def _connected(self, timeout: float) -> HTTPConnection:
+        connection = self._kind(self._host, self._port, timeout=timeout)
+        try:
+            connection.connect()
+        except OSError as error:
+            raise ServerAbsentError(self._silence(error)) from error
+        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE.items():
+            if hasattr(socket, name):
+                connection.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        return connection
+
+    def _await(self, answering: socket.socket) -> None:
+        """Return when an answer begins; `OSError` where there is none, and the server does not say why."""
+        until = monotonic() + TIMEOUT
+        with DefaultSelector() as selector:
+            selector.register(answering, EVENT_READ)
+            while not selector.select(PATIENCE):
+                if monotonic() > until:
+                    raise TimeoutError(f"no answer in {TIMEOUT:.0f} s")
+                with closing(self._connected(PATIENCE)) as connection:  # which a stopped process takes, too
+                    connection.request("GET", "/health")
+                    connection.getresponse()
+
+    def _silence(self, error: Exception) -> str:
+        return f"{self.url} does not answer ({type(error).__name__}: {error})"
 
 
 def _short(text: str) -> str:
