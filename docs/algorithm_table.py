@@ -20,7 +20,7 @@ PAGES = (ROOT / "docs" / "algorithms" / "index.md", ROOT / "README.md")
 BEGIN, END = "<!-- algorithms -->\n", "<!-- end of algorithms -->\n"
 
 SWEEP = "benchmarks/algorithms/report.md"
-"""Every algorithm on three small environments."""
+"""Algorithms on three small environments."""
 
 MEASURED = {
     "ppo": ("benchmarks/learning.md",),
@@ -85,11 +85,12 @@ def needs(algorithm: Algorithm) -> str:
 
 def measured(name: str, page: Path) -> str:
     """Return links to what was measured of an algorithm."""
+    swept = f"\n| {ALGORITHMS[name].title} |" in (ROOT / SWEEP).read_text(encoding="utf-8")
     links = (
         f"[{'sweep' if file == SWEEP else Path(file).stem}]({os.path.relpath(ROOT / file, page.parent)})"
-        for file in (SWEEP, *MEASURED.get(name, ()))
+        for file in ((SWEEP,) * swept + MEASURED.get(name, ()))
     )
-    return ", ".join(links)
+    return ", ".join(links) or "not yet"
 
 
 def table(page: Path) -> str:

@@ -120,6 +120,7 @@ def test_an_invalid_action_costs_the_penalty_once(rewards):
 
 A_E = {
     "grpo": {}, "dapo": {}, "gspo": {}, "gigpo": {"weight": 0.0}, "graphgpo": {"graph_weight": 0.0},
+    "g2po": {"weight": 0.0}, "sampo": {"weight": 0.0},
 }  # fmt: skip
 """Algorithms that divide A^E by the group's deviation, and what leaves only A^E of their advantage."""
 

@@ -32,6 +32,8 @@ REFERENCES: Final[Mapping[str, str]] = {
     "gigpo": "gigpo:ALGORITHM",
     "hgpo": "hgpo:ALGORITHM",
     "graphgpo": "graphgpo:ALGORITHM",
+    "g2po": "g2po:ALGORITHM",
+    "sampo": "sampo:ALGORITHM",
     "steppo": "steppo:ALGORITHM",
     "spo3": "spo3:ALGORITHM",
     "istar": "istar:ALGORITHM",

@@ -19,7 +19,7 @@ from benchmarks.algorithms.runs import SweepRun
 FAMILIES = (
     ("outcomes of groups", ("rloo", "dr_grpo", "dapo", "gspo")),
     ("outcomes of the batch, critics", ("ppo", "reinforce_pp", "reinforce_pp_baseline", "steppo")),
-    ("states compared", ("gigpo", "hgpo", "graphgpo", "spo3")),
+    ("states compared", ("gigpo", "hgpo", "graphgpo", "g2po", "sampo", "spo3")),
     ("process rewards", ("istar", "prime")),
 )
 POINTS = 60

@@ -272,6 +272,7 @@ GAMES = ("ezpoints", "errands", "noisy")
 
 OWN_SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "dapo": {"rollout.attempts": 10, "rollout.filter_on": "return"},
+    "sampo": {"rollout.attempts": 3, "rollout.filter_on": "return"},
     # S tells apart only states that were passed before: the paper's tasks come again some 14 times, these
     # would not at all; and the published alpha compares no more where one trajectory in ten has won
     "spo3": {

@@ -7,6 +7,7 @@ they share no code with `agentgym.algos`. Settings are the defaults, the papers'
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -34,6 +35,11 @@ def deviation(values: Column, ddof: int = 1) -> float:
     return math.sqrt(sum((x - centre) ** 2 for x in values) / (len(values) - ddof))
 
 
+def alike(values: Column) -> bool:
+    """Whether values differ by no more than the rounding of sums."""
+    return math.isclose(min(values), max(values), rel_tol=1e-12, abs_tol=1e-12)
+
+
 def compared(
     values: Column,
     names: Sequence[Hashable],
@@ -42,7 +48,7 @@ def compared(
     ddof: int = 1,
     std: bool = True,
 ) -> Column:
-    """Centre each value in the group of its name, and standardise it; 0 where that does not vary.
+    """Centre each value in the group of its name, and standardise it; 0 where that varies by rounding.
 
     ``members`` are the groups' values, where they are not the rows of that name.
     """
@@ -53,7 +59,7 @@ def compared(
         members = collected
     centre = {name: mean(group) for name, group in members.items()}
     scale = {
-        name: 0.0 if min(group) == max(group) else (1 / (deviation(group, ddof) + EPS) if std else 1.0)
+        name: 0.0 if alike(group) else (1 / (deviation(group, ddof) + EPS) if std else 1.0)
         for name, group in members.items()
     }
     return [(value - centre[name]) * scale[name] for value, name in zip(values, names, strict=True)]
@@ -207,6 +213,35 @@ def distances(edges: list[tuple[int, int]], goal: int) -> dict[int, float]:
             for before in into[node]:
                 heapq.heappush(queue, (far + 1, before))
     return found
+
+
+def g2po(
+    batch: StepBatch,
+    *,
+    gamma: float = 0.95,
+    weight: float = 1.0,
+    edge_weight: float = 1.0,
+    std: bool = True,
+    success_reward: float | None = None,
+) -> Column:
+    """Values of states over all visits; where steps led and what they gained, compared; plus outcomes."""
+    worth, group = outcomes(batch), batch.group.tolist()
+    names: list[Hashable] = list(zip(group, batch.state.tolist(), strict=True))
+    visits: dict[Hashable, Column] = defaultdict(list)
+    for rows in trajectories(batch):
+        for t, row in enumerate(rows):
+            visits[names[row]].append(worth[row] * gamma ** (len(rows) - t))
+    value = {name: mean(seen) for name, seen in visits.items()}
+    reached = [0.0] * len(batch)
+    for rows in trajectories(batch):
+        for row, following in itertools.pairwise(rows):
+            reached[row] = value[names[following]]
+        end = rows[-1]
+        reached[end] = worth[end] if success_reward is None else success_reward * bool(batch.won[end])
+    gain = [after - value[name] for after, name in zip(reached, names, strict=True)]
+    steps = zip(compared(reached, names, std=std), compared(gain, group, std=std), strict=True)
+    parts = [node + edge_weight * edge for node, edge in steps]
+    return [a + weight * b for a, b in zip(grpo(batch, std=std), parts, strict=True)]
 
 
 def estimated(reward: Column, values: Column, after: Column, gamma: float, lam: float) -> Column:

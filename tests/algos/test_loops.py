@@ -16,6 +16,13 @@ NEED_COLUMNS = ("dapo", "ppo", "istar", "prime")
 
 OPTIONS = {
     "gigpo": {"gamma": st.sampled_from([0.0, 0.5, 1.0]), "weight": st.just(0.7), "std": st.booleans()},
+    "g2po": {
+        "gamma": st.sampled_from([0.0, 0.5, 1.0]),
+        "weight": st.just(0.8),
+        "edge_weight": st.sampled_from([0.0, 1.0]),
+        "std": st.booleans(),
+        "success_reward": st.sampled_from([None, 10.0]),
+    },
     "hgpo": {
         "history": st.integers(0, 4),
         "alpha": st.sampled_from([0.0, 1.0, 2.0]),

@@ -68,6 +68,8 @@ def test_every_page_is_some_algorithms():
         ("gigpo", {"states", "reference"}),
         ("hgpo", {"states", "reference"}),
         ("graphgpo", {"states", "reference"}),
+        ("g2po", {"states", "reference"}),
+        ("sampo", {"states", "reference"}),
         ("grpo", {"reference"}),
         ("dr_grpo", set()),
         ("dapo", set()),

@@ -24,6 +24,8 @@ RUNS = {
         "dapo": ("ALFWorld", "WebShop"),
         "hgpo": ("ALFWorld", "WebShop"),
         "graphgpo": ("ALFWorld", "WebShop", *BOARDS),
+        "g2po": ("ALFWorld", "WebShop"),
+        "sampo": ("ALFWorld", "WebShop"),
         "spo3": ("ALFWorld", "WebShop"),
     },
     STEPPO: {
@@ -337,6 +339,60 @@ TABLE = (
     ),
     Row(
         (GIGPO,),
+        ("g2po",),
+        None,
+        {
+            "iterations": 100,
+            "algorithm_options.gamma": 0.95,
+            "algorithm_options.weight": 1.0,
+            "algorithm_options.edge_weight": 1.0,
+            "algorithm_options.std": True,
+            "algorithm_options.match": "state",
+        },
+        "G2PO's code: g2po_trainer/run_alfworld.sh, core_g2po.py",
+    ),
+    Row(
+        (GIGPO,),
+        ("g2po",),
+        ("WebShop",),
+        {"algorithm_options.std": False, "evaluation.tasks": 256},
+        "G2PO's code: g2po_trainer/run_webshop.sh",
+    ),
+    Row(
+        (GIGPO,),
+        ("sampo",),
+        None,
+        {
+            "iterations": 200,
+            "rollout.attempts": 3,
+            "rollout.filter_on": "return",
+            "objective.ratio": "sequence",
+            "objective.aggregation": "seq-mean-token-mean",
+            "objective.clip_low": 0.003,
+            "objective.clip_high": 0.004,
+            "algorithm_options.gamma": 0.95,
+            "algorithm_options.weight": 1.0,
+            "algorithm_options.std": True,
+            "algorithm_options.match": "state",
+            "evaluation.temperature": 0.6,
+        },
+        "SAMPO's code: embody_agent_trainer/Qwen3-4B/train_sampo.sh",
+    ),
+    Row(
+        (GIGPO,),
+        ("sampo",),
+        ("WebShop",),
+        {
+            "iterations": 250,
+            "algorithm_options.std": False,
+            "learner.minibatch_steps": 128,
+            "evaluation.every": 10,
+            "evaluation.tasks": 256,
+        },
+        "SAMPO's code: shop_agent_trainer/Qwen3_4B/train_sampo.sh, config/webshop_.yaml",
+    ),
+    Row(
+        (GIGPO,),
         ("spo3",),
         None,
         {
@@ -380,6 +436,7 @@ TABLE = (
 """What is printed."""
 
 SAYS_NOTHING = {
+    "sampo": ("objective.dual_clip",),
     "prime": ("algorithm_options.penalty",),
     "gspo": ("objective.dual_clip",),
     "steppo": ("objective.dual_clip",),

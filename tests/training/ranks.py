@@ -47,8 +47,8 @@ RUNS = {
 REWARD_MODELS = ("pairs", "outcomes")
 """What reward models are trained on."""
 
-LOOPS = ("istar", "grpo")
-"""Algorithms that whole iterations are compared of, the latter of a model that reads pictures."""
+LOOPS = ("istar", "grpo", "g2po", "sampo")
+"""Algorithms that whole iterations are compared of, GRPO's of a model that reads pictures."""
 
 
 def updates(name):
