@@ -310,7 +310,7 @@ class RolloutPool:
             )
             self.counts.trained += len(groups)
             self.counts.left_out += self.counts.pending
-            return Collected(groups, diagnostics={"states": {"by_hash": float(len(self.states))}})
+            return Collected(groups, diagnostics={"states": {"by_hash": len(self.states)}})
         with self._changed:
             queue = self._queue or self._open()
             queue.update += 1
@@ -327,9 +327,9 @@ class RolloutPool:
         self.states.add(self.ranks.gather(visited))
         of_ranks = self.ranks.gather([sizes])
         report = {name: sum(each[name] for each in of_ranks) for name in sizes}
-        diagnostics = {
+        diagnostics: dict[str, dict[str, float]] = {
             "pool": {**report, "age": _age(groups, version)},
-            "states": {"by_hash": float(len(self.states))},
+            "states": {"by_hash": len(self.states)},
         }
         return Collected(groups, diagnostics=diagnostics)
 
