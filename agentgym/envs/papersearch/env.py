@@ -73,6 +73,7 @@ class PaperSearchEnv(AgentEnv[str]):
         encoder: str | None = None,
         device: str = "auto",
         selector: str | Selector = "gold",
+        selector_prompt: str | None = None,
         k: Annotated[int, Bounds(1, MAX_FOUND)] = 10,
         before: str = "query",
         search_cost: NonNegativeFloat = 0.0,
@@ -95,6 +96,7 @@ class PaperSearchEnv(AgentEnv[str]):
             encoder: of a search by vectors and of the selector ``encoder``; None for ``minilm``.
             device: where the encoder computes: ``auto``, ``cpu``, ``cuda`` or ``cuda:NUMBER``.
             selector: ``gold``, ``lexical``, ``encoder``, ``model:PATH``, ``module:attribute``; a `Selector`.
+            selector_prompt: of a selector ``model:PATH``, the file of another prompt than this project's.
             k: papers that a search finds at most.
             before: ``query`` hides papers later than the query, ``none`` none, ``2024-10`` those after it.
             search_cost: of a search, taken from its reward.
@@ -112,7 +114,17 @@ class PaperSearchEnv(AgentEnv[str]):
             UsageError: unknown split or option, or something that is not installed.
             MissingDataError: the data set is not on this machine.
         """
-        setup = set_up(dataset, split, search, encoder, device, selector=selector, k=k, before=before)
+        setup = set_up(
+            dataset,
+            split,
+            search,
+            encoder,
+            device,
+            selector=selector,
+            selector_prompt=selector_prompt,
+            k=k,
+            before=before,
+        )
         self.world, self.selector, self._latest = setup.world, setup.selector, setup.latest
         self.query_backends = {"search": setup.search, "selector": setup.selector}
         self._k, self._max_calls, self.enumerates = k, max_calls, actions == "candidates"
