@@ -138,7 +138,8 @@ def _lines(axes: Axes, panel: Panel, places: Sequence[float]) -> None:
         ]
         mark: dict[str, Any] = {"marker": "o", "markersize": 3.5} if len(points) <= _MARKED else {}
         own = _array([y for _, y in points])
-        axes.plot([x for x, _ in points], own, color=colour, linewidth=1.6, label=series.label, **mark)
+        whole = {"clip_on": not panel.percent, **mark}  # marks at 100 % are seen whole
+        axes.plot([x for x, _ in points], own, color=colour, linewidth=1.6, label=series.label, **whole)
 
 
 def _bars(axes: Axes, panel: Panel, places: Sequence[float]) -> None:
