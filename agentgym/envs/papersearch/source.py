@@ -60,9 +60,9 @@ def set_up(
     search: str,
     encoder: str | None,
     device: str,
-    *,
     selector: str | Selector,
     selector_prompt: str | None,
+    *,
     k: int,
     before: str,
 ) -> PaperSetup:
