@@ -1,4 +1,4 @@
-"""``agentgym plot RUN...``: learning curves of training runs, and diagnostics of a single one."""
+"""``agentgym plot RUN...``: learning curves of training runs, and diagnostics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ABOUT = (
     "Draw learning curves of training runs: mean and band over the seeds of each algorithm. Or, with --what, "
-    "a diagnostic of one run, with its numbers as JSON beside the picture."
+    "a diagnostic of one run or several, with its numbers as JSON beside the picture."
 )
 
 XS = ("iteration", "episodes", "env_steps", "tokens", "seconds")
@@ -31,8 +31,14 @@ def add_to(commands: Commands[Parser]) -> None:
         about=ABOUT,
         example="agentgym plot runs/gigpo-* runs/grpo-* --metric success --metric kl --out curves.svg",
     )
-    parser.add_argument("runs", type=Path, nargs="*", metavar="RUN", help="folder of a training run")
-    parser.add_argument("--what", metavar="NAME", help="draw a diagnostic of one run instead of curves")
+    parser.add_argument(
+        "runs",
+        type=Path,
+        nargs="*",
+        metavar="RUN",
+        help="folder of a training run; with --what golden-length also of an evaluation",
+    )
+    parser.add_argument("--what", metavar="NAME", help="draw a diagnostic instead of curves (see --list)")
     parser.add_argument(
         "--iteration",
         action="append",
@@ -54,7 +60,7 @@ def add_to(commands: Commands[Parser]) -> None:
         type=Path,
         metavar="FILE",
         help="output file, .png or .svg (default: curves.png, or the diagnostic's name, in the folder of a "
-        "single run; of several runs curves.png here)",
+        "single run; of several runs here)",
     )
     parser.add_argument(
         "--smooth",
@@ -80,29 +86,28 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.runs:
         raise UsageError("name the folder of a training run, such as runs/gigpo-sokoban-seed0")
     if arguments.out is None:
-        folder = arguments.runs[0] if len(arguments.runs) == 1 else Path()
+        folder = arguments.runs[0] if len(arguments.runs) == 1 and arguments.runs[0].is_dir() else Path()
         arguments.out = folder / f"{arguments.what or 'curves'}.png"
     return _draw_curves(arguments) if arguments.what is None else _draw_diagnostic(arguments)
 
 
 def _list() -> int:
-    from agentgym.history.diagnostics.table import describe_diagnostics
+    from agentgym.history.diagnostics.table import COMPARING, describe_diagnostics
 
     console = open_console()
     for name, data, about in describe_diagnostics():
-        console.print(f"{name:<16} {about} From {data}.", markup=False, soft_wrap=True)
+        several = " Of several runs, too." if name in COMPARING else ""
+        console.print(f"{name:<16} {about} From {data}.{several}", markup=False, soft_wrap=True)
     console.print("rollouts are kept by: agentgym train ... --set keep_rollouts=10", markup=False)
     return 0
 
 
 def _draw_diagnostic(arguments: argparse.Namespace) -> int:
-    from agentgym.errors import UsageError
     from agentgym.history.diagnostics.table import diagnose
     from agentgym.history.diagrams import draw_diagram
 
-    if len(arguments.runs) > 1:
-        raise UsageError(f"--what draws one run at a time, got {len(arguments.runs)}: name one")
-    diagram = diagnose(arguments.runs[0], arguments.what, arguments.iteration or ())
+    first, *others = arguments.runs
+    diagram = diagnose(first, arguments.what, arguments.iteration or (), beside=others)
     picture = draw_diagram(diagram, arguments.out.suffix.lower())
     _write(arguments.out, picture)
     _write(arguments.out.with_suffix(".json"), diagram.to_json().encode())

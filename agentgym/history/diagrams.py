@@ -48,6 +48,8 @@ class Panel:
     kind: DiagramKind = "lines"
     percent: bool = False
     """Whether y is a share."""
+    joined: bool = False
+    """Whether lines go on over places at which they have no number, those of other series."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,16 +74,25 @@ def draw_diagram(diagram: Diagram, suffix: str) -> bytes:
     columns = 2 if count == 4 else min(count, _COLUMNS)
     rows = -(-count // columns)
     size = (6.6 if columns == 1 else 4.1 * columns, 3.0 * rows + 0.75)
+    labels = {tuple(series.label for series in panel.series) for panel in diagram.panels}
+    shared = count > 1 and len(labels) == 1 and len(diagram.panels[0].series) > 1
     with open_figure(size) as figure:
-        figure.suptitle(diagram.title, x=0.012, ha="left", fontsize=12, fontweight="bold")
+        heading: dict[str, Any] = {"fontsize": 12, "fontweight": "bold"}
+        if not shared:
+            figure.suptitle(diagram.title, x=0.012, ha="left", **heading)
         for number, panel in enumerate(diagram.panels, start=1):
-            _draw_panel(figure.add_subplot(rows, columns, number), panel)
+            axes = figure.add_subplot(rows, columns, number)
+            _draw_panel(axes, panel, legend=not shared)
+        if shared:
+            parts = axes.get_legend_handles_labels()
+            legend = figure.legend(*parts, loc="outside upper left", title=diagram.title, alignment="left")
+            legend.get_title().set(**heading)
         if diagram.remark:
             figure.supxlabel(diagram.remark, x=0.012, ha="left", fontsize=8, color=FAINT, wrap=True)
         return picture_of(figure, suffix)
 
 
-def _draw_panel(axes: Axes, panel: Panel) -> None:
+def _draw_panel(axes: Axes, panel: Panel, *, legend: bool) -> None:
     from matplotlib.ticker import MaxNLocator
 
     named = any(isinstance(place, str) for place in panel.x)
@@ -101,7 +112,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     if panel.percent:
         axes.set_ylim(0.0, min(1.0, axes.get_ylim()[1]) if panel.kind != "lines" else 1.0)
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    if len(panel.series) > 1:
+    if legend and len(panel.series) > 1:
         _draw_legend(axes, panel)
 
 
@@ -122,8 +133,13 @@ def _lines(axes: Axes, panel: Panel, places: Sequence[float]) -> None:
             axes.fill_between(
                 places, _array(series.low), _array(series.high), color=colour, alpha=0.15, linewidth=0
             )
-        mark: dict[str, Any] = {"marker": "o", "markersize": 3.5} if len(places) <= _MARKED else {}
-        axes.plot(places, _array(series.y), color=colour, linewidth=1.6, label=series.label, **mark)
+        points = [
+            pair for pair in zip(places, series.y, strict=True) if pair[1] is not None or not panel.joined
+        ]
+        mark: dict[str, Any] = {"marker": "o", "markersize": 3.5} if len(points) <= _MARKED else {}
+        own = _array([y for _, y in points])
+        whole = {"clip_on": not panel.percent, **mark}  # marks at 100 % are seen whole
+        axes.plot([x for x, _ in points], own, color=colour, linewidth=1.6, label=series.label, **whole)
 
 
 def _bars(axes: Axes, panel: Panel, places: Sequence[float]) -> None:

@@ -24,6 +24,7 @@ from agentgym.core.types import Group, Trajectory
 from agentgym.errors import UsageError
 from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from agentgym.training.config import RolloutConfig
+from agentgym.training.distinct_states import DistinctStates
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.rollout_batch import Collected
 
@@ -134,6 +135,8 @@ class GroupQueue:
         """Positions and episodes, by seed: a group's seed is its own."""
         self._complete: deque[tuple[int, Group]] = deque()
         self._alike = 0
+        self.visited: set[str] = set()
+        """Hashes of the states that episodes have been in since the last `take`."""
 
     @property
     def admits(self) -> bool:
@@ -183,6 +186,7 @@ class GroupQueue:
         """
         config = self._config
         self._count("episodes")
+        self.visited.update(trajectory.state_hashes)
         self._open[trajectory.seed][1].append(trajectory)
         for seed, (position, members) in list(self._open.items()):
             if len(members) < config.group_size:
@@ -214,6 +218,7 @@ class GroupQueue:
 
     def take(self) -> list[Group]:
         """Return the groups of an update, once they are ready."""
+        self.visited = set()
         self._counts.trained += self.size
         taken = [self._complete.popleft() for _ in range(self.size)]
         while self._since and self._since[0] <= taken[-1][0]:
@@ -276,6 +281,8 @@ class RolloutPool:
         self.order = order
         self.config = config
         self.counts = PoolCounts()
+        self.states = DistinctStates()
+        """That episodes of any rank have been in, those of groups that are not trained on among them."""
         self._position = 0
         """Of the next round's first group."""
         self._start = QueueStart()
@@ -303,7 +310,7 @@ class RolloutPool:
             )
             self.counts.trained += len(groups)
             self.counts.left_out += self.counts.pending
-            return Collected(groups)
+            return Collected(groups, diagnostics={"states": {"by_hash": len(self.states)}})
         with self._changed:
             queue = self._queue or self._open()
             queue.update += 1
@@ -314,11 +321,17 @@ class RolloutPool:
                 self._play(queue)
             if self._error is not None and not queue.ready:
                 raise self._error
+            visited = sorted(queue.visited)
             own, sizes = queue.take(), queue.sizes()
         groups = self.ranks.gather(own)
+        self.states.add(self.ranks.gather(visited))
         of_ranks = self.ranks.gather([sizes])
         report = {name: sum(each[name] for each in of_ranks) for name in sizes}
-        return Collected(groups, diagnostics={"pool": {**report, "age": _age(groups, version)}})
+        diagnostics: dict[str, dict[str, float]] = {
+            "pool": {**report, "age": _age(groups, version)},
+            "states": {"by_hash": len(self.states)},
+        }
+        return Collected(groups, diagnostics=diagnostics)
 
     def leave_out(self, groups: int) -> None:
         """Count groups of all ranks that were collected but are not trained on."""
@@ -354,6 +367,7 @@ class RolloutPool:
             ],
             "counts": [counts for _, _, counts, _ in ranks],
             "again": [again for *_, again in ranks],
+            "states": self.states.to_bytes(),
         }
         if self._thread is None:
             self.load_state_dict(state)
@@ -362,6 +376,7 @@ class RolloutPool:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from `state_dict`, on any number of ranks; groups that were pending begin again."""
         counts, again = (self._own_counts(state[name]) for name in ("counts", "again"))
+        self.states = DistinctStates.from_bytes(state["states"])
         with self._changed:
             self.counts, self._queue = counts, None
             self._position = state["position"]
@@ -405,7 +420,11 @@ class RolloutPool:
         for trajectory in self.worker.run(specs):
             self.counts.episodes += 1
             members[trajectory.seed].append(trajectory)
-        return self.ranks.gather([_group(each) for each in members.values()])
+        groups = self.ranks.gather([_group(each) for each in members.values()])
+        self.states.add(
+            state for group in groups for each in group.trajectories for state in each.state_hashes
+        )
+        return groups
 
     def _open(self) -> GroupQueue:
         """Begin a stream, in a thread of its own where it plays on during updates."""

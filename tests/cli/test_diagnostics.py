@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from agentgym.errors import UsageError
+from agentgym.evaluation.play.bench import run_bench
 from agentgym.history.diagnostics.credit import graph_progress
 from agentgym.history.diagnostics.states import BUCKETS, group_sizes
 from agentgym.history.diagnostics.table import DIAGNOSTICS, diagnose
@@ -101,7 +102,16 @@ def run(tmp_path):
         "k": {"0": 1.0, "8": 3.0},
         "k_by_success": {"new": 8.0, "0": 4.0},
         "states_by_success": {"new": 3.0, "0": 1.0},
-        "states": {"by_hash": 4.0, "by_text": 4.0, "samples": 9.0, "played": 8.0, "high_score": 0.5},
+        "states": {
+            "by_hash": 4.0,
+            "by_text": 4.0,
+            "samples": 9.0,
+            "played": 8.0,
+            "score": 0.5,
+            "high_score": 0.5,
+        },
+        "score_by_task_type": {"sum": 0.75, "product": 0.25},
+        "trees": {"batches": 0.5},
         "state": {"visits": 2.0, "successes": 1.0, "score": 0.25, "k": 2.0},
     }
     metrics = make_run(2, value_loss=1.0, explained_variance=0.5, diagnostics=diagnostics)
@@ -125,9 +135,83 @@ def test_every_diagnostic_is_written_with_its_numbers(run, cli, tmp_path):
 
 
 def test_golden_length_is_that_of_the_oracle(run):
-    panel = diagnose(run, "golden-length").panels[1]
-    assert panel.x == ("4",)  # two cards, a sign and the end
-    assert panel.series[0].y == (2.0,)
+    won, beyond, beyond_won, episodes = diagnose(run, "golden-length").panels
+    assert won.x == ("4",)  # two cards, a sign and the end
+    assert episodes.series[0].y == (2.0,)
+    assert beyond.series[0].y == (-2.5,)  # one step each, and two
+    assert beyond_won.series[0].y == (-3.0,)
+    assert (beyond_won.series[0].low, beyond_won.series[0].high) == ((None,), (None,))  # one says no interval
+
+
+SUITE = """
+name = "lengths"
+version = "1"
+seed = 0
+attempts = 1
+
+[[env]]
+id = "agentgym/EZPoints-v0"
+label = "EZPoints"
+split = "train"
+tasks = 6
+
+[[agent]]
+name = "random"
+kind = "random"
+
+[[agent]]
+name = "oracle"
+kind = "oracle"
+"""
+
+
+def test_golden_lengths_of_evaluations_stand_beside_those_of_training(cli, run, tmp_path):
+    (tmp_path / "lengths.toml").write_text(SUITE)
+    run_bench(tmp_path / "lengths.toml", tmp_path / "results", num_envs=4)
+    random, oracle = sorted((tmp_path / "results" / "lengths").iterdir(), reverse=True)
+    out = tmp_path / "both.png"
+    assert cli("plot", oracle, random, run, "--what", "golden-length", "--out", out)[0] == 0
+    won, beyond, beyond_won, episodes = json.loads(out.with_suffix(".json").read_text())["panels"]
+    assert [each["label"] for each in won["series"]] == [
+        "oracle on EZPoints",
+        "random on EZPoints",
+        "GRPO on EZPoints-v0, seed 0, iteration 1",
+    ]
+    best, worst, _ = (each["y"] for each in won["series"])
+    assert [sum(filter(None, each["y"])) for each in episodes["series"]] == [6, 6, 2]
+    assert {y for y in best if y is not None} == {1.0}
+    assert {y for y in beyond["series"][0]["y"] if y is not None} == {0.0}
+    assert min(y for y in worst if y is not None) < 1.0
+    for panel in (beyond, beyond_won):
+        ends = zip(*(panel["series"][1][name] for name in ("low", "y", "high")), strict=True)
+        assert all(low <= y <= high for low, y, high in ends if low is not None)
+
+
+def test_distinct_states_of_runs_are_drawn_over_the_actions_of_each(run, tmp_path):
+    states = {"by_hash": 10.0}
+    shorter = make_run(1, diagnostics={"states": states})
+    other = write_run(tmp_path / "other", shorter, env_id="agentgym/EZPoints-v0", algorithm="gigpo")
+    count, per_action = diagnose(run, "unique-states", beside=[other]).panels
+    assert count.x == (50.0, 100.0)
+    assert [series.y for series in count.series] == [(4.0, 4.0), (10.0, None)]
+    assert [series.y for series in per_action.series] == [(0.08, 0.04), (0.2, None)]
+    again = diagnose(run, "unique-states", beside=[run]).panels[0]
+    assert len({series.label for series in again.series}) == 2
+    assert len(diagnose(run, "unique-states").panels) == 4  # with those of kept groups
+
+
+def test_state_scores_are_means_of_each_batch_of_trees(tmp_path):
+    def told(batches, score, by_type):
+        return {"states": {"score": score}, "trees": {"batches": batches}, "score_by_task_type": by_type}
+
+    tables = [told(0.0, 1.0, {"easy": 1.0}), told(0.5, 0.5, {"easy": 0.0, "hard": 1.0}), told(1.5, 0.25, {})]
+    metrics = [replace(each, diagnostics=table) for each, table in zip(make_run(3), tables, strict=True)]
+    metrics[2] = replace(metrics[2], diagnostics=tables[2] | {"score_by_task_type": {"hard": 0.25}})
+    folder = write_run(tmp_path / "run", metrics)
+    mean, by_type = diagnose(folder, "state-score").panels
+    assert (mean.x, mean.series[0].y) == ((1.0, 2.0), (0.75, 0.25))
+    assert {each.label: each.y for each in by_type.series} == {"easy": (0.5, None), "hard": (1.0, 0.25)}
+    assert len(diagnose(folder, "state-score", beside=[folder]).panels) == 3
 
 
 def test_one_state_has_its_rate_of_success(run):
@@ -145,6 +229,8 @@ def test_one_state_has_its_rate_of_success(run):
         ("critic", "train by ppo or steppo"),
         ("high-score", "train by spo3"),
         ("one-state", "train by spo3"),
+        ("state-score", "train by spo3"),
+        ("unique-states", "train anew"),
         ("step-group", "did you mean 'step-groups'"),
     ],
 )

@@ -192,7 +192,88 @@ def test_a_model_s_answer_does_not_depend_on_what_is_asked_beside(judge):
     questions = asked(selector) * 2
     answers = selector.answer(questions)
     assert answers[:5] == answers[5:]
-    assert [selector.answer([question])[0] for question in questions] == answers
+    assert [selector.answer([question])[0] for question in questions] == answers  # as they were
+
+
+@pytest.fixture(scope="module")
+def prompts():
+    """Return 60 prompts of 2 to 400 words."""
+    rng = np.random.default_rng(0)
+    words = ["query", "title", "apple", "storage", "other"]
+    return [" ".join(rng.choice(words, size)) + " Decision:" for size in rng.integers(2, 400, 60)]
+
+
+def test_batched_scores_are_those_of_one_prompt_at_a_time(model_folder, prompts):
+    alone = LocalJudge(model_folder, batch_tokens=1)
+    expected = alone.probabilities(prompts)
+    for tokens in (800, 5_000, 10**9):
+        batched, sizes = LocalJudge(model_folder, batch_tokens=tokens), []
+        passed = batched._pass
+
+        def counting(rows, passed=passed, sizes=sizes):
+            sizes.append((len(rows), max(map(len, rows))))
+            return passed(rows)
+
+        batched._pass = counting
+        found = batched.probabilities(prompts)
+        np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
+        assert max(rows for rows, _ in sizes) > 1
+        assert all(rows == 1 or rows * longest <= tokens for rows, longest in sizes)
+        assert sum(rows for rows, _ in sizes) == len(prompts)
+        assert batched.probabilities(prompts[::-1]) == found[::-1]
+        assert sum(rows for rows, _ in sizes) == len(prompts)  # none was read again
+    assert np.ptp(expected) > 1e-3
+
+
+@pytest.mark.parametrize("left_out", [(), ("attention_mask", "position_ids"), ("position_ids",)])
+def test_padding_has_no_weight_and_no_position(model_folder, prompts, tmp_path, left_out):
+    """A model of absolute positions; without mask or positions its scores in a batch are others."""
+    transformers = pytest.importorskip("transformers")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model_folder)
+    tokenizer.save_pretrained(tmp_path)
+    config = transformers.GPT2Config(
+        vocab_size=len(tokenizer), n_positions=512, n_embd=16, n_layer=2, n_head=2, initializer_range=0.3,
+        bos_token_id=None, eos_token_id=None,
+    )  # fmt: skip
+    transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path)
+    expected = LocalJudge(tmp_path, batch_tokens=1).probabilities(prompts)
+    judge = LocalJudge(tmp_path)
+    judge._takes -= set(left_out)
+    found = np.array(judge.probabilities(prompts))
+    assert (np.abs(found - expected).max() > 1e-3) == bool(left_out)
+    assert np.abs(found - expected).max() < 1e-5 or left_out
+
+
+def test_a_prompt_of_ones_own_comes_by_file(model_folder, tmp_path):
+    file = tmp_path / "prompt.txt"
+    file.write_text("query {query} title {title} {abstract} Decision:\n\n")
+    options = {"dataset": small_world(), "selector": f"model:{model_folder}"}
+    own = PaperSearchEnv(**options, selector_prompt=str(file))
+    assert own.selector._prompt.endswith("{abstract} Decision:")
+    plain = PaperSearchEnv(**options)
+    assert own.selector.kind.name != plain.selector.kind.name  # another prompt is another selector
+    assert own.tasks.manifest["selector"] == own.selector.kind.name
+    envs = PaperSearchVectorEnv(2, **options, selector_prompt=str(file), autoreset_mode="Disabled")
+    assert envs.prototype.selector.kind == own.selector.kind
+
+
+@pytest.mark.parametrize(
+    ("options", "content", "message"),
+    [
+        ({"selector": "gold"}, b"", "the selector is 'gold': set selector=model:PATH"),
+        ({}, None, r"cannot read .*prompt.txt: No such file or directory; name the file"),
+        ({}, b"\xff", "is not UTF-8: save the selector's prompt as text"),
+        ({}, b"{query} {title}", "has the slots {query}, {title} and {abstract}, and no others"),
+    ],
+)
+def test_a_prompt_s_file_that_is_no_good_is_one_line(model_folder, tmp_path, options, content, message):
+    file = tmp_path / "prompt.txt"
+    if content is not None:
+        file.write_bytes(content)
+    settings = {"dataset": small_world(), "selector": f"model:{model_folder}"} | options
+    with pytest.raises(UsageError, match=message) as caught:
+        PaperSearchEnv(**settings, selector_prompt=str(file))
+    assert "\n" not in str(caught.value)
 
 
 def test_a_model_plays_along_in_every_form(model_folder):

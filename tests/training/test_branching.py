@@ -27,6 +27,7 @@ from tests.corridor import LENGTHS as CORRIDORS
 from tests.corridor import CorridorEnv, CorridorVectorEnv
 
 SOKOBAN = "agentgym/Sokoban-v0"
+EZPOINTS = "agentgym/EZPoints-v0"
 
 
 def corridor(num_envs=4, policy=None, **options):
@@ -308,6 +309,7 @@ def test_a_tabular_policy_learns_a_bandit_and_to_walk_to_the_end_of_corridors():
     [
         {"frontier": "all"},
         {"counts": "tree"},
+        {"fixed_weight": 0.05},
         {"schedule": "visits"},
         {"schedule": "global"},
     ],
@@ -321,6 +323,34 @@ def test_options_of_trees_change_what_is_expanded(changes):
     assert played(**changes) != played()
 
 
+def test_without_backtracking_a_tree_is_one_branch():
+    """3SPO, Table 2, "w/o Backtrack": the best is followed to its end, and the tree ends there."""
+    begun = {}
+    for backtracking in (False, True):
+        worker = BranchingWorker(open_vector(EZPOINTS, 4, split="train"), RandomPolicy(), env_id=EZPOINTS)
+        own = collector(worker, allotment=Allotment(backtracking=backtracking), budget=100)
+        waited = 0
+        for _ in range(12):
+            own._wave()
+            waited += sum(len(tree.frontier) for tree in own._trees if tree is not None)
+        assert (waited > 0) == backtracking
+        begun[backtracking] = own._begun
+    assert begun[False] > begun[True]
+
+
+def test_scores_are_logged_by_the_type_of_their_task():
+    own = collector(trees=len(CORRIDORS))
+    for _ in range(6):
+        own._wave()
+    by_type, scores = own.log._scores, own.log.taken()
+    assert scores["score_by_task_type"] == {
+        name: pytest.approx(np.mean(each)) for name, each in by_type.items()
+    }
+    assert set(by_type) == {"odd0", "odd1"}
+    assert scores["states"]["score"] == pytest.approx(np.mean([x for each in by_type.values() for x in each]))
+    assert "score_by_task_type" not in own.log.taken()
+
+
 def test_what_is_left_out_of_the_reward_is_zero():
     full = Allotment().reward(True, 1.0, 0.5, 0.1, 10)
     assert full == pytest.approx(0.81036383, abs=1e-8)
@@ -328,6 +358,8 @@ def test_what_is_left_out_of_the_reward_is_zero():
     assert Allotment(novelty=False).reward(True, 1.0, 0.5, 0.1, 10) == pytest.approx(full - w)
     assert Allotment(gain=False).reward(True, 1.0, 0.5, 0.1, 10) == pytest.approx(full - (0.5 - w) * 0.4)
     assert Allotment(state_score=False).score(0, 100, depth=9) == 1.0
+    fixed = [Allotment(fixed_weight=0.25).reward(True, 1.0, 0.5, 0.1, total) for total in (0, 10, 1000)]
+    assert fixed == [pytest.approx(0.25 + 0.25 * 0.4 + 0.5)] * 3
 
 
 MEETING, PARTS = threading.Barrier(2), {}

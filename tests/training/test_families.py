@@ -13,7 +13,7 @@ from agentgym.prompts.chat_template import ChatSetup, option_names, render_chat
 from agentgym.prompts.settings import Prompting
 from agentgym.registration import open_vector
 from agentgym.rollout.worker import RolloutWorker
-from agentgym.training.config import TrainConfig, override
+from agentgym.training.config import TrainConfig, config_to_json, override
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.loop import Trainer
 from agentgym.training.machine.resources import resolve
@@ -200,6 +200,28 @@ def test_a_family_trains_an_iteration(family, context, tmp_path):
     saved = load_model(trainer.checkpoint / "model")
     assert type(saved.model) is FAMILIES[family].model
     assert (read_agent(trainer.checkpoint / "model").prompting.context) == context
+
+
+@pytest.mark.parametrize("context", ["rebuilt", "append"])
+@pytest.mark.parametrize("thinks", [True, False])
+def test_a_model_that_may_think_trains_an_iteration_with_thoughts_and_without(thinks, context, tmp_path):
+    options = {"enable_thinking": thinks}
+    trainer = trainer_of("tiny-qwen3:0.1m", tmp_path, context=context, template_options=options)
+    config = json.loads(json.dumps(config_to_json(trainer.config)))
+    assert config["prompting"]["template_options"] == options
+    collected = []
+    collect = trainer.collector.collect
+    trainer.collector.collect = lambda version: collected.append(collect(version)) or collected[-1]
+    metrics = trainer.iterate()
+    assert (metrics.episodes, metrics.version) == (4, 1)
+    assert metrics.logp_diff < 1e-4
+    chat = trainer.setup.language_model.chat
+    (batch,) = collected
+    for member in (each for group in batch.groups for each in group.trajectories):
+        for turn, step in enumerate(member.steps):
+            prompt = chat.decode(step.completion.prompt_ids)
+            assert prompt.endswith("<think>\n\n</think>\n\n") != thinks
+            assert prompt.count("<|im_start|>user") == (turn + 1 if context == "append" else 1)
 
 
 @pytest.mark.parametrize("thinks", [True, False])

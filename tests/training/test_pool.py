@@ -15,6 +15,7 @@ from agentgym.envs.ezpoints.env import EZPointsEnv
 from agentgym.errors import UsageError
 from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.config import RolloutConfig
+from agentgym.training.distinct_states import DistinctStates
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.pool import RolloutPool, TaskOrder
 
@@ -130,6 +131,54 @@ def test_dynamic_sampling_keeps_groups_that_vary(make):
     counts = pool.counts
     assert counts.left_out > 0
     assert counts.begun == counts.trained + counts.left_out
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"attempts": 30}, {"max_staleness": 2, "overlap": False}],
+    ids=["rounds", "left out", "ahead"],
+)
+def test_distinct_states_are_counted_over_a_run_whatever_is_trained_on(make, settings):
+    class Listening(RolloutWorker):
+        def run(self, episodes):
+            for trajectory in super().run(episodes):
+                met.update(trajectory.state_hashes)
+                yield trajectory
+
+    met, pool = set(), make(**settings)
+    pool.worker.__class__ = Listening
+    before, again, trained = 0, make(**settings), set()
+    for version in range(6):
+        collected = pool.collect(version)
+        trained |= {
+            state
+            for group in collected.groups
+            for member in group.trajectories
+            for state in member.state_hashes
+        }
+        number = collected.diagnostics["states"]["by_hash"]
+        assert number == len(met) > before
+        before = number
+        if version == 2:
+            again.load_state_dict(pool.state_dict())
+    assert trained < met if settings else trained == met
+    numbers = [again.collect(version).diagnostics["states"]["by_hash"] for version in range(3, 6)]
+    assert numbers[-1] == before
+
+
+def test_states_are_merged_and_packed_as_a_set():
+    states, plain = DistinctStates(), set()
+    rng = np.random.default_rng(0)
+    for size in (1, 5, 20_000, 3, 20_000):
+        names = [f"{number:032x}" for number in rng.integers(0, 30_000, size)]
+        states.add(names)
+        plain.update(names)
+        assert len(states) == len(plain)
+    packed = states.to_bytes()
+    assert len(packed) == 8 * len(plain)
+    again = DistinctStates.from_bytes(packed)
+    again.add(plain)
+    assert again.to_bytes() == packed
 
 
 def test_what_fails_while_playing_ahead_reaches_who_asks(make):
@@ -267,7 +316,7 @@ def test_the_pool_says_what_has_become_of_the_groups(virtual):
     assert 1 <= max(ages) <= 2
     pool._queue._open.popitem()  # as if a worker had lost it
     assert pool._queue.sizes()["lost"] == 1
-    assert virtual(9).collect(0).diagnostics == {}  # rounds leave nothing behind
+    assert set(virtual(9).collect(0).diagnostics) == {"states"}  # rounds leave nothing behind
 
 
 @pytest.mark.parametrize("overlap", [False, True])

@@ -73,6 +73,7 @@ class PaperSearchEnv(AgentEnv[str]):
         encoder: str | None = None,
         device: str = "auto",
         selector: str | Selector = "gold",
+        selector_prompt: str | None = None,
         k: Annotated[int, Bounds(1, MAX_FOUND)] = 10,
         before: str = "query",
         search_cost: NonNegativeFloat = 0.0,
@@ -95,6 +96,7 @@ class PaperSearchEnv(AgentEnv[str]):
             encoder: of a search by vectors and of the selector ``encoder``; None for ``minilm``.
             device: where the encoder computes: ``auto``, ``cpu``, ``cuda`` or ``cuda:NUMBER``.
             selector: ``gold``, ``lexical``, ``encoder``, ``model:PATH``, ``module:attribute``; a `Selector`.
+            selector_prompt: of a selector ``model:PATH``, the file of another prompt than this project's.
             k: papers that a search finds at most.
             before: ``query`` hides papers later than the query, ``none`` none, ``2024-10`` those after it.
             search_cost: of a search, taken from its reward.
@@ -112,17 +114,16 @@ class PaperSearchEnv(AgentEnv[str]):
             UsageError: unknown split or option, or something that is not installed.
             MissingDataError: the data set is not on this machine.
         """
-        setup = set_up(dataset, split, search, encoder, device, selector=selector, k=k, before=before)
+        setup = set_up(dataset, split, search, encoder, device, selector, selector_prompt, k=k, before=before)
         self.world, self.selector, self._latest = setup.world, setup.selector, setup.latest
-        self.query_backends = {"search": setup.search, "selector": setup.selector}
+        self.reward_scheme, self.query_backends = reward, {"search": setup.search, "selector": setup.selector}
         self._k, self._max_calls, self.enumerates = k, max_calls, actions == "candidates"
         self._rewards = {SEARCH: CallReward(search_cost, discrete), EXPAND: CallReward(expand_cost, discrete)}
         self._finder = Finder(self.world, self.selector, k)
         self._page = PoolPage(self.world.corpus, show_scores=show_scores)
-        self.invalid_may_end = untagged == "end" and not self.enumerates
         self.action_kind = "enumerated" if self.enumerates else "template"
+        self.invalid_may_end = untagged == "end" and not self.enumerates
         super().__init__(setup.tasks, data_key=setup.key, max_steps=max_steps, render_mode=render_mode)
-        self.reward_scheme = reward
 
     # ---- hooks -----------------------------------------------------------------------------
 

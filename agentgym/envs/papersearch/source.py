@@ -18,7 +18,7 @@ from agentgym.envs.papersearch.builtin.queries import builtin_topics
 from agentgym.envs.papersearch.data.corpus import PaperCorpus, corpus_in_memory
 from agentgym.envs.papersearch.data.fields import LATEST, last_day, read_date
 from agentgym.envs.papersearch.data.importer import open_set
-from agentgym.envs.papersearch.engine.decision import DecisionSelector, LocalJudge
+from agentgym.envs.papersearch.engine.decision import PROMPT, DecisionSelector, LocalJudge, read_prompt
 from agentgym.envs.papersearch.engine.search import ENCODER, VectorEngine, open_search
 from agentgym.envs.papersearch.engine.selectors import GoldSelector, LexicalSelector, Selector
 from agentgym.envs.papersearch.engine.vectors import EncoderSelector
@@ -60,8 +60,9 @@ def set_up(
     search: str,
     encoder: str | None,
     device: str,
-    *,
     selector: str | Selector,
+    selector_prompt: str | None,
+    *,
     k: int,
     before: str,
 ) -> PaperSetup:
@@ -78,7 +79,7 @@ def set_up(
             raise UsageError(f"dataset must be a string, got {dataset!r:.60}")
         world = load_world(dataset, search, encoder if search in get_args(VectorEngine) else None, device)
     tasks = world.topics(split)
-    judge = make_selector(selector, world, encoder, device)
+    judge = make_selector(selector, world, encoder, device, prompt=selector_prompt)
     parts = {
         "corpus_sha256": world.corpus.sha256,
         "search": world.searcher.fingerprint,
@@ -131,14 +132,24 @@ def _open_data(dataset: str, directory: Path) -> tuple[PaperCorpus, Callable[[st
 
 
 def make_selector(
-    selector: str | Selector, world: PaperWorld, encoder: str | None, device: str = "auto"
+    selector: str | Selector,
+    world: PaperWorld,
+    encoder: str | None,
+    device: str = "auto",
+    *,
+    prompt: str | None = None,
 ) -> Selector:
     """Return a selector by name.
 
     ``gold``, ``lexical``, ``encoder``, ``model:PATH``, or ``module:attribute``, a function from a
     `PaperCorpus` to a `Selector`; or a selector made beforehand. ``encoder`` and ``device`` are of the
-    selector ``encoder``.
+    selector ``encoder``; ``prompt``, the path of a file, is of the selector ``model:PATH``.
     """
+    if prompt is not None and not (isinstance(selector, str) and selector.startswith(MODEL)):
+        raise UsageError(
+            f"selector_prompt is what a model is asked with, but the selector is {selector!r:.60}: set "
+            f"selector={MODEL}PATH, or leave selector_prompt out"
+        )
     if not isinstance(selector, str):
         if not all(hasattr(selector, name) for name in ("kind", "question", "answer", "agrees")):
             raise UsageError(f"selector must be a name or a Selector, got {selector!r:.60}")
@@ -150,7 +161,8 @@ def make_selector(
     if selector == "encoder":
         return _encoder(world, ENCODER if encoder is None else encoder, device)
     if selector.startswith(MODEL):
-        return DecisionSelector(world.corpus, _judge(Path(expanduser(selector.removeprefix(MODEL)))))
+        words = PROMPT if prompt is None else read_prompt(Path(expanduser(prompt)))
+        return DecisionSelector(world.corpus, _judge(Path(expanduser(selector.removeprefix(MODEL)))), words)
     if ":" not in selector:
         check_choice("selector", selector, SELECTORS)
     made: Any = load_reference(selector, option=True)(world.corpus)

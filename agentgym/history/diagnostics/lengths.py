@@ -1,4 +1,4 @@
-"""Diagnostics by replay: success by golden length, and progress by true distance.
+"""True distances: steps to success by an environment's oracle, and progress by them.
 
 The environment's oracle (a planner or a solver) is played from the states in question: its number of steps to
 success is the distance, exact where it plans shortest ways.
@@ -6,7 +6,7 @@ success is the distance, exact where it plans shortest ways.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Mapping
 from copy import deepcopy
 from itertools import pairwise
 from typing import Any
@@ -14,10 +14,10 @@ from typing import Any
 from agentgym.core.types import Request
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
-from agentgym.evaluation.board.statistics import wilson
+from agentgym.evaluation.log.results import EvalSample
 from agentgym.history.diagnostics.credit import progress_diagram
 from agentgym.history.diagnostics.source import RunSource
-from agentgym.history.diagrams import Diagram, Panel, Series
+from agentgym.history.diagrams import Diagram
 from agentgym.history.rollouts import KeptEpisode
 from agentgym.registration import open_env
 
@@ -25,27 +25,30 @@ _BEYOND = 400
 """Steps after which an oracle counts as lost."""
 
 
-class OracleDistance:
-    """Steps to success from states of a run's environment, by its oracle; results are cached."""
+def trained_on(source: RunSource) -> tuple[str, str, dict[str, Any]]:
+    """Return id, split and options of the environment that a run was trained on."""
+    settings, prefix = source.history.settings, "env_options."
+    options = {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
+    return source.history.env_id, settings.get("split", "train"), options
 
-    def __init__(self, source: RunSource):
-        """Open the environment that the run was trained on."""
-        settings = source.history.settings
-        prefix = "env_options."
-        options = {
-            key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)
-        }
-        split = settings.get("split", "train")
-        options["max_steps"] = _BEYOND  # the distance may be longer than what the run's limit left
-        self._env: AgentEnv[Any] = open_env(source.history.env_id, split=split, options=options)
+
+class OracleDistance:
+    """Steps to success from states of an environment, by its oracle; results are cached."""
+
+    def __init__(self, env_id: str, split: str, options: Mapping[str, Any]):
+        """Open the environment, with more steps than a run's own limit: the distance may be longer."""
+        self._env: AgentEnv[Any] = open_env(env_id, split=split, options={**options, "max_steps": _BEYOND})
         self._oracle = self._env.oracle()
         self._known: dict[tuple[str, str], int | None] = {}
+        self._lengths: dict[str, int | None] = {}
         self._queries = 0
 
-    def golden(self, episode: KeptEpisode) -> int | None:
+    def golden(self, episode: KeptEpisode | EvalSample) -> int | None:
         """Return the length of the oracle's own episode; None where it does not win."""
-        info = self._begin(episode)
-        return self._distance(episode, info["state_hash"])
+        if episode.task_id not in self._lengths:
+            info = self._begin(episode)
+            self._lengths[episode.task_id] = self._distance(episode, info["state_hash"])
+        return self._lengths[episode.task_id]
 
     def along(self, episode: KeptEpisode) -> list[int | None]:
         """Return the distance of every state of an episode, the last one included.
@@ -65,12 +68,12 @@ class OracleDistance:
             distances.append(ended if terminated else self._distance(episode, info["state_hash"]))
         return distances
 
-    def _begin(self, episode: KeptEpisode) -> dict[str, Any]:
+    def _begin(self, episode: KeptEpisode | EvalSample) -> dict[str, Any]:
         options = {"task": episode.task_id, "rollout": episode.rollout}
         _, info = self._env.reset(seed=episode.seed, options=options)
         return info
 
-    def _distance(self, episode: KeptEpisode, state_hash: str) -> int | None:
+    def _distance(self, episode: KeptEpisode | EvalSample, state_hash: str) -> int | None:
         key = (episode.task_id, state_hash)
         if key not in self._known:
             self._known[key] = self._play(deepcopy(self._env))
@@ -101,58 +104,9 @@ class OracleDistance:
         return None
 
 
-def golden_length(source: RunSource) -> Diagram:
-    """Share of episodes won by the length of the oracle's own, at first and at last."""
-    oracle = OracleDistance(source)
-    ends = list(source.rollouts)
-    shown = {f"iteration {end}": source.rollouts[end] for end in dict.fromkeys((ends[0], ends[-1]))}
-    table: dict[str, dict[int, list[bool]]] = {}
-    lengths = {episode.task_id: oracle.golden(episode) for some in shown.values() for episode in some}
-    for label, episodes in shown.items():
-        table[label] = defaultdict(list)
-        for episode in episodes:
-            length = lengths[episode.task_id]
-            if length is not None:
-                table[label][length].append(episode.won)
-    known = sorted({length for row in table.values() for length in row})
-    if not known:
-        raise UsageError("the oracle wins none of the tasks whose rollouts were kept, so they have no length")
-    series = []
-    for label, row in table.items():
-        shares = [wilson(sum(row[n]) / len(row[n]), len(row[n])) if row[n] else None for n in known]
-        series.append(
-            Series(
-                label=label,
-                y=tuple(None if share is None else share.value for share in shares),
-                low=tuple(None if share is None else share.low for share in shares),
-                high=tuple(None if share is None else share.high for share in shares),
-            )
-        )
-    counts = tuple(
-        Series(label=label, y=tuple(float(len(row[n])) for n in known)) for label, row in table.items()
-    )
-    x = tuple(str(length) for length in known)
-    return Diagram(
-        name="golden-length",
-        title=f"Success by golden length: {source.about}",
-        panels=(
-            Panel(
-                title="Episodes won",
-                x_label="steps of the oracle",
-                x=x,
-                series=tuple(series),
-                kind="bars",
-                percent=True,
-            ),
-            Panel(title="Episodes", x_label="steps of the oracle", x=x, series=counts, kind="bars"),
-        ),
-        remark="Lines are 95 % intervals (Wilson) that count episodes of one task as independent.",
-    )
-
-
 def true_progress(source: RunSource) -> Diagram:
     """Share of steps that come nearer to success by the oracle's distance, in episodes won and lost."""
-    oracle = OracleDistance(source)
+    oracle = OracleDistance(*trained_on(source))
 
     def measure(episodes: list[KeptEpisode]) -> dict[int, list[bool]]:
         return {place: _nearer(oracle.along(episode)) for place, episode in enumerate(episodes)}

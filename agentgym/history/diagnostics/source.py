@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from agentgym.algos.table import ALGORITHMS
 from agentgym.errors import UsageError
+from agentgym.evaluation.log.results import RUN_FILE
+from agentgym.history.diagrams import Panel, Series
 from agentgym.history.metrics import IterationMetrics
 from agentgym.history.rollouts import KeptEpisode, KeptStep, kept_iterations, read_rollouts
 from agentgym.history.run import RunHistory, read_history
@@ -20,8 +22,14 @@ class RunSource:
     """A run's folder, read on demand."""
 
     folder: Path
+    """Where a diagnostic takes evaluations too, the folder or the packed file of one."""
     chosen: tuple[int, ...] = ()
     """Iterations whose rollouts are read; empty for all that were kept."""
+
+    @property
+    def is_training(self) -> bool:
+        """Whether it is a training run, and not one of an evaluation."""
+        return not (self.folder.is_file() or (self.folder / RUN_FILE).exists())
 
     @cached_property
     def history(self) -> RunHistory:
@@ -69,6 +77,17 @@ class RunSource:
         if not any(math.isfinite(value) for value in values):
             raise UsageError(f"{self.folder} has no {name!r}: {missing}")
         return tuple(value if math.isfinite(value) else None for value in values)
+
+
+def joined_panel(
+    title: str, x_label: str, lines: Mapping[str, Mapping[float, float | None]], *, percent: bool = False
+) -> Panel:
+    """Return a panel of lines by their names, each over places of its own."""
+    x = tuple(sorted({place for line in lines.values() for place in line}))
+    series = tuple(
+        Series(label=label, y=tuple(line.get(place) for place in x)) for label, line in lines.items()
+    )
+    return Panel(title=title, x_label=x_label, x=x, series=series, percent=percent, joined=True)
 
 
 def mean(values: list[float]) -> float | None:

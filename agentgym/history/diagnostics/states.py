@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from agentgym.history.diagnostics.source import RunSource, by_kept_iteration
+from agentgym.history.diagnostics.source import RunSource, by_kept_iteration, joined_panel
 from agentgym.history.diagrams import Diagram, Panel, Series
-from agentgym.history.rollouts import KeptEpisode
+from agentgym.history.rollouts import KeptEpisode, kept_iterations
 
 BUCKETS = (
     ("1", 1, 1),
@@ -62,8 +62,34 @@ def step_groups(source: RunSource) -> Diagram:
     )
 
 
-def unique_states(source: RunSource) -> Diagram:
-    """Distinct states of each task, and the share of states whose score is high (3SPO's S above a half)."""
+def unique_states(*sources: RunSource) -> Diagram:
+    """Distinct states of a run so far over the actions sampled, and per action (3SPO's Table 3)."""
+    count: dict[str, dict[float, float | None]] = {}
+    per_action: dict[str, dict[float, float | None]] = {}
+    for number, source in enumerate(sources, start=1):
+        found = source.column("diagnostics/states/by_hash", missing="it was not counted then; train anew")
+        label = source.about if source.about not in count else f"{source.about} ({number})"
+        steps = [metrics.env_steps for metrics in source.iterations]
+        count[label] = dict(zip(map(float, steps), found, strict=True))
+        per_action[label] = {
+            float(taken): None if states is None or not taken else states / taken
+            for taken, states in zip(steps, found, strict=True)
+        }
+    alone = sources[0] if len(sources) == 1 else None
+    return Diagram(
+        name="unique-states",
+        title="Distinct states" + (f": {alone.about}" if alone else ""),
+        panels=(
+            joined_panel("Distinct states up to now", "actions sampled", count),
+            joined_panel("Distinct states per action", "actions sampled", per_action, percent=True),
+            *(_of_groups(alone) if alone and kept_iterations(alone.folder) else ()),
+        ),
+        remark="By state hash, which is of one task, over all that was played: what was not trained on, too.",
+    )
+
+
+def _of_groups(source: RunSource) -> tuple[Panel, Panel]:
+    """Return the distinct states of groups of kept rollouts."""
     x = tuple(float(iteration) for iteration in source.rollouts)
 
     def per_task(episodes: list[KeptEpisode]) -> float | None:
@@ -72,7 +98,7 @@ def unique_states(source: RunSource) -> Diagram:
     def per_step(episodes: list[KeptEpisode]) -> float | None:
         return len(group_sizes(episodes)) / max(sum(len(episode.steps) for episode in episodes), 1)
 
-    panels = [
+    return (
         Panel(
             title="Distinct states of a group",
             x_label="iteration",
@@ -80,14 +106,13 @@ def unique_states(source: RunSource) -> Diagram:
             series=(Series(label="states", y=by_kept_iteration(source, per_task)),),
         ),
         Panel(
-            title="Distinct states per step",
+            title="Distinct states of a group per step",
             x_label="iteration",
             x=x,
             series=(Series(label="states per step", y=by_kept_iteration(source, per_step)),),
             percent=True,
         ),
-    ]
-    return Diagram(name="unique-states", title=f"Distinct states: {source.about}", panels=tuple(panels))
+    )
 
 
 def high_score(source: RunSource) -> Diagram:

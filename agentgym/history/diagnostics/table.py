@@ -8,17 +8,21 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from agentgym.core.options import check_choice
-from agentgym.history.diagnostics import credit, effort, lengths, states, trees
+from agentgym.errors import UsageError
+from agentgym.history.diagnostics import credit, effort, golden, lengths, states, trees
 from agentgym.history.diagnostics.source import RunSource
 from agentgym.history.diagrams import Diagram
 
 DiagnosticData: TypeAlias = Literal["metrics", "rollouts", "rollouts and environment"]
 """What a diagnostic is computed from: ``metrics.jsonl``, kept rollouts, or these and the oracle."""
 
-_TABLE: Final[Mapping[str, tuple[DiagnosticData, Callable[[RunSource], Diagram]]]] = MappingProxyType(
+COMPARING: Final = ("unique-states", "state-score", "golden-length")
+"""Diagnostics that show several runs side by side; the others are of one."""
+
+_TABLE: Final[Mapping[str, tuple[DiagnosticData, Callable[..., Diagram]]]] = MappingProxyType(
     {
         "step-groups": ("rollouts", states.step_groups),
-        "unique-states": ("rollouts", states.unique_states),
+        "unique-states": ("metrics", states.unique_states),
         "high-score": ("metrics", states.high_score),
         "stage-seconds": ("metrics", effort.stage_seconds),
         "tokens": ("metrics", effort.tokens),
@@ -26,9 +30,10 @@ _TABLE: Final[Mapping[str, tuple[DiagnosticData, Callable[[RunSource], Diagram]]
         "rewards": ("rollouts", credit.rewards),
         "progress": ("rollouts", credit.progress),
         "true-progress": ("rollouts and environment", lengths.true_progress),
-        "golden-length": ("rollouts and environment", lengths.golden_length),
+        "golden-length": ("rollouts and environment", golden.golden_length),
         "values": ("rollouts", credit.values),
         "k-by-difficulty": ("metrics", trees.k_by_difficulty),
+        "state-score": ("metrics", trees.state_score),
         "one-state": ("metrics", trees.one_state),
     }
 )
@@ -42,11 +47,19 @@ def describe_diagnostics() -> list[tuple[str, DiagnosticData, str]]:
     return [(name, data, (make.__doc__ or "").splitlines()[0]) for name, (data, make) in _TABLE.items()]
 
 
-def diagnose(folder: Path, name: str, iterations: Sequence[int] = ()) -> Diagram:
-    """Compute one of `DIAGNOSTICS` of a run.
+def diagnose(
+    folder: Path, name: str, iterations: Sequence[int] = (), *, beside: Sequence[Path] = ()
+) -> Diagram:
+    """Compute one of `DIAGNOSTICS` of a run; of those in `COMPARING` with other runs ``beside`` it.
 
     ``iterations``: those whose kept rollouts it is computed from; empty for all, of which the sizes of step
     groups show the first and the last. `UsageError` names the setting that records what the run lacks.
     """
     check_choice("diagnostic", name, _TABLE)
-    return _TABLE[name][1](RunSource(folder, tuple(dict.fromkeys(iterations))))
+    if beside and name not in COMPARING:
+        raise UsageError(
+            f"--what {name} draws one run at a time, got {1 + len(beside)}: name one; several are drawn by "
+            f"{', '.join(COMPARING)}"
+        )
+    chosen = tuple(dict.fromkeys(iterations))
+    return _TABLE[name][1](*(RunSource(each, chosen) for each in (folder, *beside)))

@@ -1,15 +1,17 @@
-"""Diagnostics of 3SPO's trees: rollouts K by a state's difficulty, and one state over its visits."""
+"""Diagnostics of 3SPO's trees: rollouts K by difficulty, S over training, and one state over its visits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from agentgym.errors import UsageError
-from agentgym.history.diagnostics.source import RunSource
+from agentgym.history.diagnostics.source import RunSource, joined_panel, mean
 from agentgym.history.diagrams import Diagram, Panel, Series
 
 RATES = ("new", "0", "0-0.25", "0.25-0.5", "0.5-0.75", "0.75-1", "1")
 """Classes of states by the rate of success of the trajectories through them, the hardest first."""
+
+_BATCH = "batch of whole trees (epoch)"
 
 
 def k_by_difficulty(source: RunSource) -> Diagram:
@@ -52,6 +54,35 @@ def k_by_difficulty(source: RunSource) -> Diagram:
             ),
         ),
     )
+
+
+def state_score(*sources: RunSource) -> Diagram:
+    """Mean S over batches of whole trees, and S by the type of the task (3SPO's Figure 3b and c)."""
+    mean_score, by_type = {}, []
+    for number, source in enumerate(sources, start=1):
+        means: dict[str, dict[int, list[float]]] = {}
+        types: dict[str, dict[int, list[float]]] = {}
+        for metrics in source.iterations:
+            tables = metrics.diagnostics
+            if "score_by_task_type" in tables:
+                batch = int(tables["trees"]["batches"]) + 1
+                means.setdefault("S", {}).setdefault(batch, []).append(tables["states"]["score"])
+                for name, score in tables["score_by_task_type"].items():
+                    types.setdefault(name or "all tasks", {}).setdefault(batch, []).append(score)
+        if not means:
+            raise _no_trees(source)
+        label = source.about if source.about not in mean_score else f"{source.about} ({number})"
+        mean_score[label] = _averaged(means)["S"]
+        title = "S by task type" if len(sources) == 1 else f"S by task type: {label}"
+        by_type.append(joined_panel(title, _BATCH, _averaged(types), percent=True))
+    title = "State score" + (f": {sources[0].about}" if len(sources) == 1 else "")
+    panels = joined_panel("Mean S of the states looked at", _BATCH, mean_score, percent=True), *by_type
+    return Diagram(name="state-score", title=title, panels=panels)
+
+
+def _averaged(found: Mapping[str, Mapping[int, list[float]]]) -> dict[str, dict[float, float | None]]:
+    """Return the means of each batch's iterations, by name in alphabetical order."""
+    return {name: {float(batch): mean(each) for batch, each in found[name].items()} for name in sorted(found)}
 
 
 def one_state(source: RunSource) -> Diagram:

@@ -13,9 +13,10 @@ episode may have steps.
 
 Only states that the tree has not been in are followed or wait. Where there is none, an episode is over or
 its state exhausted, the frontier's last state is restored: the best of the others of the newest expansion.
-A tree ends with its frontier, or with its budget. The next tree in its place is of the same task, as often
-as ``repeats`` says, and then of the next task, until there were ``batches`` in each place: S tells states
-apart that have been passed before, so what a first tree finds out is what a second one learns from.
+A tree ends with its frontier, or with its budget; without ``backtracking``, with its branch. The next tree in
+its place is of the same task, as often as ``repeats`` says, and then of the next task, until there were
+``batches`` in each place: S tells states apart that have been passed before, so what a first tree finds out
+is what a second one learns from.
 """
 
 from __future__ import annotations
@@ -347,7 +348,8 @@ class TreeCollector:
                 best_first.append(steps[n].node(node))
             tree.known.add(reached[n])
         tree.current = best_first[0] if best_first else None
-        tree.frontier += reversed(best_first[1:])
+        if self.allotment.backtracking:
+            tree.frontier += reversed(best_first[1:])
         return Compared(plan, steps, rewards, scores)
 
     def _finish(self, tree: Tree, trajectory: Trajectory) -> None:

@@ -1,4 +1,4 @@
-"""Log of trees: K and its distribution, distinct states, and one state over its visits."""
+"""Log of trees: K and its distribution, S by task type, distinct states, and one state over its visits."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from agentgym.algos.state_score import Allotment, shares
 from agentgym.core.hashing import content_id
 from agentgym.core.types import Observation
 from agentgym.training.branching.worker import Branch, TreeNode
+from agentgym.training.distinct_states import DistinctStates
 from agentgym.training.rollout_batch import Diagnostics
 
 ENOUGH = 100
@@ -44,10 +45,10 @@ class TreeLog:
     """Counted up over a run; `taken` gives and clears what is of one iteration."""
 
     allotment: Allotment
-    hashes: set[str] = field(default_factory=set)
-    """Distinct states that trees have been in, by task and hash."""
-    texts: set[str] = field(default_factory=set)
-    """The same by the text of their observations."""
+    hashes: DistinctStates = field(default_factory=DistinctStates)
+    """States that trees have been in, by hash, which is of one task."""
+    texts: DistinctStates = field(default_factory=DistinctStates)
+    """The same by task and the text of their observations."""
     samples: int = 0
     """Actions sampled."""
     played: int = 0
@@ -60,14 +61,15 @@ class TreeLog:
     _counts: Counter[str] = field(default_factory=Counter)
     _k: Counter[int] = field(default_factory=Counter)
     _by_class: dict[str, list[int]] = field(default_factory=dict)
-    _scores: list[float] = field(default_factory=list)
+    _scores: dict[str, list[float]] = field(default_factory=dict)
+    """By the type of the state's task."""
     _watched: dict[str, float] = field(default_factory=dict)
 
     def state(self, node: TreeNode, visits: tuple[int, int], score: float, k: int) -> None:
         """Take note of a state that was looked at, and of its K."""
         self._k[k] += 1
         self._by_class.setdefault(success_class(*visits), []).append(k)
-        self._scores.append(score)
+        self._scores.setdefault(node.root.task_type, []).append(score)
         name = f"{node.root.task_id} {node.state_hash}"
         if not self.watched and node.depth == 2:
             self.watched = name
@@ -105,23 +107,24 @@ class TreeLog:
         self._counts.update(numbers)
 
     def _met(self, task_id: str, state_hash: str, observation: Observation) -> None:
-        self.hashes.add(f"{task_id} {state_hash}")
-        self.texts.add(text_key(task_id, observation))
+        self.hashes.add([state_hash])
+        self.texts.add([text_key(task_id, observation)])
 
     def taken(self, **numbers: float) -> Diagnostics:
         """Return the numbers recorded since the last call, and further ones of the trees as they are."""
-        counts = self._counts
+        counts, scores = self._counts, [score for each in self._scores.values() for score in each]
         diagnostics = {
             "k": {str(k): float(self._k[k]) for k in range(max([*self._k, self.allotment.largest]) + 1)},
             "k_by_success": {name: float(np.mean(ks)) for name, ks in self._by_class.items()},
             "states_by_success": {name: float(len(ks)) for name, ks in self._by_class.items()},
+            "score_by_task_type": {name: float(np.mean(each)) for name, each in self._scores.items()},
             "states": {
                 "by_hash": float(len(self.hashes)),
                 "by_text": float(len(self.texts)),
                 "samples": float(self.samples),
                 "played": float(self.played),
-                "score": float(np.mean(self._scores)) if self._scores else 0.0,
-                "high_score": float(np.mean(np.array(self._scores) > 0.5)) if self._scores else 0.0,
+                "score": float(np.mean(scores)) if scores else 0.0,
+                "high_score": float(np.mean(np.array(scores) > 0.5)) if scores else 0.0,
             },
             "trees": {
                 "waves": float(counts["waves"]),
@@ -134,14 +137,14 @@ class TreeLog:
             "state": dict(self._watched),
         }
         self._counts, self._k, self._by_class = Counter(), Counter(), {}
-        self._scores, self._watched = [], {}
+        self._scores, self._watched = {}, {}
         return {name: inner for name, inner in diagnostics.items() if inner}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the counts over a run."""
         return {
-            "hashes": sorted(self.hashes),
-            "texts": sorted(self.texts),
+            "hashes": self.hashes.to_bytes(),
+            "texts": self.texts.to_bytes(),
             "samples": self.samples,
             "played": self.played,
             "known": list(self.known),
@@ -151,6 +154,7 @@ class TreeLog:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over what `state_dict` returned."""
-        self.hashes, self.texts = set(state["hashes"]), set(state["texts"])
+        self.hashes = DistinctStates.from_bytes(state["hashes"])
+        self.texts = DistinctStates.from_bytes(state["texts"])
         self.samples, self.played, self.known = state["samples"], state["played"], list(state["known"])
         self.warned, self.watched = state["warned"], state["watched"]

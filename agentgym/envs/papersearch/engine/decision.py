@@ -1,27 +1,36 @@
 """Language-model selector: "Decision: True or False?".
 
 Its form is that of PaSa's selector (He et al. 2025): the probability of "True" as the next token after a
-prompt that ends with "Decision:". Prompts run one by one, since a model's numbers depend on what is padded
-beside them, and an answer must not.
+prompt that ends with "Decision:". Prompts run in batches of alike length, padded on the left, where padding
+has no weight and no position: what stands beside a prompt changes its probability by rounding alone, which
+`TOLERANCE` allows for. A prompt that comes again has the probability that it had.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import inspect
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from agentgym.core.queries import AnswerKind
 from agentgym.envs.papersearch.data.corpus import PaperCorpus
 from agentgym.envs.papersearch.topics import Topic
 from agentgym.errors import UsageError
 from agentgym.io.optional import load
+from agentgym.io.untrusted import read_file
 
 TOLERANCE: Final = 0.02
 """How far probabilities of one model lie apart on two machines at most, in the precision of its weights."""
 
 ABSTRACT_WORDS: Final = 400
+
+MAX_BATCH_TOKENS: Final = 16_384
+"""Of a batch of prompts, padding included, at most; a longer prompt is a batch alone."""
+
+MAX_PROMPT_SIZE: Final = 1 << 16
+"""Bytes of a prompt's file at most."""
 
 TRUE: Final = " True"
 
@@ -37,6 +46,12 @@ Answer with "Decision: True" or "Decision: False", then give the reason.
 Decision:"""
 """With the slots ``query``, ``title`` and ``abstract``. Give a model the one that it was trained with."""
 
+_KEPT = 1 << 20
+"""Probabilities that a judge remembers: about 100 bytes each."""
+
+_Asked: TypeAlias = tuple[list[int], int, bytes]
+"""Tokens of a prompt, the first of `TRUE`, and a digest of its text."""
+
 _PINNED = ("*.safetensors", "*.bin", "config.json", "tokenizer*", "vocab*", "merges.txt")
 
 
@@ -49,12 +64,21 @@ class Judge(Protocol):
         ...
 
     def probabilities(self, prompts: Sequence[str]) -> Sequence[float]:
-        """Return the probability of `TRUE` after each prompt; of each alone."""
+        """Return the probability of `TRUE` after each prompt, whatever stands beside it."""
         ...
 
 
+def read_prompt(path: Path) -> str:
+    """Read a prompt of one's own, UTF-8 with the slots of `PROMPT`; blanks at its end are no part of it."""
+    content = read_file(path, largest=MAX_PROMPT_SIZE, remedy="name the file of a selector's prompt")
+    try:
+        return content.decode().rstrip()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8: save the selector's prompt as text") from error
+
+
 class DecisionSelector:
-    """Scores papers by a `Judge`, which caches its answers."""
+    """Scores papers by a `Judge`."""
 
     def __init__(self, corpus: PaperCorpus, judge: Judge, prompt: str = PROMPT):
         """Ask a judge.
@@ -62,7 +86,7 @@ class DecisionSelector:
         Args:
             corpus: of the papers.
             judge: is asked.
-            prompt: with the slots of `PROMPT`.
+            prompt: with the slots of `PROMPT`, such as `read_prompt` reads.
 
         Raises:
             UsageError: the prompt has other slots, or lacks one.
@@ -107,11 +131,12 @@ class DecisionSelector:
 class LocalJudge:
     """A causal language model of a folder, through transformers."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, *, batch_tokens: int = MAX_BATCH_TOKENS):
         """Load model and tokenizer, onto a GPU where there is one.
 
         Args:
             folder: in the form of Hugging Face's hub.
+            batch_tokens: of a batch at most, padding included; 1 for one prompt at a time.
 
         Raises:
             UsageError: there is no such folder, or it holds no model.
@@ -131,19 +156,61 @@ class LocalJudge:
             raise UsageError(f"no model can be loaded from {folder}: {reason:.200}") from error
         self._device = "cuda" if self._torch.cuda.is_available() else "cpu"
         self._model = model.to(self._device).eval()
+        self._takes = frozenset(inspect.signature(model.forward).parameters)
+        self._batch_tokens = batch_tokens
+        self._known: dict[bytes, float] = {}
         self.name = f"model {_digest(folder)}"
 
     def probabilities(self, prompts: Sequence[str]) -> list[float]:
-        """Return the probability of `TRUE` after each prompt; of each alone."""
-        return [self._probability(prompt) for prompt in prompts]
+        """Return the probability of `TRUE` after each prompt, whatever stands beside it."""
+        keys = [hashlib.blake2b(prompt.encode(), digest_size=16).digest() for prompt in prompts]
+        if len(self._known) > _KEPT:
+            self._known = {}
+        known = self._known
+        new = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key not in known}
+        asked = sorted(
+            ((*self._tokens(prompt), key) for key, prompt in new.items()), key=lambda each: len(each[0])
+        )
+        for batch in self._batches(asked):
+            values = self._pass([ids for ids, _, _ in batch])
+            for (_, true, key), row in zip(batch, values, strict=True):
+                known[key] = float(row[true])
+        return [known[key] for key in keys]
 
-    def _probability(self, prompt: str) -> float:
+    def _tokens(self, prompt: str) -> tuple[list[int], int]:
+        """Return the tokens before `TRUE`, and its first; where the two merge, they part before the end."""
         ids, longer = (self._tokenizer(text)["input_ids"] for text in (prompt, prompt + TRUE))
         place = next((i for i, (a, b) in enumerate(zip(ids, longer, strict=False)) if a != b), len(ids))
-        with self._torch.inference_mode():
-            tokens = self._torch.tensor([longer[:place]], device=self._device)
-            logits = self._model(input_ids=tokens).logits[0, -1].float()
-        return float(logits.softmax(-1)[longer[place]])
+        return longer[:place], longer[place]
+
+    def _batches(self, asked: Sequence[_Asked]) -> Iterator[Sequence[_Asked]]:
+        """Yield prompts, the shortest first, as many together as the batch's tokens allow."""
+        begin = 0
+        for end, (ids, _, _) in enumerate(asked):
+            if end > begin and len(ids) * (end + 1 - begin) > self._batch_tokens:
+                yield asked[begin:end]
+                begin = end
+        if asked:
+            yield asked[begin:]
+
+    def _pass(self, prompts: Sequence[Sequence[int]]) -> Any:
+        """Return the probabilities of the next token after each prompt: (prompts, vocabulary)."""
+        torch, longest = self._torch, max(map(len, prompts))
+        tokens = torch.zeros(len(prompts), longest, dtype=torch.long)
+        mask = torch.zeros_like(tokens)
+        for row, ids in enumerate(prompts):
+            tokens[row, longest - len(ids) :] = torch.tensor(ids)
+            mask[row, longest - len(ids) :] = 1
+        given = {
+            "input_ids": tokens,
+            "attention_mask": mask,
+            "position_ids": (mask.cumsum(1) - 1).clamp(min=0),
+        }
+        moved = {name: each.to(self._device) for name, each in given.items() if name in self._takes}
+        if "logits_to_keep" in self._takes:
+            moved["logits_to_keep"] = 1  # of all places they would be gigabytes
+        with torch.inference_mode():
+            return self._model(**moved).logits[:, -1].float().softmax(-1)
 
 
 def _digest(folder: Path) -> str:
