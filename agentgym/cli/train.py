@@ -303,9 +303,14 @@ def _report(outcome: RunResult) -> None:
         "finished": f"finished after {outcome.iterations} iterations"
         + (f", but {collapse}" if collapse else ""),
         "solved": f"every episode has been won for a while: ended after {outcome.iterations} iterations",
+        "stopped early": f"stopped early after {outcome.iterations} iterations: none of the last "
+        f"{outcome.best.since} evaluations was better than that of iteration {outcome.best.iteration} "
+        f"({outcome.best.value:.4g})",
         "interrupted": f"interrupted after {outcome.iterations} iterations; --resume continues the run",
         "no signal": f"ended after {outcome.iterations} iterations: in the last ones the episodes of every "
         f"group earned the same, which leaves nothing to learn from; {outcome.trend.why_alike}",
     }
     console.print(said[outcome.end], markup=False, soft_wrap=True)
     console.print(f"model: {model}", markup=False, soft_wrap=True)
+    if outcome.best_checkpoint is not None:
+        console.print(f"best model: {outcome.best_checkpoint / 'model'}", markup=False, soft_wrap=True)

@@ -122,15 +122,34 @@ class EvaluationConfig:
 
     every: NonNegativeInt = 10
     """Iterations between evaluations, besides those before the first and after the last one; 0 for none."""
-    split: str = "valid"
+    split: str | tuple[str, ...] = "valid"
+    """One, or several side by side; the first is the one that plain numbers of an evaluation are of."""
     tasks: PositiveInt = 64
-    """The split's first ones, each played once."""
+    """Each split's first ones, each played once."""
     temperature: NonNegativeFloat = 0.4
     seed: NonNegativeInt = 0
+    keep_best: str = ""
+    """The measure of evaluations whose best checkpoint is kept beside the newest ones: ``success`` or
+    ``score`` of the first split, ``splits/NAME/success``, ``types/NAME/success`` and so on; "" for none."""
+    early_stopping: NonNegativeInt = 0
+    """Evaluations in a row that are not better by ``keep_best`` after which a run ends; 0 for any number."""
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
+        """Check numbers and names."""
         check_fields(self)
+        if not self.splits or len(set(self.splits)) < len(self.splits):
+            raise UsageError(f"evaluation.split is one split or several, each once, got {self.split!r}")
+        if self.keep_best and not self.every:
+            raise UsageError("evaluation.keep_best needs evaluations: set evaluation.every")
+        if self.early_stopping and not self.keep_best:
+            raise UsageError(
+                "evaluation.early_stopping goes by a measure: set evaluation.keep_best, too, such as success"
+            )
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The names of the splits."""
+        return (self.split,) if isinstance(self.split, str) else self.split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

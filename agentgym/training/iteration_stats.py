@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -55,3 +56,30 @@ def peak_memory(ranks: Ranks) -> int | None:
     most = torch.cuda.max_memory_allocated(ranks.device)
     torch.cuda.reset_peak_memory_stats(ranks.device)
     return int(ranks.largest(float(most)))
+
+
+class StageClock:
+    """Splits an iteration's time into stages."""
+
+    def __init__(self) -> None:
+        """Begin now."""
+        self._began = self._last = perf_counter()
+        self._laps = dict.fromkeys(("credit", "update", "sync"), 0.0)  # without rollouts there are none
+
+    def lap(self, stage: str) -> None:
+        """Add the time since the last call to a stage."""
+        now = perf_counter()
+        self._laps[stage] = self._laps.get(stage, 0.0) + now - self._last
+        self._last = now
+
+    def lapped(self, stage: str) -> float:
+        """Return the time of a stage so far."""
+        return self._laps.get(stage, 0.0)
+
+    def seconds(self, *, model: float, stages: Mapping[str, float]) -> StageSeconds:
+        """Return the stages' seconds; ``model`` is the policy's part of ``env``."""
+        model = min(model, self._laps["env"])  # a thread's call may have begun before the stage did
+        laps = {**self._laps, "env": self._laps["env"] - model}
+        parts = dict.fromkeys(STAGES - laps.keys() - {"model", "total"}, 0.0)
+        parts |= {name: seconds for name, seconds in stages.items() if name in STAGES}
+        return StageSeconds(**laps | parts, model=model, total=perf_counter() - self._began)

@@ -6,11 +6,10 @@ One loop for every algorithm. What differs between them is data, the advantage a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -22,18 +21,21 @@ from agentgym.algos.tokens import Batch
 from agentgym.core.arrays import Bools
 from agentgym.core.hashing import content_id
 from agentgym.core.stopwatch import Stopwatch, measured, stage
-from agentgym.history.metrics import Evaluated, IterationMetrics, StageSeconds
+from agentgym.history.metrics import Evaluated, IterationMetrics
 from agentgym.history.rollouts import drop_rollouts, write_rollouts
 from agentgym.history.trend import Trend
+from agentgym.training.best import BestEvaluation
 from agentgym.training.checkpoint import (
+    FOLDER,
     SHARDS,
+    checkpoint_name,
     last_checkpoint,
     load_checkpoint,
     save_checkpoint,
     taking_over,
 )
 from agentgym.training.config import config_to_json
-from agentgym.training.iteration_stats import STAGES, peak_memory, response_lengths, utilisation
+from agentgym.training.iteration_stats import StageClock, peak_memory, response_lengths, utilisation
 from agentgym.training.kept_rollouts import kept_episodes
 from agentgym.training.learner.learner import DivergenceError, UpdateMetrics
 from agentgym.training.learner.packing import sampled_log_probs, stale_tokens, step_rows
@@ -51,9 +53,9 @@ from agentgym.training.stages import RolloutBatch, Scorer, Scores, stages_of
 if TYPE_CHECKING:
     from agentgym.history.log import Log
 
-End: TypeAlias = Literal["finished", "solved", "no signal", "interrupted"]
+End: TypeAlias = Literal["finished", "solved", "no signal", "stopped early", "interrupted"]
 """Why a run ended: all iterations or batches are done; every episode is won; there is nothing to learn from;
-or the caller asked for it."""
+evaluations are no longer better; or the caller asked for it."""
 
 _NO_UPDATE = UpdateMetrics(
     loss=0.0,
@@ -160,6 +162,8 @@ class Trainer:
         self._peak_flops = Machine.here(setup.ranks.device.type).peak_flops
         self.trend = Trend()
         """Of the share of episodes that are won."""
+        self.best = BestEvaluation()
+        """By the measure whose best checkpoint is kept."""
 
     def run(self, log: Log | None = None, stop: Callable[[], bool] = lambda: False) -> End:
         """Train to the end.
@@ -184,9 +188,9 @@ class Trainer:
     def iterate(self) -> IterationMetrics:
         """Collect, score, minimise and sync once."""
         with measured() as watch:
-            return self._iterate(_Clock(), watch)
+            return self._iterate(StageClock(), watch)
 
-    def _iterate(self, clock: _Clock, watch: Stopwatch) -> IterationMetrics:
+    def _iterate(self, clock: StageClock, watch: Stopwatch) -> IterationMetrics:
         setup, totals = self.setup, self._totals
         before = self._evaluate() if totals.iteration == 0 else None
         clock.lap("evaluate")
@@ -240,19 +244,23 @@ class Trainer:
         spending = RunSpending(
             self.folder, self.setup.ranks, episodes=totals.episodes, env_steps=totals.env_steps
         )
-        end: End = "finished"
+        end: End = "stopped early" if self._stops_early() else "finished"  # as when it was stopped
         while end == "finished" and totals.iteration < config.iterations and not totals.over:
             metrics = self.iterate()
             spending.add(metrics)
             self.trend.add(metrics.iteration, metrics.success)
+            better = self._is_best(metrics)
             if totals.idle >= config.patience:
                 end = "solved" if metrics.success == 1.0 else "no signal"
+            elif self._stops_early():
+                end = "stopped early"
             elif self.setup.ranks.from_first(stop()):
                 end = "interrupted"
             last = end != "finished" or totals.iteration == config.iterations or totals.over
             if log is not None:
                 log.write(metrics)  # before the checkpoint, since a resumed run has all lines
-            if last or (config.checkpoint_every and totals.iteration % config.checkpoint_every == 0):
+            due = config.checkpoint_every and totals.iteration % config.checkpoint_every == 0
+            if last or better or due:
                 self.save()
         spending.write()
         return end
@@ -295,7 +303,7 @@ class Trainer:
         with self._saved_if_diverged():
             return self.scorer.score(rollouts)
 
-    def _use_of_devices(self, tokens: int, clock: _Clock) -> dict[str, Any]:
+    def _use_of_devices(self, tokens: int, clock: StageClock) -> dict[str, Any]:
         """Return the device metrics of an update of so many tokens."""
         setup, low = self.setup, self.setup.learner.config.dtype == "bfloat16"
         mfu = utilisation(
@@ -358,6 +366,22 @@ class Trainer:
     def _evaluate(self) -> Evaluated | None:
         return None if self.setup.evaluation is None else self.setup.evaluation.run()
 
+    def _is_best(self, metrics: IterationMetrics) -> bool:
+        """Take an iteration's evaluation, if it has one; return whether it is the best so far."""
+        measure = self.config.evaluation.keep_best
+        if not measure or metrics.evaluation is None:
+            return False
+        return self.best.add(metrics.iteration, metrics.number(f"evaluation/{measure}"))
+
+    def _stops_early(self) -> bool:
+        """Return whether as many evaluations as are waited for were no better than the best."""
+        return 0 < self.config.evaluation.early_stopping <= self.best.since
+
+    @property
+    def best_checkpoint(self) -> Path | None:
+        """The one of the best evaluation; None where none is kept."""
+        return self.folder / FOLDER / self.best.checkpoint if self.best.checkpoint else None
+
     @property
     def iteration(self) -> int:
         """Iterations done."""
@@ -377,16 +401,18 @@ class Trainer:
             "totals": asdict(self._totals),
             "lost": self._lost,
             "trend": asdict(self.trend),
+            "best": asdict(self.best),
             "pool": self.collector.state_dict(),
             "scorer": self.scorer.state_dict(),
             "minimiser": self.minimiser.state_dict(),
         }
         self.checkpoint = save_checkpoint(
             self.folder,
-            name or f"{self._totals.iteration:06d}",
+            name or checkpoint_name(self._totals.iteration),
             state,
             self._save_policy,
             keep=self.config.keep if keep == -1 else keep,
+            best=self.best.checkpoint,
             ranks=self.setup.ranks,
             save_shards=self.setup.learner.save_state,
         )
@@ -412,6 +438,7 @@ class Trainer:
             self.scorer.load_state_dict(state.get("scorer", {}))
             self.minimiser.load_state_dict(state.get("minimiser", {}))
             self.trend = Trend(**state.get("trend", {}))
+            self.best = BestEvaluation(**state.get("best", {}))
         self._metered = self._reading()
         self._lost = state.get("lost", 0)
         return self._totals.iteration
@@ -432,34 +459,9 @@ class Trainer:
                 iterations=totals.iteration,
                 episodes=totals.episodes,
                 tokens=totals.tokens,
+                checkpoint=self.best.rule(config.evaluation.keep_best, totals.iteration),
             )
             write_agent(folder, SavedAgent(config.prompting, training))
-
-
-class _Clock:
-    """Splits an iteration's time into stages."""
-
-    def __init__(self) -> None:
-        self._began = self._last = perf_counter()
-        self._laps = dict.fromkeys(("credit", "update", "sync"), 0.0)  # without rollouts there are none
-
-    def lap(self, stage: str) -> None:
-        """Add the time since the last call to a stage."""
-        now = perf_counter()
-        self._laps[stage] = self._laps.get(stage, 0.0) + now - self._last
-        self._last = now
-
-    def lapped(self, stage: str) -> float:
-        """Return the time of a stage so far."""
-        return self._laps.get(stage, 0.0)
-
-    def seconds(self, *, model: float, stages: Mapping[str, float]) -> StageSeconds:
-        """Return the stages' seconds; ``model`` is the policy's part of ``env``."""
-        model = min(model, self._laps["env"])  # a thread's call may have begun before the stage did
-        laps = {**self._laps, "env": self._laps["env"] - model}
-        parts = dict.fromkeys(STAGES - laps.keys() - {"model", "total"}, 0.0)
-        parts |= {name: seconds for name, seconds in stages.items() if name in STAGES}
-        return StageSeconds(**laps | parts, model=model, total=perf_counter() - self._began)
 
 
 def _describe(played: _Played, steps: StepBatch, version: int, diagnostics: Diagnostics) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,7 +26,7 @@ from agentgym.training.engines.server_weights import FileSender, NcclSender
 from agentgym.training.engines.stepping import SteppingEngine
 from agentgym.training.engines.types import Engine
 from agentgym.training.engines.vllm import VllmEngine
-from agentgym.training.evaluate import Evaluation
+from agentgym.training.evaluate import Evaluation, SplitEvaluation
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import Learner
@@ -177,12 +177,9 @@ class TrainingSetup:
         meter = AsyncMeter(policy) if isinstance(policy, AsyncLanguageModelPolicy) else Meter(policy)
         evaluation = None
         if config.evaluation.every:
-            plan = config.evaluation
-            others = _open_envs(config, plan.split, min(plan.tasks, config.rollout.num_envs))
-            cooler = replace(prompting, temperature=plan.temperature)
-            policy = policies(cooler, language_model, engine, others)
-            player = RolloutWorker(others, policy, env_id=config.env_id)
-            evaluation = Evaluation.of(player, tasks=plan.tasks, seed=plan.seed, ranks=ranks)
+            evaluation = _evaluation(
+                config, partial(policies, language_model=language_model, engine=engine), ranks
+            )
         worker = RolloutWorker(envs, meter, env_id=config.env_id)
         encoder = open_observation_encoder(config.encoder, learner, language_model, config.device)
         parts = engine, speller, learner, meter, worker, evaluation, ranks, encoder, reward_model
@@ -207,7 +204,22 @@ class TrainingSetup:
         """Close the environments."""
         self.worker.envs.close()
         if self.evaluation is not None:
-            self.evaluation.worker.envs.close()
+            self.evaluation.close()
+
+
+def _evaluation(config: ResolvedConfig, policies: Callable[..., Policy], ranks: Ranks) -> Evaluation:
+    """Plan the evaluation of each split; ``policies`` makes one of settings and environments."""
+    plan = config.evaluation
+    cooler = replace(config.prompting, temperature=plan.temperature)
+    splits = {}
+    for name in plan.splits:
+        envs = _open_envs(config, name, min(plan.tasks, config.rollout.num_envs))
+        worker = RolloutWorker(envs, policies(cooler, envs=envs), env_id=config.env_id)
+        splits[name] = SplitEvaluation.of(worker, tasks=plan.tasks, seed=plan.seed, ranks=ranks)
+    evaluation = Evaluation(splits)
+    if plan.keep_best:
+        evaluation.check_measure(plan.keep_best)
+    return evaluation
 
 
 def _engine(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -> SteppingEngine:
