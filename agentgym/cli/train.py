@@ -76,7 +76,8 @@ def _add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--model",
         metavar="MODEL",
-        help="tiny, tiny:SIZE, tiny-qwen3 and the like, or a model directory (default: tiny)",
+        help="tiny, tiny:SIZE, tiny-qwen3 and the like, a model directory, or a repository of the Hugging "
+        "Face hub such as Qwen/Qwen2.5-1.5B-Instruct, also with @REVISION (default: tiny)",
     )
     parser.add_argument(
         "--preset",

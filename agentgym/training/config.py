@@ -173,7 +173,8 @@ class TrainConfig:
     """Of the environment's constructor, without the split."""
     split: str = "train"
     model: str = "tiny"
-    """``tiny``, ``tiny-FAMILY``, either with ``:SIZE``, or the path of a model directory."""
+    """``tiny``, ``tiny-FAMILY``, either with ``:SIZE``; the path of a model directory; or ``OWNER/NAME`` of
+    the Hugging Face hub, with ``@REVISION`` or without."""
     device: Device = "auto"
     """``cpu``, or ``cuda`` for one device per process; ``auto`` is the latter where there is one."""
     devices: str = ""

@@ -15,6 +15,7 @@ from agentgym.prompts.settings import Prompting
 from agentgym.prompts.summary import summary_words
 from agentgym.registration import suite_spec
 from agentgym.training.models.families import FAMILIES, make_family_model
+from agentgym.training.models.hub import model_directory
 from agentgym.training.models.models import LanguageModel, load_model, open_directory
 from agentgym.training.models.tiny import SHAPES, environment_texts, tiny_model, word_tokenizer
 from agentgym.training.models.tiny_vision import tiny_vision_model
@@ -50,8 +51,9 @@ def open_model(
     """Open a model.
 
     Args:
-        spec: ``tiny``, ``tiny-vl`` or ``tiny-FAMILY``, alone or with ``:SIZE``; or the path of a model
-            directory. Families are those of `agentgym.training.models.families.FAMILIES`, sizes those of
+        spec: ``tiny``, ``tiny-vl`` or ``tiny-FAMILY``, alone or with ``:SIZE``; or what
+            `agentgym.training.models.hub.model_directory` takes. Families are those of
+            `agentgym.training.models.families.FAMILIES`, sizes those of
             `agentgym.training.models.tiny.SHAPES`.
         envs: what it will play, in autoreset mode DISABLED; a tiny model's vocabulary is taken from the
             first tasks of its split.
@@ -66,7 +68,7 @@ def open_model(
     """
     named = _tiny(spec)
     if named is None:
-        return (open_directory if empty else load_model)(spec, dtype=dtype, device=device)
+        return (open_directory if empty else load_model)(model_directory(spec), dtype=dtype, device=device)
     family, size = named
     sources: Iterator[str] = chain(
         environment_texts(envs, episodes=EPISODES, seed=0),
@@ -129,5 +131,5 @@ def default_prompting(spec: str, env_id: str) -> Prompting:
     if named := _tiny(spec):
         prompting = Prompting.tiny(suite_spec(env_id).prompt)
         return replace(prompting, pictures="alone") if named[0] == VISION else prompting
-    saved = read_agent(Path(spec))
+    saved = read_agent(model_directory(spec))
     return Prompting.default(suite_spec(env_id).prompt) if saved is None else saved.prompting
