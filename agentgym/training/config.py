@@ -25,6 +25,7 @@ from agentgym.errors import UsageError, nearest
 from agentgym.io.records import parse
 from agentgym.prompts.settings import Prompting, with_words_of
 from agentgym.registration import suite_spec
+from agentgym.training.curriculum import CurriculumConfig
 from agentgym.training.learner.config import LearnerConfig, RewardModelConfig
 from agentgym.training.policy.open import default_prompting
 
@@ -195,6 +196,7 @@ class TrainConfig:
     """What embeds observations for ``algorithm_options.match = "embedding"``: ``policy`` (its own hidden
     state), or as `agentgym.retrieval.encoders.open_encoder` takes it."""
     rollout: RolloutConfig = RolloutConfig()
+    curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     reward_model: RewardModelConfig | None = None
     """Of algorithms that train one beside the policy; None for its defaults there."""
@@ -222,6 +224,11 @@ class TrainConfig:
         check_fields(self)
         spec = trainable(self.algorithm)
         check_options(self.algorithm_options, spec.options, f"algorithm_options of {self.algorithm}: ")
+        if self.curriculum.by and spec.snapshot:
+            raise UsageError(
+                f"{self.algorithm} returns to earlier states, which no curriculum knows: leave out "
+                "curriculum.by, or choose an algorithm of whole episodes"
+            )
         if self.reward_model is not None and not spec.reward_model:
             raise UsageError(f"{self.algorithm} trains no reward model: leave out reward_model")
         if (self.algorithm_options.get("match") == "embedding") != bool(self.encoder):
