@@ -109,6 +109,14 @@ def _add_arguments(parser: Parser) -> None:
         metavar="KEY=VALUE",
         help="change a setting, for example rollout.group_size=4 or algorithm_options.gamma=0.9; repeatable",
     )
+    parser.add_argument(
+        "--mix",
+        action="append",
+        default=[],
+        metavar="ID=GROUPS[:ALGORITHM]",
+        help="a further environment, with so many groups in every batch, for example "
+        "agentgym/EZPoints-v0=8 or agentgym/EZPoints-v0=8:gigpo; repeatable",
+    )
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="output directory (default: under runs/)")
     parser.add_argument(
         "--log",
@@ -209,6 +217,7 @@ def _refuse_settings(arguments: argparse.Namespace) -> None:
         if getattr(arguments, name) is not None
     ]
     given += ["plan"] if arguments.plan is not None else []
+    given += ["mix"] if arguments.mix else []
     if given or arguments.settings or arguments.variants:
         flag = given[0] if given else "set" if arguments.settings else "variant"
         raise UsageError(f"--resume takes the run's own settings: leave out --{flag}")
@@ -236,6 +245,8 @@ def _config(arguments: argparse.Namespace) -> TrainConfig:
     for name in arguments.variants:
         changes |= find_variant(algorithm, name).settings
     changes |= parse_options(arguments.settings, _FLAGS, dotted=True)
+    if arguments.mix:
+        changes["mix"] = [*changes.get("mix", ()), *map(_mixed, arguments.mix)]
     if arguments.iterations is not None:
         changes["iterations"] = arguments.iterations
     if arguments.learner is not None or arguments.rollout is not None:
@@ -250,6 +261,17 @@ def _config(arguments: argparse.Namespace) -> TrainConfig:
         return override(recipe_config(recipe, env_id, **given), changes)
     preset = PLAIN if _preset(arguments) == "plain" else TINY
     return override(preset.config(algorithm, env_id, **given), changes)
+
+
+def _mixed(text: str) -> dict[str, Any]:
+    """Read ID=GROUPS[:ALGORITHM], a further environment."""
+    env_id, _, share = text.partition("=")
+    groups, _, algorithm = share.partition(":")
+    if not env_id or not (groups.isascii() and groups.isdecimal()):
+        raise UsageError(
+            f"--mix is ID=GROUPS or ID=GROUPS:ALGORITHM, such as agentgym/EZPoints-v0=8, got {text!r}"
+        )
+    return {"env_id": env_id, "tasks": int(groups), "algorithm": algorithm}
 
 
 def _preset(arguments: argparse.Namespace) -> str:

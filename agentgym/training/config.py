@@ -27,6 +27,7 @@ from agentgym.prompts.settings import Prompting, with_words_of
 from agentgym.registration import suite_spec
 from agentgym.training.curriculum import CurriculumConfig
 from agentgym.training.learner.config import LearnerConfig, RewardModelConfig
+from agentgym.training.mixed_environment import MixedEnvironment, check_mix
 from agentgym.training.policy.open import default_prompting
 
 Decay: TypeAlias = Literal["constant", "linear", "cosine"]
@@ -197,6 +198,8 @@ class TrainConfig:
     state), or as `agentgym.retrieval.encoders.open_encoder` takes it."""
     rollout: RolloutConfig = RolloutConfig()
     curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
+    mix: tuple[MixedEnvironment, ...] = ()
+    """Further environments that are played and trained on in the same iterations."""
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     reward_model: RewardModelConfig | None = None
     """Of algorithms that train one beside the policy; None for its defaults there."""
@@ -240,6 +243,13 @@ class TrainConfig:
             raise UsageError("devices are divided: give both --learner and --rollout, such as 0-5 and 6,7")
         if "split" in self.env_options:
             raise UsageError("env_options has a split, which would not be played: set split instead")
+        if self.mix:
+            check_mix(self.mix, self.env_id, self.algorithm)
+            if self.rollout.max_staleness or self.encoder:
+                raise UsageError(
+                    "mix: environments are played in whole rounds, and their states matched by hash or text: "
+                    "leave out rollout.max_staleness and encoder"
+                )
 
     @property
     def spec(self) -> Algorithm:

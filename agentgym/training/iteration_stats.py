@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import torch
 
+from agentgym.core.arrays import Bools
 from agentgym.core.types import Group
 from agentgym.history.metrics import StageSeconds
 from agentgym.training.learner.distributed import Ranks
+from agentgym.training.learner.learner import UpdateMetrics
 
 STAGES = frozenset(field.name for field in fields(StageSeconds))
 
@@ -83,3 +86,15 @@ class StageClock:
         parts = dict.fromkeys(STAGES - laps.keys() - {"model", "total"}, 0.0)
         parts |= {name: seconds for name, seconds in stages.items() if name in STAGES}
         return StageSeconds(**laps | parts, model=model, total=perf_counter() - self._began)
+
+
+def mean(values: Sequence[float] | Bools) -> float:
+    """Return the mean; 0 of nothing."""
+    return float(np.mean(values)) if len(values) else 0.0
+
+
+def describe_update(update: UpdateMetrics) -> dict[str, Any]:
+    """Return the metrics of an update."""
+    table = asdict(update)
+    table["learner_tokens"] = table.pop("tokens")
+    return table

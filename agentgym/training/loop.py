@@ -6,7 +6,7 @@ One loop for every algorithm. What differs between them is data, the advantage a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,7 +18,6 @@ from agentgym.algos.batch import StepBatch
 from agentgym.algos.filters import SAME, varied
 from agentgym.algos.matching import step_group_sizes
 from agentgym.algos.tokens import Batch
-from agentgym.core.arrays import Bools
 from agentgym.core.hashing import content_id
 from agentgym.core.stopwatch import Stopwatch, measured, stage
 from agentgym.history.metrics import Evaluated, IterationMetrics
@@ -35,11 +34,19 @@ from agentgym.training.checkpoint import (
     taking_over,
 )
 from agentgym.training.config import config_to_json
-from agentgym.training.iteration_stats import StageClock, peak_memory, response_lengths, utilisation
+from agentgym.training.iteration_stats import (
+    StageClock,
+    describe_update,
+    mean,
+    peak_memory,
+    response_lengths,
+    utilisation,
+)
 from agentgym.training.kept_rollouts import kept_episodes
 from agentgym.training.learner.learner import DivergenceError, UpdateMetrics
 from agentgym.training.learner.packing import sampled_log_probs, stale_tokens, step_rows
 from agentgym.training.machine.resources import Machine
+from agentgym.training.mix import MixedCollector, MixedScorer
 from agentgym.training.models.reward_model_file import REWARD_MODEL
 from agentgym.training.policy.encoders import with_embeddings
 from agentgym.training.policy.saved import SavedAgent, Training, write_agent
@@ -141,17 +148,20 @@ class Trainer:
         self.setup = setup
         self.folder = folder
         stages = stages_of(setup.config.algorithm)
-        self.collector = stages.collector(setup)
-        self.scorer = scorer or stages.scorer(setup)
+        self.collector = MixedCollector.open(setup) if setup.mixed else stages.collector(setup)
+        own = MixedScorer.open if setup.mixed else stages.scorer
+        self.scorer = scorer or own(setup)
         self.minimiser = stages.minimiser(setup)
         # may be others when resumed
         settings = replace(setup.config, iterations=1, rollout=replace(setup.config.rollout, servers=()))
-        self.journal = setup.meter.journal = RolloutJournal(
+        self.journal = RolloutJournal(
             folder / JOURNAL,
             content_id((config_to_json(settings), setup.inputs())),
             staleness=setup.config.rollout.max_staleness,
             ranks=setup.ranks,
         )
+        for meter in setup.meters:
+            meter.journal = self.journal
         self._totals = _Totals()
         self._metered = self._reading()
         """What was counted up to the last look: a thread may play on between two of them."""
@@ -219,7 +229,7 @@ class Trainer:
         clock.lap("evaluate")
         return IterationMetrics(
             **_describe(played, rollouts.steps, version, {} if scores is None else scores.diagnostics),
-            **_describe_update(update),
+            **describe_update(update),
             **response_lengths(
                 played.collected.groups, setup.language_model.stop_ids if setup.speller is None else None
             ),
@@ -268,10 +278,9 @@ class Trainer:
     # ---- one stage each -----------------------------------------------------------------------
 
     def _collect(self) -> _Played:
-        meter = self.setup.meter
-        began = meter.seconds
+        began = self._reading()["seconds"]
         collected = self.collector.collect(self.setup.engine.version)
-        waited = meter.seconds - began
+        waited = self._reading()["seconds"] - began
         before, self._metered = self._metered, self._reading()
         self.journal.begin(self._totals.iteration + 2)
         own = {name: number - before[name] for name, number in self._metered.items()}
@@ -280,15 +289,9 @@ class Trainer:
         return _Played(collected, **total, model_seconds=model_seconds, waited_seconds=waited)
 
     def _reading(self) -> dict[str, float]:
-        meter = self.setup.meter
-        return {
-            "episodes": self.collector.episodes,
-            "steps": meter.steps,
-            "tokens_in": meter.tokens_in,
-            "tokens_out": meter.tokens_out,
-            "recalled": meter.recalled,
-            "seconds": meter.seconds,
-        }
+        names = ("steps", "tokens_in", "tokens_out", "recalled", "seconds")
+        read = {name: sum(getattr(meter, name) for meter in self.setup.meters) for name in names}
+        return {"episodes": self.collector.episodes, **read}
 
     def _rollouts(self, collected: Collected) -> RolloutBatch:
         groups = collected.groups
@@ -297,7 +300,8 @@ class Trainer:
         setup = self.setup
         rows = step_rows(groups, setup.speller, setup.language_model.pictures)
         stale = stale_tokens(groups, setup.engine.version)
-        return RolloutBatch(steps, rows, sampled_log_probs(groups), stale, self._totals.iteration + 1)
+        iteration, log_probs = self._totals.iteration + 1, sampled_log_probs(groups)
+        return RolloutBatch(steps, rows, log_probs, stale, iteration, collected.parts)
 
     def _score(self, rollouts: RolloutBatch) -> Scores:
         with self._saved_if_diverged():
@@ -471,28 +475,16 @@ def _describe(played: _Played, steps: StepBatch, version: int, diagnostics: Diag
     ages = [version - step.completion.version for member in members for step in member.steps]
     recalled = {"journal": {"recalled": float(played.recalled)}} if played.recalled else {}
     return {
-        "success": _mean([end.won for end in ends]),
-        "score": _mean([end.score for end in ends]),
-        "mean_return": _mean([end.episode_return for end in ends]),
-        "steps_per_episode": _mean([end.steps for end in ends]),
-        "valid_fraction": _mean(steps.valid),
+        "success": mean([end.won for end in ends]),
+        "score": mean([end.score for end in ends]),
+        "mean_return": mean([end.episode_return for end in ends]),
+        "steps_per_episode": mean([end.steps for end in ends]),
+        "valid_fraction": mean(steps.valid),
         "usable_fraction": len(np.unique(steps.group[varied(steps)])) / max(len(groups), 1),
         "step_groups": step_group_sizes(steps),
         "diagnostics": {**played.collected.diagnostics, **diagnostics, **recalled},
         "tokens_in": played.tokens_in,
         "tokens_out": played.tokens_out,
         "tokens_per_second": played.tokens_out / max(played.model_seconds, 1e-9),
-        "staleness": _mean(ages),
+        "staleness": mean(ages),
     }
-
-
-def _mean(values: Sequence[float] | Bools) -> float:
-    """Return the mean; 0 of nothing."""
-    return float(np.mean(values)) if len(values) else 0.0
-
-
-def _describe_update(update: UpdateMetrics) -> dict[str, Any]:
-    """Return the metrics of an update."""
-    table = asdict(update)
-    table["learner_tokens"] = table.pop("tokens")
-    return table

@@ -45,6 +45,8 @@ class RolloutBatch:
     """(T,) which of them older weights have sampled; None for none."""
     iteration: int = 1
     """Of the run, from 1."""
+    parts: tuple[int, ...] = ()
+    """Groups of each environment, one environment after the other, where there are several."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -47,6 +47,7 @@ def open_model(
     dtype: torch.dtype = torch.float32,
     device: str = "cpu",
     empty: bool = False,
+    others: Sequence[tuple[AgentVectorEnv, Prompting]] = (),
 ) -> LanguageModel:
     """Open a model.
 
@@ -62,6 +63,7 @@ def open_model(
         dtype: of the weights.
         device: where they go.
         empty: whether a directory's weights stay in their files, as `open_directory` leaves them there.
+        others: what it will play besides, and how it will be asked there.
 
     Raises:
         UsageError: unknown family or size, or a directory that cannot be loaded.
@@ -70,14 +72,7 @@ def open_model(
     if named is None:
         return (open_directory if empty else load_model)(model_directory(spec), dtype=dtype, device=device)
     family, size = named
-    sources: Iterator[str] = chain(
-        environment_texts(envs, episodes=EPISODES, seed=0),
-        # what is said about actions that are not accepted
-        environment_texts(envs, episodes=1, seed=0, policy=RandomStringPolicy()),
-        prompting.template_with(envs.prototype.tools).words(),
-        (prompting.system,),
-        summary_words()[:-1] if prompting.context == "summarised" else (),
-    )
+    sources = chain.from_iterable(_texts(*each) for each in ((envs, prompting), *others))
     # a text that a prompt puts after a blank begins with another token
     texts = (variant for text in dict.fromkeys(sources) for variant in (text, f" {text}"))
     context = max(_MIN_CONTEXT, prompting.budget + prompting.max_tokens)
@@ -88,6 +83,16 @@ def open_model(
         made = make(size, word_tokenizer(texts), context=context, seed=seed)
     model = made.model.to(device=torch.device(device), dtype=dtype)  # type: ignore[call-arg]
     return replace(made, model=model)
+
+
+def _texts(envs: AgentVectorEnv, prompting: Prompting) -> Iterator[str]:
+    """Yield what an environment and the prompts of it say."""
+    yield from environment_texts(envs, episodes=EPISODES, seed=0)
+    # what is said about actions that are not accepted
+    yield from environment_texts(envs, episodes=1, seed=0, policy=RandomStringPolicy())
+    yield from prompting.template_with(envs.prototype.tools).words()
+    yield prompting.system
+    yield from summary_words()[:-1] if prompting.context == "summarised" else ()
 
 
 def tiny_size(spec: str) -> str | None:
