@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from agentgym.algos.filters import select
+from agentgym.training.mixed_environment import short_name
 from agentgym.training.pool import RolloutPool
 from agentgym.training.rollout_batch import Collected
-from agentgym.training.setup import TrainingSetup, short_name
+from agentgym.training.setup import TrainingSetup
 from agentgym.training.stages import RolloutBatch, Scorer, Scores, open_pool, stages_of
 
 

@@ -41,11 +41,16 @@ class MixedEnvironment:
             raise UsageError(f"mix: env_options of {self.env_id} have a split: set split instead")
 
 
+def short_name(env_id: str) -> str:
+    """Return an environment's name in logs, which has no slash."""
+    return env_id.rpartition("/")[2]
+
+
 def check_mix(mix: Sequence[MixedEnvironment], env_id: str, algorithm: str) -> None:
     """Refuse what cannot be joined in one batch; the latter two are the run's own."""
-    ids = [env_id, *(each.env_id for each in mix)]
-    if len(set(ids)) < len(ids):
-        raise UsageError(f"mix: every environment once, got {', '.join(ids)}")
+    names = [short_name(each) for each in (env_id, *(other.env_id for other in mix))]
+    if len(set(names)) < len(names):
+        raise UsageError(f"mix: every environment once, by a name of its own, got {', '.join(names)}")
     for name in [algorithm, *(each.algorithm for each in mix if each.algorithm)]:
         spec = trainable(name)
         if spec.stages != _WHOLE_EPISODES or spec.unit != "step":

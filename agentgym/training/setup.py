@@ -33,6 +33,7 @@ from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import Learner
 from agentgym.training.learner.reward_model import RewardModel
+from agentgym.training.mixed_environment import short_name
 from agentgym.training.models.models import LanguageModel, copied
 from agentgym.training.models.reward_model_file import check_tokenizer
 from agentgym.training.policy.encoders import ObservationEncoder, open_observation_encoder
@@ -238,11 +239,6 @@ class TrainingSetup:
             each.worker.envs.close()
         if self.evaluation is not None:
             self.evaluation.close()
-
-
-def short_name(env_id: str) -> str:
-    """Return an environment's name in logs, which has no slash."""
-    return env_id.rpartition("/")[2]
 
 
 def _mixed_configs(config: ResolvedConfig) -> list[ResolvedConfig]:
