@@ -72,7 +72,7 @@ def _declare(commands: Commands[Parser], name: str, algorithm: Algorithm) -> Non
 
 
 def _add_arguments(parser: Parser) -> None:
-    parser.add_argument("--env", metavar="ID", help="environment id, for example agentgym/Sokoban-v0")
+    _add_environments(parser)
     parser.add_argument(
         "--model",
         metavar="MODEL",
@@ -109,14 +109,6 @@ def _add_arguments(parser: Parser) -> None:
         metavar="KEY=VALUE",
         help="change a setting, for example rollout.group_size=4 or algorithm_options.gamma=0.9; repeatable",
     )
-    parser.add_argument(
-        "--mix",
-        action="append",
-        default=[],
-        metavar="ID=GROUPS[:ALGORITHM]",
-        help="a further environment, with so many groups in every batch, for example "
-        "agentgym/EZPoints-v0=8 or agentgym/EZPoints-v0=8:gigpo; repeatable",
-    )
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="output directory (default: under runs/)")
     parser.add_argument(
         "--log",
@@ -139,6 +131,18 @@ def _add_arguments(parser: Parser) -> None:
     )
     source.add_argument("--resume", type=Path, metavar="FOLDER", help="resume a run from its last checkpoint")
     add_allow(parser)
+
+
+def _add_environments(parser: Parser) -> None:
+    parser.add_argument("--env", metavar="ID", help="environment id, for example agentgym/Sokoban-v0")
+    parser.add_argument(
+        "--mix",
+        action="append",
+        default=[],
+        metavar="ID=GROUPS[:ALGORITHM]",
+        help="a further environment, with so many groups in every batch, for example "
+        "agentgym/EZPoints-v0=8 or agentgym/EZPoints-v0=8:gigpo; repeatable",
+    )
 
 
 def _add_machine(parser: Parser) -> None:

@@ -1,4 +1,4 @@
-"""Curricula: which tasks of a split are played, from easy ones to all, stage by stage."""
+"""Curricula: which tasks are played, from easy ones to hard ones, stage by stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluation while a policy learns: the same episodes each time, of one or several splits."""
+"""Evaluation while a policy learns: the same episodes each time."""
 
 from __future__ import annotations
 

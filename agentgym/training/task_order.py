@@ -1,4 +1,4 @@
-"""The order in which a run plays the tasks of a split."""
+"""The order in which a run plays its tasks."""
 
 from __future__ import annotations
 
