@@ -29,7 +29,8 @@ from agentgym.registration import open_vector
 from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from agentgym.training.config import RolloutConfig
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.pool import GroupQueue, PoolCounts, RolloutPool, TaskOrder
+from agentgym.training.pool import GroupQueue, PoolCounts, RolloutPool
+from agentgym.training.task_order import TaskOrder
 
 ENVS = ("agentgym/ALFWorld-v0", "agentgym/Sokoban-v0", "agentgym/WebShop-v0")
 TASKS, GROUP_SIZE = 16, 4

@@ -23,7 +23,8 @@ class Model:
     training_tokens: int = 0
     training_gpu_seconds: float = 0.0
     checkpoint: str = "last"
-    """The rule that chose the checkpoint: ``last`` or a name fixed beforehand, never the best."""
+    """The rule that chose the checkpoint: ``last``, a name fixed beforehand, or
+    ``best by evaluation/MEASURE``, the best so far of the evaluations during training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,8 +51,8 @@ def add_to(commands: Commands[Parser]) -> None:
         "--metric",
         action="append",
         metavar="NAME",
-        help="success, eval, score, kl or another number of metrics.jsonl; repeat for several panels "
-        "(default: success)",
+        help="success, eval, score, kl or another number of metrics.jsonl, such as "
+        "evaluation/splits/valid_unseen/success; repeat for several panels (default: success)",
     )
     parser.add_argument("--x", choices=XS, default="iteration", help="x axis (default: iteration)")
     parser.add_argument(

@@ -72,11 +72,12 @@ def _declare(commands: Commands[Parser], name: str, algorithm: Algorithm) -> Non
 
 
 def _add_arguments(parser: Parser) -> None:
-    parser.add_argument("--env", metavar="ID", help="environment id, for example agentgym/Sokoban-v0")
+    _add_environments(parser)
     parser.add_argument(
         "--model",
         metavar="MODEL",
-        help="tiny, tiny:SIZE, tiny-qwen3 and the like, or a model directory (default: tiny)",
+        help="tiny, tiny:SIZE, tiny-qwen3 and the like, a model directory, or a repository of the Hugging "
+        "Face hub such as Qwen/Qwen2.5-1.5B-Instruct, also with @REVISION (default: tiny)",
     )
     parser.add_argument(
         "--preset",
@@ -130,6 +131,18 @@ def _add_arguments(parser: Parser) -> None:
     )
     source.add_argument("--resume", type=Path, metavar="FOLDER", help="resume a run from its last checkpoint")
     add_allow(parser)
+
+
+def _add_environments(parser: Parser) -> None:
+    parser.add_argument("--env", metavar="ID", help="environment id, for example agentgym/Sokoban-v0")
+    parser.add_argument(
+        "--mix",
+        action="append",
+        default=[],
+        metavar="ID=GROUPS[:ALGORITHM]",
+        help="a further environment, with so many groups in every batch, for example "
+        "agentgym/EZPoints-v0=8 or agentgym/EZPoints-v0=8:gigpo; repeatable",
+    )
 
 
 def _add_machine(parser: Parser) -> None:
@@ -208,6 +221,7 @@ def _refuse_settings(arguments: argparse.Namespace) -> None:
         if getattr(arguments, name) is not None
     ]
     given += ["plan"] if arguments.plan is not None else []
+    given += ["mix"] if arguments.mix else []
     if given or arguments.settings or arguments.variants:
         flag = given[0] if given else "set" if arguments.settings else "variant"
         raise UsageError(f"--resume takes the run's own settings: leave out --{flag}")
@@ -235,6 +249,8 @@ def _config(arguments: argparse.Namespace) -> TrainConfig:
     for name in arguments.variants:
         changes |= find_variant(algorithm, name).settings
     changes |= parse_options(arguments.settings, _FLAGS, dotted=True)
+    if arguments.mix:
+        changes["mix"] = [*changes.get("mix", ()), *map(_mixed, arguments.mix)]
     if arguments.iterations is not None:
         changes["iterations"] = arguments.iterations
     if arguments.learner is not None or arguments.rollout is not None:
@@ -249,6 +265,17 @@ def _config(arguments: argparse.Namespace) -> TrainConfig:
         return override(recipe_config(recipe, env_id, **given), changes)
     preset = PLAIN if _preset(arguments) == "plain" else TINY
     return override(preset.config(algorithm, env_id, **given), changes)
+
+
+def _mixed(text: str) -> dict[str, Any]:
+    """Read ID=GROUPS[:ALGORITHM], a further environment."""
+    env_id, _, share = text.partition("=")
+    groups, _, algorithm = share.partition(":")
+    if not env_id or not (groups.isascii() and groups.isdecimal()):
+        raise UsageError(
+            f"--mix is ID=GROUPS or ID=GROUPS:ALGORITHM, such as agentgym/EZPoints-v0=8, got {text!r}"
+        )
+    return {"env_id": env_id, "tasks": int(groups), "algorithm": algorithm}
 
 
 def _preset(arguments: argparse.Namespace) -> str:
@@ -303,9 +330,14 @@ def _report(outcome: RunResult) -> None:
         "finished": f"finished after {outcome.iterations} iterations"
         + (f", but {collapse}" if collapse else ""),
         "solved": f"every episode has been won for a while: ended after {outcome.iterations} iterations",
+        "stopped early": f"stopped early after {outcome.iterations} iterations: none of the last "
+        f"{outcome.best.since} evaluations was better than that of iteration {outcome.best.iteration} "
+        f"({outcome.best.value:.4g})",
         "interrupted": f"interrupted after {outcome.iterations} iterations; --resume continues the run",
         "no signal": f"ended after {outcome.iterations} iterations: in the last ones the episodes of every "
         f"group earned the same, which leaves nothing to learn from; {outcome.trend.why_alike}",
     }
     console.print(said[outcome.end], markup=False, soft_wrap=True)
     console.print(f"model: {model}", markup=False, soft_wrap=True)
+    if outcome.best_checkpoint is not None:
+        console.print(f"best model: {outcome.best_checkpoint / 'model'}", markup=False, soft_wrap=True)

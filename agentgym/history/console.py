@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, TypeAlias
 
-from agentgym.history.metrics import Evaluated, IterationMetrics
+from agentgym.history.metrics import Evaluated, IterationMetrics, SplitOutcomes
 from agentgym.history.trend import Trend
 
 if TYPE_CHECKING:
@@ -17,6 +17,9 @@ WIDTH_OF_FILES = 100
 """Columns where no terminal limits them."""
 
 LINES_PER_HEADING = 25
+
+_PARTS_INDENT = 7
+"""Columns before the parts of an evaluation, which stand below its line."""
 
 _SPEED_SECONDS = 1800.0
 """The time left is estimated from the iterations of so long, evaluations among them."""
@@ -30,6 +33,16 @@ def _percent(value: float) -> str:
 
 def _won(evaluated: Evaluated | None) -> str:
     return "" if evaluated is None else _percent(evaluated.success)
+
+
+def _parts(evaluated: Evaluated) -> Iterator[str]:
+    """Yield the success of each split and type of task, a line for each split, where there are several."""
+    splits: dict[str, SplitOutcomes] = {**evaluated.splits} or {"": evaluated}
+    for name, split in splits.items():
+        types = ", ".join(f"{kind} {_percent(each.success)}" for kind, each in split.types.items())
+        head = f"{name} {_percent(split.success)}" if name else ""
+        if head or types:
+            yield ": ".join(filter(None, (head, types)))
 
 
 def _seconds(value: float) -> str:
@@ -105,8 +118,11 @@ class ConsoleLog:
         self._lines += 1
         if metrics.evaluation_before is not None:
             self._print(f"{0:>5}{'':>8}{_won(metrics.evaluation_before):>7}", "bold")
+            self._print_parts(metrics.evaluation_before)
         line = "".join(f"{text(metrics):>{width}}" for _, width, text in self._columns)
         self._print(line, "bold" if metrics.evaluation else "")
+        if metrics.evaluation is not None:
+            self._print_parts(metrics.evaluation)
         self._trend.add(metrics.iteration, metrics.success)
         if self._trend.fallen_at == metrics.iteration:
             self._print(self._trend.collapse, "yellow")
@@ -117,6 +133,14 @@ class ConsoleLog:
         """Leave the bar as it is."""
         if self._bar is not None:
             self._bar.stop()
+
+    def _print_parts(self, evaluated: Evaluated) -> None:
+        indent = " " * _PARTS_INDENT
+        for part in _parts(evaluated):
+            lines = wrap(
+                part, max(self._width, 2 * _PARTS_INDENT), initial_indent=indent, subsequent_indent=indent
+            )
+            self._print("\n".join(lines), "dim")
 
     def _print_legend(self) -> None:
         shown = {heading for heading, _, _ in self._columns}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias, get_args
@@ -10,9 +11,9 @@ import numpy as np
 
 from agentgym.core.arrays import Floats
 from agentgym.core.options import check_choice
-from agentgym.errors import UsageError
+from agentgym.errors import UsageError, nearest
 from agentgym.evaluation.board.statistics import CONFIDENCE, t_quantile
-from agentgym.history.metrics import Evaluated, IterationMetrics, StageSeconds
+from agentgym.history.metrics import IterationMetrics, Outcomes, StageSeconds
 from agentgym.history.run import RunHistory
 
 X: TypeAlias = Literal["iteration", "episodes", "env_steps", "tokens", "seconds"]
@@ -30,8 +31,10 @@ EVALUATION = "evaluation/"
 
 SHORT_NAMES = {"eval": "evaluation/success", "eval_score": "evaluation/score"}
 
-FRACTIONS = frozenset({"success", "evaluation/success", "valid_fraction", "usable_fraction", "clip_fraction"})
-"""Metrics between 0 and 1 by definition."""
+FRACTIONS = frozenset({"success", "valid_fraction", "usable_fraction", "clip_fraction"})
+
+_PART = re.compile(r"evaluation/(splits/[^/]+/(types/[^/]+/)?|types/[^/]+/)(episodes|success|score)")
+"""Name of a metric of a split or type of task, which is the run's own."""
 
 STEP_GROUPS = ("1", "2", "3-4", "5-8", "9-16", "17+")
 
@@ -100,8 +103,8 @@ def group_runs(runs: Sequence[RunHistory], *, each: bool = False) -> list[RunGro
 
 
 def metric_names() -> list[str]:
-    """Return every name that `full_name` knows, but the short ones."""
-    parts = {"seconds": StageSeconds, "evaluation": Evaluated}
+    """Return every name that `full_name` knows, but the short ones and those of splits and types of tasks."""
+    parts = {"seconds": StageSeconds, "evaluation": Outcomes}
     names = [f"step_groups/{size}" for size in STEP_GROUPS]
     for field in fields(IterationMetrics):
         if field.name in parts:
@@ -113,9 +116,16 @@ def metric_names() -> list[str]:
 
 def full_name(metric: str) -> str:
     """Return the flat name of a metric, as in `IterationMetrics.scalars`, given it or a short one."""
+    if _PART.fullmatch(metric):
+        return metric
     known = [*SHORT_NAMES, *metric_names()]
     check_choice("metric", metric, known)
     return SHORT_NAMES.get(metric, metric)
+
+
+def is_fraction(metric: str) -> bool:
+    """Return whether a metric is between 0 and 1 by definition."""
+    return metric in FRACTIONS or (metric.startswith(EVALUATION) and metric.endswith("/success"))
 
 
 def has_metric(run: RunHistory, metric: str) -> bool:
@@ -143,7 +153,7 @@ def make_curve(group: RunGroup, metric: str, x: X, smooth: float = 1) -> Curve:
     table = np.array([[row[iteration] for iteration in shared] for row in rows])
     values = table[:, :, 1]
     low, high, band = _band(values)
-    if metric in FRACTIONS:
+    if is_fraction(metric):
         low, high = np.maximum(low, 0.0), np.minimum(high, 1.0)
     return Curve(table[:, :, 0].mean(axis=0), values.mean(axis=0), low, high, band, len(rows))
 
@@ -202,6 +212,10 @@ def _band(values: Floats) -> tuple[Floats, Floats, Band]:
 
 def _missing(run: RunHistory, metric: str) -> UsageError:
     if metric.startswith(EVALUATION):
+        known = sorted({name for each in run.iterations for name in each.scalars() if _PART.fullmatch(name)})
+        if has_metric(run, EVALUATION + "success") and known:
+            near = nearest(metric, known) or f"; its first is {known[0]}"
+            return UsageError(f"the evaluations of {run.folder} have no {metric!r}{near}")
         return UsageError(f"{run.folder} was never evaluated: leave it out, or draw another metric")
     return UsageError(
         f"{run.folder} has no {metric!r}, which not every algorithm logs: leave it out, or draw "

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym.algos.table import ALGORITHMS
-from agentgym.history.curves import EVALUATION, FRACTIONS, Curve, RunGroup, X, has_metric, make_curve
+from agentgym.history.curves import EVALUATION, Curve, RunGroup, X, has_metric, is_fraction, make_curve
 from agentgym.history.style import FAINT, INK, PALETTE, check_format, drawing_style, picture_of
 
 if TYPE_CHECKING:
@@ -155,16 +155,16 @@ def _mark(axes: Axes, curve: Curve, colour: str) -> None:
 def _draw_y_axis(axes: Axes, metric: str) -> None:
     from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator, PercentFormatter
 
-    text = _TITLES.get(metric, metric.replace("/", ": ").replace("_", " "))
+    text = _title(metric)
     axes.margins(x=0.0, y=0.06)
     low, high = axes.get_ylim()
     size = max(abs(low), abs(high))
     if high - low < 1e-6 * size:  # constant but for rounding
         axes.set_ylim(low - 0.1 * size, high + 0.1 * size)
     axes.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
-    if metric in ("success", "evaluation/success"):
+    if metric == "success" or (metric.startswith(EVALUATION) and is_fraction(metric)):
         axes.set_ylim(0.0, 1.0)
-    if metric in FRACTIONS:
+    if is_fraction(metric):
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     elif size >= 10_000:
         axes.yaxis.set_major_formatter(EngFormatter(sep=""))
@@ -173,6 +173,15 @@ def _draw_y_axis(axes: Axes, metric: str) -> None:
         text += rf" ($\times 10^{{{power}}}$)" if power else ""
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 10**power:.4g}"))
     axes.set_title(text[0].upper() + text[1:], color=INK)
+
+
+def _title(metric: str) -> str:
+    """Return a panel's title: of a split's or type's evaluation, that of the whole with their names."""
+    first, *names = metric.split("/")
+    whole = f"{first}/{names[-1]}" if names else metric
+    if whole in _TITLES:
+        return ": ".join(filter(None, (_TITLES[whole], ", ".join(names[1:-1:2]))))
+    return metric.replace("/", ": ").replace("_", " ")
 
 
 def _draw_x_axis(axes: Axes, x: X) -> None:

@@ -38,14 +38,30 @@ class StageSeconds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluated:
-    """Result of the policy on the fixed tasks of an evaluation."""
+class Outcomes:
+    """Result of the policy on fixed tasks."""
 
     episodes: int
     success: float
     """Share won."""
     score: float
     """Mean of the benchmark's own number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitOutcomes(Outcomes):
+    """Result on the fixed tasks of one split."""
+
+    types: Mapping[str, Outcomes] = field(default_factory=dict)
+    """By the environment's own type of task, where there are several."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated(SplitOutcomes):
+    """Result of an evaluation: its numbers are those of the first split."""
+
+    splits: Mapping[str, SplitOutcomes] = field(default_factory=dict)
+    """By name, the first one too, where several are played."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

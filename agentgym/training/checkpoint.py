@@ -1,8 +1,9 @@
 """Checkpoints: folders that appear whole or not at all, from which a run resumes bit for bit.
 
 A checkpoint holds the policy as an ordinary model directory, ``state``: weights and moments, sharded as the
-ranks have them, and ``state.pt``: counters. A link named ``last`` leads to the newest. There are no other
-random states: every draw of a run follows from its seed and a counter.
+ranks have them, and ``state.pt``: counters. A link named ``last`` leads to the newest, one named ``best`` to
+that of the best evaluation where a run keeps it. There are no other random states: every draw of a run
+follows from its seed and a counter.
 """
 
 from __future__ import annotations
@@ -30,6 +31,12 @@ SHARDS = "state"
 """Folder of weights and optimisers within a checkpoint."""
 _STATE = "state.pt"
 _LAST = "last"
+_BEST = "best"
+
+
+def checkpoint_name(iteration: int) -> str:
+    """Return the name of the checkpoint after an iteration."""
+    return f"{iteration:06d}"
 
 
 def save_checkpoint(
@@ -39,6 +46,7 @@ def save_checkpoint(
     save_policy: Callable[[Path], None],
     *,
     keep: int | None,
+    best: str = "",
     ranks: Ranks | None = None,
     save_shards: Callable[[Path], None] = lambda _: None,
 ) -> Path:
@@ -46,7 +54,8 @@ def save_checkpoint(
 
     Every rank calls it, since all have a part of the model; the first writes all but the others' shards.
     ``name``: six digits for those of iterations; ``state`` is returned by `load_checkpoint`; ``keep``: how
-    many numbered checkpoints stay; None removes none, and does not make this one the one to resume from.
+    many numbered checkpoints stay; None removes none, and does not make this one the one to resume from;
+    ``best``: which one stays besides, with a link of its own; empty for none.
     ``save_policy`` writes the model directory, ``save_shards`` this rank's part of weights and optimisers.
     """
     ranks = ranks or Ranks()
@@ -65,10 +74,13 @@ def save_checkpoint(
         shutil.rmtree(final, ignore_errors=True)
         partial.rename(final)
         if keep is not None:
-            _point(folder, name)
+            if best:  # before the link to resume by: a run that is killed in between links to it again
+                _point(folder, _BEST, best)
+            _point(folder, _LAST, name)
             numbered = sorted(path for path in folder.iterdir() if path.name.isdecimal())
             for old in numbered[:-keep]:
-                shutil.rmtree(old)
+                if old.name != best:
+                    shutil.rmtree(old)
     except OSError as error:
         raise UsageError(f"cannot write the checkpoint {final}: {trouble(error)}") from error
     return final
@@ -119,11 +131,11 @@ def _save_state(state: dict[str, Any], path: Path) -> None:
             ) from error
 
 
-def _point(folder: Path, name: str) -> None:
-    link = folder / f".{_LAST}.partial"
+def _point(folder: Path, name: str, target: str) -> None:
+    link = folder / f".{name}.partial"
     link.unlink(missing_ok=True)
-    link.symlink_to(name)
-    os.replace(link, folder / _LAST)
+    link.symlink_to(target)
+    os.replace(link, folder / name)
 
 
 def has_checkpoint(run: Path) -> bool:

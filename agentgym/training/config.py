@@ -25,7 +25,9 @@ from agentgym.errors import UsageError, nearest
 from agentgym.io.records import parse
 from agentgym.prompts.settings import Prompting, with_words_of
 from agentgym.registration import suite_spec
+from agentgym.training.curriculum import CurriculumConfig
 from agentgym.training.learner.config import LearnerConfig, RewardModelConfig
+from agentgym.training.mixed_environment import MixedEnvironment, check_mix
 from agentgym.training.policy.open import default_prompting
 
 Decay: TypeAlias = Literal["constant", "linear", "cosine"]
@@ -122,15 +124,34 @@ class EvaluationConfig:
 
     every: NonNegativeInt = 10
     """Iterations between evaluations, besides those before the first and after the last one; 0 for none."""
-    split: str = "valid"
+    split: str | tuple[str, ...] = "valid"
+    """One, or several side by side; the first is the one that plain numbers of an evaluation are of."""
     tasks: PositiveInt = 64
-    """The split's first ones, each played once."""
+    """Each split's first ones, each played once."""
     temperature: NonNegativeFloat = 0.4
     seed: NonNegativeInt = 0
+    keep_best: str = ""
+    """The measure of evaluations whose best checkpoint is kept beside the newest ones: ``success`` or
+    ``score`` of the first split, ``splits/NAME/success``, ``types/NAME/success`` and so on; "" for none."""
+    early_stopping: NonNegativeInt = 0
+    """Evaluations in a row that are not better by ``keep_best`` after which a run ends; 0 for any number."""
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
+        """Check numbers and names."""
         check_fields(self)
+        if not self.splits or len(set(self.splits)) < len(self.splits):
+            raise UsageError(f"evaluation.split is one split or several, each once, got {self.split!r}")
+        if self.keep_best and not self.every:
+            raise UsageError("evaluation.keep_best needs evaluations: set evaluation.every")
+        if self.early_stopping and not self.keep_best:
+            raise UsageError(
+                "evaluation.early_stopping goes by a measure: set evaluation.keep_best, too, such as success"
+            )
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The names of the splits."""
+        return (self.split,) if isinstance(self.split, str) else self.split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +175,8 @@ class TrainConfig:
     """Of the environment's constructor, without the split."""
     split: str = "train"
     model: str = "tiny"
-    """``tiny``, ``tiny-FAMILY``, either with ``:SIZE``, or the path of a model directory."""
+    """``tiny``, ``tiny-FAMILY``, either with ``:SIZE``; the path of a model directory; or ``OWNER/NAME`` of
+    the Hugging Face hub, with ``@REVISION`` or without."""
     device: Device = "auto"
     """``cpu``, or ``cuda`` for one device per process; ``auto`` is the latter where there is one."""
     devices: str = ""
@@ -175,6 +197,9 @@ class TrainConfig:
     """What embeds observations for ``algorithm_options.match = "embedding"``: ``policy`` (its own hidden
     state), or as `agentgym.retrieval.encoders.open_encoder` takes it."""
     rollout: RolloutConfig = RolloutConfig()
+    curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
+    mix: tuple[MixedEnvironment, ...] = ()
+    """Further environments that are played and trained on in the same iterations."""
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     reward_model: RewardModelConfig | None = None
     """Of algorithms that train one beside the policy; None for its defaults there."""
@@ -202,6 +227,11 @@ class TrainConfig:
         check_fields(self)
         spec = trainable(self.algorithm)
         check_options(self.algorithm_options, spec.options, f"algorithm_options of {self.algorithm}: ")
+        if self.curriculum.by and spec.snapshot:
+            raise UsageError(
+                f"{self.algorithm} returns to earlier states, which no curriculum knows: leave out "
+                "curriculum.by, or choose an algorithm of whole episodes"
+            )
         if self.reward_model is not None and not spec.reward_model:
             raise UsageError(f"{self.algorithm} trains no reward model: leave out reward_model")
         if (self.algorithm_options.get("match") == "embedding") != bool(self.encoder):
@@ -213,6 +243,13 @@ class TrainConfig:
             raise UsageError("devices are divided: give both --learner and --rollout, such as 0-5 and 6,7")
         if "split" in self.env_options:
             raise UsageError("env_options has a split, which would not be played: set split instead")
+        if self.mix:
+            check_mix(self.mix, self.env_id, self.algorithm)
+            if self.rollout.max_staleness or self.encoder:
+                raise UsageError(
+                    "mix: environments are played in whole rounds, and their states matched by hash or text: "
+                    "leave out rollout.max_staleness and encoder"
+                )
 
     @property
     def spec(self) -> Algorithm:

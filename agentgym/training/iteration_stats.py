@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from time import perf_counter
 from typing import Any
 
+import numpy as np
 import torch
 
+from agentgym.core.arrays import Bools
 from agentgym.core.types import Group
 from agentgym.history.metrics import StageSeconds
 from agentgym.training.learner.distributed import Ranks
+from agentgym.training.learner.learner import UpdateMetrics
 
 STAGES = frozenset(field.name for field in fields(StageSeconds))
 
@@ -55,3 +59,42 @@ def peak_memory(ranks: Ranks) -> int | None:
     most = torch.cuda.max_memory_allocated(ranks.device)
     torch.cuda.reset_peak_memory_stats(ranks.device)
     return int(ranks.largest(float(most)))
+
+
+class StageClock:
+    """Splits an iteration's time into stages."""
+
+    def __init__(self) -> None:
+        """Begin now."""
+        self._began = self._last = perf_counter()
+        self._laps = dict.fromkeys(("credit", "update", "sync"), 0.0)  # without rollouts there are none
+
+    def lap(self, stage: str) -> None:
+        """Add the time since the last call to a stage."""
+        now = perf_counter()
+        self._laps[stage] = self._laps.get(stage, 0.0) + now - self._last
+        self._last = now
+
+    def lapped(self, stage: str) -> float:
+        """Return the time of a stage so far."""
+        return self._laps.get(stage, 0.0)
+
+    def seconds(self, *, model: float, stages: Mapping[str, float]) -> StageSeconds:
+        """Return the stages' seconds; ``model`` is the policy's part of ``env``."""
+        model = min(model, self._laps["env"])  # a thread's call may have begun before the stage did
+        laps = {**self._laps, "env": self._laps["env"] - model}
+        parts = dict.fromkeys(STAGES - laps.keys() - {"model", "total"}, 0.0)
+        parts |= {name: seconds for name, seconds in stages.items() if name in STAGES}
+        return StageSeconds(**laps | parts, model=model, total=perf_counter() - self._began)
+
+
+def mean(values: Sequence[float] | Bools) -> float:
+    """Return the mean; 0 of nothing."""
+    return float(np.mean(values)) if len(values) else 0.0
+
+
+def describe_update(update: UpdateMetrics) -> dict[str, Any]:
+    """Return the metrics of an update."""
+    table = asdict(update)
+    table["learner_tokens"] = table.pop("tokens")
+    return table

@@ -6,11 +6,10 @@ One loop for every algorithm. What differs between them is data, the advantage a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -19,25 +18,35 @@ from agentgym.algos.batch import StepBatch
 from agentgym.algos.filters import SAME, varied
 from agentgym.algos.matching import step_group_sizes
 from agentgym.algos.tokens import Batch
-from agentgym.core.arrays import Bools
 from agentgym.core.hashing import content_id
 from agentgym.core.stopwatch import Stopwatch, measured, stage
-from agentgym.history.metrics import Evaluated, IterationMetrics, StageSeconds
+from agentgym.history.metrics import Evaluated, IterationMetrics
 from agentgym.history.rollouts import drop_rollouts, write_rollouts
 from agentgym.history.trend import Trend
+from agentgym.training.best import BestEvaluation
 from agentgym.training.checkpoint import (
+    FOLDER,
     SHARDS,
+    checkpoint_name,
     last_checkpoint,
     load_checkpoint,
     save_checkpoint,
     taking_over,
 )
 from agentgym.training.config import config_to_json
-from agentgym.training.iteration_stats import STAGES, peak_memory, response_lengths, utilisation
+from agentgym.training.iteration_stats import (
+    StageClock,
+    describe_update,
+    mean,
+    peak_memory,
+    response_lengths,
+    utilisation,
+)
 from agentgym.training.kept_rollouts import kept_episodes
 from agentgym.training.learner.learner import DivergenceError, UpdateMetrics
 from agentgym.training.learner.packing import sampled_log_probs, stale_tokens, step_rows
 from agentgym.training.machine.resources import Machine
+from agentgym.training.mix import MixedCollector, MixedScorer
 from agentgym.training.models.reward_model_file import REWARD_MODEL
 from agentgym.training.policy.encoders import with_embeddings
 from agentgym.training.policy.saved import SavedAgent, Training, write_agent
@@ -51,9 +60,9 @@ from agentgym.training.stages import RolloutBatch, Scorer, Scores, stages_of
 if TYPE_CHECKING:
     from agentgym.history.log import Log
 
-End: TypeAlias = Literal["finished", "solved", "no signal", "interrupted"]
+End: TypeAlias = Literal["finished", "solved", "no signal", "stopped early", "interrupted"]
 """Why a run ended: all iterations or batches are done; every episode is won; there is nothing to learn from;
-or the caller asked for it."""
+evaluations are no longer better; or the caller asked for it."""
 
 _NO_UPDATE = UpdateMetrics(
     loss=0.0,
@@ -139,17 +148,20 @@ class Trainer:
         self.setup = setup
         self.folder = folder
         stages = stages_of(setup.config.algorithm)
-        self.collector = stages.collector(setup)
-        self.scorer = scorer or stages.scorer(setup)
+        self.collector = MixedCollector.open(setup) if setup.mixed else stages.collector(setup)
+        own = MixedScorer.open if setup.mixed else stages.scorer
+        self.scorer = scorer or own(setup)
         self.minimiser = stages.minimiser(setup)
         # may be others when resumed
         settings = replace(setup.config, iterations=1, rollout=replace(setup.config.rollout, servers=()))
-        self.journal = setup.meter.journal = RolloutJournal(
+        self.journal = RolloutJournal(
             folder / JOURNAL,
             content_id((config_to_json(settings), setup.inputs())),
             staleness=setup.config.rollout.max_staleness,
             ranks=setup.ranks,
         )
+        for meter in setup.meters:
+            meter.journal = self.journal
         self._totals = _Totals()
         self._metered = self._reading()
         """What was counted up to the last look: a thread may play on between two of them."""
@@ -160,6 +172,8 @@ class Trainer:
         self._peak_flops = Machine.here(setup.ranks.device.type).peak_flops
         self.trend = Trend()
         """Of the share of episodes that are won."""
+        self.best = BestEvaluation()
+        """By the measure whose best checkpoint is kept."""
 
     def run(self, log: Log | None = None, stop: Callable[[], bool] = lambda: False) -> End:
         """Train to the end.
@@ -184,9 +198,9 @@ class Trainer:
     def iterate(self) -> IterationMetrics:
         """Collect, score, minimise and sync once."""
         with measured() as watch:
-            return self._iterate(_Clock(), watch)
+            return self._iterate(StageClock(), watch)
 
-    def _iterate(self, clock: _Clock, watch: Stopwatch) -> IterationMetrics:
+    def _iterate(self, clock: StageClock, watch: Stopwatch) -> IterationMetrics:
         setup, totals = self.setup, self._totals
         before = self._evaluate() if totals.iteration == 0 else None
         clock.lap("evaluate")
@@ -215,7 +229,7 @@ class Trainer:
         clock.lap("evaluate")
         return IterationMetrics(
             **_describe(played, rollouts.steps, version, {} if scores is None else scores.diagnostics),
-            **_describe_update(update),
+            **describe_update(update),
             **response_lengths(
                 played.collected.groups, setup.language_model.stop_ids if setup.speller is None else None
             ),
@@ -240,19 +254,23 @@ class Trainer:
         spending = RunSpending(
             self.folder, self.setup.ranks, episodes=totals.episodes, env_steps=totals.env_steps
         )
-        end: End = "finished"
+        end: End = "stopped early" if self._stops_early() else "finished"  # as when it was stopped
         while end == "finished" and totals.iteration < config.iterations and not totals.over:
             metrics = self.iterate()
             spending.add(metrics)
             self.trend.add(metrics.iteration, metrics.success)
+            better = self._is_best(metrics)
             if totals.idle >= config.patience:
                 end = "solved" if metrics.success == 1.0 else "no signal"
+            elif self._stops_early():
+                end = "stopped early"
             elif self.setup.ranks.from_first(stop()):
                 end = "interrupted"
             last = end != "finished" or totals.iteration == config.iterations or totals.over
             if log is not None:
                 log.write(metrics)  # before the checkpoint, since a resumed run has all lines
-            if last or (config.checkpoint_every and totals.iteration % config.checkpoint_every == 0):
+            due = config.checkpoint_every and totals.iteration % config.checkpoint_every == 0
+            if last or better or due:
                 self.save()
         spending.write()
         return end
@@ -260,10 +278,9 @@ class Trainer:
     # ---- one stage each -----------------------------------------------------------------------
 
     def _collect(self) -> _Played:
-        meter = self.setup.meter
-        began = meter.seconds
+        began = self._reading()["seconds"]
         collected = self.collector.collect(self.setup.engine.version)
-        waited = meter.seconds - began
+        waited = self._reading()["seconds"] - began
         before, self._metered = self._metered, self._reading()
         self.journal.begin(self._totals.iteration + 2)
         own = {name: number - before[name] for name, number in self._metered.items()}
@@ -272,15 +289,9 @@ class Trainer:
         return _Played(collected, **total, model_seconds=model_seconds, waited_seconds=waited)
 
     def _reading(self) -> dict[str, float]:
-        meter = self.setup.meter
-        return {
-            "episodes": self.collector.episodes,
-            "steps": meter.steps,
-            "tokens_in": meter.tokens_in,
-            "tokens_out": meter.tokens_out,
-            "recalled": meter.recalled,
-            "seconds": meter.seconds,
-        }
+        names = ("steps", "tokens_in", "tokens_out", "recalled", "seconds")
+        read = {name: sum(getattr(meter, name) for meter in self.setup.meters) for name in names}
+        return {"episodes": self.collector.episodes, **read}
 
     def _rollouts(self, collected: Collected) -> RolloutBatch:
         groups = collected.groups
@@ -289,13 +300,14 @@ class Trainer:
         setup = self.setup
         rows = step_rows(groups, setup.speller, setup.language_model.pictures)
         stale = stale_tokens(groups, setup.engine.version)
-        return RolloutBatch(steps, rows, sampled_log_probs(groups), stale, self._totals.iteration + 1)
+        iteration, log_probs = self._totals.iteration + 1, sampled_log_probs(groups)
+        return RolloutBatch(steps, rows, log_probs, stale, iteration, collected.parts)
 
     def _score(self, rollouts: RolloutBatch) -> Scores:
         with self._saved_if_diverged():
             return self.scorer.score(rollouts)
 
-    def _use_of_devices(self, tokens: int, clock: _Clock) -> dict[str, Any]:
+    def _use_of_devices(self, tokens: int, clock: StageClock) -> dict[str, Any]:
         """Return the device metrics of an update of so many tokens."""
         setup, low = self.setup, self.setup.learner.config.dtype == "bfloat16"
         mfu = utilisation(
@@ -358,6 +370,22 @@ class Trainer:
     def _evaluate(self) -> Evaluated | None:
         return None if self.setup.evaluation is None else self.setup.evaluation.run()
 
+    def _is_best(self, metrics: IterationMetrics) -> bool:
+        """Take an iteration's evaluation, if it has one; return whether it is the best so far."""
+        measure = self.config.evaluation.keep_best
+        if not measure or metrics.evaluation is None:
+            return False
+        return self.best.add(metrics.iteration, metrics.number(f"evaluation/{measure}"))
+
+    def _stops_early(self) -> bool:
+        """Return whether as many evaluations as are waited for were no better than the best."""
+        return 0 < self.config.evaluation.early_stopping <= self.best.since
+
+    @property
+    def best_checkpoint(self) -> Path | None:
+        """The one of the best evaluation; None where none is kept."""
+        return self.folder / FOLDER / self.best.checkpoint if self.best.checkpoint else None
+
     @property
     def iteration(self) -> int:
         """Iterations done."""
@@ -377,16 +405,18 @@ class Trainer:
             "totals": asdict(self._totals),
             "lost": self._lost,
             "trend": asdict(self.trend),
+            "best": asdict(self.best),
             "pool": self.collector.state_dict(),
             "scorer": self.scorer.state_dict(),
             "minimiser": self.minimiser.state_dict(),
         }
         self.checkpoint = save_checkpoint(
             self.folder,
-            name or f"{self._totals.iteration:06d}",
+            name or checkpoint_name(self._totals.iteration),
             state,
             self._save_policy,
             keep=self.config.keep if keep == -1 else keep,
+            best=self.best.checkpoint,
             ranks=self.setup.ranks,
             save_shards=self.setup.learner.save_state,
         )
@@ -412,6 +442,7 @@ class Trainer:
             self.scorer.load_state_dict(state.get("scorer", {}))
             self.minimiser.load_state_dict(state.get("minimiser", {}))
             self.trend = Trend(**state.get("trend", {}))
+            self.best = BestEvaluation(**state.get("best", {}))
         self._metered = self._reading()
         self._lost = state.get("lost", 0)
         return self._totals.iteration
@@ -432,34 +463,9 @@ class Trainer:
                 iterations=totals.iteration,
                 episodes=totals.episodes,
                 tokens=totals.tokens,
+                checkpoint=self.best.rule(config.evaluation.keep_best, totals.iteration),
             )
             write_agent(folder, SavedAgent(config.prompting, training))
-
-
-class _Clock:
-    """Splits an iteration's time into stages."""
-
-    def __init__(self) -> None:
-        self._began = self._last = perf_counter()
-        self._laps = dict.fromkeys(("credit", "update", "sync"), 0.0)  # without rollouts there are none
-
-    def lap(self, stage: str) -> None:
-        """Add the time since the last call to a stage."""
-        now = perf_counter()
-        self._laps[stage] = self._laps.get(stage, 0.0) + now - self._last
-        self._last = now
-
-    def lapped(self, stage: str) -> float:
-        """Return the time of a stage so far."""
-        return self._laps.get(stage, 0.0)
-
-    def seconds(self, *, model: float, stages: Mapping[str, float]) -> StageSeconds:
-        """Return the stages' seconds; ``model`` is the policy's part of ``env``."""
-        model = min(model, self._laps["env"])  # a thread's call may have begun before the stage did
-        laps = {**self._laps, "env": self._laps["env"] - model}
-        parts = dict.fromkeys(STAGES - laps.keys() - {"model", "total"}, 0.0)
-        parts |= {name: seconds for name, seconds in stages.items() if name in STAGES}
-        return StageSeconds(**laps | parts, model=model, total=perf_counter() - self._began)
 
 
 def _describe(played: _Played, steps: StepBatch, version: int, diagnostics: Diagnostics) -> dict[str, Any]:
@@ -469,28 +475,16 @@ def _describe(played: _Played, steps: StepBatch, version: int, diagnostics: Diag
     ages = [version - step.completion.version for member in members for step in member.steps]
     recalled = {"journal": {"recalled": float(played.recalled)}} if played.recalled else {}
     return {
-        "success": _mean([end.won for end in ends]),
-        "score": _mean([end.score for end in ends]),
-        "mean_return": _mean([end.episode_return for end in ends]),
-        "steps_per_episode": _mean([end.steps for end in ends]),
-        "valid_fraction": _mean(steps.valid),
+        "success": mean([end.won for end in ends]),
+        "score": mean([end.score for end in ends]),
+        "mean_return": mean([end.episode_return for end in ends]),
+        "steps_per_episode": mean([end.steps for end in ends]),
+        "valid_fraction": mean(steps.valid),
         "usable_fraction": len(np.unique(steps.group[varied(steps)])) / max(len(groups), 1),
         "step_groups": step_group_sizes(steps),
         "diagnostics": {**played.collected.diagnostics, **diagnostics, **recalled},
         "tokens_in": played.tokens_in,
         "tokens_out": played.tokens_out,
         "tokens_per_second": played.tokens_out / max(played.model_seconds, 1e-9),
-        "staleness": _mean(ages),
+        "staleness": mean(ages),
     }
-
-
-def _mean(values: Sequence[float] | Bools) -> float:
-    """Return the mean; 0 of nothing."""
-    return float(np.mean(values)) if len(values) else 0.0
-
-
-def _describe_update(update: UpdateMetrics) -> dict[str, Any]:
-    """Return the metrics of an update."""
-    table = asdict(update)
-    table["learner_tokens"] = table.pop("tokens")
-    return table

@@ -11,15 +11,10 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
 from threading import Condition, Thread
 from typing import Any
 
-import numpy as np
-
 from agentgym.algos.filters import dynamic_sampling, varies
-from agentgym.core.arrays import Ints
-from agentgym.core.tasks import TaskSet
 from agentgym.core.types import Group, Trajectory
 from agentgym.errors import UsageError
 from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
@@ -27,42 +22,7 @@ from agentgym.training.config import RolloutConfig
 from agentgym.training.distinct_states import DistinctStates
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.rollout_batch import Collected
-
-_SHUFFLE, _EPISODE = 0, 1
-"""What a seed's streams are for."""
-
-
-class TaskOrder:
-    """An endless, fixed order of a split's tasks: shuffled anew each time all have been played.
-
-    Example:
-        >>> from agentgym.envs.ezpoints.env import EZPointsEnv
-        >>> tasks = EZPointsEnv().tasks
-        >>> order = TaskOrder(tasks, seed=3)
-        >>> first, again = order.episodes(0, 2)
-        >>> first.seed == again.seed, first.rollout, again.rollout
-        (True, 0, 1)
-        >>> len({order.episodes(position, 1)[0].task_id for position in range(len(tasks))}) == len(tasks)
-        True
-    """
-
-    def __init__(self, tasks: TaskSet, seed: int):
-        """Fix the order of tasks; ``seed`` is of the order and of the episodes' environments."""
-        self.tasks = tasks
-        self.seed = seed
-        self._epoch = lru_cache(maxsize=2)(self._shuffled)
-
-    def _shuffled(self, epoch: int) -> Ints:
-        draws = np.random.default_rng(np.random.SeedSequence([self.seed, _SHUFFLE, epoch]))
-        return draws.permutation(len(self.tasks))
-
-    def episodes(self, position: int, group_size: int) -> list[EpisodeSpec]:
-        """Return the episodes of a group, which share task and environment seed; positions count from 0."""
-        epoch, place = divmod(position, len(self.tasks))
-        task = self.tasks[int(self._epoch(epoch)[place])].id
-        stream = np.random.SeedSequence([self.seed, _EPISODE, position])
-        seed = int(stream.generate_state(1, np.uint64)[0])
-        return [EpisodeSpec(task, seed, member) for member in range(group_size)]
+from agentgym.training.task_order import TaskOrder
 
 
 @dataclass(slots=True)
@@ -163,13 +123,13 @@ class GroupQueue:
             episodes=self._again.episodes + over,
             left_out=self._again.left_out + left_out,
         )
-        return self._since[0] if self._since else self._following(), again
+        return self._since[0] if self._since else self.following(), again
 
     def begin(self) -> list[EpisodeSpec]:
         """Return the episodes of the next group; none while it may not begin."""
         if not self.admits:
             return []
-        position = self._following()
+        position = self.following()
         specs = self._order.episodes(position, self._config.group_size)
         self._open[specs[0].seed] = position, []
         self._since.append(position)
@@ -225,7 +185,7 @@ class GroupQueue:
             self._since.popleft()
         return [group for _, group in taken]
 
-    def _following(self) -> int:
+    def following(self) -> int:
         """Return the position of the next group."""
         while self._next in self._done:
             self._next += self._ranks.size
@@ -310,7 +270,7 @@ class RolloutPool:
             )
             self.counts.trained += len(groups)
             self.counts.left_out += self.counts.pending
-            return Collected(groups, diagnostics={"states": {"by_hash": len(self.states)}})
+            return self._report(Collected(groups, diagnostics={"states": {"by_hash": len(self.states)}}))
         with self._changed:
             queue = self._queue or self._open()
             queue.update += 1
@@ -331,7 +291,7 @@ class RolloutPool:
             "pool": {**report, "age": _age(groups, version)},
             "states": {"by_hash": len(self.states)},
         }
-        return Collected(groups, diagnostics=diagnostics)
+        return self._report(Collected(groups, diagnostics=diagnostics))
 
     def leave_out(self, groups: int) -> None:
         """Count groups of all ranks that were collected but are not trained on."""
@@ -368,6 +328,7 @@ class RolloutPool:
             "counts": [counts for _, _, counts, _ in ranks],
             "again": [again for *_, again in ranks],
             "states": self.states.to_bytes(),
+            "order": self.order.state_dict(),
         }
         if self._thread is None:
             self.load_state_dict(state)
@@ -380,6 +341,7 @@ class RolloutPool:
         with self._changed:
             self.counts, self._queue = counts, None
             self._position = state["position"]
+            self.order.load_state_dict(state.get("order", {}))
             self._start = QueueStart(state["position"], frozenset(state["done"]), again)
 
     def _own_counts(self, of_ranks: Sequence[Mapping[str, int]]) -> PoolCounts:
@@ -409,6 +371,20 @@ class RolloutPool:
             self._thread.join()
 
     # ---- inside -----------------------------------------------------------------------------
+
+    def _report(self, collected: Collected) -> Collected:
+        """Tell the curriculum, if there is one, of an update's episodes; all ranks have to."""
+        curriculum, ended = self.order.curriculum, collected.episode_ends
+        if curriculum is None:
+            return collected
+        diagnostics = {**collected.diagnostics, "curriculum": curriculum.describe()}
+        if ended and curriculum.report(sum(end.won for end in ended) / len(ended)):
+            with self._changed:
+                own = self._position if self._queue is None else self._queue.following()
+            start = max(self.ranks.gather([own]))  # no group that has begun is another one after a resume
+            with self._changed:
+                curriculum.begin_next(start)
+        return replace(collected, diagnostics=diagnostics)
 
     def _round(self) -> list[Group]:
         """Play a round of groups to its end; return them in the order in which they were begun."""

@@ -46,6 +46,8 @@ class Collected:
     """Numbers by name that are kept with each member of the groups, where rollouts are kept."""
     diagnostics: Diagnostics = field(default_factory=dict)
     """For the log."""
+    parts: tuple[int, ...] = ()
+    """Groups of each environment, one environment after the other, where there are several."""
     over: bool = False
     """Whether the collector has played all that it was to: the run ends with this iteration."""
 

@@ -23,6 +23,7 @@ from agentgym.history.trend import Trend
 from agentgym.io.files import make_folder, replace_file, sole_writer
 from agentgym.io.provenance import here_and_now
 from agentgym.io.untrusted import loads_json, read_file
+from agentgym.training.best import BestEvaluation
 from agentgym.training.checkpoint import FOLDER, check_shared, has_checkpoint, last_checkpoint
 from agentgym.training.config import ResolvedConfig, TrainConfig, config_from_json, config_to_json, resumed
 from agentgym.training.learner.distributed import Ranks
@@ -49,6 +50,9 @@ class RunResult:
     """Of the share of episodes that were won."""
     checkpoint: Path | None
     """The last one; its ``model`` folder is the policy."""
+    best: BestEvaluation
+    """Where the run keeps the best checkpoint."""
+    best_checkpoint: Path | None
     is_first: bool
     """Whether this rank is the one that reports."""
 
@@ -182,7 +186,8 @@ def _trainer(setup: TrainingSetup, folder: Path, *, resume: bool) -> Trainer:
 def _run(trainer: Trainer, log: Log | None) -> RunResult:
     with _interruptible() as stop:
         end = trainer.run(log, stop)
-    return RunResult(end, trainer.iteration, trainer.trend, trainer.checkpoint, trainer.setup.ranks.is_first)
+    best, first = (trainer.best, trainer.best_checkpoint), trainer.setup.ranks.is_first
+    return RunResult(end, trainer.iteration, trainer.trend, trainer.checkpoint, *best, first)
 
 
 @contextmanager
@@ -221,9 +226,7 @@ def _dump(setup: TrainingSetup, requested: TrainConfig) -> str:
         "provenance": asdict(here_and_now()),
         "template": {"id": template.id, "version": template.version, "sha256": template.sha256},
         "tasks_sha256": setup.worker.envs.tasks.manifest_sha256,
-        "evaluation_tasks_sha256": None
-        if setup.evaluation is None
-        else setup.evaluation.worker.envs.tasks.manifest_sha256,
+        "evaluation_tasks_sha256": None if setup.evaluation is None else setup.evaluation.manifests(),
         "parameters": setup.language_model.model.num_parameters(),
     }
     table = {**config_to_json(setup.config), MADE_WITH: made_with}

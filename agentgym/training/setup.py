@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,14 +11,16 @@ from threading import Lock
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import torch
 
 from agentgym.core.futures import mapped
 from agentgym.core.types import Completion, Policy, Request
 from agentgym.errors import UsageError
-from agentgym.registration import open_vector
+from agentgym.registration import open_vector, suite_spec
 from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.config import ResolvedConfig
+from agentgym.training.curriculum import CurriculumConfig
 from agentgym.training.engines.choices import ActionSpeller
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.server import ServerEngine
@@ -26,11 +28,12 @@ from agentgym.training.engines.server_weights import FileSender, NcclSender
 from agentgym.training.engines.stepping import SteppingEngine
 from agentgym.training.engines.types import Engine
 from agentgym.training.engines.vllm import VllmEngine
-from agentgym.training.evaluate import Evaluation
+from agentgym.training.evaluate import Evaluation, SplitEvaluation
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import Learner
 from agentgym.training.learner.reward_model import RewardModel
+from agentgym.training.mixed_environment import short_name
 from agentgym.training.models.models import LanguageModel, copied
 from agentgym.training.models.reward_model_file import check_tokenizer
 from agentgym.training.policy.encoders import ObservationEncoder, open_observation_encoder
@@ -40,6 +43,9 @@ from agentgym.training.policy.prompted import make_policy, make_speller
 from agentgym.training.rollout_journal import RolloutJournal
 from agentgym.vector.core import AgentVectorEnv
 from agentgym.version import __version__
+
+_MIX = 3
+"""What a seed's stream is for, beside those of the loop and the order of tasks."""
 
 
 @dataclass(slots=True)
@@ -151,6 +157,13 @@ class TrainingSetup:
     """Of observations, where states are matched by it."""
     reward_model: RewardModel | None = None
     """Trained beside the policy."""
+    mixed: tuple[TrainingSetup, ...] = ()
+    """Of further environments, which share all but configuration, meter and worker."""
+
+    @property
+    def meters(self) -> tuple[Meter, ...]:
+        """Of all environments."""
+        return (self.meter, *(each.meter for each in self.mixed))
 
     @classmethod
     def open(cls, config: ResolvedConfig, ranks: Ranks | None = None) -> TrainingSetup:
@@ -158,8 +171,17 @@ class TrainingSetup:
         ranks = ranks or Ranks(device=torch.device(config.device))
         envs = _open_envs(config, config.split, config.rollout.num_envs)
         prompting = config.prompting
+        mixed = [
+            (each, _open_envs(each, each.split, each.rollout.num_envs)) for each in _mixed_configs(config)
+        ]
         language_model = open_model(
-            config.model, envs, prompting, config.seed, device=str(ranks.device), empty=True
+            config.model,
+            envs,
+            prompting,
+            config.seed,
+            device=str(ranks.device),
+            empty=True,
+            others=[(others, each.prompting) for each, others in mixed],
         )
         if prompting.pictures != "none" and config.rollout.engine == "server":
             raise UsageError(
@@ -172,21 +194,25 @@ class TrainingSetup:
         if isinstance(engine, ServerEngine):  # the servers were started with any weights
             engine.sync(learner.weights(), engine.version)
         speller = make_speller(prompting, language_model)
-        policies = partial(make_policy, speller=speller, asynchronous=config.rollout.asynchronous)
-        policy = policies(prompting, language_model, engine, envs)
-        meter = AsyncMeter(policy) if isinstance(policy, AsyncLanguageModelPolicy) else Meter(policy)
+        policies = partial(
+            make_policy,
+            language_model=language_model,
+            engine=engine,
+            speller=speller,
+            asynchronous=config.rollout.asynchronous,
+        )
         evaluation = None
         if config.evaluation.every:
-            plan = config.evaluation
-            others = _open_envs(config, plan.split, min(plan.tasks, config.rollout.num_envs))
-            cooler = replace(prompting, temperature=plan.temperature)
-            policy = policies(cooler, language_model, engine, others)
-            player = RolloutWorker(others, policy, env_id=config.env_id)
-            evaluation = Evaluation.of(player, tasks=plan.tasks, seed=plan.seed, ranks=ranks)
-        worker = RolloutWorker(envs, meter, env_id=config.env_id)
+            evaluation = _evaluation([config, *(each for each, _ in mixed)], policies, ranks)
+        meter, worker = _worker(config, envs, policies)
         encoder = open_observation_encoder(config.encoder, learner, language_model, config.device)
         parts = engine, speller, learner, meter, worker, evaluation, ranks, encoder, reward_model
-        return cls(config, language_model, *parts)
+        setup = cls(config, language_model, *parts)
+        further = []
+        for each, own in mixed:
+            meter, worker = _worker(each, own, policies)
+            further.append(replace(setup, config=each, meter=meter, worker=worker, evaluation=None))
+        return replace(setup, mixed=tuple(further))
 
     def inputs(self) -> dict[str, str | None]:
         """Return what results follow from beside the configuration: digests, by what they are of."""
@@ -194,6 +220,10 @@ class TrainingSetup:
         return {
             "version of agentgym": __version__,
             "tasks": self.worker.envs.tasks.manifest_sha256,
+            **{
+                f"tasks of {each.config.env_id}": each.worker.envs.tasks.manifest_sha256
+                for each in self.mixed
+            },
             "template": self.config.prompting.template.sha256,
             "weights": None if weights is None else weights.digest(),
         }
@@ -205,9 +235,82 @@ class TrainingSetup:
 
     def close(self) -> None:
         """Close the environments."""
-        self.worker.envs.close()
+        for each in (self, *self.mixed):
+            each.worker.envs.close()
         if self.evaluation is not None:
-            self.evaluation.worker.envs.close()
+            self.evaluation.close()
+
+
+def _mixed_configs(config: ResolvedConfig) -> list[ResolvedConfig]:
+    """Return the configurations of a run's further environments, each as if it were the only one.
+
+    Prompts differ in wording and history alone, and each environment has a stream of seeds.
+    """
+    if config.mix and (config.prompting.pictures != "none" or config.prompting.template_file):
+        raise UsageError(
+            "mix: prompts are made of each suite's wording, without pictures: leave out "
+            "prompting.template_file and prompting.pictures"
+        )
+    found = []
+    tiny = config.prompting.wording == suite_spec(config.env_id).prompt.tiny_wording
+    for number, each in enumerate(config.mix, start=1):
+        own, seeds = suite_spec(each.env_id).prompt, np.random.SeedSequence([config.seed, _MIX, number])
+        words = {"wording": each.wording or (own.tiny_wording if tiny else own.wording)}
+        history = {"history": own.tiny_history if tiny else own.history}
+        found.append(
+            replace(
+                config,
+                env_id=each.env_id,
+                env_options=each.env_options,
+                split=each.split,
+                algorithm=each.algorithm or config.algorithm,
+                algorithm_options=each.algorithm_options if each.algorithm else config.algorithm_options,
+                seed=int(seeds.generate_state(1)[0]),
+                rollout=replace(config.rollout, tasks=each.tasks),
+                prompting=config.prompting.replaced(words | history),
+                evaluation=replace(
+                    config.evaluation,
+                    every=config.evaluation.every if each.evaluation_split else 0,
+                    split=each.evaluation_split,
+                    keep_best="",
+                    early_stopping=0,
+                ),
+                curriculum=CurriculumConfig(),
+                mix=(),
+            )
+        )
+    return found
+
+
+def _worker(
+    config: ResolvedConfig, envs: AgentVectorEnv, policies: Callable[..., Policy]
+) -> tuple[Meter, RolloutWorker]:
+    """Return who plays an environment for training, and what measures it."""
+    policy = policies(config.prompting, envs=envs)
+    meter = AsyncMeter(policy) if isinstance(policy, AsyncLanguageModelPolicy) else Meter(policy)
+    return meter, RolloutWorker(envs, meter, env_id=config.env_id)
+
+
+def _evaluation(
+    configs: Sequence[ResolvedConfig], policies: Callable[..., Policy], ranks: Ranks
+) -> Evaluation:
+    """Plan the evaluation of each split of each environment, the run's own first.
+
+    ``policies`` makes a policy of settings and environments.
+    """
+    splits = {}
+    for config in configs:
+        plan = config.evaluation
+        cooler = replace(config.prompting, temperature=plan.temperature)
+        for split in plan.splits if plan.every else ():
+            envs = _open_envs(config, split, min(plan.tasks, config.rollout.num_envs))
+            worker = RolloutWorker(envs, policies(cooler, envs=envs), env_id=config.env_id)
+            name = split if len(configs) == 1 else f"{short_name(config.env_id)}:{split}"
+            splits[name] = SplitEvaluation.of(worker, tasks=plan.tasks, seed=plan.seed, ranks=ranks)
+    evaluation = Evaluation(splits)
+    if configs[0].evaluation.keep_best:
+        evaluation.check_measure(configs[0].evaluation.keep_best)
+    return evaluation
 
 
 def _engine(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -> SteppingEngine:

@@ -23,11 +23,13 @@ from agentgym.algos.tokens import Batch, Unit
 from agentgym.core.arrays import Bools, Floats
 from agentgym.errors import UsageError
 from agentgym.io.optional import load_reference
+from agentgym.training.curriculum import Curriculum
 from agentgym.training.learner.learner import Learner, UpdateMetrics
 from agentgym.training.learner.packing import StepRow
-from agentgym.training.pool import RolloutPool, TaskOrder
+from agentgym.training.pool import RolloutPool
 from agentgym.training.rollout_batch import Collected, Diagnostics
 from agentgym.training.setup import TrainingSetup
+from agentgym.training.task_order import TaskOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class RolloutBatch:
     """(T,) which of them older weights have sampled; None for none."""
     iteration: int = 1
     """Of the run, from 1."""
+    parts: tuple[int, ...] = ()
+    """Groups of each environment, one environment after the other, where there are several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +256,10 @@ class PolicyMinimiser(Stateless):
 
 def open_pool(setup: TrainingSetup) -> RolloutPool:
     """Return the pool that plays groups of whole episodes, one task a group."""
-    order = TaskOrder(setup.worker.envs.tasks, setup.config.seed)
-    return RolloutPool(setup.worker, order, setup.config.rollout, setup.ranks)
+    config, tasks = setup.config, setup.worker.envs.tasks
+    curriculum = Curriculum(config.curriculum, tasks) if config.curriculum.by else None
+    order = TaskOrder(tasks, config.seed, curriculum)
+    return RolloutPool(setup.worker, order, config.rollout, setup.ranks)
 
 
 StageT = TypeVar("StageT", covariant=True)

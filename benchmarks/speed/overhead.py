@@ -34,7 +34,8 @@ from agentgym.training.learner.tree import PACKINGS
 from agentgym.training.models.models import LanguageModel
 from agentgym.training.models.tiny import environment_texts, tiny_model, word_tokenizer
 from agentgym.training.policy.prompted import make_policy
-from agentgym.training.pool import RolloutPool, TaskOrder
+from agentgym.training.pool import RolloutPool
+from agentgym.training.task_order import TaskOrder
 from benchmarks.speed.report import machine
 
 ENV = "agentgym/ALFWorld-v0"

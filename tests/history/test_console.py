@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from agentgym.history.console import ConsoleLog
+from agentgym.history.metrics import Evaluated, Outcomes, SplitOutcomes
 from tests.iterations import make_metrics, make_run
 
 
@@ -64,3 +65,21 @@ def test_a_collapse_is_named_once():
     )
     assert "since iteration 13" in line
     assert "lower learner.learning_rate, or raise learner.entropy_coefficient" in line
+
+
+def test_splits_and_types_stand_below_their_evaluation():
+    file = io.StringIO()
+    log = ConsoleLog(1, console=Console(file=file, width=100))
+    types = {
+        "clean": Outcomes(episodes=2, success=0.5, score=0.5),
+        "heat": Outcomes(episodes=1, success=0, score=0),
+    }
+    seen = SplitOutcomes(episodes=3, success=1 / 3, score=1 / 3, types=types)
+    unseen = SplitOutcomes(episodes=3, success=0.0, score=0.0)
+    evaluation = Evaluated(
+        episodes=3, success=1 / 3, score=1 / 3, types=types, splits={"seen": seen, "unseen": unseen}
+    )
+    log.write(make_metrics(1, evaluation=evaluation))
+    row, *parts = file.getvalue().splitlines()[-3:]
+    assert row.split()[:3] == ["1", "1.0%", "33.3%"]
+    assert [part.strip() for part in parts] == ["seen 33.3%: clean 50.0%, heat 0.0%", "unseen 0.0%"]

@@ -14,10 +14,13 @@ from agentgym.history.curves import (
     XS,
     full_name,
     group_runs,
+    is_fraction,
     make_curve,
     metric_names,
     reached,
 )
+from agentgym.history.drawing import draw_curves
+from agentgym.history.metrics import Evaluated, Outcomes, SplitOutcomes
 from agentgym.history.run import RunHistory
 from tests.iterations import make_metrics, make_run
 
@@ -160,6 +163,31 @@ def test_what_runs_are_drawn_over(x, places):
     runs = group(make_run(2, tokens_out=1000), make_run(2, tokens_out=2000))
     assert x in XS
     assert make_curve(runs, "success", x).x.tolist() == places
+
+
+def of_splits(success):
+    heat = Outcomes(episodes=1, success=success / 2, score=0.0)
+    seen = SplitOutcomes(episodes=2, success=success, score=0.0, types={"heat": heat})
+    return Evaluated(episodes=2, success=success, score=0.0, types=seen.types, splits={"seen": seen})
+
+
+@pytest.mark.parametrize(
+    ("metric", "values"),
+    [
+        ("evaluation/splits/seen/success", [0.25, 0.5]),
+        ("evaluation/splits/seen/types/heat/success", [0.125, 0.25]),
+        ("evaluation/types/heat/success", [0.125, 0.25]),
+    ],
+)
+def test_splits_and_types_have_curves(metric, values):
+    record = make_metrics(1, evaluation_before=of_splits(0.25), evaluation=of_splits(0.5))
+    assert full_name(metric) == metric
+    assert is_fraction(metric)
+    curve = make_curve(group([record]), metric, "iteration")
+    assert (curve.x.tolist(), curve.mean.tolist()) == ([0, 1], values)
+    assert draw_curves([group([record])], [metric], suffix=".svg")
+    with pytest.raises(UsageError, match=r"have no 'evaluation/types/heet/success' .did you mean .*heat"):
+        make_curve(group([record]), "evaluation/types/heet/success", "iteration")
 
 
 def test_missing_metrics():

@@ -47,8 +47,9 @@ RUNS = {
 REWARD_MODELS = ("pairs", "outcomes")
 """What reward models are trained on."""
 
-LOOPS = ("istar", "grpo", "g2po", "sampo")
-"""Algorithms that whole iterations are compared of, GRPO's of a model that reads pictures."""
+LOOPS = ("istar", "grpo", "g2po", "sampo", "mixed")
+"""Algorithms that whole iterations are compared of, GRPO's of a model that reads pictures; and a run of two
+environments."""
 
 
 def updates(name):
@@ -149,7 +150,8 @@ def iterate(algorithm, folder, ranks):
     """Return the weights of a policy, and of its reward model if it has one, after two iterations."""
     seen = algorithm == "grpo"
     env_id, model = ("VisualSokoban-v0", "tiny-vl:0.1m") if seen else ("Sokoban-v0", "tiny:0.1m")
-    plain = TrainConfig(algorithm=algorithm, env_id=f"agentgym/{env_id}", model=model)
+    mixed = algorithm == "mixed"
+    plain = TrainConfig(algorithm="grpo" if mixed else algorithm, env_id=f"agentgym/{env_id}", model=model)
     given = {"tasks": 4, "group_size": 4, "num_envs": 16}
     settings = {f"rollout.{name}": number for name, number in given.items()}
     settings |= {f"learner.{name}learning_rate": 1e-3 for name in ("", "critic_")}
@@ -157,6 +159,8 @@ def iterate(algorithm, folder, ranks):
     settings["learner.epsilon"] = 1e-6  # AdamW's steps along gradients that are but rounding stay small
     if algorithm == "istar":
         settings |= {"reward_model.learning_rate": 1e-3, "algorithm_options.prm_reward": "after"}
+    if mixed:
+        settings["mix"] = [{"env_id": "agentgym/EZPoints-v0", "tasks": 3, "algorithm": "gigpo"}]
     config = override(plain, settings)
     setup = TrainingSetup.open(resolve(config), ranks)
     trainer = Trainer(setup, folder)

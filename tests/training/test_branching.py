@@ -22,7 +22,7 @@ from agentgym.training.branching.log import ENOUGH, TreeLog
 from agentgym.training.branching.state import pack_nodes, unpack_nodes
 from agentgym.training.branching.worker import BranchingWorker
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.pool import TaskOrder
+from agentgym.training.task_order import TaskOrder
 from tests.corridor import LENGTHS as CORRIDORS
 from tests.corridor import CorridorEnv, CorridorVectorEnv
 

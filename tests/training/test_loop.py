@@ -22,10 +22,10 @@ from agentgym.training.loop import Trainer
 from agentgym.training.machine.resources import resolve
 from agentgym.training.models.models import load_model
 from agentgym.training.policy.saved import read_agent
-from agentgym.training.pool import TaskOrder
 from agentgym.training.run import read_config, resume, start
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.stages import Stateless, stages_of
+from agentgym.training.task_order import TaskOrder
 
 EZPOINTS = "agentgym/EZPoints-v0"
 SMALL = {

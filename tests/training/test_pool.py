@@ -17,7 +17,8 @@ from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.config import RolloutConfig
 from agentgym.training.distinct_states import DistinctStates
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.pool import RolloutPool, TaskOrder
+from agentgym.training.pool import RolloutPool
+from agentgym.training.task_order import TaskOrder
 
 ENV = "agentgym/EZPoints-v0"
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from agentgym.envs.ezpoints.env import EZPointsEnv
 from agentgym.training.config import RolloutConfig
-from agentgym.training.pool import RolloutPool, TaskOrder
+from agentgym.training.pool import RolloutPool
+from agentgym.training.task_order import TaskOrder
 from benchmarks import staleness
 from tests.training.dropping_pool import DroppingPool
 from tests.training.test_pool import episode

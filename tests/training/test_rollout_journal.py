@@ -19,9 +19,10 @@ from agentgym.training.learner.distributed import Ranks
 from agentgym.training.models.models import save_model
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
 from agentgym.training.policy.policy import LanguageModelPolicy
-from agentgym.training.pool import RolloutPool, TaskOrder
+from agentgym.training.pool import RolloutPool
 from agentgym.training.rollout_journal import RolloutJournal
 from agentgym.training.run import resume, start
+from agentgym.training.task_order import TaskOrder
 from tests.training import killed
 from tests.training.test_loop import config, logged, same, weights
 from tests.training.test_pool_admission import RandomWorker

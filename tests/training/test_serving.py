@@ -163,7 +163,7 @@ def test_tensor_parallel_groups_share_the_devices(tmp_path):
     config, _ = run_of(tmp_path, "0.1m", **{"rollout.vllm_options.tensor_parallel_size": 2})
     with pytest.raises(UsageError, match="must be a directory"):
         serve_command(resolve(config), 2, 1)
-    served = replace(resolve(config), model="/some/where")
+    served = replace(resolve(config), model=str(tmp_path))
     said = " ".join(serve_command(served, 4, 8000))
     assert "--data-parallel-size 2" in said
     assert "--tensor-parallel-size 2" in said

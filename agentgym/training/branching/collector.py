@@ -37,10 +37,10 @@ from agentgym.training.branching.log import TreeLog, text_key
 from agentgym.training.branching.state import pack_nodes, unpack_nodes
 from agentgym.training.branching.worker import Branch, BranchingWorker, Root, TreeNode
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.pool import TaskOrder
 from agentgym.training.rollout_batch import Collected, EpisodeEnd
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.stages import Stages
+from agentgym.training.task_order import TaskOrder
 
 
 @dataclass(slots=True, eq=False)

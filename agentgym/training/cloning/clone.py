@@ -24,7 +24,7 @@ from agentgym.agents import make_agent
 from agentgym.core.hashing import canonical_json
 from agentgym.core.types import Completion, Policy, Request
 from agentgym.errors import UsageError
-from agentgym.history.metrics import Evaluated
+from agentgym.history.metrics import SplitOutcomes
 from agentgym.io.files import Journal, make_folder, replace_file
 from agentgym.prompts.settings import Prompting
 from agentgym.registration import open_vector
@@ -34,7 +34,7 @@ from agentgym.training.cloning.demonstrations import Demonstrations, demonstrate
 from agentgym.training.cloning.supervised import CloningConfig, EpochMetrics, Fit, open_learner, shown_tasks
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.types import Engine
-from agentgym.training.evaluate import Evaluation
+from agentgym.training.evaluate import SplitEvaluation
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.packing import StepRow
@@ -64,7 +64,7 @@ class HeldOut:
     also for a perfect player where several actions are as good."""
     steps: int
     """Of the teacher."""
-    play: Evaluated
+    play: SplitOutcomes
     """When the model plays by itself, always taking its likeliest answer."""
 
 
@@ -102,8 +102,8 @@ def examine(
     pupil = make_policy(greedy, language_model, engine or HfEngine(language_model.model), envs)
     expert = envs.oracle() if teacher == "oracle" else make_agent(teacher, envs)
     examiner = _Examiner(expert, pupil)
-    Evaluation.of(RolloutWorker(envs, examiner, env_id=""), tasks=tasks, seed=seed).run()
-    play = Evaluation.of(RolloutWorker(envs, pupil, env_id=""), tasks=tasks, seed=seed).run()
+    SplitEvaluation.of(RolloutWorker(envs, examiner, env_id=""), tasks=tasks, seed=seed).run()
+    play = SplitEvaluation.of(RolloutWorker(envs, pupil, env_id=""), tasks=tasks, seed=seed).run()
     return HeldOut(agreement=examiner.agreed / max(examiner.steps, 1), steps=examiner.steps, play=play)
 
 

@@ -18,6 +18,7 @@ import torch
 from agentgym.errors import UsageError
 from agentgym.training.config import ResolvedConfig, TrainConfig
 from agentgym.training.machine.memory import ModelSize, plan_memory
+from agentgym.training.models.hub import model_directory, pinned
 from agentgym.training.policy.open import default_prompting, tiny_size
 
 CPU_ENVS = 128
@@ -98,7 +99,7 @@ class Machine:
 
 def model_size(config: TrainConfig) -> ModelSize | None:
     """Read the sizes of a configuration's model; None for a tiny one, which has no directory."""
-    return None if tiny_size(config.model) is not None else ModelSize.read(config.model)
+    return None if tiny_size(config.model) is not None else ModelSize.read(model_directory(config.model))
 
 
 def resolve(
@@ -121,14 +122,16 @@ def resolve(
     num_envs = rollout.num_envs or (min(wanted, MAX_ENVS) if gpu else CPU_ENVS)
     chosen = config.learner.settled(machine.device, exact_engine=engine == "hf", weighted=True)
     values: dict[str, Any] = {entry.name: getattr(config, entry.name) for entry in fields(config)}
+    reward_model = replace(config.reward_settings, model=pinned(config.reward_settings.model))
     values |= {
+        "model": pinned(config.model),
         "device": machine.device,
         # an optimiser that steps in main memory
         "threads": max(config.threads, machine.cores if gpu and chosen.offload else 1),
         "objective": config.loss,
         "rollout": replace(rollout, engine=engine, num_envs=num_envs),
         "learner": replace(chosen, temperature=prompting.temperature),
-        "reward_model": config.reward_settings if config.spec.reward_model else None,
+        "reward_model": reward_model if config.spec.reward_model else None,
         "prompting": prompting,
     }
     result = ResolvedConfig(**values)

@@ -22,6 +22,7 @@ from agentgym.training.config import ResolvedConfig, TrainConfig
 from agentgym.training.engines.sync_check import LENGTH
 from agentgym.training.engines.vllm_server import FLAGS, ServerLostError, VllmServer
 from agentgym.training.learner.distributed import Ranks
+from agentgym.training.models.hub import model_directory
 from agentgym.training.policy.open import tiny_size
 
 START_SECONDS = 1800.0
@@ -97,7 +98,15 @@ def serve_command(config: ResolvedConfig, devices: int, port: int) -> list[str]:
     own: dict[str, Any] = {"data_parallel_size": devices // parallel, "max_model_len": context}
     if config.rollout.weight_transfer == "nccl":
         own["weight_transfer_config"] = {"backend": "nccl"}
-    command = ["vllm", "serve", config.model, "--host", "127.0.0.1", "--port", str(port)]
+    command = [
+        "vllm",
+        "serve",
+        str(model_directory(config.model)),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
     command += [*FLAGS.split(), "--dtype", config.learner.dtype]
     for name, value in (own | options).items():
         flag = name.replace("_", "-")

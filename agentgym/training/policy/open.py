@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -15,6 +15,7 @@ from agentgym.prompts.settings import Prompting
 from agentgym.prompts.summary import summary_words
 from agentgym.registration import suite_spec
 from agentgym.training.models.families import FAMILIES, make_family_model
+from agentgym.training.models.hub import model_directory
 from agentgym.training.models.models import LanguageModel, load_model, open_directory
 from agentgym.training.models.tiny import SHAPES, environment_texts, tiny_model, word_tokenizer
 from agentgym.training.models.tiny_vision import tiny_vision_model
@@ -46,12 +47,14 @@ def open_model(
     dtype: torch.dtype = torch.float32,
     device: str = "cpu",
     empty: bool = False,
+    others: Sequence[tuple[AgentVectorEnv, Prompting]] = (),
 ) -> LanguageModel:
     """Open a model.
 
     Args:
-        spec: ``tiny``, ``tiny-vl`` or ``tiny-FAMILY``, alone or with ``:SIZE``; or the path of a model
-            directory. Families are those of `agentgym.training.models.families.FAMILIES`, sizes those of
+        spec: ``tiny``, ``tiny-vl`` or ``tiny-FAMILY``, alone or with ``:SIZE``; or what
+            `agentgym.training.models.hub.model_directory` takes. Families are those of
+            `agentgym.training.models.families.FAMILIES`, sizes those of
             `agentgym.training.models.tiny.SHAPES`.
         envs: what it will play, in autoreset mode DISABLED; a tiny model's vocabulary is taken from the
             first tasks of its split.
@@ -60,22 +63,16 @@ def open_model(
         dtype: of the weights.
         device: where they go.
         empty: whether a directory's weights stay in their files, as `open_directory` leaves them there.
+        others: what it will play besides, and how it will be asked there.
 
     Raises:
         UsageError: unknown family or size, or a directory that cannot be loaded.
     """
     named = _tiny(spec)
     if named is None:
-        return (open_directory if empty else load_model)(spec, dtype=dtype, device=device)
+        return (open_directory if empty else load_model)(model_directory(spec), dtype=dtype, device=device)
     family, size = named
-    sources: Iterator[str] = chain(
-        environment_texts(envs, episodes=EPISODES, seed=0),
-        # what is said about actions that are not accepted
-        environment_texts(envs, episodes=1, seed=0, policy=RandomStringPolicy()),
-        prompting.template_with(envs.prototype.tools).words(),
-        (prompting.system,),
-        summary_words()[:-1] if prompting.context == "summarised" else (),
-    )
+    sources = chain.from_iterable(_texts(*each) for each in ((envs, prompting), *others))
     # a text that a prompt puts after a blank begins with another token
     texts = (variant for text in dict.fromkeys(sources) for variant in (text, f" {text}"))
     context = max(_MIN_CONTEXT, prompting.budget + prompting.max_tokens)
@@ -86,6 +83,16 @@ def open_model(
         made = make(size, word_tokenizer(texts), context=context, seed=seed)
     model = made.model.to(device=torch.device(device), dtype=dtype)  # type: ignore[call-arg]
     return replace(made, model=model)
+
+
+def _texts(envs: AgentVectorEnv, prompting: Prompting) -> Iterator[str]:
+    """Yield what an environment and the prompts of it say."""
+    yield from environment_texts(envs, episodes=EPISODES, seed=0)
+    # what is said about actions that are not accepted
+    yield from environment_texts(envs, episodes=1, seed=0, policy=RandomStringPolicy())
+    yield from prompting.template_with(envs.prototype.tools).words()
+    yield prompting.system
+    yield from summary_words()[:-1] if prompting.context == "summarised" else ()
 
 
 def tiny_size(spec: str) -> str | None:
@@ -129,5 +136,5 @@ def default_prompting(spec: str, env_id: str) -> Prompting:
     if named := _tiny(spec):
         prompting = Prompting.tiny(suite_spec(env_id).prompt)
         return replace(prompting, pictures="alone") if named[0] == VISION else prompting
-    saved = read_agent(Path(spec))
+    saved = read_agent(model_directory(spec))
     return Prompting.default(suite_spec(env_id).prompt) if saved is None else saved.prompting

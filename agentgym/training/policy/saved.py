@@ -48,7 +48,8 @@ class Training:
     """That were sampled or shown as answers."""
     gpu_seconds: float = 0.0
     checkpoint: str = "last"
-    """The rule that chose the weights: ``last`` or a name fixed beforehand, never the best."""
+    """The rule that chose the weights: ``last``, a name fixed beforehand, or ``best by evaluation/MEASURE``,
+    the best so far of the evaluations during training."""
 
 
 @dataclass(frozen=True, slots=True)
