@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agentgym.core.arrays import Floats, Ints
-from agentgym.core.options import UNIT_INTERVAL, NonNegativeFloat, NonNegativeInt, PositiveInt
+from agentgym.core.options import UNIT_INTERVAL, Bounds, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 Schedule: TypeAlias = Literal["depth", "visits", "global"]
 """What lambda grows with."""
@@ -82,9 +82,13 @@ def reward(
     total: npt.ArrayLike,
     *,
     decay: float = 0.1,
+    weight: float | None = None,
 ) -> Floats:
-    """Reward steps by novelty, by what is learnt and by success in [0, 1]; ``total`` is the state's N_tot."""
-    w = 0.5 * np.exp(-decay * np.asarray(total, np.float64))
+    """Reward steps by novelty, by what is learnt and by success in [0, 1].
+
+    ``total`` is the state's N_tot, in which w decays; ``weight`` is a w that is the same everywhere.
+    """
+    w = 0.5 * np.exp(-decay * np.asarray(total, np.float64)) if weight is None else np.asarray(weight)
     gain = np.asarray(score_here, np.float64) - np.asarray(score_next, np.float64)
     return np.asarray(w * np.asarray(changed) + (0.5 - w) * gain + 0.5 * np.asarray(success), np.float64)
 
@@ -111,6 +115,8 @@ class Allotment:
     """Most samples of a state, G_max."""
     decay: NonNegativeFloat = 0.1
     """Of the weight w in the visits N_tot."""
+    weight: Annotated[float, Bounds(0, 0.5)] | None = None
+    """w itself, the same in every state; None for the one that decays."""
     schedule: Schedule = "depth"
     """What lambda grows with: the state's depth in its trajectory, from 1 (Appendix C.4, A.4); the finished
     trajectories through it ("visits", neither the paper's rule nor its code's); or 1 and the finished ones of
@@ -126,6 +132,9 @@ class Allotment:
     frontier: Frontier = "distinct"
     """Which of the states reached are followed or wait on the frontier: those that the tree has not been in
     ("distinct"), or all."""
+    backtrack: bool = True
+    """Whether the states that were not followed wait on the frontier. Without, a tree is one path of
+    expansions, which ends with its episode."""
     batches: NonNegativeInt = 0
     """Whole trees in each place, on average, after which a run ends: a batch is a tree in every place. 0: it
     ends with its iterations alone."""
@@ -165,7 +174,8 @@ class Allotment:
         """Return R of a step, without the terms that are left out and less what an invalid action costs."""
         here, following = (score_here, score_next) if self.gain else (0.0, 0.0)
         novel = changed and self.novelty
-        earned = float(reward(novel, success, here, following, total, decay=self.decay))
+        constants = {"decay": self.decay, "weight": self.weight}
+        earned = float(reward(novel, success, here, following, total, **constants))
         return earned if valid else earned - self.penalty
 
 

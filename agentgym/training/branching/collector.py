@@ -347,7 +347,8 @@ class TreeCollector:
                 best_first.append(steps[n].node(node))
             tree.known.add(reached[n])
         tree.current = best_first[0] if best_first else None
-        tree.frontier += reversed(best_first[1:])
+        if self.allotment.backtrack:
+            tree.frontier += reversed(best_first[1:])
         return Compared(plan, steps, rewards, scores)
 
     def _finish(self, tree: Tree, trajectory: Trajectory) -> None:
