@@ -65,7 +65,7 @@ def test_later_settings_replace_earlier_ones_with_their_source(tmp_path):
     found = find_recipe(str(path)).settings
     assert (found["rollout.group_size"].value, found["rollout.group_size"].paper) == (4, "8")
     assert (found["rollout.tasks"].value, found["rollout.tasks"].source) == (2, "another")
-    assert found["learner.learning_rate"].source == "iStar, training settings"  # not verl-agent's
+    assert found["learner.learning_rate"].source == "iStar, Appendix C.1"  # not verl-agent's
     assert found["objective.clip_low"].source.startswith("verl-agent")
     assert "algorithm_options.penalty" not in found
     assert next(iter(found)) == "iterations"
