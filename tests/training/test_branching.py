@@ -330,6 +330,30 @@ def test_what_is_left_out_of_the_reward_is_zero():
     assert Allotment(state_score=False).score(0, 100, depth=9) == 1.0
 
 
+def test_a_fixed_weight_is_the_same_however_often_a_state_was_seen():
+    rewards = {Allotment(weight=0.25).reward(True, 1.0, 0.5, 0.1, total) for total in (0, 10, 1000)}
+    assert rewards == {0.25 + 0.25 * 0.4 + 0.5}
+    assert len({Allotment().reward(True, 1.0, 0.5, 0.1, total) for total in (0, 10, 1000)}) == 3
+
+
+def test_without_backtracking_a_tree_is_one_path():
+    """No state waits, and a tree takes no more expansions than an episode has steps."""
+
+    def waiting(**options):
+        own = collector(allotment=Allotment(fixed=4, frontier="all", **options), budget=1000)
+        most = 4 * own.worker.envs.max_steps
+        found = []
+        for version in range(12):
+            own.collect(version)
+            trees = [tree for tree in own._trees if tree is not None]
+            assert options.get("backtrack", True) or all(tree.samples <= most for tree in trees)
+            found += [len(tree.frontier) for tree in trees]
+        return found
+
+    assert max(waiting()) > 0
+    assert max(waiting(backtrack=False)) == 0
+
+
 MEETING, PARTS = threading.Barrier(2), {}
 
 
