@@ -174,8 +174,8 @@ class Allotment:
         """Return R of a step, without the terms that are left out and less what an invalid action costs."""
         here, following = (score_here, score_next) if self.gain else (0.0, 0.0)
         novel = changed and self.novelty
-        constants = {"decay": self.decay, "weight": self.weight}
-        earned = float(reward(novel, success, here, following, total, **constants))
+        constant, w = self.decay, self.weight
+        earned = float(reward(novel, success, here, following, total, decay=constant, weight=w))
         return earned if valid else earned - self.penalty
 
 
