@@ -87,11 +87,13 @@ def runs(name: str) -> frozenset[tuple[str, str, str]]:
     )
 
 
+parser = cache(make_parser)
+
+
 @cache
 def config_of(name: str, words: tuple[str, ...] = ()) -> TrainConfig:
     """Return the configuration that the command line makes of a recipe."""
-    arguments = make_parser().parse_args(["train", "--recipe", name, "--model", "tiny", *words])
-    return _config(arguments)
+    return _config(parser().parse_args(["train", "--recipe", name, "--model", "tiny", *words]))
 
 
 def value_of(config: TrainConfig, setting: str) -> Any:

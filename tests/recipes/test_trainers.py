@@ -11,7 +11,6 @@ import pytest
 
 from agentgym.algos.table import ALGORITHMS
 from agentgym.cli import main, train
-from agentgym.cli.commands import make_parser
 from agentgym.errors import UsageError
 from agentgym.history.diagnostics.table import DIAGNOSTICS
 from agentgym.recipes import find_recipe, recipe_config, recipe_names, recipes_of, root
@@ -21,6 +20,7 @@ from agentgym.training.machine.resources import Machine, resolve
 from agentgym.training.models.models import save_model
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
 from agentgym.training.models.tiny_vision import tiny_vision_model
+from tests.recipes.check_recipes import parser
 from tests.recipes.paper_rows import read_tables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -135,7 +135,7 @@ def test_words_that_contradict_a_recipe_are_one_line(words, message, capsys):
 
 
 def _config(words):
-    return train._config(make_parser().parse_args(words))
+    return train._config(parser().parse_args(words))
 
 
 def test_a_recipe_a_preset_and_a_table_are_the_same_run():
@@ -254,7 +254,7 @@ def models(tmp_path_factory):
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_the_commands_of_the_page_are_commands(line, models):
-    arguments = make_parser().parse_args(line.replace(" RUN", " runs/x").split()[1:])
+    arguments = parser().parse_args(line.replace(" RUN", " runs/x").split()[1:])
     if line.startswith("agentgym train --recipe"):
         recipe = find_recipe(arguments.recipe)
         kind = "pictures" if short_name(recipe.env_id) in PICTURES else "text"
