@@ -102,8 +102,7 @@ def without_step_gae(
 ) -> Floats:
     """The ablation: GAE over response tokens, whose mean a step's tokens share, so that (7) and (8) apply.
 
-    ``token_values`` is (T,), ``gamma`` per token; the rest is as in `advantage`. Returns (n,) advantages, 0
-    where a step has no tokens and none are whitened.
+    ``token_values`` is (T,), ``gamma`` per token; the rest is as in `advantage`. Returns (n,) advantages.
     """
     token = ppo.advantage(
         batch, values=token_values, gamma=gamma, lam=lam, whiten=False, truncation=truncation, penalty=penalty
@@ -133,11 +132,8 @@ ALGORITHM = Algorithm(
     page="steppo",
 )
 
+_STAGES = "agentgym.training.stages:SHARED_TOKENS"
 WITHOUT_STEP_GAE = replace(
-    ALGORITHM,
-    title="StepPO without step GAE",
-    advantage=without_step_gae,
-    stages="agentgym.training.stages:SHARED_TOKENS",
-    critic="token",
+    ALGORITHM, title="StepPO without step GAE", advantage=without_step_gae, stages=_STAGES, critic="token"
 )
 """The ablation of Figure 5 and Table 4."""
