@@ -58,7 +58,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-parity test-bridge-openenv bridge-server soak-server test-java test-wheel release-check test-vllm test-nodes test-bridge-inspect bridge-imports fuzz-logs test-core core-tests test-gymnasium lint format type check bench speed speed-trl speed-webshop bridge-trl bridge-verl papers-scale fuzz mutations soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bridge-verl-agent bank prior leaderboard site test-leaderboard runs check-submissions golden docs docs-site pictures clean index test-clients bench-smollm2 train-smollm2 sweep
+.PHONY: help install test test-all test-parity test-bridge-openenv bridge-server soak-server test-java test-wheel release-check test-vllm test-nodes test-bridge-inspect bridge-imports fuzz-logs test-core core-tests test-gymnasium lint format type check bench speed speed-trl speed-webshop bridge-trl bridge-verl papers-scale fuzz mutations soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bridge-verl-agent bank prior leaderboard site test-leaderboard runs check-submissions check-recipes golden docs docs-site pictures clean index test-clients bench-smollm2 train-smollm2 sweep
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -253,6 +253,9 @@ runs: $(VENV)/.installed-train ## play the suites of the committed boards again 
 	@$(VENV)/bin/agentgym leaderboard pack runs/demo/results/demo/* --out benchmarks/runs
 	@# a row that plays some columns only is verified with its model at hand, which no checkout has
 	@$(VENV)/bin/agentgym leaderboard pack $$(ls -d runs/smollm2/results/smollm2/* | grep -v smollm2-choice) --out benchmarks/runs
+
+check-recipes: $(VENV)/.installed-dev ## compare every recipe with what the papers print, line by line, and list the departures
+	@$(RUN) -m tests.recipes.check_recipes
 
 golden: $(VENV)/.installed-dev ## record a suite's golden episodes anew: make golden SUITE=sokoban
 	@$(RUN) -m tests.golden $(SUITE)

@@ -14,6 +14,7 @@ future for 0 (``truncation="zero"``; here it is the critic's value of the state 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -95,20 +96,21 @@ def without_step_gae(
     *,
     gamma: Discount = 0.99,
     lam: Discount = 1.0,
+    whiten: bool = False,
     truncation: Truncation = "bootstrap",
     penalty: float = 0.1,
 ) -> Floats:
     """The ablation: GAE over response tokens, whose mean a step's tokens share, so that (7) and (8) apply.
 
-    ``token_values`` is (T,), ``gamma`` per token; the rest is as in `advantage`. Returns (n,) advantages, 0
-    where a step has no tokens.
+    ``token_values`` is (T,), ``gamma`` per token; the rest is as in `advantage`. Returns (n,) advantages.
     """
     token = ppo.advantage(
         batch, values=token_values, gamma=gamma, lam=lam, whiten=False, truncation=truncation, penalty=penalty
     )
     lengths = token_counts(batch)
     sums = np.bincount(token_rows(lengths), token, len(batch))
-    return np.asarray(sums / np.maximum(lengths, 1), dtype=np.float64)
+    result = np.asarray(sums / np.maximum(lengths, 1), dtype=np.float64)
+    return masked_whiten(result) if whiten else result
 
 
 def _values(batch: StepBatch) -> Floats:
@@ -129,3 +131,9 @@ ALGORITHM = Algorithm(
     critic="step",
     page="steppo",
 )
+
+_STAGES = "agentgym.training.stages:SHARED_TOKENS"
+WITHOUT_STEP_GAE = replace(
+    ALGORITHM, title="StepPO without step GAE", advantage=without_step_gae, stages=_STAGES, critic="token"
+)
+"""The ablation of Figure 5 and Table 4."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.table import ALGORITHMS, find_algorithm
 from agentgym.cli.parser import Commands, Parser, add_allow, add_command, add_groups, parse_options, seed
 from agentgym.cli.plan import show_plan
-from agentgym.cli.terminal import open_console
+from agentgym.cli.terminal import open_console, open_progress_console
 from agentgym.cli.train_bc import add_bc
 from agentgym.errors import UsageError
 from agentgym.io.optional import only_trusted
@@ -87,7 +88,8 @@ def _add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--table",
         metavar="PAPER",
-        help="the paper whose recipe --preset paper takes, such as steppo (default: the preferred one)",
+        help="the paper whose recipe --preset paper takes, such as steppo (default: the preferred one, which "
+        "is said where several have one)",
     )
     parser.add_argument(
         "--variant",
@@ -313,7 +315,13 @@ def _recipe(arguments: argparse.Namespace) -> Recipe | None:
     if _preset(arguments) != "paper":
         _refuse({"table": arguments.table}, "--table is the paper of --preset paper")
         return None
-    return recipes_of(arguments.algorithm).choose(arguments.env, arguments.table or "")
+    recipes = recipes_of(arguments.algorithm)
+    chosen = recipes.choose(arguments.env, arguments.table or "")
+    papers = recipes.papers(arguments.env)
+    if arguments.table is None and len(papers) > 1 and os.environ.get("RANK", "0") == "0":
+        line = f"settings of {chosen.name}; {', '.join(papers)} have such a run: --table PAPER chooses"
+        open_progress_console().print(line, markup=False, soft_wrap=True)
+    return chosen
 
 
 def _refuse(flags: dict[str, Any], reason: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agentgym.core.hashing import canonical_json
@@ -102,11 +102,18 @@ def as_json(recipes: AlgorithmRecipes, recipe: Recipe, env_id: str) -> dict[str,
 
 
 def markdown(recipes: AlgorithmRecipes) -> str:
-    """Return an algorithm's recipes as a table for its page; in bold where one departs from the paper."""
+    """Return an algorithm's recipes as a table a paper for its page; in bold where one departs from it."""
+    papers = dict.fromkeys(each.table for each in recipes.recipes)
+    own = {name: tuple(each for each in recipes.recipes if each.table == name) for name in papers}
+    tables = [_table(replace(recipes, recipes=own[name]), f" --table {name}") for name in papers]
+    return f"The runs of: {recipes.tables}.\n\n" + "\n".join(tables)
+
+
+def _table(recipes: AlgorithmRecipes, flag: str) -> str:
     everywhere = tuple(recipes.by_env)
+    on = ", ".join(map(short_name, everywhere))
     lines = [
-        f"`agentgym train {recipes.algorithm} --preset paper` on {', '.join(map(short_name, everywhere))}; "
-        f"the runs of: {recipes.tables}.",
+        f"`agentgym train {recipes.algorithm} --preset paper{flag}` on {on}:",
         "",
         "| setting | environments | preset | paper | source |",
         "|---|---|---|---|---|",

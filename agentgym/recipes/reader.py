@@ -112,7 +112,7 @@ class Variant:
     about: str
     """What it is, and where a paper has it."""
     settings: Mapping[str, Any]
-    """By dotted name."""
+    """By dotted name; ``algorithm`` and ``encoder`` may be among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +137,10 @@ class AlgorithmRecipes:
         for each in self.recipes:
             found.setdefault(each.env_id, each)
         return found
+
+    def papers(self, env_id: str) -> tuple[str, ...]:
+        """Return the papers that have a run on an environment, the preferred one first."""
+        return tuple(each.table for each in self.recipes if each.env_id == env_id)
 
     def choose(self, env_id: str, table: str = "") -> Recipe:
         """Return the recipe for an environment, of a paper if one is named by ``table``."""
@@ -273,7 +277,9 @@ def recipe_config(recipe: Recipe, env_id: str, **changes: Any) -> TrainConfig:
 
 def _variant(table: Mapping[str, Any], where: str) -> Variant:
     changes = {key: value for key, value in table.items() if key != "about"}
-    return Variant(_text(table, "about", where), dict(_flat(changes, where, (*SECTIONS, "encoder"))))
+    return Variant(
+        _text(table, "about", where), dict(_flat(changes, where, (*SECTIONS, "encoder", "algorithm")))
+    )
 
 
 def _read(path: Path, name: str) -> Recipe:

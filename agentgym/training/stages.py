@@ -16,8 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
+from agentgym.algos import ppo
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.objective import STEP_RATIOS
+from agentgym.algos.options import bind_options
 from agentgym.algos.table import trainable
 from agentgym.algos.tokens import Batch, Unit
 from agentgym.core.arrays import Bools, Floats
@@ -215,6 +217,32 @@ class TokenCriticScorer(CriticScorer):
 
 
 @dataclass(frozen=True, slots=True)
+class SharedTokenScorer(Stateless):
+    """Advantages of steps that are the means of their tokens' (StepPO's ablation), by a critic of tokens."""
+
+    advantage: Callable[..., Floats]
+    of_tokens: Callable[..., Floats]
+    """`agentgym.algos.ppo.advantage` with the run's options, not whitened."""
+    learner: Learner
+
+    @classmethod
+    def open(cls, setup: TrainingSetup) -> Self:
+        """Take the algorithm's advantage, with the run's options, and the learner's critic."""
+        config = setup.config
+        options = {**config.spec.defaults, **config.algorithm_options, "whiten": False}
+        return cls(config.advantage, bind_options(ppo.advantage, options), setup.learner)
+
+    def score(self, rollouts: RolloutBatch) -> Scores:
+        """Return advantages of steps, and ``A + V`` of tokens as the critic's targets."""
+        values = self.learner.values(rollouts.rows, "token")
+        steps = rollouts.steps
+        if steps.truncated.any():
+            steps = steps.with_columns(next_values=self.learner.values(rollouts.rows, "step"))
+        raw = self.of_tokens(steps, values=values)
+        return Scores(self.advantage(steps, values), "step", values, raw + values)
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyMinimiser(Stateless):
     """The algorithm's objective, minimised by the learner; with its critic's loss where there is a critic."""
 
@@ -290,6 +318,9 @@ STEP_CRITIC = Stages(scorer=StepCriticScorer.open)
 
 TOKEN_CRITIC = Stages(scorer=TokenCriticScorer.open)
 """The same, with a critic of response tokens."""
+
+SHARED_TOKENS = Stages(scorer=SharedTokenScorer.open)
+"""The same, where a step shares the mean of its tokens' advantages."""
 
 
 def stages_of(name: str) -> Stages:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-GIGPO, STEPPO, ISTAR = "GiGPO", "StepPO", "iStar"
+GIGPO, GRAPHGPO, SPO3, HGPO, STEPPO, ISTAR = "gigpo", "graphgpo", "3spo", "hgpo", "steppo", "istar"
+G2PO, SAMPO = "g2po", "sampo"
+"""Whose tables, by their folders."""
 
 BOARDS = ("Sokoban", "VisualSokoban")
 

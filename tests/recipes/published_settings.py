@@ -8,51 +8,58 @@ from __future__ import annotations
 from typing import Any
 
 from tests.recipes.published_istar import ISTAR_ROWS
-from tests.recipes.published_rows import BOARDS, GIGPO, ISTAR, STEPPO, Row
+from tests.recipes.published_later import LATER_ROWS
+from tests.recipes.published_rows import BOARDS, G2PO, GIGPO, GRAPHGPO, HGPO, ISTAR, SAMPO, SPO3, STEPPO, Row
 from tests.recipes.published_steppo import STEPPO_ROWS
 
 VERL_AGENT_ENVS = ("ALFWorld", "WebShop", *BOARDS, "EZPoints")
 STEPPO_ENVS = ("ALFWorld", "WebShop", "HotpotQA", "PaperSearch")
 SEARCHES = ("HotpotQA", "PaperSearch")
 
+PICTURES = ("VisualSokoban", "EZPoints")
+TEXT_GAMES = ("ALFWorld", "WebShop")
+
 RUNS = {
     GIGPO: {
         "gigpo": (*VERL_AGENT_ENVS, "SearchQA"),
         "grpo": VERL_AGENT_ENVS,
         "dr_grpo": VERL_AGENT_ENVS,
-        "rloo": ("ALFWorld", "WebShop"),
-        "dapo": ("ALFWorld", "WebShop"),
-        "hgpo": ("ALFWorld", "WebShop"),
-        "graphgpo": ("ALFWorld", "WebShop", *BOARDS),
-        "g2po": ("ALFWorld", "WebShop"),
-        "sampo": ("ALFWorld", "WebShop"),
-        "spo3": ("ALFWorld", "WebShop"),
+        "ppo": TEXT_GAMES,
+        "rloo": TEXT_GAMES,
+        "dapo": TEXT_GAMES,
     },
+    HGPO: {"hgpo": TEXT_GAMES},
+    G2PO: {"g2po": TEXT_GAMES},
+    SAMPO: {"sampo": TEXT_GAMES},
+    GRAPHGPO: {
+        "graphgpo": (*TEXT_GAMES, *BOARDS),
+        "gigpo": (*TEXT_GAMES, "VisualSokoban"),
+        "grpo": (*TEXT_GAMES, "VisualSokoban"),
+        "ppo": TEXT_GAMES,
+        "rloo": TEXT_GAMES,
+    },
+    SPO3: dict.fromkeys(("spo3", "hgpo", "gigpo", "grpo", "rloo", "ppo"), TEXT_GAMES),
     STEPPO: {
-        "steppo": STEPPO_ENVS,
-        "ppo": STEPPO_ENVS,
-        "reinforce_pp": STEPPO_ENVS,
-        "reinforce_pp_baseline": STEPPO_ENVS,
-        "gspo": STEPPO_ENVS,
-        "grpo": SEARCHES,
+        **dict.fromkeys(
+            ("steppo", "ppo", "reinforce_pp", "reinforce_pp_baseline", "gspo", "grpo", "rloo", "gigpo"),
+            STEPPO_ENVS,
+        ),
         "dr_grpo": SEARCHES,
-        "rloo": SEARCHES,
-        "gigpo": SEARCHES,
     },
     ISTAR: {
         "istar": ("WebShop", "VisualSokoban", "Sotopia"),
         "prime": ("WebShop",),
-        "grpo": ("Sotopia",),
+        "gigpo": ("WebShop", "VisualSokoban"),
+        "ppo": ("WebShop", "Sotopia"),
         "dr_grpo": ("Sotopia",),
-        "ppo": ("Sotopia",),
-        "rloo": ("VisualSokoban", "Sotopia"),
-        "reinforce_pp_baseline": ("VisualSokoban", "Sotopia"),
+        **dict.fromkeys(("grpo", "rloo", "reinforce_pp"), ("WebShop", "VisualSokoban", "Sotopia")),
     },
 }
 """Whose table -> algorithm -> environments: every run that has a recipe."""
 
 
-VERL = (GIGPO, ISTAR)
+VERL = (GIGPO, HGPO, GRAPHGPO, SPO3, ISTAR, G2PO, SAMPO)
+"""Tables made with verl-agent."""
 
 TABLE = (
     # ---- every run -----------------------------------------------------------------------------
@@ -63,6 +70,8 @@ TABLE = (
     Row(None, None, None, {"objective.ratio": "token"}, "verl: core_algos.py; the papers print products"),
     Row(None, None, None, {"prompting.choice": "free"}, "prompts of verl-agent and StepPO"),
     Row(None, None, None, {"evaluation.every": 5}, "test_freq=5 in the run scripts"),
+    Row(None, None, None, {"learner.weight_decay": 0.01}, "verl: ppo_trainer.yaml"),
+    Row(None, None, None, {"learner.old_log_probs": "auto"}, "verl: recomputed, without importance weights"),
     Row(
         None,
         None,
@@ -217,7 +226,22 @@ TABLE = (
     *STEPPO_ROWS,
     *ISTAR_ROWS,
     # ---- algorithms on verl-agent's tasks ------------------------------------------------------
-    Row((GIGPO,), ("grpo",), None, {"algorithm_options.std": True}, "norm_adv_by_std_in_grpo"),
+    Row(None, ("grpo",), None, {"algorithm_options.std": True}, "norm_adv_by_std_in_grpo"),
+    Row(
+        (GIGPO, GRAPHGPO, SPO3),
+        ("ppo",),
+        None,
+        {
+            "rollout.tasks": 128,
+            "rollout.group_size": 1,
+            "learner.critic_learning_rate": 1e-5,
+            "learner.value_clip": 0.5,
+            "algorithm_options.gamma": 1.0,
+            "algorithm_options.lam": 1.0,
+            "algorithm_options.truncation": "zero",
+        },
+        "GiGPO D.1; verl-agent: examples/ppo_trainer/run_alfworld.sh, ppo_trainer.yaml, core_algos.py",
+    ),
     Row(
         None,
         ("dr_grpo",),
@@ -243,195 +267,28 @@ TABLE = (
         "GiGPO App. D.4; verl-agent: examples/dapo_trainer/run_webshop.sh: kl_loss_coef=0.01; DAPO Eq. 11",
     ),
     Row(
-        (GIGPO,),
+        VERL,
         ("gigpo",),
         None,
         {"algorithm_options.gamma": 0.95, "algorithm_options.weight": 1.0},
-        "GiGPO App. D",
+        "GiGPO App. D; run scripts",
     ),
-    Row((GIGPO,), ("gigpo",), VERL_AGENT_ENVS, {"algorithm_options.match": "state"}, "papers: texts"),
+    Row(VERL, ("gigpo",), VERL_AGENT_ENVS, {"algorithm_options.match": "state"}, "papers: texts"),
     Row(
-        (GIGPO,),
+        VERL,
         ("gigpo",),
         ("ALFWorld", "SearchQA"),
         {"algorithm_options.std": True},
         "run scripts: mean_std_norm",
     ),
     Row(
-        (GIGPO,),
+        VERL,
         ("gigpo",),
         ("WebShop", *BOARDS, "EZPoints"),
         {"algorithm_options.std": False},
         "run scripts: mean_norm",
     ),
-    Row(
-        (GIGPO,),
-        ("hgpo",),
-        None,
-        {
-            "iterations": 160,
-            "algorithm_options.gamma": 0.95,
-            "algorithm_options.history": 2,
-            "algorithm_options.alpha": 1.0,
-            "algorithm_options.base_group": False,
-            "algorithm_options.match": "state",
-        },
-        "verl-agent: recipe/hgpo",
-    ),
-    Row(
-        (GIGPO,),
-        ("hgpo",),
-        ("ALFWorld",),
-        {"algorithm_options.std": True, "prompting.budget": 4096},
-        "recipe/hgpo",
-    ),
-    Row(
-        (GIGPO,),
-        ("hgpo",),
-        ("WebShop",),
-        {"algorithm_options.std": False, "env_options.max_steps": 30},
-        "recipe/hgpo",
-    ),
-    Row(
-        (GIGPO,),
-        ("graphgpo",),
-        None,
-        {
-            "algorithm_options.success_reward": 10.0,
-            "algorithm_options.graph_weight": 1.0,
-            "algorithm_options.episode_weight": 1.0,
-            "algorithm_options.std": True,
-            "algorithm_options.match": "state",
-        },
-        "GraphGPO C.4-C.6, Sec. 5.1: both weights 1, Eq. 6",
-    ),
-    Row(
-        (GIGPO,),
-        ("graphgpo",),
-        ("ALFWorld",),
-        {
-            "algorithm_options.omega": 0.1,
-            "env_options.observation": "augmented",
-            "env_options.show_help": True,
-            "prompting.wording": "alfworld-account",
-            "evaluation.every": 10,
-        },
-        "GraphGPO C.4, prompts and Fig. 9: recorded every 10 steps",
-    ),
-    Row(
-        (GIGPO,),
-        ("graphgpo",),
-        ("WebShop",),
-        {
-            "algorithm_options.omega": 0.2,
-            "env_options.observation": "text_rich",
-            "prompting.budget": 5120,
-            "evaluation.every": 10,
-        },
-        "GraphGPO C.5, Fig. 9",
-    ),
-    Row(
-        (GIGPO,),
-        ("graphgpo",),
-        BOARDS,
-        {"algorithm_options.omega": 0.8, "rollout.tasks": 16, "env_options.reward": "sparse10"},
-        "GraphGPO C.6: 128 environments, groups of 8; 10 or 0",
-    ),
-    Row(
-        (GIGPO,),
-        ("g2po",),
-        None,
-        {
-            "iterations": 100,
-            "algorithm_options.gamma": 0.95,
-            "algorithm_options.weight": 1.0,
-            "algorithm_options.edge_weight": 1.0,
-            "algorithm_options.std": True,
-            "algorithm_options.match": "state",
-        },
-        "G2PO's code: g2po_trainer/run_alfworld.sh, core_g2po.py",
-    ),
-    Row(
-        (GIGPO,),
-        ("g2po",),
-        ("WebShop",),
-        {"algorithm_options.std": False, "evaluation.tasks": 256},
-        "G2PO's code: g2po_trainer/run_webshop.sh",
-    ),
-    Row(
-        (GIGPO,),
-        ("sampo",),
-        None,
-        {
-            "iterations": 200,
-            "rollout.attempts": 3,
-            "rollout.filter_on": "return",
-            "objective.ratio": "sequence",
-            "objective.aggregation": "seq-mean-token-mean",
-            "objective.clip_low": 0.003,
-            "objective.clip_high": 0.004,
-            "algorithm_options.gamma": 0.95,
-            "algorithm_options.weight": 1.0,
-            "algorithm_options.std": True,
-            "algorithm_options.match": "state",
-            "evaluation.temperature": 0.6,
-        },
-        "SAMPO's code: embody_agent_trainer/Qwen3-4B/train_sampo.sh",
-    ),
-    Row(
-        (GIGPO,),
-        ("sampo",),
-        ("WebShop",),
-        {
-            "iterations": 250,
-            "algorithm_options.std": False,
-            "learner.minibatch_steps": 128,
-            "evaluation.every": 10,
-            "evaluation.tasks": 256,
-        },
-        "SAMPO's code: shop_agent_trainer/Qwen3_4B/train_sampo.sh, config/webshop_.yaml",
-    ),
-    Row(
-        (GIGPO,),
-        ("spo3",),
-        None,
-        {
-            "algorithm_options.batches": 400,
-            "algorithm_options.alpha": 50.0,
-            "algorithm_options.xi": 10,
-            "algorithm_options.zeta": 0.1,
-            "algorithm_options.decay": 0.1,
-            "algorithm_options.largest": 8,
-            "algorithm_options.schedule": "depth",
-            "algorithm_options.match": "text",
-            "algorithm_options.scope": "all",
-            "algorithm_options.std": True,
-        },
-        "3SPO Table 7, Sec. 4.3, App. C.4; 3SPO's code: README, core_3spo.py; scripts: adv_estimator=grpo",
-    ),
-    Row(
-        (GIGPO,),
-        ("spo3",),
-        ("ALFWorld",),
-        # 400 batches and one more for trees of unlike length, 400 samples a tree; 50 batches of 50 updates
-        {"iterations": 160_400, "algorithm_options.budget": 400, "evaluation.every": 2500},
-        "run_alfworld_1.5B.sh: total_epochs=400, test_freq=50, 8 x 50 steps",
-    ),
-    Row(
-        (GIGPO,),
-        ("spo3",),
-        ("WebShop",),
-        {
-            "split": "papers-train",
-            "env_options.dataset": "webshop/full",
-            "env_options.goals": "human",
-            "evaluation.split": "papers",
-            "iterations": 48_120,
-            "algorithm_options.budget": 120,
-            "evaluation.every": 3000,
-        },
-        "3SPO App. C.2: the first 500 human goals; run_webshop.slurm: 400 epochs, test_freq=200, 8 x 15",
-    ),
+    *LATER_ROWS,
 )
 """What is printed."""
 

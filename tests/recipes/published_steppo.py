@@ -3,6 +3,7 @@
 from tests.recipes.published_rows import STEPPO, Row
 
 TEXT_GAMES, SEARCHES = ("ALFWorld", "WebShop"), ("HotpotQA", "PaperSearch")
+TOKENS = ("ppo", "reinforce_pp", "reinforce_pp_baseline", "grpo", "rloo", "gspo")
 
 STEPPO_ROWS = (
     Row(
@@ -13,14 +14,15 @@ STEPPO_ROWS = (
             "learner.minibatch_steps": 128,
             "learner.entropy_coefficient": 0.0,
             "objective.kl_coefficient": 0.001,
-            "objective.clip_low": 3e-4,
-            "objective.clip_high": 4e-4,
+            "objective.clip_low": 0.2,
+            "objective.clip_high": 0.2,
             "objective.aggregation": "seq-mean-token-mean",
-            "objective.dual_clip": 10.0,
+            "objective.dual_clip": 3.0,
+            "rollout.engine": "auto",
             "algorithm_options.penalty": 0.0,
             "evaluation.temperature": 0.0,
         },
-        "StepPO App. B.4; StepPO's code: examples/run_alfworld_token_adv.sh",
+        "StepPO App. B.4: vLLM; StepPO's code: examples/alfworld/run_ppo.sh, run_grpo.sh; verl's yaml",
     ),
     Row(
         (STEPPO,),
@@ -32,6 +34,7 @@ STEPPO_ROWS = (
             "env_options.dataset": "official",
             "env_options.dialect": "current",
             "env_options.show_help": False,
+            "env_options.engine": "native",
             "env_options.max_steps": 20,
             "prompting.wording": "alfworld",
             "prompting.answer": "tool-calls",
@@ -54,6 +57,7 @@ STEPPO_ROWS = (
             "env_options.dataset": "webshop/full",
             "env_options.goals": "human",
             "env_options.observation": "text",
+            "env_options.search": "bm25",
             "env_options.max_steps": 15,
             "prompting.wording": "webshop",
             "prompting.answer": "tool-calls",
@@ -99,6 +103,8 @@ STEPPO_ROWS = (
             "iterations": 5240,
             "env_options.dataset": "papersearch/autoscholar",
             "env_options.selector": "model:pasa-7b-selector",
+            "env_options.search": "hybrid",
+            "env_options.encoder": "bge-m3",
             "env_options.max_calls": 5,
             "env_options.k": 10,
             "env_options.max_steps": 5,
@@ -120,6 +126,7 @@ STEPPO_ROWS = (
             "rollout.tasks": 128,
             "rollout.group_size": 1,
             "learner.critic_learning_rate": 1e-5,
+            "learner.value_clip": 0.5,
             "algorithm_options.gamma": 0.99,
             "algorithm_options.lam": 1.0,
             "algorithm_options.truncation": "zero",
@@ -134,12 +141,19 @@ STEPPO_ROWS = (
         {
             "objective.ratio": "step_geomean",
             "objective.aggregation": "step-mean",
+            "objective.clip_low": 3e-4,
+            "objective.clip_high": 4e-4,
             "algorithm_options.whiten": True,
         },
         "StepPO Eq. 7; StepPO's code: arft/core_algos.py, run_alfworld_step_adv.sh",
     ),
-    Row((STEPPO,), ("gspo",), None, {"objective.ratio": "sequence"}, "GSPO Eq. 7"),
-    Row((STEPPO,), ("grpo",), None, {"algorithm_options.std": True}, "norm_adv_by_std_in_grpo"),
+    Row(
+        (STEPPO,),
+        ("gspo",),
+        None,
+        {"objective.ratio": "sequence", "objective.clip_low": 3e-4, "objective.clip_high": 4e-4},
+        "GSPO Eq. 7, Sec. 5.1",
+    ),
     Row(
         (STEPPO,),
         ("gigpo",),
@@ -152,7 +166,7 @@ STEPPO_ROWS = (
         },
         "StepPO's code: examples/alfworld/run_gigpo.sh",
     ),
-    Row((STEPPO,), ("ppo", "reinforce_pp"), TEXT_GAMES, {"prompting.context": "append"}, "its token level"),
-    Row((STEPPO,), ("ppo", "reinforce_pp"), SEARCHES, {"prompting.context": "rebuilt"}, "paper: append"),
+    Row((STEPPO,), TOKENS, TEXT_GAMES, {"prompting.context": "append"}, "StepPO Table 2: MDP of tokens"),
+    Row((STEPPO,), TOKENS, SEARCHES, {"prompting.context": "rebuilt"}, "paper: append"),
 )
 """Of all algorithms in its tables."""

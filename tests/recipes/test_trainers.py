@@ -11,15 +11,21 @@ import pytest
 
 from agentgym.algos.table import ALGORITHMS
 from agentgym.cli import main, train
-from agentgym.cli.commands import make_parser
 from agentgym.errors import UsageError
+from agentgym.history.diagnostics.table import DIAGNOSTICS
 from agentgym.recipes import find_recipe, recipe_config, recipe_names, recipes_of, root
 from agentgym.recipes.environments import short_name
 from agentgym.recipes.protocols import protocol_names
+from agentgym.training.machine.resources import Machine, resolve
+from agentgym.training.models.models import save_model
+from agentgym.training.models.tiny import tiny_model, word_tokenizer
+from agentgym.training.models.tiny_vision import tiny_vision_model
+from tests.recipes.check_recipes import parser
+from tests.recipes.paper_rows import read_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "trainers" / "README.md").read_text(encoding="utf-8")
-TABLES = PAGE.partition("### GiGPO")[2].partition("## Launch")[0]
+TABLES = PAGE[PAGE.index("### GiGPO") :].partition("## Launch")[0]
 
 OWN = """
 algorithm = "grpo"
@@ -65,7 +71,7 @@ def test_later_settings_replace_earlier_ones_with_their_source(tmp_path):
     found = find_recipe(str(path)).settings
     assert (found["rollout.group_size"].value, found["rollout.group_size"].paper) == (4, "8")
     assert (found["rollout.tasks"].value, found["rollout.tasks"].source) == (2, "another")
-    assert found["learner.learning_rate"].source == "iStar, training settings"  # not verl-agent's
+    assert found["learner.learning_rate"].source == "iStar, Appendix C.1"  # not verl-agent's
     assert found["objective.clip_low"].source.startswith("verl-agent")
     assert "algorithm_options.penalty" not in found
     assert next(iter(found)) == "iterations"
@@ -114,7 +120,7 @@ def test_a_damaged_file_is_one_line_that_names_file_and_key(text, message, tmp_p
         (["grpo", "--recipe", "gigpo/gigpo-alfworld"], "trains by gigpo"),
         (["gigpo", "--env", "agentgym/Sokobn-v0", "--preset", "paper"], "agentgym: unknown id"),
         (["recipe"], "name a recipe"),
-        (["grpo", "--env", "agentgym/WebShop-v0", "--table", "steppo"], "choose one of gigpo/grpo-alfworld"),
+        (["grpo", "--env", "agentgym/Sotopia-v0", "--table", "steppo"], "choose one of gigpo/grpo-alfworld"),
         (
             ["grpo", "--env", "agentgym/WebShop-v0", "--table", "gigpo", "--preset", "tiny"],
             "leave out --table",
@@ -129,7 +135,7 @@ def test_words_that_contradict_a_recipe_are_one_line(words, message, capsys):
 
 
 def _config(words):
-    return train._config(make_parser().parse_args(words))
+    return train._config(parser().parse_args(words))
 
 
 def test_a_recipe_a_preset_and_a_table_are_the_same_run():
@@ -142,18 +148,29 @@ def test_a_recipe_a_preset_and_a_table_are_the_same_run():
 def test_the_preferred_paper_comes_first(tmp_path, monkeypatch):
     copy = tmp_path / "trainers"
     shutil.copytree(root(), copy)
-    shutil.copy(copy / "gigpo" / "grpo-webshop.toml", copy / "istar" / "grpo-webshop.toml")
     (copy / "aaa").mkdir()
     shutil.copy(copy / "gigpo" / "grpo-webshop.toml", copy / "aaa" / "grpo-webshop.toml")
     monkeypatch.setattr("agentgym.recipes.reader.root", lambda: copy)
     found = recipes_of("grpo")
-    assert [each.table for each in found.recipes if each.env_id == "agentgym/WebShop-v0"] == [
-        "gigpo",
-        "istar",
-        "aaa",
-    ]
+    papers = ("gigpo", "steppo", "istar", "graphgpo", "3spo", "aaa")
+    assert found.papers("agentgym/WebShop-v0") == papers
     assert found.choose("agentgym/WebShop-v0").table == "gigpo"
-    assert found.choose("agentgym/WebShop-v0", "aaa").table == "aaa"
+    assert {found.choose("agentgym/WebShop-v0", paper).table for paper in papers} == set(papers)
+
+
+def test_where_several_papers_have_a_run_it_is_said_which(capsys, monkeypatch):
+    env = ["train", "grpo", "--preset", "paper", "--env"]
+    plain = _config([*env, "agentgym/WebShop-v0"])
+    said = capsys.readouterr().err
+    assert "settings of gigpo/grpo-webshop; gigpo, steppo, istar, graphgpo, 3spo have such a run" in said
+    assert "--table PAPER chooses" in said
+    assert len(said.splitlines()) == 1
+    assert _config([*env, "agentgym/WebShop-v0", "--table", "gigpo"]) == plain
+    assert _config([*env, "agentgym/WebShop-v0", "--table", "steppo"]).prompting.context == "append"
+    _config([*env, "agentgym/Sotopia-v0"])  # iStar's alone
+    monkeypatch.setenv("RANK", "1")
+    _config([*env, "agentgym/WebShop-v0"])
+    assert capsys.readouterr().err == ""
 
 
 def test_a_file_that_is_not_what_its_name_says_is_refused(tmp_path, monkeypatch):
@@ -194,24 +211,106 @@ def _expanded(text):
 
 
 COMMANDS = [line for span in re.findall(r"`(agentgym [^`]+)`", TABLES) for line in _expanded(span)]
+SECTIONS = {
+    title.lower(): rows
+    for title, rows in re.findall(r"### (\w+) \(.*?\n(.*?)(?=\n### )", TABLES, flags=re.DOTALL)
+}
+PICTURES = ("VisualSokoban", "EZPoints")
 
 
 def test_the_page_names_every_recipe_and_protocol():
     words = {word for line in COMMANDS for word in line.split()} | set(re.findall(r"`([^`\s]+)`", PAGE))
     for name in recipe_names():
-        assert name in words or name.replace("/dr_grpo-", "/grpo-") in words, name
+        assert name in words or "/dr_grpo-" in name, name
     assert set(protocol_names()) <= words
 
 
+def test_the_page_names_every_variant_that_a_paper_has():
+    named = {(find_recipe(words[3]).algorithm, one) for words, one in _variants()}
+    for algorithm in ("steppo", "spo3", "istar"):
+        assert {one for name, one in named if name == algorithm} == set(recipes_of(algorithm).variants)
+    assert named <= {(name, one) for name in ALGORITHMS for one in _known_variants(name)}
+
+
+def _variants():
+    for line in COMMANDS:
+        words = line.split()
+        yield from ((words, words[at + 1]) for at, word in enumerate(words) if word == "--variant")
+
+
+def _known_variants(name):
+    return recipes_of(name).variants if any(f"/{name}-" in each for each in recipe_names()) else ()
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Directories of two tiny models, of text and of text and pictures."""
+    folder = tmp_path_factory.mktemp("models")
+    tokenizer = word_tokenizer(["right"])
+    save_model(folder / "text", tiny_model("0.1m", tokenizer, context=40_000))
+    save_model(folder / "pictures", tiny_vision_model("0.1m", tokenizer, context=40_000))
+    return folder
+
+
 @pytest.mark.parametrize("line", COMMANDS)
-def test_the_commands_of_the_page_are_commands(line):
-    arguments = make_parser().parse_args(line.replace(" RUN", " runs/x").split()[1:])
+def test_the_commands_of_the_page_are_commands(line, models):
+    arguments = parser().parse_args(line.replace(" RUN", " runs/x").split()[1:])
     if line.startswith("agentgym train --recipe"):
-        arguments.model = "tiny"
+        recipe = find_recipe(arguments.recipe)
+        kind = "pictures" if short_name(recipe.env_id) in PICTURES else "text"
+        arguments.model = str(models / kind)
         config = train._config(arguments)
-        assert config.env_id == find_recipe(arguments.recipe).env_id
+        assert config.env_id == recipe.env_id
+        resolved = resolve(config, Machine("cuda", "H100", 80 << 30, ranks=8))
+        assert resolved.learner.token_budget > 0
     elif line.startswith("agentgym bench"):
         assert arguments.protocol in protocol_names()
+    elif line.startswith("agentgym plot") and arguments.what:
+        assert arguments.what in DIAGNOSTICS
+
+
+def _places(cell):
+    """Return the tables and figures that a row is of."""
+    found = re.findall(r"(Table|Figure)s? (\d+(?:, \d+)*)", cell)
+    return [f"{kind} {number}" for kind, numbers in found for number in numbers.split(", ")]
+
+
+def _how(command):
+    """Return how far a row's commands come."""
+    if "`agentgym" in command:
+        return "partly" if "partly" in command else "by commands"
+    return {"worded anew": "prompts", "drawings": "drawings", "drawings and pictures": "drawings"}[command]
+
+
+def _reached(paper):
+    """Return each table and figure of a paper, and how far its commands come."""
+    rows = [line.strip("|").split(" | ", 1) for line in SECTIONS[paper].splitlines() if line.startswith("| ")]
+    listed = [(place, _how(rest.strip(" |"))) for head, rest in rows[1:] for place in _places(head)]
+    assert len({place for place, _ in listed}) == len(listed), paper
+    return dict(listed)
+
+
+@pytest.mark.parametrize("paper", SECTIONS)
+def test_every_table_and_figure_is_listed_with_commands_where_it_has_numbers(paper):
+    reached = _reached(paper)
+    tables = [table for table in read_tables() if table.paper == paper]
+    assert set(reached) == {table.place for table in tables}
+    for table in tables:
+        right = {"drawing": {"drawings"}, "settings": {"by commands", "prompts"}}
+        assert reached[table.place] in right.get(table.kind, {"by commands", "partly"}), table
+
+
+def test_the_page_counts_its_tables():
+    rows, columns = [], ("by commands", "partly", "prompts", "drawings")
+    for paper in SECTIONS:
+        how = list(_reached(paper).values())
+        counts = [how.count(column) for column in columns]
+        rows.append([sum(counts[:2]), *counts])
+    rows.append([sum(column) for column in zip(*rows, strict=True)])
+    names = [*re.findall(r"### (\w+) \(", TABLES)[: len(SECTIONS)], "all"]  # the five papers come first
+    for name, row in zip(names, rows, strict=True):
+        assert f"| {name} | {' | '.join(map(str, row))} |\n" in TABLES
+    assert rows[-1][1] >= 40
 
 
 def test_studies_of_the_page_are_studies():
