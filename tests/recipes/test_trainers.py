@@ -21,7 +21,7 @@ from agentgym.training.models.models import save_model
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
 from agentgym.training.models.tiny_vision import tiny_vision_model
 from tests.recipes.check_recipes import parser
-from tests.recipes.paper_rows import read_tables
+from tests.recipes.paper_rows import PAPERS, read_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "trainers" / "README.md").read_text(encoding="utf-8")
@@ -214,6 +214,7 @@ COMMANDS = [line for span in re.findall(r"`(agentgym [^`]+)`", TABLES) for line 
 SECTIONS = {
     title.lower(): rows
     for title, rows in re.findall(r"### (\w+) \(.*?\n(.*?)(?=\n### )", TABLES, flags=re.DOTALL)
+    if title.lower() in PAPERS
 }
 PICTURES = ("VisualSokoban", "EZPoints")
 
