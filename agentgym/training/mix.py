@@ -48,7 +48,10 @@ class MixedCollector:
         return Collected(
             [group for each in found.values() for group in each.groups],
             parts=tuple(len(each.groups) for each in found.values()),
-            diagnostics={"success": success},
+            diagnostics={
+                "success": success,
+                "states": {"by_hash": sum(each.diagnostics["states"]["by_hash"] for each in found.values())},
+            },
         )
 
     def over_ranks(self) -> tuple[int, int]:
