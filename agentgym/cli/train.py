@@ -88,8 +88,7 @@ def _add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--table",
         metavar="PAPER",
-        help="the paper whose recipe --preset paper takes, such as steppo (default: the preferred one, which "
-        "is said where several have one)",
+        help="the paper whose recipe --preset paper takes, such as steppo (default: the preferred one)",
     )
     parser.add_argument(
         "--variant",
