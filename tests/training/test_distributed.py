@@ -75,7 +75,14 @@ def test_ranks_train_what_one_process_trains(together, alone, name):
         for column in ("log_probs", "ref_log_probs", "values", "values of steps"):
             assert (column in result) == (column in expected)
             if column in result:
-                assert (result[column] - expected[column]).abs().max() < 10 * tolerance
+                differences = (result[column] - expected[column]).abs()
+                if name == "bfloat16":
+                    # a processor may round a row's activations by where they lie in memory: on one without AVX-512
+                    # those of an untouched reference differ between two processes, too
+                    assert differences.max() < 2**-7
+                    assert (differences < 10 * tolerance).float().mean() > 0.9
+                else:
+                    assert differences.max() < 10 * tolerance
     assert together[0][name]["metrics"] == together[1][name]["metrics"]
 
 
