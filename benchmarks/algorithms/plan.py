@@ -53,6 +53,9 @@ SETTINGS: Mapping[str, Any] = {
 _WIDE: Mapping[str, Any] = {"rollout.tasks": 16, "rollout.num_envs": 128}
 """Where four tasks an iteration are too few to learn from."""
 
+_TERSE: Mapping[str, Any] = {"wording": "terse", "answer": "bare", "choice": "constrained", "budget": 512}
+"""How a pretrained model is asked: in few words, and it chooses among the actions."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
@@ -85,6 +88,10 @@ class Environment:
     """Fields of `Prompting` that differ from those of a tiny model."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Of training, alike for all arms, over `SETTINGS`."""
+    model: str = MODEL
+    """What the warm start is cloned into."""
+    cloned: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of cloning that differ from a tiny model's."""
 
     @property
     def folder(self) -> Path:
@@ -94,26 +101,29 @@ class Environment:
     @property
     def warm_start(self) -> Path:
         """The model directory that every run begins with."""
-        cloning: tuple[Any, ...] = (self.id, dict(self.options), self.demonstrations, self.epochs, MODEL)
+        cloning: tuple[Any, ...] = (self.id, dict(self.options), self.demonstrations, self.epochs, self.model)
         if self.prompting or self.teacher != "oracle":
             cloning = (*cloning, self.teacher, dict(self.prompting))
+        if self.cloned:
+            cloning = (*cloning, dict(self.cloned))
         return self.folder / f"warm-start-{content_id(cloning)[:8]}"
 
     @property
     def cloning(self) -> CloningConfig:
         """How the warm start is made."""
-        return CloningConfig(
+        config = CloningConfig(
             env_id=self.id,
             env_options=self.options,
             tasks=self.demonstrations,
             epochs=self.epochs,
             learning_rate=3e-3,
             token_budget=4096,
-            model=MODEL,
+            model=self.model,
             held_out=0,
             teacher=self.teacher,
-            prompting=default_prompting(MODEL, self.id).replaced({"history": 0, **self.prompting}),
+            prompting=default_prompting(self.model, self.id).replaced({"history": 0, **self.prompting}),
         )
+        return replace(config, **self.cloned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +179,10 @@ class Study:
     """Label of the arm that others are compared with."""
     chosen: str = _CHOSEN
     """How settings were chosen, for the page."""
+    expected: tuple[str, ...] = ()
+    """Labels of arms from the best to the worst, as written down before the first run."""
+    drawn: bool = False
+    """Whether the page has learning curves."""
 
 
 ENVIRONMENTS: Mapping[str, Environment] = {
@@ -264,6 +278,33 @@ ENVIRONMENTS: Mapping[str, Environment] = {
             held_out=32,
             attempts=4,
         ),
+        Environment(
+            name="smollm2",
+            title="Sokoban with two boxes, SmolLM2-135M",
+            about="rooms of 6 x 6 with two boxes that six moves can bring home, ten steps, 10 for the last box "
+            "and 0 for all else; only actions that change something are offered, by name",
+            id="agentgym/Sokoban-v0",
+            options={
+                "dim_room": [6, 6],
+                "num_boxes": 2,
+                "max_optimal": 6,
+                "max_steps": 10,
+                "reward": "sparse10",
+                "effective_only": True,
+            },
+            model="runs/models/smollm2",
+            prompting={**_TERSE, "system": "Sokoban"},
+            cloned={"learning_rate": 1e-4, "batch": 16, "token_budget": 0},
+            demonstrations=128,
+            epochs=2,
+            learning_rate=3e-4,
+            budget=3_000,
+            threshold=0.3,
+            held_out=64,
+            attempts=2,
+            validation="test",
+            settings={"learner.lora_rank": 16, "learner.lora_alpha": 32, "learner.token_budget": 2048},
+        ),
     )
 }
 
@@ -306,4 +347,5 @@ MAIN = Study(
     environments=GAMES,
     seeds=MAIN_SEEDS,
     baseline=ALGORITHMS[BASELINE].title,
+    drawn=True,
 )

@@ -6,6 +6,7 @@ import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ def write_page(study: Study, folder: Path) -> None:
     record = read_json(path)
     done = [(run.pop("arm"), parse(SweepRun, run, str(path))) for run in record["runs"]]
     pictures = {}
-    if study.name == "main":
+    if study.drawn:
         runs = [run for _, run in done]
         pictures = {environment: draw(environment, runs, folder) for environment in study.environments}
     replace_file(path.with_suffix(".md"), "\n".join(_page(study, record, done, pictures)) + "\n")
@@ -102,7 +103,7 @@ def _page(
     yield f"# {study.title}"
     yield ""
     yield (
-        f"At tiny scale: {study.source}. `python -m benchmarks.algorithms {study.name}` trains what is "
+        f"At {_scale(study)} scale: {study.source}. `python -m benchmarks.algorithms {study.name}` trains what is "
         "missing and writes this page; it can be stopped at any point and continues."
     )
     yield ""
@@ -115,6 +116,8 @@ def _page(
             yield from _section(study, environment, before, lines, pictures.get(name))
     if study.name == "main":
         yield from _orderings(study, done)
+    if study.expected:
+        yield from _expected(study, done)
 
 
 def _coverage(study: Study, record: Mapping[str, Any], done: Sequence[tuple[str, SweepRun]]) -> Iterator[str]:
@@ -132,8 +135,9 @@ def _coverage(study: Study, record: Mapping[str, Any], done: Sequence[tuple[str,
     )
     yield ""
     tasks, size = SETTINGS["rollout.tasks"], SETTINGS["rollout.group_size"]
+    models = " or ".join(f"`{name}`" for name in _models(study))
     yield (
-        f"Every run begins with the same weights, a model `{MODEL}` that cloned a few episodes of the "
+        f"Every run begins with the same weights, a model {models} that cloned a few episodes of the "
         "environment's oracle or rules, and ends with the first iteration that has spent the budget of "
         f"environment steps. An iteration is {tasks} tasks, {size} episodes each unless an arm sets another "
         f"number (also for the algorithms that need no groups). {study.chosen} "
@@ -152,6 +156,14 @@ def _coverage(study: Study, record: Mapping[str, Any], done: Sequence[tuple[str,
         f"with {len(seeds)} seeds it is {2 / 2 ** len(seeds):.2g} at least before the adjustment."
     )
     yield ""
+
+
+def _models(study: Study) -> list[str]:
+    return list(dict.fromkeys(ENVIRONMENTS[name].model for name in study.environments))
+
+
+def _scale(study: Study) -> str:
+    return "tiny" if _models(study) == [MODEL] else "small"
 
 
 def _section(
@@ -238,6 +250,23 @@ def _orderings(study: Study, done: Sequence[tuple[str, SweepRun]]) -> Iterator[s
         yield f"| {claim.better} > {claim.worse} | {claim.printed} | " + " | ".join(cells) + " |"
     yield ""
     yield "In all: " + ", ".join(f"{number} {verdict}" for verdict, number in counts.items()) + "."
+
+
+def _expected(study: Study, done: Sequence[tuple[str, SweepRun]]) -> Iterator[str]:
+    yield "## The order that was expected"
+    yield ""
+    yield (
+        f"{' > '.join(study.expected)}, as it was committed before the first run. The difference of the "
+        "first to the second in success after training, in points: it *appears* where the interval lies above "
+        "0, is *reversed* where it lies below, and is *open* else, which supports nothing."
+    )
+    yield ""
+    tables = {name: _lines(study, name, done) for name in study.environments}
+    yield "| order | " + " | ".join(ENVIRONMENTS[name].title for name in tables) + " |"
+    yield "|---|" + "---|" * len(tables)
+    for better, worse in combinations(study.expected, 2):
+        cells = [_verdict(Claim(better, worse, ""), lines)[1] for lines in tables.values()]
+        yield f"| {better} > {worse} | " + " | ".join(cells) + " |"
 
 
 def _verdict(claim: Claim, lines: Sequence[Line]) -> tuple[str, str]:
