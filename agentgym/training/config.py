@@ -197,7 +197,8 @@ class TrainConfig:
     """What embeds observations for ``algorithm_options.match = "embedding"``: ``policy`` (its own hidden
     state), or as `agentgym.retrieval.encoders.open_encoder` takes it."""
     rollout: RolloutConfig = RolloutConfig()
-    curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
+    curriculum: CurriculumConfig | None = None
+    """None for tasks of all difficulties from the start."""
     mix: tuple[MixedEnvironment, ...] = ()
     """Further environments that are played and trained on in the same iterations."""
     learner: LearnerConfig = field(default_factory=LearnerConfig)
@@ -227,7 +228,7 @@ class TrainConfig:
         check_fields(self)
         spec = trainable(self.algorithm)
         check_options(self.algorithm_options, spec.options, f"algorithm_options of {self.algorithm}: ")
-        if self.curriculum.by and spec.snapshot:
+        if self.curriculum and spec.snapshot:
             raise UsageError(
                 f"{self.algorithm} returns to earlier states, which no curriculum knows: leave out "
                 "curriculum.by, or choose an algorithm of whole episodes"

@@ -30,7 +30,7 @@ class CurriculumConfig:
 
     by: str = ""
     """The fact of tasks that says how hard they are, a key of `agentgym.core.tasks.Task.metadata` such as
-    Sokoban's ``optimal_moves`` or MuSiQue's ``hops``, or ``type``; empty for no curriculum."""
+    Sokoban's ``optimal_moves`` or MuSiQue's ``hops``, or ``type``."""
     levels: tuple[Any, ...] = ()
     """Of each stage, the greatest number that is played; or the words that are played from it on, such as
     ``("easy", "medium", "hard")``. What is beyond the last one is never played."""
@@ -43,9 +43,7 @@ class CurriculumConfig:
         """Check that the stages can be told apart, and begin."""
         check_fields(self)
         if not self.by:
-            if self.levels or self.iterations or self.success:
-                raise UsageError("a curriculum goes by a fact of tasks: set curriculum.by, such as hops")
-            return
+            raise UsageError("a curriculum goes by a fact of tasks: set curriculum.by, such as hops")
         words = all(isinstance(level, str) for level in self.levels)
         numbers = all(type(level) in (int, float) for level in self.levels)
         distinct = len(set(self.levels)) == len(self.levels) > 1

@@ -20,7 +20,6 @@ from agentgym.errors import UsageError
 from agentgym.registration import open_vector, suite_spec
 from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.config import ResolvedConfig
-from agentgym.training.curriculum import CurriculumConfig
 from agentgym.training.engines.choices import ActionSpeller
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.server import ServerEngine
@@ -275,7 +274,7 @@ def _mixed_configs(config: ResolvedConfig) -> list[ResolvedConfig]:
                     keep_best="",
                     early_stopping=0,
                 ),
-                curriculum=CurriculumConfig(),
+                curriculum=None,
                 mix=(),
             )
         )

@@ -285,7 +285,7 @@ class PolicyMinimiser(Stateless):
 def open_pool(setup: TrainingSetup) -> RolloutPool:
     """Return the pool that plays groups of whole episodes, one task a group."""
     config, tasks = setup.config, setup.worker.envs.tasks
-    curriculum = Curriculum(config.curriculum, tasks) if config.curriculum.by else None
+    curriculum = Curriculum(config.curriculum, tasks) if config.curriculum else None
     order = TaskOrder(tasks, config.seed, curriculum)
     return RolloutPool(setup.worker, order, config.rollout, setup.ranks)
 

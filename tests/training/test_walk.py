@@ -10,8 +10,7 @@ from agentgym.recipes import reader  # noqa: F401  # what imports run is no part
 from agentgym.training import run  # noqa: F401
 from agentgym.training.learner.learner import Learner
 
-MAX_ON_STACK, MAX_ENTERED = 12, 16
-"""Two of those entered are what a run has been able to take since: a curriculum, and a model of the hub."""
+MAX_ON_STACK, MAX_ENTERED = 12, 14
 TRAINER = ("agentgym.cli.train", "agentgym.recipes", "agentgym.training.")
 
 

@@ -102,6 +102,10 @@ def model_size(config: TrainConfig) -> ModelSize | None:
     return None if tiny_size(config.model) is not None else ModelSize.read(model_directory(config.model))
 
 
+def _pinned(model: str) -> str:
+    return pinned(model) if model and tiny_size(model) is None else model
+
+
 def resolve(
     config: TrainConfig, machine: Machine | None = None, size: ModelSize | None = None
 ) -> ResolvedConfig:
@@ -122,9 +126,9 @@ def resolve(
     num_envs = rollout.num_envs or (min(wanted, MAX_ENVS) if gpu else CPU_ENVS)
     chosen = config.learner.settled(machine.device, exact_engine=engine == "hf", weighted=True)
     values: dict[str, Any] = {entry.name: getattr(config, entry.name) for entry in fields(config)}
-    reward_model = replace(config.reward_settings, model=pinned(config.reward_settings.model))
+    reward_model = replace(config.reward_settings, model=_pinned(config.reward_settings.model))
     values |= {
-        "model": pinned(config.model),
+        "model": _pinned(config.model),
         "device": machine.device,
         # an optimiser that steps in main memory
         "threads": max(config.threads, machine.cores if gpu and chosen.offload else 1),
