@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from agentgym.algos.batch import StepBatch
-from agentgym.algos.table import find_algorithm
+from agentgym.algos.table import ALGORITHMS, Algorithm, find_algorithm
 from agentgym.core.arrays import Floats, Ints
 from agentgym.core.options import check_options
 from agentgym.core.spaces import UnicodeText
@@ -109,7 +109,13 @@ def step_batch(
 def step_advantages(algorithm: str, batch: StepBatch, options: Mapping[str, Any]) -> Floats:
     """Return (n,) advantages; UsageError where the algorithm needs more than steps or lacks an option."""
     found = find_algorithm(algorithm)
-    if found.unit != "step" or found.reward_model or found.snapshot or found.scored_by_reference:
-        raise UsageError(f"{found.title} needs more than steps: choose gigpo, hgpo, graphgpo or steppo")
+    if not _of_steps(found):
+        others = ", ".join(name for name, known in ALGORITHMS.items() if _of_steps(known))
+        raise UsageError(f"{found.title} needs more than steps: choose one of {others}")
     check_options(options, found.options, f"{found.title}: ")
     return found.advantage(batch, **options)
+
+
+def _of_steps(algorithm: Algorithm) -> bool:
+    unlike = algorithm.reward_model or algorithm.snapshot or algorithm.scored_by_reference
+    return algorithm.unit == "step" and not unlike

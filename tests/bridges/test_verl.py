@@ -137,7 +137,7 @@ def test_a_step_that_is_missing_or_doubled_is_refused(steps):
     ("algorithm", "options", "message"),
     [
         ("gigpp", {}, "unknown algorithm 'gigpp'"),
-        ("ppo", {}, "PPO needs more than steps"),
+        ("ppo", {}, "PPO needs more than steps: choose one of rloo, grpo"),
         ("prime", {}, "PRIME needs more than steps"),
         ("gigpo", {"gama": 1.0}, "GiGPO: unknown option 'gama'"),
     ],
