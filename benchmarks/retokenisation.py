@@ -1,10 +1,10 @@
 """How often a transcript's text, tokenised again, is not what was sampled, and what that does to ratios.
 
-``python -m benchmarks.retokenisation MODEL`` lets a pretrained model play some episodes of every suite with free
-answers at temperature 1, one chat an episode (``context=append``), and keeps what it sampled under
-``runs/retokenisation``. Then each chat is written by the chat templates of several families and tokenised as a
-whole, which is what an agent's messages allow without the sampled ids (StepPO, Equation 2). ``--publish`` writes
-the table of ``docs/gateway.md`` and ``benchmarks/retokenisation.json``.
+``python -m benchmarks.retokenisation MODEL`` lets a pretrained model play some episodes of every suite with
+free answers at temperature 1, one chat an episode (``context=append``), and keeps what it sampled under
+``runs/retokenisation``. Then each chat is written by the chat templates of several families and tokenised as
+a whole, which is all that an agent's messages allow without the sampled ids (StepPO, Equation 2).
+``--publish`` writes the table of ``docs/gateway.md`` and ``benchmarks/retokenisation.json``.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Retokenised:
     other_ids: int = 0
     """Responses that are tokenised otherwise."""
     missing: int = 0
-    """Responses that are not in the chat any more, at least in part: thoughts that the template leaves out."""
+    """Responses of which the chat lacks a part, such as thoughts that the template leaves out."""
     chats: int = 0
     other_chats: int = 0
     """Chats of which any token before the last response differs from what the model was shown."""
@@ -142,7 +142,7 @@ class _Template:
     @property
     def scored(self) -> bool:
         """Whether the model has embeddings for all tokens of the template."""
-        return len(self.model.tokenizer) <= self.model.model.get_input_embeddings().weight.shape[0]
+        return len(self.model.tokenizer) <= int(self.model.model.config.vocab_size)
 
     def exact(self, chat: Sequence[Answer]) -> tuple[list[int], list[slice]]:
         """Return the chat as sampled: each response's own ids, and only what is new of the template."""
@@ -157,7 +157,7 @@ class _Template:
         return ids, places
 
     def naive(self, chat: Sequence[Answer]) -> tuple[list[int], list[slice | None]]:
-        """Return the chat's text tokenised as a whole, and where each response is; None where it is not whole."""
+        """Return the chat's text tokenised as a whole, and where responses are; None where a part lacks."""
         messages = [
             Message(role, text)
             for answer in chat
@@ -229,8 +229,8 @@ def _log_probs(model: LanguageModel, ids: Sequence[int]) -> torch.Tensor:
 def table(found: Sequence[Mapping[str, Any]]) -> str:
     """Return the table of the page."""
     lines = [
-        "| template | suite | responses | tokenised otherwise | left out or changed | chats that differ before the "
-        f"last response | ratio of a response, 5 to 95 % | outside 1 +- {CLIP:g} |",
+        "| template | suite | responses | tokenised otherwise | left out or changed | chats that differ "
+        f"before the last response | ratio of a response, 5 to 95 % | outside 1 +- {CLIP:g} |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     for each in found:

@@ -281,8 +281,8 @@ ENVIRONMENTS: Mapping[str, Environment] = {
         Environment(
             name="smollm2",
             title="Sokoban with two boxes, SmolLM2-135M",
-            about="rooms of 6 x 6 with two boxes that six moves can bring home, ten steps, 10 for the last box "
-            "and 0 for all else; only actions that change something are offered, by name",
+            about="rooms of 6 x 6 with two boxes that six moves can bring home, ten steps, 10 for the last "
+            "box and 0 for all else; only actions that change something are offered, by name",
             id="agentgym/Sokoban-v0",
             options={
                 "dim_room": [6, 6],

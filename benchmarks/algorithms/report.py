@@ -103,8 +103,8 @@ def _page(
     yield f"# {study.title}"
     yield ""
     yield (
-        f"At {_scale(study)} scale: {study.source}. `python -m benchmarks.algorithms {study.name}` trains what is "
-        "missing and writes this page; it can be stopped at any point and continues."
+        f"At {_scale(study)} scale: {study.source}. `python -m benchmarks.algorithms {study.name}` trains "
+        "what is missing and writes this page; it can be stopped at any point and continues."
     )
     yield ""
     yield from _coverage(study, record, done)
@@ -257,8 +257,8 @@ def _expected(study: Study, done: Sequence[tuple[str, SweepRun]]) -> Iterator[st
     yield ""
     yield (
         f"{' > '.join(study.expected)}, as it was committed before the first run. The difference of the "
-        "first to the second in success after training, in points: it *appears* where the interval lies above "
-        "0, is *reversed* where it lies below, and is *open* else, which supports nothing."
+        "first to the second in success after training, in points: it *appears* where the interval lies "
+        "above 0, is *reversed* where it lies below, and is *open* else, which supports nothing."
     )
     yield ""
     tables = {name: _lines(study, name, done) for name in study.environments}

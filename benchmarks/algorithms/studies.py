@@ -37,11 +37,11 @@ _STUDIES = (
         environments=("smollm2",),
         seeds=tuple(range(5)),
         baseline="GRPO",
-        chosen="SmolLM2-135M-Instruct (`benchmarks.smollm2`) learns by low-rank adapters of rank 16 on all linear "
-        "layers. Learning rate, mini-batches and adapters are those that were tried first on EZPoints "
-        "(`benchmarks.smollm2_training`), the algorithms' constants their papers'. Room, step limit and warm start were "
-        "chosen by what one warm start won on the split `valid` and one run of GRPO without any (seed 100); the "
-        "tasks below are of the split `test` and were played for this table alone.",
+        chosen="SmolLM2-135M-Instruct (`benchmarks.smollm2`) learns by low-rank adapters of rank 16 on all "
+        "linear layers. Learning rate, mini-batches and adapters are those that were tried first on EZPoints "
+        "(`benchmarks.smollm2_training`), the algorithms' constants their papers'. Room, step limit and "
+        "warm start were chosen by what one warm start won on the split `valid` and one run of GRPO without "
+        "any (seed 100); the tasks below are of the split `test` and were played for this table alone.",
         expected=("GraphGPO", "GiGPO", "GRPO"),
         drawn=True,
     ),

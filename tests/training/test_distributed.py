@@ -77,8 +77,8 @@ def test_ranks_train_what_one_process_trains(together, alone, name):
             if column in result:
                 differences = (result[column] - expected[column]).abs()
                 if name == "bfloat16":
-                    # a processor may round a row's activations by where they lie in memory: on one without AVX-512
-                    # those of an untouched reference differ between two processes, too
+                    # a processor may round a row's activations by where they lie in memory: on one without
+                    # AVX-512 those of an untouched reference differ between two processes, too
                     assert differences.max() < 2**-7
                     assert (differences < 10 * tolerance).float().mean() > 0.9
                 else:
