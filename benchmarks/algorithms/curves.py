@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,8 @@ def _picture(
         text = (
             f"{first.title}: episodes won in training (EMA .95, mean over seeds, band from least to greatest)"
         )
-        figure.suptitle(text, x=0.01, ha="left", fontsize=11, fontweight="bold")
+        wrapped = fill(text, 38 * len(panels))
+        figure.suptitle(wrapped, x=0.01, ha="left", fontsize=11, fontweight="bold")
         return picture_of(figure, ".png")
 
 
