@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
-from agentgym.algos.table import ALGORITHMS, Algorithm, find_algorithm
+from agentgym.algos.table import ALGORITHMS, find_algorithm
 from agentgym.core.arrays import Floats, Ints
 from agentgym.core.options import check_options
 from agentgym.core.spaces import UnicodeText
