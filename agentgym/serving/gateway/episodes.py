@@ -7,7 +7,7 @@ from dataclasses import replace
 from agentgym.core.hashing import content_id
 from agentgym.core.types import Completion, EndReason, Step, Trajectory
 from agentgym.rollout.worker import CONTRACT_KEYS
-from agentgym.serving.gateway.call_tree import ModelCall
+from agentgym.serving.gateway.call_tree import EnvView, ModelCall
 from agentgym.serving.gateway.sessions import GatewaySession, SessionOutcome
 
 _NO_SUITES = CONTRACT_KEYS | {"session_id", "episode_id", "snapshot", "step_cost"}
@@ -55,8 +55,8 @@ def make_trajectory(session: GatewaySession, outcome: SessionOutcome, env_id: st
         score=float(score or 0.0),
         progress=progress,
         end_reason=reason,
-        env_seconds=sum(move.seconds for move in moves),
-        model_seconds=sum(call.seconds for call in calls),
+        env_seconds=sum((move.seconds for move in moves), 0.0),
+        model_seconds=sum((call.seconds for call in calls), 0.0),
         extra={key: value for key, value in session.info.items() if key not in _NO_SUITES},
     )
 
@@ -69,8 +69,11 @@ def drawn_alike(calls: list[ModelCall]) -> bool:
 def _step(call: ModelCall, following: ModelCall | None, *, joined: bool) -> Step:
     """Return the step that a call is; ``joined``: whether there is an environment."""
     moves, made, view = call.moves, call.generation, call.view
-    before = view if following is None else following.view
-    after = moves[-1].view if moves else before
+    after = view if following is None else following.view
+    if moves:
+        after = moves[-1].view
+    elif not joined and following is None:
+        after = EnvView(content_id((view.state_hash, call.answer.text)))
     said = "\n".join(move.action for move in moves) if joined else call.answer.text
     completion = Completion(
         action=said,

@@ -132,7 +132,7 @@ class EnvJoin:
         """Start a session's episode; return its first row, without a snapshot, or raise what `ask` does."""
         spec = session.spec
         asked = {"task": spec.task, "index": spec.index, "seed": spec.seed, "rollout": spec.rollout}
-        client = Client()
+        client = session.env or Client()
         row = await self._call(lambda: self.service.handle(client, "reset", asked | {"snapshot": False}).data)
         session.env, session.info = client, row["metadata"]
         session.task_type = row["metadata"]["task_type"]
