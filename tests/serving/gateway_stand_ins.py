@@ -1,4 +1,4 @@
-"""An engine that says what it is given, a pool in memory, and a gateway that runs in this process."""
+"""An engine that says what it is given, and a gateway that runs in this process."""
 
 import http.client
 import json
@@ -52,15 +52,9 @@ class SayingEngine:
         return future
 
 
-class ListPool:
-    """Keeps episodes in a list."""
-
-    def __init__(self):
-        self.added = []
-
-    def add(self, trajectory, **named):
-        self.added.append((trajectory, named))
-        return f"episode-{len(self.added)}"
+def stored(pool):
+    """Return a pool's episodes, each with its group, in the order of groups."""
+    return [(episode, group) for group in pool.groups() for _, episode in pool.episodes(group.name)]
 
 
 def make_model(family="qwen2"):

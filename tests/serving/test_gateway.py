@@ -10,7 +10,6 @@ import pytest
 from agentgym.errors import UsageError
 from tests.serving.gateway_stand_ins import (
     TOOL,
-    ListPool,
     SayingEngine,
     call_text,
     make_model,
@@ -32,7 +31,7 @@ def engine(model):
 
 @pytest.fixture
 def gateway(model, engine):
-    with talking(model, engine, pool=ListPool()) as running:
+    with talking(model, engine) as running:
         yield running
 
 

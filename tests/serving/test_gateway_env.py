@@ -13,8 +13,9 @@ import pytest
 from agentgym.core.hashing import content_id
 from agentgym.errors import UsageError
 from agentgym.registration import open_env
+from agentgym.rollout.datapool import DataPool
 from agentgym.serving.gateway.journal import SessionJournal
-from tests.serving.gateway_stand_ins import ListPool, SayingEngine, Talking, make_model, talking
+from tests.serving.gateway_stand_ins import SayingEngine, Talking, make_model, stored, talking
 
 ROOT = Path(__file__).parents[2]
 SOKOBAN = "agentgym/Sokoban-v0"
@@ -31,8 +32,9 @@ def engine(model):
 
 
 @pytest.fixture
-def pool():
-    return ListPool()
+def pool(tmp_path):
+    with DataPool(tmp_path / "pool", group_size=2) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -73,9 +75,10 @@ def test_an_episode_is_the_environments_own_with_the_calls_that_chose_it(gateway
     state = gateway.get(f"{session}/env/state")
     assert (state["step_count"], state["state_hash"]) == (3, states[3])
     answer = gateway.post(f"{session}/complete", labels=["b"])
-    ((trajectory, named),) = pool.added
-    assert named == {"group": "g", "size": 2, "labels": ("a", "b"), "trainable": True}
-    assert (answer["episode"], answer["calls"], answer["end_reason"]) == ("episode-1", 3, "agent_error")
+    ((trajectory, group),) = stored(pool)
+    assert (group.name, group.size, group.labels, group.trainable) == ("g", 2, ("a", "b"), True)
+    assert (answer["calls"], answer["end_reason"]) == (3, "agent_error")
+    assert [id for id, _ in pool.episodes("g")] == [answer["episode"]]
     steps = trajectory.steps
     assert [step.action for step in steps] == ["up\nleft", "", "no such action"]
     assert [step.reward for step in steps] == [rewards[0] + rewards[1], 0.0, rewards[2]]
@@ -106,7 +109,7 @@ def test_a_completed_session_answers_the_same_and_takes_nothing_more(gateway, po
         True,
         "success",
     )
-    assert len(pool.added) == 1
+    assert len(stored(pool)) == 1
     body = {"messages": [{"role": "user", "content": "go"}]}
     assert gateway.ask(f"{session}/v1/chat/completions", body)[0] == 409
     assert gateway.ask(f"{session}/env/step", {"action": "up"})[0] == 409
@@ -123,7 +126,7 @@ def test_an_episode_that_the_environment_ends_has_its_score(model, engine, pool)
         play(gateway, session, "up", "up")
         assert gateway.ask(f"{session}/env/step", {"action": "up"})[0] == 409
         gateway.post(f"{session}/complete")
-    ((trajectory, _),) = pool.added
+    ((trajectory, _),) = stored(pool)
     assert (trajectory.end_reason, trajectory.steps[-1].truncated) == ("step_limit", True)
     assert trajectory.score == 0.0
 
@@ -144,7 +147,7 @@ def test_only_the_path_that_owns_the_steps_is_trained(gateway, pool):
     assert last
     traces = gateway.get(f"{session}/traces")
     assert [trace["trained"] for trace in traces] == [False, False, True, False, True, False, True]
-    ((trajectory, _),) = pool.added
+    ((trajectory, _),) = stored(pool)
     assert [step.action for step in trajectory.steps] == ["up", "left", ""]
 
 
@@ -154,7 +157,7 @@ def test_agents_that_write_each_prompt_anew_train_the_calls_that_act(gateway, po
         gateway.say(session, f"Turn {turn}. Which way?")
         play(gateway, session, action)
     gateway.post(f"{session}/complete")
-    ((trajectory, _),) = pool.added
+    ((trajectory, _),) = stored(pool)
     assert [step.action for step in trajectory.steps] == ["up", "left", "down"]
 
 
@@ -166,14 +169,14 @@ def test_without_steps_what_was_not_replaced_is_trained(model, engine, pool):
         gateway.say(session, "2 + 2?", said, "Sure?")
         gateway.say(session, "3 + 3?")
         gateway.post(f"{session}/complete", reward=1.0)
-    ((trajectory, named),) = pool.added
+    ((trajectory, group),) = stored(pool)
     assert [trace.observation for trace in trajectory.steps] == ["2 + 2?", "Sure?", "3 + 3?"]
     assert [step.reward for step in trajectory.steps] == [0.0, 0.0, 1.0]
     assert (trajectory.won, trajectory.score, trajectory.end_reason) == (True, 1.0, "success")
     assert trajectory.initial_hash == content_id(("test/Sums-v0", "sum"))
     assert (trajectory.env_id, trajectory.task_id) == ("test/Sums-v0", "sum")
     assert len(set(trajectory.state_hashes)) == 4
-    assert named["trainable"]
+    assert group.trainable
 
 
 def test_greedy_answers_are_not_trained_on(model, engine, pool):
@@ -202,7 +205,7 @@ def test_a_refused_episode_leaves_the_session_open(gateway, pool, monkeypatch):
     assert (status, answer["error"]) == (400, "the pool has another episode of this place")
     monkeypatch.undo()
     assert gateway.ask(f"{session}/complete", {"rewrd": 1})[0] == 400
-    assert gateway.post(f"{session}/complete")["episode"] == "episode-1"
+    assert gateway.post(f"{session}/complete")["episode"] == pool.episodes(session.rpartition("/")[2])[0][0]
 
 
 def test_a_session_is_one_episode(gateway):
@@ -226,7 +229,7 @@ def test_a_session_is_one_episode(gateway):
 def test_sessions_go_on_in_another_process_as_if_nothing_had_been(model, engine, pool, tmp_path):
     journal = SessionJournal(tmp_path)
     with talking(model, engine, env=SOKOBAN, pool=pool, journal=journal) as gateway:
-        session = gateway.begin(index=2, group="g", metadata={"k": 1})
+        session = gateway.begin(index=3, group="g", metadata={"k": 1})
         said = gateway.say(session, "Which way?")
         play(gateway, session, "up", "left")
         more = gateway.say(session, "Which way?", said, "And now?", stop=["near"])
@@ -248,8 +251,11 @@ def test_sessions_go_on_in_another_process_as_if_nothing_had_been(model, engine,
         play(gateway, session, "down")
         gateway.post(f"{session}/complete")
         assert gateway.post(f"{done}/complete") == answer
-        assert gateway.post("/sessions", index=2, group="g")["rollout"] == 2
-    assert [step.action for step in pool.added[1][0].steps] == ["up\nleft", "", "down"]
+        assert gateway.post("/sessions", index=3, group="g")["rollout"] == 2
+    one, two = (episode for episode, _ in stored(pool))
+    assert one.rollout == 0
+    assert two.rollout == 1
+    assert [step.action for step in one.steps] == ["up\nleft", "", "down"]
 
 
 def test_half_a_line_is_cut_off_and_another_state_ends_a_session(model, engine, tmp_path):
@@ -296,6 +302,7 @@ from agentgym.serving.env.service import EnvService
 from agentgym.serving.env.sessions import EnvLimits
 from agentgym.serving.gateway.app import GatewayServer
 from agentgym.serving.gateway.gateway import Gateway
+from agentgym.rollout.datapool import DataPool
 from agentgym.serving.gateway.journal import SessionJournal
 from agentgym.serving.gateway.sessions import EnvJoin
 from tests.serving.gateway_stand_ins import SayingEngine, make_model

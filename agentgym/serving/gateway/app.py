@@ -134,7 +134,7 @@ def make_app(gateway: Gateway, guard: HostGuard, token: str | None = None) -> "S
         (_session_routes(door), _own_error),
     ]
     routes = [
-        Path(f"/sessions/{{id}}/{path}", door.route(answer, form), methods=[method])
+        Path(f"/sessions/{{id}}/{path}", door.route(answer, form), methods=method.split())
         for own, form in forms
         for path, (method, answer) in own.items()
     ]
@@ -288,7 +288,7 @@ def _session_routes(door: _Door) -> dict[str, tuple[str, Route]]:
         "traces": ("GET", traced),
         "env/step": ("POST", play("step")),
         "env/reset": ("POST", play("reset")),
-        "env/state": ("GET", play("state")),
+        "env/state": ("GET POST", play("state")),
     }
 
 

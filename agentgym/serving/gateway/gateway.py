@@ -12,14 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from agentgym.core.hashing import content_id
-from agentgym.core.types import Trajectory
 from agentgym.endpoint.chat import ChatMessage, ChatToolCall
 from agentgym.errors import UsageError
 from agentgym.io.records import parse
 from agentgym.prompts.chat_tokenizer import ChatTokenizer
+from agentgym.rollout.datapool import DataPool
 from agentgym.serving.env.sessions import SessionError
 from agentgym.serving.gateway.call_tree import EnvView, ModelCall, Place
 from agentgym.serving.gateway.episodes import drawn_alike, make_trajectory
@@ -45,22 +45,6 @@ _OVER = ("completed", "ended")
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
 
 
-class EpisodePool(Protocol):
-    """The part of `agentgym.rollout.datapool.DataPool` that a gateway needs."""
-
-    def add(
-        self,
-        trajectory: Trajectory,
-        *,
-        group: str,
-        size: int | None = None,
-        labels: Sequence[str] = (),
-        trainable: bool = True,
-    ) -> str:
-        """Store an episode; return its id once it is on the disk."""
-        ...
-
-
 class Gateway:
     """Answers the requests of all sessions in one event loop; the engine draws side by side what they ask."""
 
@@ -73,7 +57,7 @@ class Gateway:
         model: str = "model",
         limits: GatewayLimits | None = None,
         env: EnvJoin | None = None,
-        pool: EpisodePool | None = None,
+        pool: DataPool | None = None,
         journal: SessionJournal | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
@@ -97,6 +81,7 @@ class Gateway:
         self._style = call_style(chat.tokenizer.get_chat_template())
         self._stop_ids = stop_ids
         self._pool, self._journal, self._clock = pool, journal, clock
+        self._group_size = None if pool is None else pool.group_size
         self._rollouts: dict[str, int] = {}
         """By group: the next place in it."""
         # weights that are being taken over hold up who submits, and a disk who stores
@@ -139,11 +124,17 @@ class Gateway:
             raise UsageError(f"env_id: {self.env.service.env_id} is served here: leave it out")
         if self.env is None and spec.index is not None:
             raise UsageError("index: no environment is served here: name the task with 'task'")
-        group = spec.group or id
+        group, size = spec.group or id, spec.group_size
+        if size is None:
+            size = self._group_size if spec.group else 1
+        if size is None and self._pool is not None:
+            raise UsageError(
+                "group_size: say how many episodes the group is to have, here or by --group-size"
+            )
         seed = int(content_id(("group", group))[:13], 16) if spec.seed is None else spec.seed
         rollout = self._rollouts.get(group, 0) if spec.rollout is None else spec.rollout
         self._rollouts[group] = max(self._rollouts.get(group, 0), rollout + 1)
-        spec = replace(spec, session_id=id, group=group, seed=seed, rollout=rollout)
+        spec = replace(spec, session_id=id, group=group, group_size=size, seed=seed, rollout=rollout)
         session = GatewaySession(spec, time.time(), self._clock())
         self.sessions[id] = session
         try:
