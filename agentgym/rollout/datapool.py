@@ -210,10 +210,10 @@ class DataPool:
         with self._files.locked() as index:
             return [self._named(index, name) for name in names] or index.groups()
 
-    def counts(self) -> dict[str, int]:
-        """Return the numbers of groups by `agentgym.rollout.pool_index.GroupState`."""
+    def counts(self, run: str = "") -> dict[str, int]:
+        """Return the numbers of groups by `agentgym.rollout.pool_index.GroupState`; ``run``: stale for it."""
         with self._files.locked() as index:
-            return index.counts()
+            return index.counts(run)
 
     def episodes(self, group: str) -> list[tuple[str, Trajectory]]:
         """Return the episodes of a group with their ids, by their rollouts; late rewards are in them."""

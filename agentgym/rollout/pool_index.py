@@ -124,8 +124,8 @@ CREATE TABLE runs (name TEXT PRIMARY KEY, oldest INTEGER NOT NULL);
 _TRAINABLE = "coalesce(trainable, withheld = 0)"
 _OF_LEASE = "WHERE run = ? AND batch = ?"
 _STATE = """CASE WHEN dropped THEN 'dropped' WHEN trained THEN 'trained' WHEN run IS NOT NULL THEN 'leased'
-    WHEN oldest < (SELECT min(oldest) FROM runs) THEN 'stale' WHEN members < size THEN 'open'
-    ELSE 'complete' END"""
+    WHEN oldest < (SELECT min(oldest) FROM runs WHERE :run IN ('', name)) THEN 'stale'
+    WHEN members < size THEN 'open' ELSE 'complete' END"""
 _CANDIDATES = (
     "SELECT name, members >= size, last FROM groups "
     f"WHERE {{}} AND dropped = 0 AND {_TRAINABLE} AND coalesce(oldest >= ?, 1) ORDER BY "
@@ -298,17 +298,17 @@ class PoolIndex:
 
     def groups(self, name: str | None = None) -> list[PooledGroup]:
         """Return a group by its name, or all, oldest first."""
-        rows = self._table.execute(
-            f"{_GROUPS} {'' if name is None else 'WHERE name = :name'} ORDER BY number", {"name": name}
-        )
+        which = "" if name is None else "WHERE name = :name"
+        rows = self._table.execute(f"{_GROUPS} {which} ORDER BY number", {"name": name, "run": ""})
         found = [dict(zip(PooledGroup.__slots__, row, strict=True)) for row in rows.fetchall()]
         for each in found:
             each |= {"labels": tuple(json.loads(each["labels"])), "trainable": bool(each["trainable"])}
         return [PooledGroup(**each) for each in found]
 
-    def counts(self) -> dict[str, int]:
-        """Return the numbers of groups by state."""
-        return dict(self._table.execute(f"SELECT {_STATE}, count(*) FROM groups GROUP BY 1").fetchall())
+    def counts(self, run: str) -> dict[str, int]:
+        """Return the numbers of groups by state, to a run if its name is not empty."""
+        rows = self._table.execute(f"SELECT {_STATE}, count(*) FROM groups GROUP BY 1", {"run": run})
+        return dict(rows.fetchall())
 
     # ---- inside -----------------------------------------------------------------------------
 

@@ -134,7 +134,9 @@ def fit(kind, folder, ranks):
     answer = np.array([0, 0, 1, 2, 2, 2, 3, 4, 4, 5, 5])
     outcome, group = np.array([1.0, 0, 1, 0, 1, 0])[answer], np.array([0, 0, 0, 1, 1, 1])[answer]
     compared = sampled
-    if kind == "outcomes":  # not quite the reference's: of scores that are 0 by rounding, its sign would be compared
+    if (
+        kind == "outcomes"
+    ):  # not quite the reference's: of scores that are 0 by rounding, its sign would be compared
         compared = trained.ref_log_probs(rows) + 0.1 * np.cos(np.arange(len(sampled)))
     answers = Answers(rows, compared, answer, outcome, group)
     scorer = OutcomeModelScorer if kind == "outcomes" else PreferenceScorer
