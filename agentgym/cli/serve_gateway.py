@@ -30,7 +30,7 @@ def add_gateway(servers: Commands[Parser]) -> None:
         servers,
         "gateway",
         run_gateway,
-        about="Serve a model to agents of others by OpenAI's and Anthropic's APIs; sessions become training data.",
+        about="Serve a model to agents of others as OpenAI and Anthropic do; sessions become training data.",
         example="agentgym serve gateway models/qwen --env agentgym/WebShop-v0 --pool pool --group-size 8",
     )
     parser.add_argument("model", metavar="MODEL", help="model directory, or OWNER/NAME of the hub")
