@@ -132,7 +132,7 @@ def _open_engine(arguments: argparse.Namespace, stack: ExitStack) -> tuple[Langu
     import torch
 
     from agentgym.training.engines.replay import RecordingEngine
-    from agentgym.training.engines.standalone import CheckpointFollower, open_engine
+    from agentgym.training.standalone import CheckpointFollower, open_engine
 
     dtype = getattr(torch, arguments.dtype)
     model, engine = open_engine(

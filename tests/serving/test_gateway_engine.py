@@ -15,11 +15,12 @@ from agentgym.cli import main
 from agentgym.errors import UsageError
 from agentgym.rollout.datapool import DataPool
 from agentgym.training.checkpoint import FOLDER, save_checkpoint
-from agentgym.training.engines.standalone import CheckpointFollower, open_engine
 from agentgym.training.engines.types import GenerationRequest, Sampling
 from agentgym.training.models.models import save_model
+from agentgym.training.standalone import CheckpointFollower, open_engine
 from tests.serving.gateway_stand_ins import Talking, make_model, stored, talking
 from tests.training.plain import close, forward_logprobs
+from tests.training.stub_vllm_server import serving
 
 ROOT = Path(__file__).parents[2]
 
@@ -142,3 +143,18 @@ def test_wrong_arguments_are_one_line(directory, tmp_path, capsys):
     ):
         assert main(["serve", "gateway", str(directory), "--port", "0", *map(str, words)]) == 2
         assert line in capsys.readouterr().err
+
+
+def test_servers_are_sent_the_weights_and_asked(directory):
+    with serving(directory) as servers:
+        model, engine = open_engine(str(directory), "server", servers=[servers[0].url])
+        with talking(model, engine) as gateway:
+            session = gateway.begin()
+            gateway.say(session, "Which way?", max_tokens=6)
+            (trace,) = gateway.get(f"{session}/traces")
+    assert 1 <= len(trace["completion_token_ids"]) <= 6
+    local, _ = open_engine(str(directory))
+    request = GenerationRequest(tuple(trace["prompt_token_ids"]), None, Sampling(1.0), seed=0)
+    assert close(
+        trace["logprobs"], forward_logprobs(local.model, request, tuple(trace["completion_token_ids"]))
+    )

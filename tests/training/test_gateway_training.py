@@ -6,9 +6,9 @@ import pytest
 
 from agentgym.history.run import read_metrics
 from agentgym.rollout.datapool import DataPool
-from agentgym.training.engines.standalone import open_engine
 from agentgym.training.models.models import save_model
 from agentgym.training.run import start
+from agentgym.training.standalone import open_engine
 from tests.serving.gateway_stand_ins import make_model, talking
 from tests.training.pooled_runs import model_bytes, settings
 

@@ -14,9 +14,9 @@ from agentgym.prompts.chat_template import REFUSALS, ChatSetup, render_conversat
 from agentgym.prompts.chat_tokenizer import ChatTokenizer
 from agentgym.prompts.chat_turns import render_after
 
-Rendered: TypeAlias = Callable[[Sequence[str]], str]
+FilledTemplate: TypeAlias = Callable[[Sequence[str]], str]
 """Puts texts into a template."""
-Form: TypeAlias = tuple[tuple[str, bool], ...]
+MessageForm: TypeAlias = tuple[tuple[str, bool], ...]
 """Roles of messages, each with whether tools are called."""
 
 _MARK = "agentgym-part-{}-e2f1"
@@ -81,7 +81,7 @@ class PromptWriter:
             )
         return setup
 
-    def _check_form(self, form: Form, after: bool, tools: str) -> None:
+    def _check_form(self, form: MessageForm, after: bool, tools: str) -> None:
         """Refuse messages that the template does not show, tried out with marks instead of their texts."""
         marks = [_MARK.format(place) for place in range(len(form))]
         chat = [
@@ -103,10 +103,10 @@ class PromptWriter:
             if end < 0:
                 raise UsageError(_unwritten(form, f"it leaves out a message of the role {role!r}"))
 
-    def _encoded(self, texts: Sequence[str], rendered: Rendered, form: Form) -> list[int]:
+    def _encoded(self, texts: Sequence[str], rendered: FilledTemplate, form: MessageForm) -> list[int]:
         return self.chat.encode_rendered(texts, lambda bodies: self._refusing(rendered, bodies, form))
 
-    def _refusing(self, rendered: Rendered, bodies: Sequence[str], form: Form) -> str:
+    def _refusing(self, rendered: FilledTemplate, bodies: Sequence[str], form: MessageForm) -> str:
         try:
             return str(rendered(bodies))
         except REFUSALS as error:
@@ -145,10 +145,10 @@ def _call_table(id: str, name: str, arguments: Any) -> dict[str, Any]:
     return {"type": "function", "id": id, "function": {"name": name, "arguments": arguments}}
 
 
-def _form(messages: Sequence[ChatMessage]) -> Form:
+def _form(messages: Sequence[ChatMessage]) -> MessageForm:
     return tuple((each.role, bool(each.tool_calls)) for each in messages)
 
 
-def _unwritten(form: Form, reason: str) -> str:
+def _unwritten(form: MessageForm, reason: str) -> str:
     roles = ", ".join(role for role, _ in form[:8]) + (", ..." if len(form) > 8 else "")
     return f"the model's chat template cannot write these messages ({roles}): {reason}"
