@@ -278,7 +278,12 @@ def test_half_a_line_is_cut_off_and_another_state_ends_a_session(model, engine, 
             status, answer = gateway.ask(changed, method="GET")
             assert (status, "came to another state" in answer["error"]) == (410, True)
         assert len(gateway.gateway.env.service.sessions) == 1
+    (tmp_path / "torn.jsonl").write_bytes(b'{"kind":"session"}\n{"kind":"ca')
+    (tmp_path / "odd.jsonl").write_bytes(b"[]\nnot JSON\n")
     with talking(model, engine, journal=SessionJournal(tmp_path)) as gateway:
+        for damaged in ("torn", "odd"):
+            assert gateway.ask(f"/sessions/{damaged}", method="GET")[0] == 400
+        assert gateway.begin() != whole
         assert "start the gateway so" in gateway.ask(whole, method="GET")[1]["error"]
 
 

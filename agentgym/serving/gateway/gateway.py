@@ -42,6 +42,8 @@ ENV_ID = "gateway"
 
 _OVER = ("completed", "ended")
 """Kinds of records after which a session does not go on."""
+_DAMAGES = (AttributeError, LookupError, TypeError, ValueError)
+"""What lines of a journal that lack something raise."""
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
 
 
@@ -93,13 +95,13 @@ class Gateway:
     async def restore(self) -> None:
         """Take up the sessions of the journal that are not complete, as many as may be open."""
         for id in self._journal.ids() if self._journal is not None else ():
-            records = self._records(id)
-            if not records:
-                continue
-            spec = parse(SessionSpec, records[0]["spec"], id)
-            self._rollouts[spec.group] = max(self._rollouts.get(spec.group, 0), (spec.rollout or 0) + 1)
-            if records[-1]["kind"] not in _OVER and len(self.sessions) < self.limits.sessions:
-                with suppress(SessionError):  # who names the session is told
+            with suppress(SessionError, UsageError):  # who names the session is told
+                records = self._records(id)
+                if not records:
+                    continue
+                spec = parse(SessionSpec, records[0].get("spec"), id)
+                self._rollouts[spec.group] = max(self._rollouts.get(spec.group, 0), (spec.rollout or 0) + 1)
+                if records[-1]["kind"] not in _OVER and len(self.sessions) < self.limits.sessions:
                     await self.find(id)
 
     async def create(self, data: Any) -> tuple[GatewaySession, dict[str, Any] | None]:
@@ -139,10 +141,10 @@ class Gateway:
         self.sessions[id] = session
         try:
             row = await self._begin(session)
+            self._note(session, head_record(session, self._env_id))
         except BaseException:
-            del self.sessions[id]
+            self._drop(session)
             raise
-        self._note(session, head_record(session, self._env_id))
         return session, row
 
     async def _begin(self, session: GatewaySession) -> dict[str, Any] | None:
@@ -184,24 +186,40 @@ class Gateway:
             line = f"session {id} was begun with --env {head['env'] or '(none)'}: start the gateway so"
             raise SessionError(409, "SESSION_ERROR", line)
         self._check_room()
+        try:
+            await self._replay(session, records[1:])
+        except BaseException as error:
+            self._drop(session)
+            if isinstance(error, _DAMAGES) and not isinstance(error, UsageError):
+                line = f"the journal of session {id} is damaged ({error!r:.80}): delete its file"
+                raise UsageError(line) from error
+            raise
+        self.sessions[id] = session
+        return session
+
+    async def _replay(self, session: GatewaySession, records: Sequence[Mapping[str, Any]]) -> None:
+        """Take up the calls of a journal, and play its steps."""
         if self.env is not None:
             await self.env.begin(session)
-        for record in records[1:]:
+        for record in records:
             if record["kind"] == "call":
                 take_up(session, record)
             elif self.env is not None:
                 row = await self.env.ask(session, "step", {"action": record["action"]})
                 move = self.env.played(session, record["action"], row, record["seconds"])
                 if move.view.state_hash != record["state_hash"]:
-                    self.env.close(session)
-                    line = f"session {id} has ended: played anew, its environment came to another state"
+                    line = "the session has ended: played anew, its environment came to another state"
                     self._note(session, {"kind": "ended", "reason": line})
                     raise SessionError(410, "SESSION_ERROR", line)
-        self.sessions[id] = session
-        return session
 
     def _records(self, id: str) -> list[dict[str, Any]]:
-        return list(self._journal.read(id)) if self._journal is not None and id in self._journal else []
+        if self._journal is None or id not in self._journal:
+            return []
+        records = list(self._journal.read(id))
+        whole = all(isinstance(each, dict) and isinstance(each.get("kind"), str) for each in records)
+        if not whole or (records and not {"spec", "created", "env"} <= records[0].keys()):
+            raise UsageError(f"the journal of session {id} is damaged: delete its file")
+        return records
 
     def _note(self, session: GatewaySession, record: Mapping[str, Any]) -> None:
         if self._journal is not None:

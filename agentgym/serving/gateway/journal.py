@@ -47,7 +47,7 @@ class SessionJournal:
             finally:
                 os.close(file)
 
-    def read(self, id: str) -> Iterator[dict[str, Any]]:
+    def read(self, id: str) -> Iterator[Any]:
         """Yield the records of a session; half a line that a crash left is cut off the file."""
         path = self._path(id)
         data = read_file(path, largest=MAX_LINES_SIZE)
