@@ -249,8 +249,9 @@ class PoolIndex:
                 f"SELECT coalesce(max(place), 0) FROM groups {_OF_LEASE}", change.run, change.update
             )
             rows = [{"leased": name, "place": last[0] + i} for i, name in enumerate(change.groups, start=1)]
+        values = asdict(change)
         for row in rows:
-            self._table.execute(_CHANGES[change.kind], asdict(change) | row)
+            self._table.execute(_CHANGES[change.kind], values | row)
         if change.kind in ("rewind", "release"):
             self._table.execute("DELETE FROM runs WHERE name = ?", (change.run,))
 
