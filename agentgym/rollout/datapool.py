@@ -9,6 +9,7 @@ and what they come to; each call brings it up to date first.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -18,6 +19,7 @@ from typing import Any, Self
 
 from agentgym.core.types import Group, Trajectory
 from agentgym.errors import UsageError
+from agentgym.io.files import writing
 from agentgym.rollout.pool_files import PoolFiles
 from agentgym.rollout.pool_index import PoolChange, PooledGroup, PoolIndex, StoredLine
 from agentgym.rollout.stored_episode import (
@@ -220,6 +222,33 @@ class DataPool:
         with self._files.locked() as index:
             lines = index.members(group)
         return [(line.id, played) for line, played in zip(lines, self._trajectories(lines), strict=True)]
+
+    def export(self, path: Path, *groups: str) -> int:
+        """Write episodes to a file, as a segment of another pool has them; return how many.
+
+        Late rewards are in their steps; leases are not written.
+
+        Args:
+            path: of the file, which appears whole or not at all.
+            groups: their names (default: all that are not dropped).
+
+        Raises:
+            UsageError: there is no group of a name, or the file cannot be written.
+        """
+        chosen = [each for each in self.groups(*groups) if groups or each.state != "dropped"]
+        draft, written = path.with_name(f".{path.name}.{os.getpid()}.tmp"), 0
+        try:
+            with writing(path), draft.open("w", encoding="utf-8") as file:
+                for group in chosen:
+                    stored = {"group": group.name, "size": group.size, "labels": list(group.labels)}
+                    for _, played in self.episodes(group.name):
+                        table = pack_episode(played, **stored, trainable=group.trainable, added=time())
+                        file.write(f"{make_line('episode', table)}\n")
+                        written += 1
+                draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+        return written
 
     # ---- a trainer --------------------------------------------------------------------------
 

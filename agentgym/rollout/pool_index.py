@@ -28,18 +28,21 @@ class PoolChange:
     kind: Literal[
         "reward", "tag", "untag", "trainable", "drop", "require", "lease", "rewind", "trained", "release"
     ]
-    """Of `DataPool`'s methods; ``require``: a run takes no older groups."""
+    """The method of `agentgym.rollout.datapool.DataPool`; ``require``: a run takes no older groups."""
     episode: str = ""
     """Id, of ``reward``."""
     reward: float = 0.0
     """Added to the last step's."""
     won: bool | None = None
-    """None for what it was."""
+    """Replaces the episode's, unless it is null."""
     score: float | None = None
+    """Likewise."""
     group: str = ""
     """Of ``tag``, ``untag``, ``trainable`` and ``drop``."""
     labels: tuple[str, ...] = ()
+    """Of ``tag`` and ``untag``."""
     trainable: bool = True
+    """Whether the group may be trained on."""
     run: str = ""
     """Of the rest."""
     update: int = 0
@@ -249,8 +252,9 @@ class PoolIndex:
                 f"SELECT coalesce(max(place), 0) FROM groups {_OF_LEASE}", change.run, change.update
             )
             rows = [{"leased": name, "place": last[0] + i} for i, name in enumerate(change.groups, start=1)]
+        values = asdict(change)
         for row in rows:
-            self._table.execute(_CHANGES[change.kind], asdict(change) | row)
+            self._table.execute(_CHANGES[change.kind], values | row)
         if change.kind in ("rewind", "release"):
             self._table.execute("DELETE FROM runs WHERE name = ?", (change.run,))
 

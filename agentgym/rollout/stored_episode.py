@@ -67,6 +67,7 @@ class StoredCompletion:
     cost: float
     """Price, in US dollars."""
     error: EndReason | None
+    """Why no action could be had; null where one could."""
     format_error: str
     """Why no action could be read; empty where one could."""
 
@@ -84,6 +85,7 @@ class StoredStep:
     admissible: int
     """Index into `StoredEpisode.admissible_actions`."""
     completion: StoredCompletion
+    """The answer."""
     reward: float
     next_state_hash: str
     """Of the state that followed."""
@@ -110,7 +112,7 @@ class StoredEpisode:
     size: int
     """Episodes of the group when it is complete."""
     labels: tuple[str, ...]
-    """Of the group, in any order."""
+    """Added to those of the group."""
     trainable: bool
     """Whether its group may be trained on."""
     added: float
