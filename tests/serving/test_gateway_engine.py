@@ -15,6 +15,7 @@ from agentgym.cli import main
 from agentgym.errors import UsageError
 from agentgym.rollout.datapool import DataPool
 from agentgym.training.checkpoint import FOLDER, save_checkpoint
+from agentgym.training.engines.replay import RecordingEngine
 from agentgym.training.engines.types import GenerationRequest, Sampling
 from agentgym.training.models.models import save_model
 from agentgym.training.standalone import CheckpointFollower, open_engine
@@ -112,23 +113,33 @@ def command(*words):
         assert process.wait(30) == 0, said
 
 
-def test_a_recorded_gateway_is_replayed_without_its_weights(directory, tmp_path):
+def play_short(gateway):
+    """Play an episode of two calls; return what was said, and the episode's id."""
+    session = gateway.begin(index=0, group="g", group_size=1)
+    first = gateway.say(session, "Which way?")
+    gateway.post(f"{session}/env/step", action="up")
+    second = gateway.say(session, "Which way?", first, "And now?")
+    assert gateway.post(f"{session}/env/step", action="up")["truncated"]
+    return [first, second], gateway.post(f"{session}/complete")["episode"]
+
+
+def test_the_command_replays_what_another_gateway_recorded(directory, tmp_path):
     recording, pool = tmp_path / "recording.jsonl", tmp_path / "pool"
-    env = ("--env", "agentgym/Sokoban-v0", "--split", "train", "--option", "max_steps=2")
-    said = {}
-    for name, more in (("record", ("--pool", pool)), ("replay", ())):
-        with command(directory, f"--{name}", recording, *env, "--limit", "tokens=6", *more) as gateway:
-            session = gateway.begin(index=0, group="g", group_size=1)
-            said[name] = [gateway.say(session, "Which way?")]
-            gateway.post(f"{session}/env/step", action="up")
-            said[name].append(gateway.say(session, "Which way?", said[name][0], "And now?"))
-            row = gateway.post(f"{session}/env/step", action="up")
-            assert row["truncated"]
-            assert (gateway.post(f"{session}/complete")["episode"] is None) == (name == "replay")
-    assert said["record"] == said["replay"]
+    model, engine = open_engine(str(directory))
+    env, options = "agentgym/Sokoban-v0", {"max_steps": 2}
+    limits = {"tokens": 6}
+    recorder = RecordingEngine(engine, recording)
+    with talking(model, recorder, env=env, env_options=options, limits=limits) as gateway:
+        said, episode = play_short(gateway)
+    assert episode is None
+    words = (directory, "--replay", recording, "--env", env, "--option", "max_steps=2")
+    with command(*words, "--limit", "tokens=6", "--pool", pool) as gateway:
+        again, episode = play_short(gateway)
+    assert again == said
     with DataPool(pool) as opened:
-        ((episode, group),) = stored(opened)
-    assert (group.state, episode.end_reason, len(episode.steps)) == ("complete", "step_limit", 2)
+        ((played, group),) = stored(opened)
+        assert [id for id, _ in opened.episodes("g")] == [episode]
+    assert (group.state, played.end_reason, len(played.steps)) == ("complete", "step_limit", 2)
 
 
 def test_wrong_arguments_are_one_line(directory, tmp_path, capsys):
