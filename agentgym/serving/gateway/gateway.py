@@ -281,13 +281,13 @@ class Gateway:
         sampling = request.sampling
         assert sampling.temperature is not None  # a request has both
         assert sampling.max_tokens is not None
-        drawn = (session.spec.seed, session.spec.rollout, asked) if sampling.seed is None else sampling.seed
+        spec, drawn = session.spec, sampling.seed
         asking = GenerationRequest(
             prompt_ids,
             None,
             Sampling(sampling.temperature, sampling.max_tokens, self._stop_ids),
-            int(content_id(drawn)[:16], 16),
-            episode=int(content_id(session.spec.session_id)[:8], 16),
+            int(content_id((spec.seed, spec.task, spec.rollout, asked) if drawn is None else drawn)[:16], 16),
+            episode=int(content_id(spec.session_id)[:8], 16),
         )
         began = time.perf_counter()
         made, text = self._cut(await self._generated(session, asking), sampling.stop)
