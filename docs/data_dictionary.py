@@ -163,8 +163,9 @@ FILES = (
         1,
         "episodes/NNNNNN.jsonl",
         "In a data pool's folder, and what `agentgym data pool export` writes. A line is "
-        '`{"episode":EPISODE,"id":ID}` or `{"change":CHANGE,"id":ID}`: the id is the blake2b-128 of the record\'s JSON, in hex. '
-        "These are the fields of an episode; `agentgym.rollout.stored_episode.read_episodes` reads them.",
+        '`{"episode":EPISODE,"id":ID}` or `{"change":CHANGE,"id":ID}`: the id is the blake2b-128 of the '
+        "record's JSON, in hex. These are the fields of an episode; "
+        "`agentgym.rollout.stored_episode.read_episodes` reads them.",
         StoredEpisode,
         "whoever added it",
     ),

@@ -1,5 +1,6 @@
 """Training on a data pool: as on the same rollouts directly, bit for bit; each group once."""
 
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentgym.algos.table import ALGORITHMS
+from agentgym.cli import main
 from agentgym.core.types import Completion
 from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
@@ -139,6 +141,27 @@ def test_a_run_without_a_checkpoint_begins_with_the_groups_that_it_had(tmp_path,
     resume(tmp_path / "run", logs=["jsonl"])
     assert model_bytes(tmp_path / "run") == model_bytes(whole)
     assert (tmp_path / "run" / RUN_FILE).read_text().startswith("run-")
+
+
+def test_ctrl_c_ends_a_run_that_waits_and_the_command_goes_on(tmp_path, direct):
+    run, (first, _) = tmp_path / "run", direct[1]
+    DataPool(tmp_path / "pool").close()
+    words = [sys.executable, "-m", "agentgym", "train"]
+    begun = ["grpo", "--config", str(direct[0] / "config.json"), "--iterations", "1", "--out", str(run)]
+    begun += ["--rollouts", str(tmp_path / "pool")]
+    with subprocess.Popen(
+        [*words, *begun], cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        while b"waits for 3 groups" not in (line := process.stderr.readline()):
+            assert line, "the run has ended"
+        process.send_signal(signal.SIGINT)
+        out, complaint = process.communicate()
+    assert (process.returncode, complaint.count(b"Traceback")) == (0, 0)
+    assert out.startswith(b"interrupted after 0 iterations; --resume continues the run")
+    store(tmp_path / "pool", [first])
+    assert main(["train", "--resume", str(run), "--log", "jsonl"]) == 0
+    assert [line.iteration for line in read_metrics(run)] == [1]
+    assert main(["train", "--resume", str(run), "--rollouts", str(tmp_path)]) == 2
 
 
 # ---- what cannot be trained on ------------------------------------------------------------------
