@@ -39,7 +39,7 @@ NOT_CORE = tests/test_layers.py tests/test_packaging.py \
 	agentgym/algos/loss.py agentgym/algos/process.py agentgym/recipes agentgym/training docs/algorithms/losses.md tests/training \
 	tests/algos/test_adding.py tests/algos/test_bounds.py tests/algos/test_golden.py tests/algos/test_importance.py tests/algos/test_istar.py tests/algos/test_loss.py tests/algos/test_process.py tests/algos/test_sampo.py \
 	tests/algos/test_steppo.py tests/cli/test_diagnostics.py tests/cli/test_plot.py tests/cli/test_train.py tests/cli/test_train_bc.py tests/examples/test_training.py tests/recipes \
-	tests/cli/test_index.py tests/retrieval/test_remote.py tests/serving/test_env_fuzz.py tests/serving/test_env_server.py tests/serving/test_env_socket.py tests/serving/test_openenv.py tests/serving/test_remote_env.py tests/serving/test_remote_episodes.py tests/serving/test_retrieval.py \
+	tests/cli/test_index.py tests/retrieval/test_remote.py tests/serving/test_env_fuzz.py tests/serving/test_env_server.py tests/serving/test_env_socket.py tests/serving/test_gateway.py tests/serving/test_gateway_anthropic.py tests/serving/test_gateway_engine.py tests/serving/test_gateway_env.py tests/serving/test_gateway_tokens.py agentgym/serving/gateway tests/serving/test_openenv.py tests/serving/test_remote_env.py tests/serving/test_remote_episodes.py tests/serving/test_retrieval.py \
 	agentgym/envs/sotopia/pettingzoo.py tests/sotopia/test_pettingzoo.py tests/endpoint/test_real_server.py \
 	agentgym/site tests/site tests/test_videos.py tests/bridges/test_trl.py
 

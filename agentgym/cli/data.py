@@ -1,4 +1,4 @@
-"""``agentgym data``: official data on this machine, and demonstrations."""
+"""``agentgym data``: official data on this machine, demonstrations, and data pools."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agentgym.agents.screen import printable
-from agentgym.cli import demos
+from agentgym.cli import data_pool, demos
 from agentgym.cli.parser import Commands, Parser, add_command, add_groups
 from agentgym.cli.terminal import open_console, open_progress_console
 from agentgym.core.suite_spec import DataSource
@@ -17,7 +17,7 @@ from agentgym.data.importing import find_damage, import_data, read_manifest
 from agentgym.errors import UsageError
 from agentgym.registration import class_of, data_source, data_sources, known_ids, open_env
 
-ABOUT = "List, find, import and verify official data; write demonstrations."
+ABOUT = "List, find, import and verify official data; write demonstrations; look after data pools."
 
 
 def add_to(commands: Commands[Parser]) -> None:
@@ -61,6 +61,7 @@ def add_to(commands: Commands[Parser]) -> None:
         "names", nargs="*", metavar="NAME", help="data sets or environments (default: all that are here)"
     )
     demos.add_to(actions)
+    data_pool.add_to(actions)
 
 
 def run_list(arguments: argparse.Namespace) -> int:

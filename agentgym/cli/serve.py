@@ -1,12 +1,12 @@
-"""``agentgym serve``: an environment as a web site, for people; an environment or search for trainers."""
+"""``agentgym serve``: environments as web sites for people; environments, search and models for programs."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agentgym.cli.corpus import add_corpus, add_engine, build_passages, find_corpus, searcher_of
+from agentgym.cli.listening import add_address, read_token, serve_until_interrupted
 from agentgym.cli.parser import (
     Commands,
     Parser,
@@ -17,26 +17,24 @@ from agentgym.cli.parser import (
     parse_options,
     seed,
 )
+from agentgym.cli.serve_gateway import add_gateway
 from agentgym.cli.terminal import open_console
 
-if TYPE_CHECKING:
-    from agentgym.serving.app_server import AppServer
-    from agentgym.serving.server import SiteServer
-
-ABOUT = "Serve a web site that people play in, or an environment or a search index for trainers."
+ABOUT = "Serve a web site that people play in, or an environment, a search index or a model for trainers."
 
 RETRIEVAL = "retrieval"
 """The command that serves no suite."""
 
 
 def add_to(commands: Commands[Parser]) -> None:
-    """Declare the commands: ``env``, ``retrieval``, and one for each suite, named after it."""
+    """Declare the commands: ``env``, ``retrieval``, ``gateway``, and one for each suite, named after it."""
     example = "agentgym serve webshop --split test --record recordings"
     group = add_command(commands, "serve", None, about=ABOUT, example=example)
     servers = add_groups(group, lambda name: _add_suite(servers, name))
     _add_suite(servers, "webshop")
     _add_env(servers)
     _add_retrieval(servers)
+    add_gateway(servers)
 
 
 def _add_suite(servers: Commands[Parser], suite: str) -> None:
@@ -112,55 +110,25 @@ def _add_retrieval(servers: Commands[Parser]) -> None:
     add_address(parser)
 
 
-def add_address(parser: Parser) -> None:
-    """Declare where a server listens."""
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-    parser.add_argument(
-        "--port", type=int, default=8000, help="port to listen on, 0 for any free one (default: 8000)"
-    )
-    parser.add_argument(
-        "--allow-host",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="answer to this name too, such as a proxy's; repeat for several "
-        "(localhost and --host are always allowed)",
-    )
-
-
 def run_env(arguments: argparse.Namespace) -> int:
     """Serve an environment until Ctrl-C."""
-    from agentgym.errors import UsageError
     from agentgym.io.optional import load
     from agentgym.io.records import parse
-    from agentgym.io.untrusted import read_file
     from agentgym.serving.env.app import EnvServer
     from agentgym.serving.env.service import EnvService
     from agentgym.serving.env.sessions import EnvLimits
 
     load("websockets", "serve", "the environment server")
     limits = parse(EnvLimits, parse_options(arguments.limit), "--limit")
-    token = None if arguments.token is None else read_file(arguments.token).decode("ascii", "replace").strip()
-    if token == "" or (token and not token.isprintable()):
-        raise UsageError(f"{arguments.token} holds no token: write one line of letters and digits")
+    token = read_token(arguments.token)
     options = env_options(arguments)
     service = EnvService.open(arguments.env, limits, split=arguments.split, options=options)
     with EnvServer(
         arguments.host, arguments.port, service, token=token, allowed_hosts=tuple(arguments.allow_host)
     ) as server:
         line = f"{service.env_id} is served at {server.url} (Ctrl-C closes it)"
-        _until_interrupted(server, line)
+        serve_until_interrupted(server, line)
     return 0
-
-
-def _until_interrupted(server: AppServer | SiteServer, line: str) -> None:
-    """Print the address, and serve until Ctrl-C."""
-    console = open_console()
-    console.print(line, markup=False, soft_wrap=True)
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        console.print("closed", markup=False, soft_wrap=True)
 
 
 def run_retrieval(arguments: argparse.Namespace) -> int:
@@ -185,7 +153,7 @@ def run_retrieval(arguments: argparse.Namespace) -> int:
         line = (
             f"{count:,} passages, ranked by {name}, are searched at {server.url}/retrieve (Ctrl-C closes it)"
         )
-        _until_interrupted(server, line)
+        serve_until_interrupted(server, line)
     return 0
 
 
@@ -209,5 +177,5 @@ def run(arguments: argparse.Namespace) -> int:
     )
     allowed = arguments.allow_host
     with SiteServer(arguments.host, arguments.port, site.answer, allowed_hosts=allowed) as server:
-        _until_interrupted(server, f"{pages.title} is open at {server.url} (Ctrl-C closes it)")
+        serve_until_interrupted(server, f"{pages.title} is open at {server.url} (Ctrl-C closes it)")
     return 0

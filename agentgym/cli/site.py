@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from agentgym.agents.screen import printable
+from agentgym.cli.listening import add_address
 from agentgym.cli.parser import (
     Commands,
     Parser,
@@ -15,7 +16,6 @@ from agentgym.cli.parser import (
     add_suites,
     chosen_suites,
 )
-from agentgym.cli.serve import add_address
 from agentgym.cli.terminal import open_console, open_progress_console
 
 ABOUT = "Build the leaderboard as static pages, with a viewer of every step, and serve them."

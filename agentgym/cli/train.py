@@ -145,6 +145,13 @@ def _add_environments(parser: Parser) -> None:
         "agentgym/EZPoints-v0=8 or agentgym/EZPoints-v0=8:gigpo; repeatable",
     )
 
+    parser.add_argument(
+        "--rollouts",
+        type=Path,
+        metavar="DIR",
+        help="train on the groups of a data pool, which `agentgym data pool ls` lists, instead of playing",
+    )
+
 
 def _add_machine(parser: Parser) -> None:
     """Add what concerns the machine: what it holds, and what is trained on it all the same."""
@@ -218,7 +225,7 @@ def default_folder(config: TrainConfig) -> Path:
 def _refuse_settings(arguments: argparse.Namespace) -> None:
     given = [
         name
-        for name in ("env", "model", "preset", "table", "seed", "out", "learner", "rollout")
+        for name in ("env", "model", "preset", "table", "seed", "out", "learner", "rollout", "rollouts")
         if getattr(arguments, name) is not None
     ]
     given += ["plan"] if arguments.plan is not None else []
@@ -257,6 +264,8 @@ def _config(arguments: argparse.Namespace) -> TrainConfig:
     if arguments.learner is not None or arguments.rollout is not None:
         changes |= {"devices": arguments.learner or "", "rollout.devices": arguments.rollout or ""}
         changes["rollout.engine"] = "server"
+    if arguments.rollouts is not None:
+        changes["rollout.pool"] = str(arguments.rollouts.resolve())
     if arguments.config is not None:
         known = read_config(arguments.config)
         _refuse_algorithm(known, arguments, "--config")

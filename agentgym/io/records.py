@@ -54,7 +54,7 @@ def _hints(record: Hashable) -> dict[str, Any]:
 
 
 def _convert(kind: Any, value: Any, where: str) -> Any:
-    if kind is Any:
+    if kind is Any or type(value) is kind:  # most values are of a plain type
         return value
     origin, args = get_origin(kind), get_args(kind)
     if origin is Literal:

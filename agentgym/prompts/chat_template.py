@@ -470,13 +470,16 @@ def render_chat(
 
 
 def render_conversation(
-    source: str, messages: Sequence[Message], special_tokens: Mapping[str, Any], setup: ChatSetup = _BARE
+    source: str,
+    messages: Sequence[Message | Mapping[str, Any]],
+    special_tokens: Mapping[str, Any],
+    setup: ChatSetup = _BARE,
 ) -> str:
     """Return a chat up to where the next answer begins.
 
     Args:
         source: the chat template.
-        messages: of the user and the assistant in turn, the user's first and last.
+        messages: of the user and the assistant in turn, the user's first and last; or tables for templates.
         special_tokens: of the tokenizer, by name.
         setup: a system message before it, tools and options.
 
@@ -484,17 +487,13 @@ def render_conversation(
         Exception: of whatever kind the template raises; a `TemplateLimitError` where it takes too much.
     """
     told = [Message("system", setup.system)] if setup.system else []
-    values = {
-        **setup.options,
-        **special_tokens,
-        "messages": [{"role": each.role, "content": each.text} for each in (*told, *messages)],
-        "tools": list(setup.tools) or None,
-        "documents": None,
-        "add_generation_prompt": True,
-    }
-    given = sum(len(each.text) for each in (*told, *messages)) + 64 * _weight(list(setup.tools))
+    chat = [m if isinstance(m, Mapping) else {"role": m.role, "content": m.text} for m in (*told, *messages)]
+    values = {**setup.options, **special_tokens, "messages": chat, "tools": list(setup.tools) or None}
+    values |= {"documents": None, "add_generation_prompt": True}
+    calls = [each["tool_calls"] for each in chat if "tool_calls" in each]
+    given = sum(len(each["content"]) for each in chat) + 64 * _weight([*setup.tools, *calls])
     token = _METER.set(_Meter(BUDGET + 64 * given))
     try:
-        return "".join(compile_template(source).generate(**values))
+        return "".join(compile_template(source).generate(values))
     finally:
         _METER.reset(token)

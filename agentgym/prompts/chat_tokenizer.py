@@ -51,7 +51,7 @@ class ChatTokenizer:
         What earlier answers say is written as the chat template does, which may leave their thoughts out;
         and it is text, as what the user says.
         """
-        return self._encode_rendered(
+        return self.encode_rendered(
             [each.text for each in messages],
             lambda texts: self._render(
                 [Message(each.role, text) for each, text in zip(messages, texts, strict=True)]
@@ -71,7 +71,7 @@ class ChatTokenizer:
         """
         tokenizer = self.tokenizer
         source, special = tokenizer.get_chat_template(), tokenizer.special_tokens_map
-        ids = self._encode_rendered(
+        ids = self.encode_rendered(
             [message], lambda texts: render_next(source, texts[0], special, self.setup)
         )
         return ids[1:] if ids[0] == last and last in tokenizer.all_special_ids else ids
@@ -84,7 +84,7 @@ class ChatTokenizer:
         """
         self.encode_next("a", -1)
 
-    def _encode_rendered(self, bodies: Sequence[str], rendered: Callable[[Sequence[str]], str]) -> list[int]:
+    def encode_rendered(self, bodies: Sequence[str], rendered: Callable[[Sequence[str]], str]) -> list[int]:
         """Return the token ids of texts within a template; special tokens in them are encoded as text.
 
         Args:
@@ -109,6 +109,10 @@ class ChatTokenizer:
             ids += self.tokenizer.encode(body, add_special_tokens=False, split_special_tokens=True)
             ids += self.encode(after)
         return ids
+
+    def parted(self, text: str) -> str:
+        """Return a text in which a blank parts each special token that it spells."""
+        return _parted(text, _special_tokens(self.tokenizer))
 
     def _render(self, messages: Sequence[Message]) -> str:
         source = self.tokenizer.get_chat_template()

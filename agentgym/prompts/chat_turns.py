@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym.core.types import Message
@@ -31,12 +31,25 @@ def render_next(source: str, message: str, special_tokens: Mapping[str, Any], se
     Raises:
         UsageError: the template writes no chat of several turns.
     """
-    chat = (Message("user", _QUESTION), Message("assistant", _ANSWER), Message("user", message))
     try:
-        text = render_conversation(source, chat, special_tokens, setup)
+        after = render_after(source, [Message("user", message)], special_tokens, setup)
     except REFUSALS as error:
         raise UsageError(f"{_ONE_TURN} ({error})") from error
-    _, found, after = text.partition(_ANSWER)
-    if not found or message.strip() not in after:
+    if not after or message.strip() not in after:
         raise UsageError(_ONE_TURN)
     return after
+
+
+def render_after(
+    source: str,
+    messages: Sequence[Message | Mapping[str, Any]],
+    special_tokens: Mapping[str, Any],
+    setup: ChatSetup,
+) -> str:
+    """Return what a template writes from the end of an answer, over messages, to where the next one begins.
+
+    Arguments as those of `agentgym.prompts.chat_template.render_conversation`, and what that raises; or an
+    empty text where the template shows no answers.
+    """
+    chat = (Message("user", _QUESTION), Message("assistant", _ANSWER), *messages)
+    return render_conversation(source, chat, special_tokens, setup).partition(_ANSWER)[2]

@@ -72,6 +72,11 @@ class RolloutConfig:
     """What must differ within a group for it to be kept, where there are several attempts."""
     accuracy: tuple[float, float] = ACCURACY
     """Least and greatest share of successes of a group that is kept, where ``filter_on`` is "accuracy"."""
+    pool: str = ""
+    """Folder of a data pool (`agentgym.rollout.datapool`) whose groups are trained on instead of playing:
+    ``tasks`` of them an update, whatever their sizes, with no token older than ``max_staleness`` updates."""
+    pool_patience: NonNegativeFloat = 600.0
+    """Seconds after its last episode for which an incomplete group of the pool holds up those after it."""
     engine: EngineName = "auto"
     """What samples, in the learner's process: `transformers` ("hf"), or vLLM (extra ``vllm``). "auto" is vLLM
     where it is installed beside a GPU and the model is not small; else "hf".
@@ -98,6 +103,11 @@ class RolloutConfig:
     vllm_sleep: Literal[0, 1, 2] = 0
     """What vLLM gives back during updates: 0 nothing, 1 its cache, its weights waiting in main memory, 2
     both."""
+
+    @property
+    def plays_ahead(self) -> bool:
+        """Whether episodes are played while weights are updated."""
+        return self.max_staleness > 0 and self.overlap and not self.pool
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -232,6 +242,11 @@ class TrainConfig:
             raise UsageError(
                 f"{self.algorithm} returns to earlier states, which no curriculum knows: leave out "
                 "curriculum.by, or choose an algorithm of whole episodes"
+            )
+        if self.rollout.pool and (spec.snapshot or self.mix or self.curriculum):
+            raise UsageError(
+                "rollout.pool (--rollouts) has whole episodes of one environment, in an order of its own: "
+                "choose an algorithm of whole episodes, not spo3, and leave out mix and curriculum.by"
             )
         if self.reward_model is not None and not spec.reward_model:
             raise UsageError(f"{self.algorithm} trains no reward model: leave out reward_model")

@@ -50,6 +50,7 @@ from agentgym.training.mix import MixedCollector, MixedScorer
 from agentgym.training.models.reward_model_file import REWARD_MODEL
 from agentgym.training.policy.encoders import with_embeddings
 from agentgym.training.policy.saved import SavedAgent, Training, write_agent
+from agentgym.training.pooled import StoppedWaiting
 from agentgym.training.rollout_batch import Collected, Diagnostics
 from agentgym.training.rollout_journal import FOLDER as JOURNAL
 from agentgym.training.rollout_journal import RolloutJournal
@@ -145,7 +146,7 @@ class Trainer:
             UsageError: the trainer lacks what the algorithm needs.
         """
         self.config = setup.config
-        self.setup = setup
+        self.setup = setup = setup.in_folder(folder)
         self.folder = folder
         stages = stages_of(setup.config.algorithm)
         self.collector = MixedCollector.open(setup) if setup.mixed else stages.collector(setup)
@@ -185,6 +186,8 @@ class Trainer:
         Raises:
             DivergenceError: a loss is not a number. The weights before that step are saved.
         """
+        if self.setup.pooled is not None:
+            self.setup.pooled.stop = stop
         try:
             return self._run(log, stop)
         finally:
@@ -256,7 +259,13 @@ class Trainer:
         )
         end: End = "stopped early" if self._stops_early() else "finished"  # as when it was stopped
         while end == "finished" and totals.iteration < config.iterations and not totals.over:
-            metrics = self.iterate()
+            try:
+                metrics = self.iterate()
+            except StoppedWaiting:
+                end = "interrupted"
+                if self.checkpoint is None or self.checkpoint.name != checkpoint_name(totals.iteration):
+                    self.save()
+                break
             spending.add(metrics)
             self.trend.add(metrics.iteration, metrics.success)
             better = self._is_best(metrics)

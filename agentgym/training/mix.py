@@ -15,16 +15,15 @@ import numpy as np
 
 from agentgym.algos.filters import select
 from agentgym.training.mixed_environment import short_name
-from agentgym.training.pool import RolloutPool
 from agentgym.training.rollout_batch import Collected
 from agentgym.training.setup import TrainingSetup
-from agentgym.training.stages import RolloutBatch, Scorer, Scores, open_pool, stages_of
+from agentgym.training.stages import Collector, RolloutBatch, Scorer, Scores, open_pool, stages_of
 
 
 class MixedCollector:
     """The pools of several environments, one after the other."""
 
-    def __init__(self, pools: Mapping[str, RolloutPool]):
+    def __init__(self, pools: Mapping[str, Collector]):
         """Bind the pools, by the names of their environments."""
         self.pools = pools
 

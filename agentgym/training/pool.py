@@ -205,7 +205,7 @@ def _group(members: list[Trajectory]) -> Group:
     return Group(members[0].task_id, members[0].initial_hash, tuple(members))
 
 
-def _age(groups: Iterable[Group], version: int) -> int:
+def age(groups: Iterable[Group], version: int) -> int:
     """Return how many updates the oldest step is old; 0 of nothing."""
     members = (member for group in groups for member in group.trajectories)
     return max((version - step.completion.version for member in members for step in member.steps), default=0)
@@ -288,7 +288,7 @@ class RolloutPool:
         of_ranks = self.ranks.gather([sizes])
         report = {name: sum(each[name] for each in of_ranks) for name in sizes}
         diagnostics: dict[str, dict[str, float]] = {
-            "pool": {**report, "age": _age(groups, version)},
+            "pool": {**report, "age": age(groups, version)},
             "states": {"by_hash": len(self.states)},
         }
         return self._report(Collected(groups, diagnostics=diagnostics))

@@ -33,6 +33,7 @@ from agentgym.training.learner.config import RewardModelConfig
 from agentgym.training.learner.learner import Learner
 from agentgym.training.learner.reward_model import Answers, RewardModel
 from agentgym.training.pool import RolloutPool
+from agentgym.training.pooled import PooledCollector
 from agentgym.training.rollout_batch import Collected
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.stages import RolloutBatch, Scorer, Scores, Stages, Stateless, open_pool
@@ -196,7 +197,7 @@ class AccuracyFilter:
     outside is left out here.
     """
 
-    pool: RolloutPool
+    pool: RolloutPool | PooledCollector
     config: TrainConfig
 
     @classmethod

@@ -17,10 +17,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from array import array
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields
 from functools import partial
 from hashlib import blake2b
 from itertools import chain
@@ -32,16 +29,13 @@ from agentgym.core.types import Completion, Request
 from agentgym.errors import UsageError
 from agentgym.io.files import make_folder, writing
 from agentgym.io.untrusted import check_regular
+from agentgym.rollout.stored_episode import pack_completion, unpack_array, unpack_completion
 from agentgym.training.learner.distributed import Ranks
 
 FOLDER = "journal"
 MAX_LINE = 1 << 30
 """Bytes of a line at most."""
 _NAME = re.compile(r"(\d+)-(\d+)\.journal")
-_FIELDS = tuple(field.name for field in fields(Completion) if field.name != "messages")
-"""In training no policy keeps messages."""
-_ARRAYS = {"prompt_ids": "i", "response_ids": "i", "logprobs": "d", "versions": "i"}
-"""Tuples, which are written as bytes: ten times as fast as digits."""
 _JSON = json.JSONEncoder(separators=(",", ":"))
 
 _Entry: TypeAlias = tuple[int, int, str, dict[str, Any]]
@@ -116,7 +110,7 @@ class RolloutJournal:
             turns = self._recalled.get(request.seed, {})
             counted, past, packed = turns.pop(request.turn, (False, None, {}))
             if past == _past(request):
-                return _unpack(packed), counted
+                return unpack_completion(packed), counted
             self._recalled.pop(request.seed, None)  # from here on the episode is another one
             return None
 
@@ -203,10 +197,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _pack(request: Request, completion: Completion) -> _Entry:
-    table = {name: getattr(completion, name) for name in _FIELDS}
-    for name, code in _ARRAYS.items():
-        table[name] = b64encode(array(code, table[name]).tobytes()).decode()
-    return request.seed, request.turn, _past(request), table
+    return request.seed, request.turn, _past(request), pack_completion(completion)
 
 
 def _past(request: Request) -> str:
@@ -215,15 +206,7 @@ def _past(request: Request) -> str:
     return blake2b("\0".join(past).encode(), digest_size=16).hexdigest()
 
 
-def _unpack(table: dict[str, Any]) -> Completion:
-    return Completion(**table | {name: _values(table, name) for name in _ARRAYS})
-
-
-def _values(table: dict[str, Any], name: str) -> tuple[Any, ...]:
-    return tuple(array(_ARRAYS[name], b64decode(table[name])))
-
-
 def _newest(entry: _Entry) -> int:
     """Return the newest version of the weights that sampled a completion."""
     *_, table = entry
-    return int(max([table["version"], *_values(table, "versions")]))
+    return int(max([table["version"], *unpack_array("versions", table["versions"])]))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from threading import Lock
 from time import perf_counter
 from typing import Any
@@ -39,6 +40,7 @@ from agentgym.training.policy.encoders import ObservationEncoder, open_observati
 from agentgym.training.policy.open import open_model
 from agentgym.training.policy.policy import AsyncLanguageModelPolicy
 from agentgym.training.policy.prompted import make_policy, make_speller
+from agentgym.training.pooled import PooledGroups
 from agentgym.training.rollout_journal import RolloutJournal
 from agentgym.vector.core import AgentVectorEnv
 from agentgym.version import __version__
@@ -69,7 +71,7 @@ class Meter:
         completions = self.policy.act(asked) if asked else ()
         self.seconds += perf_counter() - began
         for completion in completions:
-            self._count(completion)
+            self.count(completion)
         if self.journal is not None:
             self.journal.append(asked, completions)
         sampled = iter(completions)
@@ -83,10 +85,11 @@ class Meter:
         completion, counted = found
         self.recalled += 1
         if not counted:
-            self._count(completion)
+            self.count(completion)
         return completion
 
-    def _count(self, completion: Completion) -> None:
+    def count(self, completion: Completion) -> None:
+        """Take note of an answer."""
         self.steps += completion.error is None
         self.tokens_in += completion.prompt_tokens
         self.tokens_out += completion.completion_tokens
@@ -130,7 +133,7 @@ class AsyncMeter(Meter):
             self._pass_time()
             self._requests -= 1
             if not future.cancelled() and future.exception() is None:
-                self._count(future.result())
+                self.count(future.result())
 
     def _pass_time(self) -> None:
         now = perf_counter()
@@ -158,6 +161,8 @@ class TrainingSetup:
     """Trained beside the policy."""
     mixed: tuple[TrainingSetup, ...] = ()
     """Of further environments, which share all but configuration, meter and worker."""
+    pooled: PooledGroups | None = None
+    """What the run trains on instead of playing."""
 
     @property
     def meters(self) -> tuple[Meter, ...]:
@@ -168,7 +173,7 @@ class TrainingSetup:
     def open(cls, config: ResolvedConfig, ranks: Ranks | None = None) -> TrainingSetup:
         """Open a configuration's model, environment and parts; by default for this process alone."""
         ranks = ranks or Ranks(device=torch.device(config.device))
-        envs = _open_envs(config, config.split, config.rollout.num_envs)
+        envs = _open_envs(config, config.split, 1 if config.rollout.pool else config.rollout.num_envs)
         prompting = config.prompting
         mixed = [
             (each, _open_envs(each, each.split, each.rollout.num_envs)) for each in _mixed_configs(config)
@@ -226,6 +231,13 @@ class TrainingSetup:
             "template": self.config.prompting.template.sha256,
             "weights": None if weights is None else weights.digest(),
         }
+
+    def in_folder(self, folder: Path) -> TrainingSetup:
+        """Return the setup of a run in a folder: with its groups of a data pool, where it trains on one."""
+        if not self.config.rollout.pool:
+            return self
+        vocabulary = self.language_model.model.config.get_text_config().vocab_size
+        return replace(self, pooled=PooledGroups(self.config, folder, self.ranks, vocabulary))
 
     def rest_engine(self) -> None:
         """Let an engine that sleeps during updates do so; its next sync wakes it."""
@@ -315,7 +327,7 @@ def _evaluation(
 def _engine(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -> SteppingEngine:
     """Return the engine: on the learner's own weights where nothing stands in the way."""
     learner, rollout = config.learner, config.rollout
-    overlaps = rollout.max_staleness > 0 and rollout.overlap
+    overlaps = rollout.plays_ahead
     engine: SteppingEngine
     if rollout.cuda_stream and not (overlaps and ranks.device.type == "cuda"):
         raise UsageError(
@@ -356,7 +368,7 @@ def _vllm(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -
             "several devices by rollout.engine=server"
         )
     dtype = getattr(torch, config.learner.dtype)
-    sleeps = 0 if rollout.max_staleness > 0 and rollout.overlap else rollout.vllm_sleep
+    sleeps = 0 if rollout.plays_ahead else rollout.vllm_sleep
     return VllmEngine.of(
         language_model,
         dtype=dtype,

@@ -29,6 +29,7 @@ from agentgym.training.curriculum import Curriculum
 from agentgym.training.learner.learner import Learner, UpdateMetrics
 from agentgym.training.learner.packing import StepRow
 from agentgym.training.pool import RolloutPool
+from agentgym.training.pooled import PooledCollector
 from agentgym.training.rollout_batch import Collected, Diagnostics
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.task_order import TaskOrder
@@ -282,8 +283,10 @@ class PolicyMinimiser(Stateless):
         return self.learner.update(rollouts.rows, batch, seed=seed, rate=rate)
 
 
-def open_pool(setup: TrainingSetup) -> RolloutPool:
-    """Return the pool that plays groups of whole episodes, one task a group."""
+def open_pool(setup: TrainingSetup) -> RolloutPool | PooledCollector:
+    """Return the pool that plays groups of whole episodes, one task a group, or leases those of others."""
+    if setup.pooled is not None:
+        return PooledCollector(setup.pooled, setup.config.rollout, setup.meter.count)
     config, tasks = setup.config, setup.worker.envs.tasks
     curriculum = Curriculum(config.curriculum, tasks) if config.curriculum else None
     order = TaskOrder(tasks, config.seed, curriculum)

@@ -70,7 +70,7 @@ def test_a_special_token_at_the_beginning_of_a_template_is_text_as_it_stands():
     chat, end = ChatTokenizer(tokenizer), tokenizer.all_special_tokens[0]
     body = f"{end} up{end}a"
     as_text = tokenizer.encode(body, add_special_tokens=False, split_special_tokens=True)
-    assert chat._encode_rendered([body], lambda bodies: f"{bodies[0]} box") == [
+    assert chat.encode_rendered([body], lambda bodies: f"{bodies[0]} box") == [
         *as_text,
         *chat.encode(" box"),
     ]

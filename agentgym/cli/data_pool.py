@@ -1,0 +1,196 @@
+"""``agentgym data pool``: what a data pool holds, labels, and what is trained on."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from agentgym.cli.parser import Commands, Parser, Run, add_command, add_groups
+from agentgym.cli.terminal import open_console
+from agentgym.core.types import Trajectory
+from agentgym.errors import UsageError
+from agentgym.io.untrusted import printable
+from agentgym.rollout.pool_index import GroupState, PooledGroup
+
+if TYPE_CHECKING:
+    from agentgym.rollout.datapool import DataPool
+
+
+def add_to(actions: Commands[Parser]) -> None:
+    """Declare the commands, in the group ``data``."""
+    group = add_command(
+        actions,
+        "pool",
+        None,
+        about="List, show, label, drop and export the groups of a data pool.",
+        example="agentgym data pool ls runs/pool",
+    )
+    commands = add_groups(group)
+    ls = _add(commands, "ls", run_ls, "List the groups, oldest first.", "--label good", groups="")
+    ls.add_argument("--state", choices=get_args(GroupState), help="only groups of a state")
+    ls.add_argument("--label", metavar="LABEL", help="only groups with a label")
+    ls.add_argument("--json", action="store_true", help="print JSON")
+    _add(commands, "show", run_show, "Show the episodes of a group turn by turn.", "task-3", groups="GROUP")
+    for name, about, flag in (
+        (
+            "tag",
+            "Add labels to a group, or keep it out of training.",
+            "never train on it, whatever its episodes say",
+        ),
+        (
+            "untag",
+            "Take labels from a group, or let it be trained on.",
+            "train on it, whatever its episodes say",
+        ),
+    ):
+        parser = _add(commands, name, run_tag, about, "task-3 good", groups="GROUP")
+        parser.add_argument("labels", nargs="*", metavar="LABEL", help="a label")
+        parser.add_argument("--untrainable", action="store_true", help=flag)
+        parser.set_defaults(tags=name == "tag")
+    _add(commands, "drop", run_drop, "Never train on some groups.", "task-3", groups="GROUP...")
+    release = _add(
+        commands,
+        "release",
+        run_release,
+        "Give back what a run that is gone has leased.",
+        "gigpo-1a2b3c4d",
+        groups="",
+    )
+    release.add_argument("leased_by", metavar="RUN", help="its name, as `agentgym data pool ls` shows it")
+    export = _add(
+        commands,
+        "export",
+        run_export,
+        "Write episodes as JSON lines, late rewards and labels included; dropped groups only by name.",
+        "--out episodes.jsonl",
+        groups="[GROUP...]",
+    )
+    export.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .jsonl file")
+
+
+def _add(commands: Commands[Parser], name: str, run: Run, about: str, words: str, *, groups: str) -> Parser:
+    """Add a command on a pool, and on ``groups`` of it: one, at least one, any number or none."""
+    example = f"agentgym data pool {name} runs/pool {words}"
+    parser = add_command(commands, name, run, about=about, example=example)
+    parser.add_argument("folder", type=Path, metavar="DIR", help="the pool's folder")
+    count = {"GROUP": 1, "GROUP...": "+", "[GROUP...]": "*"}.get(groups)
+    if count is not None:
+        parser.add_argument("groups", nargs=count, metavar="GROUP", help="name of a group")  # type: ignore[arg-type]
+    return parser
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[DataPool]:
+    """Open a pool that is there: a command makes none."""
+    from agentgym.rollout.datapool import DataPool
+    from agentgym.rollout.pool_files import EPISODES
+
+    if not (folder / EPISODES).is_dir():
+        raise UsageError(f"{folder} is no data pool: name a folder that holds {EPISODES}/")
+    with DataPool(folder) as pool:
+        yield pool
+
+
+def run_ls(arguments: argparse.Namespace) -> int:
+    """Print a row per group."""
+    from rich.table import Table
+
+    with _opened(arguments.folder) as pool:
+        found = pool.groups()
+    label, state = arguments.label, arguments.state
+    found = [
+        each for each in found if state in (None, each.state) and (label is None or label in each.labels)
+    ]
+    if arguments.json:
+        open_console().print(
+            json.dumps([asdict(each) for each in found], indent=1), markup=False, soft_wrap=True
+        )
+        return 0
+    names = ("group", "task", "state", "members", "versions", "score", "labels", "run")
+    table = Table(*names, box=None, pad_edge=False)
+    for each in found:
+        table.add_row(*map(printable, _row(each)))
+    open_console().print(table, markup=False)
+    return 0
+
+
+def _row(group: PooledGroup) -> tuple[str, ...]:
+    versions = "" if group.oldest is None else f"{group.oldest} to {group.newest}"
+    labels = (*group.labels, *([] if group.trainable else ["(untrainable)"]))
+    leased = f"{group.run}, update {group.update}" if group.run else ""
+    members, score = f"{group.members} of {group.size}", f"{group.score:.3g}"
+    return group.name, group.task_id, group.state, members, versions, score, " ".join(labels), leased
+
+
+def run_show(arguments: argparse.Namespace) -> int:
+    """Print the episodes of a group."""
+    with _opened(arguments.folder) as pool:
+        (group,) = pool.groups(*arguments.groups)
+        episodes = pool.episodes(group.name)
+    console = open_console()
+    lines = [f"group {group.name}: {group.env_id}, task {group.task_id}, {', '.join(_row(group)[2:4])}"]
+    for name, played in episodes:
+        lines += ["", *_told(name, played)]
+    for line in lines:
+        console.print(printable(line), markup=False, soft_wrap=True)
+    return 0
+
+
+def _told(name: str, played: Trajectory) -> Iterator[str]:
+    """Yield the lines that show an episode."""
+    yield f"rollout {played.rollout}, episode {name}: {played.end_reason}, score {played.score:g}"
+    for turn, step in enumerate(played.steps):
+        answer = step.completion
+        versions = " to ".join(map(str, dict.fromkeys((answer.version, *answer.versions[-1:]))))
+        tokens = f"{len(answer.prompt_ids):,} + {len(answer.response_ids):,} tokens"
+        valid = "valid" if step.valid else "invalid"
+        yield f"-- turn {turn}: reward {step.reward:g}, {valid}, version {versions}, {tokens}"
+        yield step.observation if isinstance(step.observation, str) else step.observation["text"]
+        yield f"> {answer.text or answer.action}"
+
+
+def run_tag(arguments: argparse.Namespace) -> int:
+    """Label a group, or the reverse."""
+    if not (arguments.labels or arguments.untrainable):
+        raise UsageError("say what is to change: give labels, or --untrainable")
+    (group,) = arguments.groups
+    with _opened(arguments.folder) as pool:
+        if arguments.untrainable:
+            pool.set_trainable(group, not arguments.tags)
+        if arguments.labels:
+            (pool.tag if arguments.tags else pool.untag)(group, *arguments.labels)
+    return 0
+
+
+def run_drop(arguments: argparse.Namespace) -> int:
+    """Drop groups."""
+    with _opened(arguments.folder) as pool:
+        pool.groups(*arguments.groups)  # all are there, or none is dropped
+        for group in arguments.groups:
+            pool.drop(group)
+    return 0
+
+
+def run_release(arguments: argparse.Namespace) -> int:
+    """Give back the groups of a run."""
+    with _opened(arguments.folder) as pool:
+        pool.release(arguments.leased_by)
+    return 0
+
+
+def run_export(arguments: argparse.Namespace) -> int:
+    """Write episodes to a file."""
+    with _opened(arguments.folder) as pool:
+        written = pool.export(arguments.out, *arguments.groups)
+    open_console().print(
+        f"{arguments.out}: {written:,} episodes; read them by agentgym.rollout.stored_episode.read_episodes, "
+        "or as episodes/000000.jsonl of another pool",
+        markup=False,
+        soft_wrap=True,
+    )
+    return 0

@@ -1,0 +1,199 @@
+"""Trees of model calls: which call a request continues, whatever clients make of answers; what is trained.
+
+A request continues the call whose messages and answer are the longest part that its own messages begin with.
+Messages are compared in a normal form, since clients write them anew: without ids of tool calls, with
+arguments as the values that they spell, and of an answer without its thoughts and the blanks around it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Any
+
+from agentgym.core.hashing import canonical_json, content_id
+from agentgym.core.types import Observation
+from agentgym.endpoint.chat import ChatMessage
+from agentgym.training.engines.types import Generation
+
+THOUGHT_END = "</think>"
+"""What answers have after their thoughts."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvView:
+    """What a session's environment shows."""
+
+    state_hash: str
+    turn: int = 0
+    observation: Observation = ""
+    admissible_actions: tuple[str, ...] = ()
+    progress: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class EnvMove:
+    """A step of a session's environment."""
+
+    action: str
+    reward: float
+    valid: bool
+    terminated: bool
+    truncated: bool
+    view: EnvView
+    """Afterwards."""
+    cost: float = 1.0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class ModelCall:
+    """A request to the model with its answer."""
+
+    number: int
+    """Place among the session's answers, from 0."""
+    asked: int
+    """Place among the session's requests, which decides the draws."""
+    parent: int | None
+    """The call that it continues."""
+    messages: tuple[ChatMessage, ...]
+    """Those after the parent's answer; of a root all."""
+    tools: tuple[Mapping[str, Any], ...]
+    prompt_ids: tuple[int, ...]
+    """Of all messages: they begin with the parent's and its response's."""
+    generation: Generation
+    answer: ChatMessage
+    """As the client got it."""
+    finish: str
+    """``stop``, ``length`` or ``tool_calls``."""
+    temperature: float
+    seconds: float
+    view: EnvView
+    """What the environment showed when it was asked; without one, a hash of the messages."""
+    time: float
+    """Of the answer, in seconds of the epoch."""
+    moves: list[EnvMove] = field(default_factory=list)
+    """Steps of the environment up to the session's next answer."""
+
+
+class CallTree:
+    """The calls of a session, in the order of their answers.
+
+    Example:
+        >>> tree = CallTree()
+        >>> tree.find((), (ChatMessage("user", "Which way?"),)).parent is None
+        True
+    """
+
+    def __init__(self) -> None:
+        """Begin without a call."""
+        self.calls: list[ModelCall] = []
+        self._answered: dict[str, int] = {}
+        """By the hash of messages with their answer: the newest such call."""
+        self._hashes: list[str] = []
+        """Of each call's messages."""
+
+    def find(self, tools: Sequence[Mapping[str, Any]], messages: Sequence[ChatMessage]) -> Place:
+        """Return where a request belongs."""
+        found, before = None, 0
+        key = content_id(canonical_json(list(tools)))
+        for count, message in enumerate(messages, start=1):
+            key = _extended(key, message)
+            if message.role == "assistant" and count < len(messages) and key in self._answered:
+                found, before = self._answered[key], count
+        return Place(found, tuple(messages[before:]), key)
+
+    def add(self, call: ModelCall, place: Place) -> None:
+        """Append a call that was answered."""
+        self.calls.append(call)
+        self._hashes.append(place.key)
+        self._answered[_extended(place.key, call.answer)] = call.number
+
+    def messages(self, call: ModelCall) -> tuple[ChatMessage, ...]:
+        """Return all messages of a request."""
+        parts = [call.messages]
+        for each in islice(self.path(call), 1, None):
+            parts += [(each.answer,), each.messages]
+        return tuple(chain.from_iterable(reversed(parts)))
+
+    def path(self, call: ModelCall) -> Iterator[ModelCall]:
+        """Yield a call and what it continues, up to the root."""
+        yield call
+        while call.parent is not None:
+            call = self.calls[call.parent]
+            yield call
+
+    def trained(self) -> list[ModelCall]:
+        """Return the calls that are trained, in order.
+
+        They are those whose answers the environment's steps followed, and the calls that these continue. To
+        them come calls after the last step that continue one of them, unless another call took their place
+        later: one that continues the same call, or of roots one of the same messages. Where no step was
+        played, all calls are trained but those that others took the place of.
+        """
+        acting = [call for call in self.calls if call.moves]
+        kept = {each.number for call in acting for each in self.path(call)}
+        replaced = self._replaced()
+        for call in self.calls[acting[-1].number + 1 if acting else 0 :]:
+            begins = call.parent is None and not acting
+            if call.number not in replaced and (begins or call.parent in kept):
+                kept.add(call.number)
+        return [call for call in self.calls if call.number in kept]
+
+    def _replaced(self) -> set[int]:
+        """Return the calls in whose place another one was continued, or made, later."""
+        newest = list(range(len(self.calls)))  # the last call that goes on from each
+        for call in reversed(self.calls):
+            if call.parent is not None:
+                newest[call.parent] = max(newest[call.parent], newest[call.number])
+        last: dict[object, int] = {}
+        for call in self.calls:
+            origin = self._hashes[call.number] if call.parent is None else call.parent
+            rival = last.setdefault(origin, call.number)
+            if newest[call.number] > newest[rival]:
+                last[origin] = call.number
+        return {call.number for call in self.calls} - set(last.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a request belongs in a tree."""
+
+    parent: int | None
+    messages: tuple[ChatMessage, ...]
+    """Those that come after the parent's answer."""
+    key: str
+    """Hash of tools and messages, in their normal form."""
+
+
+def _extended(key: str, message: ChatMessage) -> str:
+    """Return the hash of messages with one more."""
+    text = message.text
+    if message.role == "assistant":
+        text = text.rpartition(THOUGHT_END)[2].strip()
+    calls = [(call.name, canonical_arguments(call.arguments)) for call in message.tool_calls]
+    return content_id((key, message.role, text, calls))
+
+
+def canonical_arguments(arguments: str) -> str:
+    """Return the arguments of a tool call in the one form of their value; what is no JSON as it is.
+
+    Example:
+        >>> canonical_arguments('{ "b": 2.0, "a": "red" }')
+        '{"a":"red","b":2}'
+    """
+    try:
+        return canonical_json(_plain(json.loads(arguments)))
+    except (ValueError, RecursionError):
+        return arguments.strip()
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of JSON with whole numbers as integers, since JavaScript writes them so."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_plain(member) for member in value]
+    return {key: _plain(member) for key, member in value.items()} if isinstance(value, dict) else value

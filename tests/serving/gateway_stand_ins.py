@@ -1,0 +1,116 @@
+"""An engine that says what it is given, and a gateway that runs in this process."""
+
+import http.client
+import json
+import threading
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
+
+from agentgym.serving.env.service import EnvService
+from agentgym.serving.env.sessions import EnvLimits
+from agentgym.serving.gateway.app import GatewayServer
+from agentgym.serving.gateway.gateway import Gateway
+from agentgym.serving.gateway.sessions import EnvJoin, GatewayLimits
+from agentgym.training.engines.types import Generation
+from agentgym.training.models.families import make_family_model
+
+TEXTS = ("Which way? I think it is near, so go right.", "The weather is fine. look left go up", "arguments")
+WAIT = 60
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "look",
+        "description": "Look there.",
+        "parameters": {"type": "object", "properties": {"place": {"type": "string"}}},
+    },
+}
+
+
+def call_text(**arguments):
+    """Return an answer in Qwen's form that calls the tool."""
+    return f"<tool_call>\n{json.dumps({'name': 'look', 'arguments': arguments})}\n</tool_call>"
+
+
+class SayingEngine:
+    """Answers the texts or tokens that it is given, in order, then ``I think it is near.``."""
+
+    context_length = 4096
+
+    def __init__(self, model, says=()):
+        self.chat, self.stop = model.chat, model.tokenizer.eos_token_id
+        self.says, self.version, self.requests, self.fails = list(says), 3, [], None
+
+    def submit(self, request):
+        if self.fails:
+            raise self.fails
+        self.requests.append(request)
+        said = self.says.pop(0) if self.says else "I think it is near."
+        ids = [*(self.chat.encode(said) if isinstance(said, str) else said), self.stop]
+        future = Future()
+        logprobs = tuple(-0.5 - n / 64 for n in range(len(ids)))
+        future.set_result(Generation(tuple(ids), logprobs, self.version, "stop"))
+        return future
+
+
+def stored(pool):
+    """Return a pool's episodes, each with its group, in the order of groups."""
+    return [(episode, group) for group in pool.groups() for _, episode in pool.episodes(group.name)]
+
+
+def make_model(family="qwen2"):
+    return make_family_model(family, TEXTS, context=4096)
+
+
+class Talking:
+    """A gateway that runs."""
+
+    def __init__(self, server, gateway):
+        self.gateway, self.url, self.address = gateway, server.url, server.url.removeprefix("http://")
+
+    def ask(self, path, body=None, *, method="POST", headers=None):
+        """Return the status and what is answered to a request."""
+        with closing(http.client.HTTPConnection(self.address, timeout=WAIT)) as connection:
+            data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+            connection.request(method, path, data, headers or {})
+            response = connection.getresponse()
+            text = response.read().decode()
+            return response.status, json.loads(text) if text.startswith(("{", "[")) else text
+
+    def get(self, path):
+        status, answer = self.ask(path, method="GET")
+        assert status == 200, answer
+        return answer
+
+    def post(self, path, **body):
+        status, answer = self.ask(path, body)
+        assert status == 200, answer
+        return answer
+
+    def begin(self, **body):
+        """Begin a session; return its path."""
+        return f"/sessions/{self.post('/sessions', **body)['session_id']}"
+
+    def say(self, session, *messages, **more):
+        """Send messages, texts being a user's; return the message that is answered."""
+        chat = [{"role": "user", "content": each} if isinstance(each, str) else each for each in messages]
+        answer = self.post(f"{session}/v1/chat/completions", model="m", messages=chat, **more)
+        return answer["choices"][0]["message"]
+
+
+@contextmanager
+def talking(model, engine, *, env=None, env_options=None, split=None, token=None, limits=None, **parts):
+    """Run a gateway; ``env`` is the id of an environment."""
+    limits = GatewayLimits(**(limits or {}))
+    join = None
+    if env is not None:
+        service = EnvService.open(env, EnvLimits(sessions=16), split=split, options=env_options)
+        join = EnvJoin(service)
+    gateway = Gateway(model.chat, engine, model.stop_ids, limits=limits, env=join, **parts)
+    with GatewayServer("127.0.0.1", 0, gateway, token=token) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield Talking(server, gateway)
+        finally:
+            server.stop()
+            thread.join()

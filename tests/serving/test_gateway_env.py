@@ -1,0 +1,369 @@
+"""Sessions of the gateway with an environment: which call owns which step; episodes; the journal."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from agentgym.core.hashing import content_id
+from agentgym.errors import UsageError
+from agentgym.registration import open_env
+from agentgym.rollout.datapool import DataPool
+from agentgym.serving.gateway.journal import SessionJournal
+from tests.serving.gateway_stand_ins import SayingEngine, Talking, make_model, stored, talking
+
+ROOT = Path(__file__).parents[2]
+SOKOBAN = "agentgym/Sokoban-v0"
+
+
+@pytest.fixture(scope="module")
+def model():
+    return make_model()
+
+
+@pytest.fixture
+def engine(model):
+    return SayingEngine(model)
+
+
+@pytest.fixture
+def pool(tmp_path):
+    with DataPool(tmp_path / "pool", group_size=2) as opened:
+        yield opened
+
+
+@pytest.fixture
+def gateway(model, engine, pool):
+    with talking(model, engine, env=SOKOBAN, pool=pool) as running:
+        yield running
+
+
+def assistant(text):
+    return {"role": "assistant", "content": text}
+
+
+def play(gateway, session, *actions):
+    return [gateway.post(f"{session}/env/step", action=action) for action in actions]
+
+
+def test_an_episode_is_the_environments_own_with_the_calls_that_chose_it(gateway, engine, pool):
+    env = open_env(SOKOBAN)
+    seen, info = env.reset(seed=3, options={"task": env.tasks[4].id})
+    begun = gateway.post("/sessions", index=4, seed=3, group="g", group_size=2, labels=["a"])
+    assert begun["env"]["observation"]["text"] == seen
+    assert begun["env"]["metadata"]["state_hash"] == info["state_hash"]
+    assert begun["task"] == env.tasks[4].id
+    session = f"/sessions/{begun['session_id']}"
+    engine.says = ["up, then left", "what else?", "a wall?"]
+    first = gateway.say(session, seen)
+    states, rewards = [info["state_hash"]], []
+    for action in ("up", "left", "no such action"):
+        (row,) = play(gateway, session, action)
+        _, reward, _, _, info = env.step(action)
+        rewards.append(reward)
+        states.append(info["state_hash"])
+        assert (row["reward"], row["metadata"]["state_hash"]) == (reward, info["state_hash"])
+        if action == "left":
+            second = gateway.say(session, seen, first, "And now?")
+            third = gateway.say(session, seen, first, "And now?", second, "Look up.")
+    assert third["content"] == "a wall?"
+    state = gateway.get(f"{session}/env/state")
+    assert (state["step_count"], state["state_hash"]) == (3, states[3])
+    answer = gateway.post(f"{session}/complete", labels=["b"])
+    ((trajectory, group),) = stored(pool)
+    assert (group.name, group.size, group.labels, group.trainable) == ("g", 2, ("a", "b"), True)
+    assert (answer["calls"], answer["end_reason"]) == (3, "agent_error")
+    assert [id for id, _ in pool.episodes("g")] == [answer["episode"]]
+    steps = trajectory.steps
+    assert [step.action for step in steps] == ["up\nleft", "", "no such action"]
+    assert [step.reward for step in steps] == [rewards[0] + rewards[1], 0.0, rewards[2]]
+    assert [step.valid for step in steps] == [True, True, False]
+    assert [step.state_hash for step in steps] == [states[0], states[2], states[2]]
+    assert [step.next_state_hash for step in steps] == [states[2], states[2], states[3]]
+    assert (trajectory.initial_hash, trajectory.task_id) == (states[0], env.tasks[4].id)
+    assert (trajectory.env_id, trajectory.seed, trajectory.rollout) == (SOKOBAN, 3, 0)
+    assert steps[0].observation == seen
+    assert steps[0].admissible_actions
+    traces = gateway.get(f"{session}/traces")
+    for step, trace, request in zip(steps, traces, engine.requests, strict=True):
+        assert list(step.completion.prompt_ids) == trace["prompt_token_ids"] == list(request.prompt_ids)
+        assert list(step.completion.response_ids) == trace["completion_token_ids"]
+        assert list(step.completion.logprobs) == trace["logprobs"]
+        assert (step.reward, step.valid) == (trace["reward"], trace["valid"])
+        assert step.completion.version == 3
+
+
+def test_a_completed_session_answers_the_same_and_takes_nothing_more(gateway, pool):
+    session = gateway.begin(index=0)
+    gateway.say(session, "Which way?")
+    answer = gateway.post(f"{session}/complete", reward=2.0, score=0.5, won=True)
+    assert gateway.post(f"{session}/complete") == answer
+    assert (answer["reward"], answer["score"], answer["won"], answer["end_reason"]) == (
+        2.0,
+        0.5,
+        True,
+        "success",
+    )
+    assert len(stored(pool)) == 1
+    body = {"messages": [{"role": "user", "content": "go"}]}
+    assert gateway.ask(f"{session}/v1/chat/completions", body)[0] == 409
+    assert gateway.ask(f"{session}/env/step", {"action": "up"})[0] == 409
+    assert gateway.get(session)["completed"] == answer
+    assert gateway.gateway.env.service.sessions.ids() == ()
+
+
+def test_an_episode_that_the_environment_ends_has_its_score(model, engine, pool):
+    env = open_env(SOKOBAN, split="train")
+    env.reset(seed=0, options={"task": env.tasks[0].id})
+    with talking(model, engine, env=SOKOBAN, pool=pool, env_options={"max_steps": 2}) as gateway:
+        session = gateway.begin(index=0)
+        gateway.say(session, "Which way?")
+        play(gateway, session, "up", "up")
+        assert gateway.ask(f"{session}/env/step", {"action": "up"})[0] == 409
+        gateway.post(f"{session}/complete")
+    ((trajectory, _),) = stored(pool)
+    assert (trajectory.end_reason, trajectory.steps[-1].truncated) == ("step_limit", True)
+    assert trajectory.score == 0.0
+
+
+def test_only_the_path_that_owns_the_steps_is_trained(gateway, pool):
+    session = gateway.begin(index=0)
+    side = gateway.say(session, "Plan.")  # of another agent; nothing continues it
+    gateway.say(session, "Which way?")  # its answer never came
+    said = gateway.say(session, "Which way?")
+    play(gateway, session, "up")
+    gateway.say(session, "Which way?", said, "Left?")
+    other = gateway.say(session, "Which way?", said, "Right?")
+    play(gateway, session, "left")
+    gateway.say(session, "Which way?", said, "Right?", other, "Sure?")
+    last = gateway.say(session, "Which way?", said, "Right?", other, "Sure?")
+    gateway.post(f"{session}/complete")
+    assert side
+    assert last
+    traces = gateway.get(f"{session}/traces")
+    assert [trace["trained"] for trace in traces] == [False, False, True, False, True, False, True]
+    ((trajectory, _),) = stored(pool)
+    assert [step.action for step in trajectory.steps] == ["up", "left", ""]
+
+
+def test_agents_that_write_each_prompt_anew_train_the_calls_that_act(gateway, pool):
+    session = gateway.begin(index=0)
+    for turn, action in enumerate(("up", "left", "down")):
+        gateway.say(session, f"Turn {turn}. Which way?")
+        play(gateway, session, action)
+    gateway.post(f"{session}/complete")
+    ((trajectory, _),) = stored(pool)
+    assert [step.action for step in trajectory.steps] == ["up", "left", "down"]
+
+
+def test_without_steps_what_was_not_replaced_is_trained(model, engine, pool):
+    with talking(model, engine, pool=pool) as gateway:
+        session = gateway.begin(task="sum", env_id="test/Sums-v0", group="g")
+        gateway.say(session, "2 + 2?")
+        said = gateway.say(session, "2 + 2?")
+        gateway.say(session, "2 + 2?", said, "Sure?")
+        gateway.say(session, "3 + 3?")
+        gateway.post(f"{session}/complete", reward=1.0)
+    ((trajectory, group),) = stored(pool)
+    assert [trace.observation for trace in trajectory.steps] == ["2 + 2?", "Sure?", "3 + 3?"]
+    assert [step.reward for step in trajectory.steps] == [0.0, 0.0, 1.0]
+    assert (trajectory.won, trajectory.score, trajectory.end_reason) == (True, 1.0, "success")
+    assert trajectory.initial_hash == content_id(("test/Sums-v0", "sum"))
+    assert (trajectory.env_id, trajectory.task_id) == ("test/Sums-v0", "sum")
+    assert len(set(trajectory.state_hashes)) == 4
+    assert group.trainable
+
+
+def test_greedy_answers_are_not_trained_on(model, engine, pool):
+    with talking(model, engine, pool=pool) as gateway:
+        for temperatures, trainable in (((0,), False), ((0.7, 1.0), False), ((0.7, 0.7), True)):
+            session = gateway.begin()
+            for temperature in temperatures:
+                gateway.say(session, f"{temperature}?", temperature=temperature)
+            assert gateway.post(f"{session}/complete")["trainable"] is trainable
+        session = gateway.begin(sampling_params={"temperature": 0.0, "max_tokens": 7})
+        gateway.say(session, "a")
+        assert gateway.post(f"{session}/complete", trainable=True)["trainable"]
+        assert engine.requests[-1].sampling.max_tokens == 7
+
+
+def test_a_refused_episode_leaves_the_session_open(gateway, pool, monkeypatch):
+    session = gateway.begin(index=0)
+    assert gateway.ask(f"{session}/complete", {})[0] == 409  # there is no call
+
+    def refuse(trajectory, **named):
+        raise UsageError("the pool has another episode of this place")
+
+    gateway.say(session, "Which way?")
+    monkeypatch.setattr(pool, "add", refuse)
+    status, answer = gateway.ask(f"{session}/complete", {})
+    assert (status, answer["error"]) == (400, "the pool has another episode of this place")
+    monkeypatch.undo()
+    assert gateway.ask(f"{session}/complete", {"rewrd": 1})[0] == 400
+    assert gateway.post(f"{session}/complete")["episode"] == pool.episodes(session.rpartition("/")[2])[0][0]
+
+
+def test_a_session_is_one_episode(gateway):
+    begun = gateway.post("/sessions", index=1)
+    session = f"/sessions/{begun['session_id']}"
+    again = gateway.post(f"{session}/env/reset")
+    assert again["observation"] == begun["env"]["observation"]
+    assert again["metadata"]["state_hash"] == begun["env"]["metadata"]["state_hash"]
+    play(gateway, session, "up")
+    assert gateway.ask(f"{session}/env/reset", {})[0] == 409
+    assert gateway.ask(f"{session}/env/step", {})[0] == 422
+    assert gateway.ask("/sessions", {"task": "no such task"})[0] == 422
+    assert gateway.ask("/sessions", {"env_id": "other"})[0] == 400
+    assert len(gateway.get("/sessions")) == 1
+    assert len(gateway.gateway.env.service.sessions) == 1
+
+
+# ---- the journal --------------------------------------------------------------------------------
+
+
+def test_sessions_go_on_in_another_process_as_if_nothing_had_been(model, engine, pool, tmp_path):
+    journal = SessionJournal(tmp_path)
+    with talking(model, engine, env=SOKOBAN, pool=pool, journal=journal) as gateway:
+        session = gateway.begin(index=3, group="g", metadata={"k": 1})
+        said = gateway.say(session, "Which way?")
+        play(gateway, session, "up", "left")
+        more = gateway.say(session, "Which way?", said, "And now?", stop=["near"])
+        done = gateway.begin(index=3, group="g")
+        gateway.say(done, "Which way?")
+        answer = gateway.post(f"{done}/complete")
+        before = gateway.get(f"{session}/traces")
+        state = gateway.get(f"{session}/env/state")
+    with talking(model, engine, env=SOKOBAN, pool=pool, journal=SessionJournal(tmp_path)) as gateway:
+        assert [each["session_id"] for each in gateway.get("/sessions")] == [session.rpartition("/")[2]]
+        assert gateway.get(f"{session}/traces") == before
+        again = gateway.get(f"{session}/env/state")
+        assert {key: again[key] for key in ("step_count", "state_hash")} == {
+            key: state[key] for key in ("step_count", "state_hash")
+        }
+        gateway.say(session, "Which way?", said, "And now?", more, "On?")
+        assert gateway.get(f"{session}/traces")[2]["parent_trace_id"] == before[1]["trace_id"]
+        assert len({request.seed for request in engine.requests}) == 4
+        play(gateway, session, "down")
+        gateway.post(f"{session}/complete")
+        assert gateway.post(f"{done}/complete") == answer
+        assert gateway.post("/sessions", index=3, group="g")["rollout"] == 2
+    one, two = (episode for episode, _ in stored(pool))
+    assert one.rollout == 0
+    assert two.rollout == 1
+    assert [step.action for step in one.steps] == ["up\nleft", "", "down"]
+
+
+def test_half_a_line_is_cut_off_and_another_state_ends_a_session(model, engine, tmp_path):
+    with talking(model, engine, env=SOKOBAN, journal=SessionJournal(tmp_path)) as gateway:
+        whole, changed = gateway.begin(index=2), gateway.begin(index=2)
+        for session in (whole, changed):
+            gateway.say(session, "Which way?")
+            play(gateway, session, "up")
+    path = tmp_path / f"{whole.rpartition('/')[2]}.jsonl"
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes() + b'{"kind":"call","as')
+    other = tmp_path / f"{changed.rpartition('/')[2]}.jsonl"
+    lines = other.read_text().splitlines()
+    lines[-1] = json.dumps(json.loads(lines[-1]) | {"state_hash": "0" * 32})
+    other.write_text("\n".join(lines) + "\n")
+    with talking(model, engine, env=SOKOBAN, journal=SessionJournal(tmp_path)) as gateway:
+        assert gateway.get(whole)["step_count"] == 1
+        assert path.stat().st_size == size
+        for _ in range(2):
+            status, answer = gateway.ask(changed, method="GET")
+            assert (status, "came to another state" in answer["error"]) == (410, True)
+        assert len(gateway.gateway.env.service.sessions) == 1
+    (tmp_path / "torn.jsonl").write_bytes(b'{"kind":"session"}\n{"kind":"ca')
+    (tmp_path / "odd.jsonl").write_bytes(b"[]\nnot JSON\n")
+    with talking(model, engine, journal=SessionJournal(tmp_path)) as gateway:
+        for damaged in ("torn", "odd"):
+            assert gateway.ask(f"/sessions/{damaged}", method="GET")[0] == 400
+        assert gateway.begin() != whole
+        assert "start the gateway so" in gateway.ask(whole, method="GET")[1]["error"]
+
+
+def test_idle_sessions_are_closed_and_come_back(model, engine, tmp_path):
+    now = [0.0]
+    parts = {"env": SOKOBAN, "journal": SessionJournal(tmp_path), "clock": lambda: now[0]}
+    with talking(model, engine, limits={"idle": 10}, **parts) as gateway:
+        session = gateway.begin(index=2)
+        gateway.say(session, "Which way?")
+        play(gateway, session, "up")
+        now[0] = 11.0
+        gateway.gateway.expire()
+        assert gateway.get("/sessions") == []
+        assert gateway.get(f"{session}/env/state")["step_count"] == 1
+
+
+SERVE = """
+import sys
+from pathlib import Path
+from agentgym.serving.env.service import EnvService
+from agentgym.serving.env.sessions import EnvLimits
+from agentgym.serving.gateway.app import GatewayServer
+from agentgym.serving.gateway.gateway import Gateway
+from agentgym.rollout.datapool import DataPool
+from agentgym.serving.gateway.journal import SessionJournal
+from agentgym.serving.gateway.sessions import EnvJoin
+from tests.serving.gateway_stand_ins import SayingEngine, make_model
+model = make_model()
+env = EnvJoin(EnvService.open("agentgym/Sokoban-v0", EnvLimits(sessions=16)))
+journal = SessionJournal(Path(sys.argv[1]))
+gateway = Gateway(model.chat, SayingEngine(model), model.stop_ids, env=env, journal=journal)
+with GatewayServer("127.0.0.1", 0, gateway, token="sesame-0123456789") as server:
+    print(server.url, flush=True)
+    server.serve_forever()
+"""
+
+
+class Served(Talking):
+    """A gateway in a process of its own."""
+
+    def __init__(self, folder):
+        command = [sys.executable, "-c", SERVE, str(folder)]
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self.url = self.process.stdout.readline().strip()
+        self.address = self.url.removeprefix("http://")
+        self.headers = {"x-api-key": "sesame-0123456789"}
+
+    def ask(self, path, body=None, *, method="POST", headers=None):
+        return super().ask(path, body, method=method, headers=self.headers)
+
+    def kill(self):
+        os.kill(self.process.pid, signal.SIGKILL)
+        with self.process.stdout as said:
+            text = said.read()
+        self.process.wait()
+        return text
+
+
+def test_what_was_acknowledged_survives_a_kill_and_no_token_is_written(tmp_path):
+    known, session, sent = [], None, []
+    printed = ""
+    for _ in range(2):
+        gateway = Served(tmp_path / "journal")
+        try:
+            if session is None:
+                session = gateway.begin(index=1)
+                sent = ["Which way?"]
+            traces = gateway.get(f"{session}/traces")
+            assert traces == known
+            assert gateway.get(session)["step_count"] == len(known)
+            for _ in range(3):
+                said = gateway.say(session, *sent)
+                play(gateway, session, "up")
+                sent += [said, f"And now, {time.time()}?"]
+            known = gateway.get(f"{session}/traces")
+        finally:
+            printed += gateway.kill()
+    assert len(known) == 6
+    for path in tmp_path.rglob("*.jsonl"):
+        assert "sesame" not in path.read_text()
+    assert "sesame" not in printed + json.dumps(known)

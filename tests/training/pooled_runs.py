@@ -1,0 +1,76 @@
+"""Runs that play, and runs that train on their groups: ``python -m tests.training.pooled_runs`` kills one."""
+
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from agentgym.rollout.datapool import DataPool
+from agentgym.training.checkpoint import last_checkpoint
+from agentgym.training.pool import RolloutPool
+from agentgym.training.run import resume, start
+from tests.training.test_loop import EASY, config
+
+SHORT = {"evaluation__every": 0, "checkpoint_every": 1, "iterations": 2, "patience": 100}
+
+
+def settings(algorithm="grpo", **changes):
+    return config(algorithm, **EASY | SHORT | changes)
+
+
+def played(run_settings, folder):
+    """Run by playing; return the groups of each update."""
+    updates, collect = [], RolloutPool.collect
+
+    def collect_and_keep(self, version):
+        collected = collect(self, version)
+        updates.append(collected.groups)
+        return collected
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RolloutPool, "collect", collect_and_keep)
+        start(run_settings, folder, logs=["jsonl"])
+    return updates
+
+
+def store(folder, updates, **options):
+    """Add the groups of updates to a pool, which is returned closed."""
+    with DataPool(folder) as pool:
+        for number, groups in enumerate(updates):
+            for place, group in enumerate(groups):
+                for member in group.trajectories:
+                    size = len(group.trajectories)
+                    pool.add(member, group=f"{number}-{place}", size=size, **options)
+    return folder
+
+
+def model_bytes(folder):
+    return (last_checkpoint(folder) / "model" / "model.safetensors").read_bytes()
+
+
+def kill_at_random(folder, pool, seed, most):
+    """Begin and resume a run until it is through; kill it up to so many times. Return how often."""
+    draws, kills = random.Random(seed), 0
+    run_settings = settings(iterations=4, checkpoint_every=2, rollout__pool=str(pool))
+    while True:
+        child = os.fork()  # what it imports takes longer than its run
+        if child == 0:
+            begun = (folder / "config.json").exists()
+            resume(folder, logs=["jsonl"]) if begun else start(run_settings, folder, logs=["jsonl"])
+            os._exit(0)
+        if kills < most:
+            time.sleep(draws.random() * (0.5 + 0.5 * kills))
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        if not os.WIFSIGNALED(status):
+            return kills if status == 0 else sys.exit(f"a run failed: {status}")
+        kills += 1
+
+
+if __name__ == "__main__":
+    numbers = map(int, sys.argv[3:])
+    sys.stdout.write(str(kill_at_random(Path(sys.argv[1]), Path(sys.argv[2]), *numbers)))
