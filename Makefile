@@ -140,6 +140,7 @@ speed: $(VENV)/.installed-bench $(VENV)/.installed-train ## measure speed side b
 	@$(RUN) -m benchmarks.speed.engine
 	@$(RUN) -m benchmarks.speed.iteration
 	@$(RUN) -m benchmarks.speed.packing
+	@$(RUN) -m benchmarks.speed.datapool
 	@$(RUN) -m benchmarks.speed.endpoints
 
 papers-scale: $(VENV)/.installed-core ## measure three million papers and their citations beside SQLite; takes 7 GB of disk

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64decode, b64encode
+from base64 import b64encode
+from binascii import a2b_base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
@@ -173,7 +174,7 @@ def unpack_completion(table: Mapping[str, Any]) -> Completion:
 
 def unpack_array(name: str, text: str) -> tuple[Any, ...]:
     """Return an array of a packed completion by its name."""
-    return tuple(np.frombuffer(b64decode(text, validate=True), _ARRAYS[name]).tolist())
+    return tuple(np.frombuffer(a2b_base64(text, strict_mode=True), _ARRAYS[name]).tolist()) if text else ()
 
 
 def pack_episode(trajectory: Trajectory, **stored: Any) -> dict[str, Any]:
@@ -242,7 +243,7 @@ def _pack_observation(observation: Observation) -> tuple[str, dict[str, Any] | N
 def _unpack_observation(text: str, image: Mapping[str, Any] | None) -> Observation:
     if image is None:
         return text
-    pixels = np.frombuffer(b64decode(image["data"], validate=True), np.uint8)
+    pixels = np.frombuffer(a2b_base64(image["data"], strict_mode=True), np.uint8)
     return {"text": text, "image": pixels.reshape(image["shape"]).copy()}
 
 
