@@ -281,14 +281,14 @@ ENVIRONMENTS: Mapping[str, Environment] = {
         Environment(
             name="smollm2",
             title="Sokoban with two boxes, SmolLM2-135M",
-            about="rooms of 6 x 6 with two boxes that six moves can bring home, ten steps, 10 for the last "
+            about="rooms of 6 x 6 with two boxes that four moves can bring home, six steps, 10 for the last "
             "box and 0 for all else; only actions that change something are offered, by name",
             id="agentgym/Sokoban-v0",
             options={
                 "dim_room": [6, 6],
                 "num_boxes": 2,
-                "max_optimal": 6,
-                "max_steps": 10,
+                "max_optimal": 4,
+                "max_steps": 6,
                 "reward": "sparse10",
                 "effective_only": True,
             },
@@ -298,8 +298,8 @@ ENVIRONMENTS: Mapping[str, Environment] = {
             demonstrations=128,
             epochs=2,
             learning_rate=3e-4,
-            budget=3_000,
-            threshold=0.3,
+            budget=6_000,
+            threshold=0.5,
             held_out=64,
             attempts=2,
             validation="test",

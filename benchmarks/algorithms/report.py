@@ -86,7 +86,7 @@ def write_page(study: Study, folder: Path) -> None:
     record = read_json(path)
     done = [(run.pop("arm"), parse(SweepRun, run, str(path))) for run in record["runs"]]
     pictures = {}
-    if study.drawn:
+    if study.drawn and done:
         runs = [run for _, run in done]
         pictures = {environment: draw(environment, runs, folder) for environment in study.environments}
     replace_file(path.with_suffix(".md"), "\n".join(_page(study, record, done, pictures)) + "\n")
@@ -116,7 +116,7 @@ def _page(
             yield from _section(study, environment, before, lines, pictures.get(name))
     if study.name == "main":
         yield from _orderings(study, done)
-    if study.expected:
+    if study.expected and done:
         yield from _expected(study, done)
 
 
@@ -127,12 +127,15 @@ def _coverage(study: Study, record: Mapping[str, Any], done: Sequence[tuple[str,
     seeds = sorted({run.seed for _, run in done})
     yield "## Coverage and method"
     yield ""
-    yield (
-        f"{len(done)} of {record['planned']} runs have finished, seeds {', '.join(map(str, seeds))}; they "
-        f"took {sum(seconds):,.0f} processor-seconds in all{longest}, on "
-        f"{record.get('processor', 'two shared cores')}."
-        + (f" Not run: {', '.join(sorted(missing))}." if missing else "")
-    )
+    if done:
+        yield (
+            f"{len(done)} of {record['planned']} runs have finished, seeds {', '.join(map(str, seeds))}; "
+            f"they took {sum(seconds):,.0f} processor-seconds in all{longest}, on "
+            f"{record.get('processor', 'two shared cores')}."
+            + (f" Not run: {', '.join(sorted(missing))}." if missing else "")
+        )
+    else:
+        yield f"Planned: none of {record['planned']} runs has finished yet."
     yield ""
     tasks, size = SETTINGS["rollout.tasks"], SETTINGS["rollout.group_size"]
     models = " or ".join(f"`{name}`" for name in _models(study))
