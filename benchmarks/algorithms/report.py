@@ -150,6 +150,8 @@ def _coverage(study: Study, record: Mapping[str, Any], done: Sequence[tuple[str,
         "for 3SPO, so it lies above what these policies do when they play."
     )
     yield ""
+    if not done:
+        return
     yield (
         "*Mean* is the success on held-out tasks after training, in %, sampled at temperature 1, several "
         f"attempts each. It and the difference to {study.baseline} have 95 % intervals of Student's t over "
