@@ -395,7 +395,8 @@ def test_what_was_ready_before_a_failure_is_handed_out(virtual):
     deadline = time.monotonic() + 10
     while pool.counts.episodes < 2 * TASKS * SIZE and time.monotonic() < deadline:
         time.sleep(0.01)
-    pool._error = RuntimeError("no answer")  # of what plays ahead
+    pool.close()  # what plays ahead ends, as with a failure, or it might play the third update's groups, too
+    pool._error = RuntimeError("no answer")
     assert len(pool.collect(1).groups) == TASKS
     with pytest.raises(RuntimeError, match="no answer"):
         pool.collect(2)
