@@ -32,7 +32,7 @@ from agentgym.training.policy.agent import make_model_agent
 FOLDER = Path("runs/retokenisation")
 FOUND, PAGE = Path("benchmarks/retokenisation.json"), Path("docs/gateway.md")
 BEGIN, END = "<!-- retokenised -->\n", "<!-- end of retokenised -->\n"
-EPISODES, TURNS, ANSWER_TOKENS, PROMPT_TOKENS = 16, 6, 48, 1_536
+EPISODES, TURNS, ANSWER_TOKENS, PROMPT_TOKENS = 8, 6, 48, 1_536
 CLIP = 0.2
 """Of the published objectives: beyond it a token's ratio is clipped."""
 

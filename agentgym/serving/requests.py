@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from email.message import Message
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,20 @@ async def read_body(request: Request, most: int) -> bytes | None:
         elif size > max(READ_ON, most):
             break
     return b"".join(parts) if size <= most else None
+
+
+async def read_in_time(request: Request, most: int, patience: float) -> bytes | Refusal:
+    """Return the body of a request; or why it is refused, which is too large, too slow or cut off."""
+    from starlette.requests import ClientDisconnect
+
+    try:
+        async with asyncio.timeout(patience):
+            body = await read_body(request, most)
+    except TimeoutError:
+        return Refusal(408, f"the request was not whole within {patience:g} s: send it faster")
+    except ClientDisconnect:
+        return Refusal(400, "the request is not whole")
+    return Refusal(413, f"a message has at most {most:,} bytes: send it in parts") if body is None else body
 
 
 def refusal(connection: Any, guard: HostGuard, doing: str) -> Refusal | None:

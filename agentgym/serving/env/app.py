@@ -18,8 +18,8 @@ from agentgym.io.untrusted import loads_json
 from agentgym.serving.app_server import PATIENCE, AppServer
 from agentgym.serving.env.service import Client, EnvService
 from agentgym.serving.env.sessions import SessionError
-from agentgym.serving.hosts import HostGuard
-from agentgym.serving.requests import error_response, read_body, refusal
+from agentgym.serving.hosts import HostGuard, Refusal
+from agentgym.serving.requests import error_response, read_in_time, refusal
 from agentgym.version import __version__
 
 if TYPE_CHECKING:
@@ -237,20 +237,11 @@ def _message(door: _Door, kind: str) -> Callable[["Request"], Awaitable["Respons
 
 async def _in_time(door: _Door, request: "Request") -> bytes:
     """Return the body of a request; SessionError where it is too large or too slow."""
-    from starlette.requests import ClientDisconnect
-
     limits = door.service.limits
-    try:
-        async with asyncio.timeout(limits.patience):
-            body = await read_body(request, limits.body)
-    except TimeoutError:
-        line = f"the request was not whole within {limits.patience:g} s: send it faster"
-        raise SessionError(408, "SESSION_ERROR", line) from None
-    except ClientDisconnect:
-        raise SessionError(400, "SESSION_ERROR", "the request is not whole") from None
-    if body is None:
-        line = f"a message has at most {limits.body:,} bytes: send it in parts"
-        raise SessionError(413, "VALIDATION_ERROR", line)
+    body = await read_in_time(request, limits.body, limits.patience)
+    if isinstance(body, Refusal):
+        code = "VALIDATION_ERROR" if body.status == 413 else "SESSION_ERROR"
+        raise SessionError(body.status, code, body.line)
     return body
 
 

@@ -24,8 +24,8 @@ from agentgym.serving.gateway.gateway import Gateway
 from agentgym.serving.gateway.openai_chat import read_completion, stream_completion, write_completion
 from agentgym.serving.gateway.records import summary, traces
 from agentgym.serving.gateway.sessions import GatewaySession
-from agentgym.serving.hosts import HostGuard
-from agentgym.serving.requests import read_body, refusal
+from agentgym.serving.hosts import HostGuard, Refusal
+from agentgym.serving.requests import read_in_time, refusal
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -84,19 +84,10 @@ class _Door:
 
     async def body(self, request: "Request") -> Any:
         """Return the JSON of a request, an empty object where there is none."""
-        from starlette.requests import ClientDisconnect
-
         limits = self.gateway.limits
-        try:
-            async with asyncio.timeout(limits.patience):
-                body = await read_body(request, limits.body)
-        except TimeoutError:
-            line = f"the request was not whole within {limits.patience:g} s: send it faster"
-            raise SessionError(408, "SESSION_ERROR", line) from None
-        except ClientDisconnect:
-            raise SessionError(400, "SESSION_ERROR", "the request is not whole") from None
-        if body is None:
-            raise SessionError(413, "SESSION_ERROR", f"a request has at most {limits.body:,} bytes")
+        body = await read_in_time(request, limits.body, limits.patience)
+        if isinstance(body, Refusal):
+            raise SessionError(body.status, "SESSION_ERROR", body.line)
         return loads_json(body or b"{}", "the request", half_characters=True)
 
     async def table(self, request: "Request") -> dict[str, Any]:
