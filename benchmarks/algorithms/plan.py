@@ -53,6 +53,16 @@ SETTINGS: Mapping[str, Any] = {
 _WIDE: Mapping[str, Any] = {"rollout.tasks": 16, "rollout.num_envs": 128}
 """Where four tasks an iteration are too few to learn from."""
 
+_TWO_BOXES: Mapping[str, Any] = {
+    "dim_room": [6, 6],
+    "num_boxes": 2,
+    "max_optimal": 4,
+    "max_steps": 6,
+    "reward": "sparse10",
+    "effective_only": True,
+}
+"""Sokoban of which small models win a part."""
+
 _TERSE: Mapping[str, Any] = {"wording": "terse", "answer": "bare", "choice": "constrained", "budget": 512}
 """How a pretrained model is asked: in few words, and it chooses among the actions."""
 
@@ -185,22 +195,27 @@ class Study:
     """Whether the page has learning curves."""
 
 
+_EZPOINTS = Environment(
+    name="ezpoints",
+    title="EZPoints",
+    about="many repeated states: formulas of five tokens at most, so that the episodes of a group "
+    "meet in nearly every state",
+    id="agentgym/EZPoints-v0",
+    demonstrations=60,
+    epochs=2,
+    learning_rate=1e-3,
+    budget=2_500,
+    threshold=0.6,
+    held_out=30,
+    attempts=8,
+)
+
 ENVIRONMENTS: Mapping[str, Environment] = {
     environment.name: environment
     for environment in (
-        Environment(
-            name="ezpoints",
-            title="EZPoints",
-            about="many repeated states: formulas of five tokens at most, so that the episodes of a group "
-            "meet in nearly every state",
-            id="agentgym/EZPoints-v0",
-            demonstrations=60,
-            epochs=2,
-            learning_rate=1e-3,
-            budget=2_500,
-            threshold=0.6,
-            held_out=30,
-            attempts=8,
+        _EZPOINTS,
+        replace(
+            _EZPOINTS, name="ezpoints-long", title="EZPoints, 200,000 steps", budget=200_000, settings=_WIDE
         ),
         Environment(
             name="errands",
@@ -279,19 +294,28 @@ ENVIRONMENTS: Mapping[str, Environment] = {
             attempts=4,
         ),
         Environment(
+            name="sokoban",
+            title="Sokoban with two boxes",
+            about="rooms of 6 x 6 with two boxes that four moves can bring home, six steps, 10 for the last "
+            "box and 0 for all else; only actions that change something are offered",
+            id="agentgym/Sokoban-v0",
+            options=_TWO_BOXES,
+            demonstrations=1_000,
+            epochs=3,
+            learning_rate=3e-4,
+            budget=200_000,
+            threshold=0.5,
+            held_out=64,
+            attempts=4,
+            validation="test",
+            settings=_WIDE,
+        ),
+        Environment(
             name="smollm2",
             title="Sokoban with two boxes, SmolLM2-135M",
-            about="rooms of 6 x 6 with two boxes that four moves can bring home, six steps, 10 for the last "
-            "box and 0 for all else; only actions that change something are offered, by name",
+            about="the same rooms, for a pretrained model: actions are offered by name",
             id="agentgym/Sokoban-v0",
-            options={
-                "dim_room": [6, 6],
-                "num_boxes": 2,
-                "max_optimal": 4,
-                "max_steps": 6,
-                "reward": "sparse10",
-                "effective_only": True,
-            },
+            options=_TWO_BOXES,
             model="runs/models/smollm2",
             prompting={**_TERSE, "system": "Sokoban"},
             cloned={"learning_rate": 1e-4, "batch": 16, "token_budget": 0},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
@@ -137,7 +138,8 @@ def _coverage(study: Study, record: Mapping[str, Any], done: Sequence[tuple[str,
     else:
         yield f"Planned: none of {record['planned']} runs has finished yet."
     yield ""
-    tasks, size = SETTINGS["rollout.tasks"], SETTINGS["rollout.group_size"]
+    size = SETTINGS["rollout.group_size"]
+    tasks = " or ".join(map(str, sorted({_tasks(ENVIRONMENTS[name]) for name in study.environments})))
     models = " or ".join(f"`{name}`" for name in _models(study))
     yield (
         f"Every run begins with the same weights, a model {models} that cloned a few episodes of the "
@@ -165,6 +167,10 @@ def _coverage(study: Study, record: Mapping[str, Any], done: Sequence[tuple[str,
 
 def _models(study: Study) -> list[str]:
     return list(dict.fromkeys(ENVIRONMENTS[name].model for name in study.environments))
+
+
+def _tasks(environment: Environment) -> int:
+    return int(environment.settings.get("rollout.tasks", SETTINGS["rollout.tasks"]))
 
 
 def _scale(study: Study) -> str:
@@ -222,8 +228,8 @@ def _row(line: Line, difference: Floats | None, p: float | None, environment: En
     spent = f"{statistics.median(steps for _, steps in reached):,.0f}" if reached else "-"
     seconds = statistics.fmean(run.cpu_seconds for run in line.runs)
     iterations = statistics.fmean(len(run.success) for run in line.runs)
-    diverged = sum(run.end == "diverged" for run in line.runs)
-    label = line.label + (f" ({diverged} diverged)" if diverged else "")
+    ends = Counter(run.end for run in line.runs if run.end != "budget")
+    label = line.label + "".join(f" ({count} {end})" for end, count in ends.items())
     return (
         f"| {label} | {len(line.runs)} | {success} | {spread} | {against} | {chance} | {seeds} | {when} | "
         f"{spent} | {iterations:.0f} | {seconds:.1f} |"

@@ -35,11 +35,14 @@ from agentgym.training.policy.saved import weights_sha256
 from agentgym.training.setup import TrainingSetup
 from benchmarks.algorithms.plan import BASELINE, ENVIRONMENTS, EVALUATION_SEED, Arm, Environment, Study
 
-RunEnd: TypeAlias = Literal["budget", "diverged"]
-"""Why a run ended: its steps were taken, or a loss was not a number."""
+RunEnd: TypeAlias = Literal["budget", "diverged", "exhausted"]
+"""Why a run ended: its steps were taken, a loss was not a number, or nothing was sampled any more."""
 
 Wins: TypeAlias = tuple[tuple[int, ...], ...]
 """Of each held-out task, of each attempt at it: 1 if it was won."""
+
+_PATIENCE = 10
+"""Iterations without a sample, after which a run has nothing left to sample."""
 
 BEFORE = "before.json"
 """How a warm start does, in its folder."""
@@ -206,13 +209,20 @@ def _learn(trainer: Trainer, budget: int) -> tuple[list[tuple[int, float, int]],
     curve: list[tuple[int, float, int]] = []
     began = process_time()
     end: RunEnd = "budget"
+    idle = 0
     while not curve or curve[-1][0] < budget:
+        if idle >= _PATIENCE:
+            end = "exhausted"
+            break
         try:
             metrics = trainer.iterate()
         except DivergenceError:
             end = "diverged"
             break
-        curve.append((metrics.env_steps, metrics.success, metrics.episodes))
+        # 3SPO samples nothing at states that it has given up
+        idle = idle + 1 if curve and metrics.env_steps == curve[-1][0] else 0
+        if not idle:
+            curve.append((metrics.env_steps, metrics.success, metrics.episodes))
     return curve, end, process_time() - began
 
 
