@@ -17,7 +17,7 @@ from agentgym.history.run import read_metrics
 from agentgym.rollout.datapool import DataPool
 from agentgym.training.loop import Trainer
 from agentgym.training.pool import RolloutPool
-from agentgym.training.pooled import RUN_FILE, PooledGroups
+from agentgym.training.pooled import RUN_FILE, PooledCollector
 from agentgym.training.run import resume, start
 from tests.training.pooled_runs import model_bytes, played, settings, store
 
@@ -90,13 +90,13 @@ def stop_waiting(monkeypatch):
     """End runs when they wait; return the lines that they print."""
     lines = []
 
-    def end(self, update, oldest):
-        lines.append(plain(self, update, oldest))
+    def end(self, *asked):
+        lines.append(plain(self, *asked))
         self.stop = lambda: True
         return lines[-1]
 
-    plain = PooledGroups._waiting
-    monkeypatch.setattr(PooledGroups, "_waiting", end)
+    plain = PooledCollector._waiting
+    monkeypatch.setattr(PooledCollector, "_waiting", end)
     return lines
 
 
