@@ -39,7 +39,7 @@ from agentgym.rollout.pool_tables import (
     PooledGroup,
     connect,
 )
-from agentgym.rollout.stored_episode import pack_episode, unpack_episode
+from agentgym.rollout.stored_episode import StoredEpisode, pack, unpack_episode
 
 PATIENCE = 600.0
 """Seconds after its last episode for which a group that is not complete is waited for."""
@@ -127,7 +127,7 @@ class DataPool:
         for each in (group, *labels):
             _check_name(each)
         try:
-            packed, name = pack_episode(trajectory), _episode_id(trajectory, group)
+            packed, name = pack(trajectory), _episode_id(trajectory, group)
         except (ValueError, TypeError, struct.error) as error:
             raise UsageError(f"an episode of group {group} cannot be stored: {error}") from error
         answers = [step.completion for step in trajectory.steps]
@@ -228,12 +228,8 @@ class DataPool:
             UsageError: there is no group of a name.
         """
         with self._transaction() as table:
-            if names:
-                return [self._named(table, name) for name in names]
-            return [
-                PooledGroup.of_row(row)
-                for row in table.execute(f"{GROUPS} ORDER BY number", {"run": ""}).fetchall()
-            ]
+            rows = [] if names else table.execute(f"{GROUPS} ORDER BY number", {"run": ""}).fetchall()
+            return [self._named(table, name) for name in names] or list(map(PooledGroup.of_row, rows))
 
     def counts(self, run: str = "") -> dict[str, int]:
         """Return the numbers of groups by `agentgym.rollout.pool_tables.GroupState`.
@@ -266,13 +262,10 @@ class DataPool:
         draft, written = path.with_name(f".{path.name}.{os.getpid()}.tmp"), 0
         try:
             with writing(path), draft.open("w", encoding="utf-8") as file:
-                for group in chosen:
-                    with self._transaction() as table:
-                        rows = _episodes(table, "name = :name ORDER BY rollout", {"name": group.name})
-                    about = {"group": group.name, "size": group.size, "labels": group.labels}
-                    for row in rows:
-                        about |= {"trainable": group.trainable, "trajectory": _rewarded(row)}
-                        file.write(f"{json.dumps(about, ensure_ascii=False)}\n")
+                for each in chosen:
+                    for _, played in self.episodes(each.name):
+                        stored = StoredEpisode(each.name, each.size, each.labels, each.trainable, played)
+                        file.write(f"{pack(stored)}\n")
                         written += 1
                 draft.replace(path)
         finally:
@@ -394,7 +387,7 @@ def _episode_id(trajectory: Trajectory, group: str) -> str:
     """Return a digest of all that makes an episode the same: not of its times."""
     steps = [replace(each, completion=replace(each.completion, seconds=0.0)) for each in trajectory.steps]
     timeless = replace(trajectory, steps=tuple(steps), env_seconds=0.0, model_seconds=0.0)
-    return blake2b(f"{group}\n{pack_episode(timeless)}".encode(), digest_size=DIGEST_BYTES).hexdigest()
+    return blake2b(f"{group}\n{pack(timeless)}".encode(), digest_size=DIGEST_BYTES).hexdigest()
 
 
 def _check_fits(table: sqlite3.Connection, episode: Mapping[str, Any]) -> None:

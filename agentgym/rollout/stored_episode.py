@@ -79,13 +79,13 @@ def unpack_completion(table: dict[str, Any]) -> Completion:
     return Completion(**table)
 
 
-def pack_episode(trajectory: Trajectory) -> str:
-    """Return a trajectory as JSON; ValueError or TypeError where JSON has no such value."""
-    return _ENCODER.encode(trajectory)
+def pack(episode: Trajectory | StoredEpisode) -> str:
+    """Return an episode as JSON; ValueError or TypeError where JSON has no such value."""
+    return _ENCODER.encode(episode)
 
 
 def unpack_episode(table: dict[str, Any]) -> Trajectory:
-    """Return the trajectory of a table that was read from `pack_episode`'s JSON, and is changed."""
+    """Return the trajectory of a table that was read from `pack`'s JSON, and is changed."""
     _unpack_parts(table)
     for step in table["steps"]:
         step["admissible_actions"] = tuple(step["admissible_actions"])

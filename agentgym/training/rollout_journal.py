@@ -193,4 +193,4 @@ def _past(request: Request) -> str:
 def _newest(entry: _Entry) -> int:
     """Return the newest version of the weights that sampled a completion."""
     completion = unpack_completion(dict(entry[-1]))
-    return max(completion.version, *completion.versions)
+    return max((completion.version, *completion.versions))

@@ -1,7 +1,8 @@
 """How long a data pool takes to take and to hand out groups: ``python -m benchmarks.speed.datapool``.
 
 A pool is filled with episodes of EZPoints' size. Then groups are leased, an update at a time, and episodes
-are added one by one, each on the disk before the next. Times are of the clock on the wall, since the disk counts.
+are added one by one, each on the disk before the next. Times are of the clock on the wall, since the disk
+counts.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TypeVar
 from agentgym.core.types import Completion, Step, Trajectory
 from agentgym.rollout.datapool import DataPool
 from agentgym.rollout.pool_tables import ADD, POOL_FILE, connect
-from agentgym.rollout.stored_episode import pack_episode
+from agentgym.rollout.stored_episode import pack
 from benchmarks.speed.report import machine
 
 _T = TypeVar("_T")
@@ -68,7 +69,7 @@ def episode(group: int, rollout: int, *, steps: int, tokens: int) -> Trajectory:
 def fill(folder: Path, groups: int, size: int, steps: int, tokens: int) -> None:
     """Put the same complete group into a pool so many times, all at once."""
     members = [episode(0, rollout, steps=steps, tokens=tokens) for rollout in range(size)]
-    packed = [pack_episode(member) for member in members]
+    packed = [pack(member) for member in members]
     about = {"size": size, "labels": "[]", "trainable": True, "now": 0.0, "oldest": 0, "newest": 0}
     folder.mkdir()
     with closing(connect(folder / POOL_FILE)) as pool, pool:
