@@ -29,8 +29,6 @@ from agentgym.evaluation.verify.verdicts import VERDICT_SCHEMA, Verdict
 from agentgym.history.rollouts import KeptEpisode
 from agentgym.io.records import json_schema
 from agentgym.prompts.settings import Prompting, TemplatePin
-from agentgym.rollout.pool_index import PoolChange
-from agentgym.rollout.stored_episode import StoredEpisode
 from agentgym.training.policy.saved import SCHEMA as AGENT_SCHEMA
 from agentgym.training.policy.saved import AgentFile
 
@@ -157,26 +155,6 @@ FILES = (
         "In a training run's folder, with `keep_rollouts`: the episodes of iteration NNNNNN, a line each.",
         KeptEpisode,
         STATED,
-    ),
-    File(
-        "pool_episode",
-        1,
-        "episodes/NNNNNN.jsonl",
-        "In a data pool's folder, and what `agentgym data pool export` writes. A line is "
-        '`{"episode":EPISODE,"id":ID}` or `{"change":CHANGE,"id":ID}`: the id is the blake2b-128 of the '
-        "record's JSON, in hex. These are the fields of an episode; "
-        "`agentgym.rollout.stored_episode.read_episodes` reads them.",
-        StoredEpisode,
-        "whoever added it",
-    ),
-    File(
-        "pool_change",
-        1,
-        "episodes/NNNNNN.jsonl, changes",
-        "The other lines there: what became of episodes. A change has all fields; those that its kind does "
-        "not need have their defaults.",
-        PoolChange,
-        "whoever made it",
     ),
     File(
         "agent",

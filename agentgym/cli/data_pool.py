@@ -15,7 +15,7 @@ from agentgym.cli.terminal import open_console
 from agentgym.core.types import Trajectory
 from agentgym.errors import UsageError
 from agentgym.io.untrusted import printable
-from agentgym.rollout.pool_index import GroupState, PooledGroup
+from agentgym.rollout.pool_tables import POOL_FILE, GroupState, PooledGroup
 
 if TYPE_CHECKING:
     from agentgym.rollout.datapool import DataPool
@@ -23,75 +23,48 @@ if TYPE_CHECKING:
 
 def add_to(actions: Commands[Parser]) -> None:
     """Declare the commands, in the group ``data``."""
-    group = add_command(
-        actions,
-        "pool",
-        None,
-        about="List, show, label, drop and export the groups of a data pool.",
-        example="agentgym data pool ls runs/pool",
+    about = "List, show, label, drop and export the groups of a data pool."
+    commands = add_groups(
+        add_command(actions, "pool", None, about=about, example="agentgym data pool ls runs/pool")
     )
-    commands = add_groups(group)
-    ls = _add(commands, "ls", run_ls, "List the groups, oldest first.", "--label good", groups="")
+
+    def add(name: str, run: Run, about: str, words: str) -> Parser:
+        example = f"agentgym data pool {name} runs/pool {words}"
+        parser = add_command(commands, name, run, about=about, example=example)
+        parser.add_argument("folder", type=Path, metavar="DIR", help="the pool's folder")
+        return parser
+
+    ls = add("ls", run_ls, "List the groups, oldest first.", "--label good")
     ls.add_argument("--state", choices=get_args(GroupState), help="only groups of a state")
     ls.add_argument("--label", metavar="LABEL", help="only groups with a label")
     ls.add_argument("--json", action="store_true", help="print JSON")
-    _add(commands, "show", run_show, "Show the episodes of a group turn by turn.", "task-3", groups="GROUP")
-    for name, about, flag in (
-        (
-            "tag",
-            "Add labels to a group, or keep it out of training.",
-            "never train on it, whatever its episodes say",
-        ),
-        (
-            "untag",
-            "Take labels from a group, or let it be trained on.",
-            "train on it, whatever its episodes say",
-        ),
-    ):
-        parser = _add(commands, name, run_tag, about, "task-3 good", groups="GROUP")
+    show = add("show", run_show, "Show the episodes of a group turn by turn.", "task-3")
+    tag = add("tag", run_tag, "Add labels to a group, or keep it out of training.", "task-3 good")
+    untag = add("untag", run_tag, "Take labels from a group, or let it be trained on.", "task-3 good")
+    for parser in (show, tag, untag):
+        parser.add_argument("group", metavar="GROUP", help="name of a group")
+    for parser, what in ((tag, "never train on it"), (untag, "train on it")):
         parser.add_argument("labels", nargs="*", metavar="LABEL", help="a label")
-        parser.add_argument("--untrainable", action="store_true", help=flag)
-        parser.set_defaults(tags=name == "tag")
-    _add(commands, "drop", run_drop, "Never train on some groups.", "task-3", groups="GROUP...")
-    release = _add(
-        commands,
-        "release",
-        run_release,
-        "Give back what a run that is gone has leased.",
-        "gigpo-1a2b3c4d",
-        groups="",
-    )
+        about = f"{what}, whatever was said of its episodes"
+        parser.add_argument("--untrainable", action="store_true", help=about)
+        parser.set_defaults(tags=parser is tag)
+    drop = add("drop", run_drop, "Never train on some groups.", "task-3")
+    drop.add_argument("groups", nargs="+", metavar="GROUP", help="name of a group")
+    release = add("release", run_release, "Give back what a run that is gone has leased.", "gigpo-1a2b3c4d")
     release.add_argument("leased_by", metavar="RUN", help="its name, as `agentgym data pool ls` shows it")
-    export = _add(
-        commands,
-        "export",
-        run_export,
-        "Write episodes as JSON lines, late rewards and labels included; dropped groups only by name.",
-        "--out episodes.jsonl",
-        groups="[GROUP...]",
-    )
+    about = "Write episodes as JSON lines, late rewards and labels included; dropped groups only by name."
+    export = add("export", run_export, about, "--out episodes.jsonl")
+    export.add_argument("groups", nargs="*", metavar="GROUP", help="name of a group")
     export.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .jsonl file")
-
-
-def _add(commands: Commands[Parser], name: str, run: Run, about: str, words: str, *, groups: str) -> Parser:
-    """Add a command on a pool, and on ``groups`` of it: one, at least one, any number or none."""
-    example = f"agentgym data pool {name} runs/pool {words}"
-    parser = add_command(commands, name, run, about=about, example=example)
-    parser.add_argument("folder", type=Path, metavar="DIR", help="the pool's folder")
-    count = {"GROUP": 1, "GROUP...": "+", "[GROUP...]": "*"}.get(groups)
-    if count is not None:
-        parser.add_argument("groups", nargs=count, metavar="GROUP", help="name of a group")  # type: ignore[arg-type]
-    return parser
 
 
 @contextmanager
 def _opened(folder: Path) -> Iterator[DataPool]:
     """Open a pool that is there: a command makes none."""
     from agentgym.rollout.datapool import DataPool
-    from agentgym.rollout.pool_files import EPISODES
 
-    if not (folder / EPISODES).is_dir():
-        raise UsageError(f"{folder} is no data pool: name a folder that holds {EPISODES}/")
+    if not (folder / POOL_FILE).is_file():
+        raise UsageError(f"{folder} is no data pool: name a folder that holds {POOL_FILE}")
     with DataPool(folder) as pool:
         yield pool
 
@@ -107,9 +80,8 @@ def run_ls(arguments: argparse.Namespace) -> int:
         each for each in found if state in (None, each.state) and (label is None or label in each.labels)
     ]
     if arguments.json:
-        open_console().print(
-            json.dumps([asdict(each) for each in found], indent=1), markup=False, soft_wrap=True
-        )
+        text = json.dumps([asdict(each) for each in found], indent=1)
+        open_console().print(text, markup=False, soft_wrap=True)
         return 0
     names = ("group", "task", "state", "members", "versions", "score", "labels", "run")
     table = Table(*names, box=None, pad_edge=False)
@@ -130,7 +102,7 @@ def _row(group: PooledGroup) -> tuple[str, ...]:
 def run_show(arguments: argparse.Namespace) -> int:
     """Print the episodes of a group."""
     with _opened(arguments.folder) as pool:
-        (group,) = pool.groups(*arguments.groups)
+        (group,) = pool.groups(arguments.group)
         episodes = pool.episodes(group.name)
     console = open_console()
     lines = [f"group {group.name}: {group.env_id}, task {group.task_id}, {', '.join(_row(group)[2:4])}"]
@@ -158,12 +130,11 @@ def run_tag(arguments: argparse.Namespace) -> int:
     """Label a group, or the reverse."""
     if not (arguments.labels or arguments.untrainable):
         raise UsageError("say what is to change: give labels, or --untrainable")
-    (group,) = arguments.groups
     with _opened(arguments.folder) as pool:
         if arguments.untrainable:
-            pool.set_trainable(group, not arguments.tags)
+            pool.set_trainable(arguments.group, not arguments.tags)
         if arguments.labels:
-            (pool.tag if arguments.tags else pool.untag)(group, *arguments.labels)
+            (pool.tag if arguments.tags else pool.untag)(arguments.group, *arguments.labels)
     return 0
 
 
@@ -188,8 +159,7 @@ def run_export(arguments: argparse.Namespace) -> int:
     with _opened(arguments.folder) as pool:
         written = pool.export(arguments.out, *arguments.groups)
     open_console().print(
-        f"{arguments.out}: {written:,} episodes; read them by agentgym.rollout.stored_episode.read_episodes, "
-        "or as episodes/000000.jsonl of another pool",
+        f"{arguments.out}: {written:,} episodes; read them by agentgym.rollout.stored_episode.read_episodes",
         markup=False,
         soft_wrap=True,
     )

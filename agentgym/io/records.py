@@ -66,7 +66,7 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
         if value is None and type(None) in args:
             return None
         kinds = [arg for arg in args if arg is not type(None)]
-        tuples = [arg for arg in kinds if get_origin(arg) is tuple and isinstance(value, list)]
+        tuples = [arg for arg in kinds if get_origin(arg) is tuple and isinstance(value, list | tuple)]
         words = [arg for arg in kinds if get_origin(arg) is Literal and value in get_args(arg)]
         return _convert((tuples or words or kinds)[0], value, where)
     if origin is tuple:
@@ -90,7 +90,7 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
 
 
 def _tuple(args: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
-    if not isinstance(value, list):
+    if not isinstance(value, list | tuple):
         raise UsageError(f"{where}: expected a list, got {value!r:.60}")
     if args[-1] is Ellipsis:
         return tuple(_convert(args[0], member, where) for member in value)

@@ -15,6 +15,8 @@ import re
 import stat
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,9 @@ MAX_FILE_SIZE = 64 << 20
 
 MAX_LINES_SIZE = 4 << 30
 """Bytes of a file of JSON lines at most."""
+
+MAX_LINE = 1 << 30
+"""Bytes of a line that is read by itself at most."""
 
 MAX_TOML_SIZE = 1 << 20
 """Bytes of a TOML file at most."""
@@ -64,6 +69,19 @@ def read_file(path: Path, *, largest: int = MAX_FILE_SIZE, remedy: str = "get it
             if found.st_size > largest:
                 raise UsageError(f"{path} is larger than the {largest:,} bytes that are read; {remedy}")
             return file.read(found.st_size)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}; {remedy}") from error
+
+
+def read_lines(path: Path, remedy: str) -> Iterator[bytes]:
+    """Yield the lines of a regular file, which need not fit into memory; longer ones come in pieces.
+
+    ``remedy`` ends the message of a file that cannot be read.
+    """
+    try:
+        check_regular(path, path.stat())
+        with path.open("rb") as file:
+            yield from iter(partial(file.readline, MAX_LINE), b"")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}; {remedy}") from error
 

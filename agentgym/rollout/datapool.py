@@ -1,44 +1,50 @@
 """Data pool: a folder of finished groups of episodes between agents and a trainer.
 
-Agents add episodes, a trainer leases groups, people look and tag, each from a process of its own. The
-segments ``episodes/NNNNNN.jsonl`` are the truth: lines are only ever appended, one for each episode and one
-for each change, and what a call has returned for is on the disk. ``index.sqlite`` says where the lines are
-and what they come to; each call brings it up to date first.
+Agents add episodes, a trainer leases groups, people look and tag, each from a process of its own. All is in
+``pool.sqlite``: a call is a transaction, and what it has returned for is on the disk.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import sqlite3
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from hashlib import blake2b
 from itertools import groupby
+from math import isfinite
+from operator import itemgetter
 from pathlib import Path
+from threading import Lock
 from time import time
 from typing import Any, Self
 
+from agentgym.core.hashing import DIGEST_BYTES
 from agentgym.core.types import Group, Trajectory
 from agentgym.errors import UsageError
-from agentgym.io.files import writing
-from agentgym.rollout.pool_files import PoolFiles
-from agentgym.rollout.pool_index import PoolChange, PooledGroup, PoolIndex, StoredLine
-from agentgym.rollout.stored_episode import (
-    StoredEpisode,
-    make_line,
-    pack_episode,
-    parse_body,
-    split_line,
-    unpack_episode,
+from agentgym.io.files import make_folder, writing
+from agentgym.rollout.pool_tables import (
+    ADD,
+    CHANGED_LABELS,
+    EPISODES,
+    GROUPS,
+    OF_LEASE,
+    POOL_FILE,
+    SET_OLDEST,
+    STATE,
+    WAITING,
+    PooledGroup,
+    connect,
 )
+from agentgym.rollout.stored_episode import StoredEpisode, pack, unpack_episode
 
 PATIENCE = 600.0
 """Seconds after its last episode for which a group that is not complete is waited for."""
 MAX_NAME = 200
 """Characters of the name of a group, a run or a label."""
-MAX_SIZE = 65_536
-"""Episodes of a group at most."""
-MAX_LABELS = 64
-"""Labels that an episode brings at most."""
 
 
 class DataPool:
@@ -62,16 +68,18 @@ class DataPool:
             group_size: episodes of a group whose size `add` is not told.
 
         Raises:
-            UsageError: the folder cannot be written, or a segment is damaged.
+            UsageError: the folder cannot be written, or holds something else.
         """
         self.folder = Path(folder)
         self.group_size = group_size
-        self._files = PoolFiles(self.folder)
-        self.counts()  # refuses what it could not use
+        self._threads = Lock()
+        make_folder(self.folder)
+        with self._errors():
+            self._table = connect(self.folder / POOL_FILE)
 
     def close(self) -> None:
-        """Release the files."""
-        self._files.close()
+        """Release the file."""
+        self._table.close()
 
     def __enter__(self) -> Self:
         """Return the pool itself."""
@@ -103,7 +111,8 @@ class DataPool:
             group: name of its group, whose members begin in one state of one task.
             size: episodes of the group (default: the pool's ``group_size``).
             labels: added to those of the group.
-            trainable: a group with a member that is not is left out, unless `set_trainable` says otherwise.
+            trainable: whether it may be trained on; its group is left out where it may not, until
+                `set_trainable` says otherwise.
 
         Returns:
             The episode's id.
@@ -113,33 +122,28 @@ class DataPool:
                 otherwise; or the episode cannot be written.
         """
         size = self.group_size if size is None else size
-        if size is None or not 1 <= size <= MAX_SIZE or len(labels) > MAX_LABELS:
-            raise UsageError(
-                f"an episode is of a group of 1 to {MAX_SIZE:,} and has at most {MAX_LABELS} labels, got "
-                f"size {size} and {len(labels)} labels"
-            )
+        if size is None or size < 1:
+            raise UsageError(f"say how many episodes group {group!r:.80} has, at least 1: got size {size}")
         for each in (group, *labels):
             _check_name(each)
-        stored = {
-            "group": group,
-            "size": size,
-            "labels": list(labels),
-            "trainable": trainable,
-            "added": time(),
-        }
         try:
-            line = make_line("episode", pack_episode(trajectory, **stored))
-            _, body, name = split_line(line.encode())
-            record = parse_body(StoredEpisode, body)
-        except (ValueError, TypeError, KeyError, OverflowError, AttributeError) as error:
+            packed, name = pack(trajectory), _episode_id(trajectory, group)
+        except (ValueError, TypeError, struct.error) as error:
             raise UsageError(f"an episode of group {group} cannot be stored: {error}") from error
-        with self._files.locked() as index:
-            known = index.members(group, trajectory.rollout)
-            if known and _played(next(self._files.read(known))) == _played(json.loads(body)):
-                return known[0].id
-            if reason := index.conflict(record):
-                raise UsageError(f"group {group} does not take the episode: {reason}; name another group")
-            index.insert(name, record, self._files.append(index, line))
+        answers = [step.completion for step in trajectory.steps]
+        versions = [version for answer in answers for version in (answer.version, *answer.versions)]
+        values = {
+            "group": group, "size": size, "labels": json.dumps(sorted(set(labels))), "trainable": trainable,
+            "oldest": min(versions, default=None), "newest": max(versions, default=None), "now": time(),
+            "id": name, "trajectory": packed,
+        }  # fmt: skip
+        for each in ("env_id", "task_id", "initial_hash", "rollout", "won", "score"):
+            values[each] = getattr(trajectory, each)
+        with self._transaction() as table:
+            if not _episodes(table, "id = :id", values):
+                _check_fits(table, values)
+                for statement in ADD:
+                    table.execute(statement, values)
         return name
 
     def reward(
@@ -156,39 +160,49 @@ class DataPool:
         Raises:
             UsageError: there is no such episode, it has no step, or a run has leased its group.
         """
-        with self._files.locked() as index:
-            found = index.about(episode)
+        if not (isfinite(reward) and isfinite(score or 0.0)):
+            raise UsageError(f"rewards and scores are finite numbers, got {reward} and {score}")
+        with self._transaction() as table:
+            found = table.execute(
+                "SELECT name, run, json_array_length(trajectory, '$.steps') "
+                "FROM episodes JOIN groups USING (number) WHERE id = ?",
+                (episode,),
+            ).fetchone()
             if found is None:
                 raise UsageError(
                     f"{self.folder} has no episode {episode!r:.60}: name the id that add returned"
                 )
-            group, steps, run = found
+            group, run, steps = found
             if run is not None or not steps:
                 reason = f"of group {group}, which {run} has leased" if steps else "without a step to reward"
                 raise UsageError(
                     f"episode {episode} is {reason}: rewards come before the lease, and after a step"
                 )
-            late = PoolChange(kind="reward", episode=episode, reward=reward, won=won, score=score)
-            self._files.change(index, late)
+            table.execute(
+                "UPDATE episodes SET late_reward = ?, won = coalesce(?, won), score = coalesce(?, score) "
+                "WHERE id = ?",
+                (reward, won, score, episode),
+            )
 
     # ---- people -----------------------------------------------------------------------------
 
     def tag(self, group: str, *labels: str) -> None:
         """Add labels to a group."""
-        self._change_group(PoolChange(kind="tag", group=group, labels=labels))
+        for label in labels:
+            _check_name(label)
+        self._change(group, f"labels = {CHANGED_LABELS.format('UNION', '?')}", json.dumps(labels))
 
     def untag(self, group: str, *labels: str) -> None:
         """Take labels from a group."""
-        self._change_group(PoolChange(kind="untag", group=group, labels=labels))
+        self._change(group, f"labels = {CHANGED_LABELS.format('EXCEPT', '?')}", json.dumps(labels))
 
     def set_trainable(self, group: str, trainable: bool) -> None:
-        """Say whether a group may be trained on, whatever its episodes say.
+        """Say whether a group may be trained on, whatever was said of its episodes.
 
         Raises:
             UsageError: there is no such group, or a run has leased it.
         """
-        change = PoolChange(kind="trainable", group=group, trainable=trainable)
-        self._change_group(change, unless=("leased", "trained"))
+        self._change(group, "trainable = ?", trainable, unless=("leased", "trained"))
 
     def drop(self, group: str) -> None:
         """Never train on a group, even if a run has leased it: it then gets another one for the same update.
@@ -196,12 +210,16 @@ class DataPool:
         Raises:
             UsageError: there is no such group, or a run has trained on it.
         """
-        self._change_group(PoolChange(kind="drop", group=group), unless=("trained",))
+        self._change(group, "dropped = ?", True, unless=("trained",))
 
     def release(self, run: str) -> None:
         """Give back what a run has leased and not trained on; for runs that will not be resumed."""
-        with self._files.locked() as index:
-            self._files.change(index, PoolChange(kind="release", run=run))
+        with self._transaction() as table:
+            table.execute(
+                "UPDATE groups SET run = NULL, batch = NULL, place = NULL WHERE run = ? AND NOT trained",
+                (run,),
+            )
+            table.execute("DELETE FROM runs WHERE name = ?", (run,))
 
     def groups(self, *names: str) -> list[PooledGroup]:
         """Return groups by name, or all, in the order of their first episodes.
@@ -209,22 +227,27 @@ class DataPool:
         Raises:
             UsageError: there is no group of a name.
         """
-        with self._files.locked() as index:
-            return [self._named(index, name) for name in names] or index.groups()
+        with self._transaction() as table:
+            rows = [] if names else table.execute(f"{GROUPS} ORDER BY number", {"run": ""}).fetchall()
+            return [self._named(table, name) for name in names] or list(map(PooledGroup.of_row, rows))
 
     def counts(self, run: str = "") -> dict[str, int]:
-        """Return the numbers of groups by `agentgym.rollout.pool_index.GroupState`; ``run``: stale for it."""
-        with self._files.locked() as index:
-            return index.counts(run)
+        """Return the numbers of groups by `agentgym.rollout.pool_tables.GroupState`.
+
+        ``run``: those that are stale for it.
+        """
+        with self._transaction() as table:
+            rows = table.execute(f"SELECT {STATE}, count(*) FROM groups GROUP BY 1", {"run": run})
+            return dict(rows.fetchall())
 
     def episodes(self, group: str) -> list[tuple[str, Trajectory]]:
         """Return the episodes of a group with their ids, by their rollouts; late rewards are in them."""
-        with self._files.locked() as index:
-            lines = index.members(group)
-        return [(line.id, played) for line, played in zip(lines, self._trajectories(lines), strict=True)]
+        with self._transaction() as table:
+            rows = _episodes(table, "name = :name ORDER BY rollout", {"name": group})
+        return [(row["id"], unpack_episode(_rewarded(row))) for row in rows]
 
     def export(self, path: Path, *groups: str) -> int:
-        """Write episodes to a file, as a segment of another pool has them; return how many.
+        """Write episodes to a file, for `agentgym.rollout.stored_episode.read_episodes`; return how many.
 
         Late rewards are in their steps; leases are not written.
 
@@ -239,11 +262,10 @@ class DataPool:
         draft, written = path.with_name(f".{path.name}.{os.getpid()}.tmp"), 0
         try:
             with writing(path), draft.open("w", encoding="utf-8") as file:
-                for group in chosen:
-                    stored = {"group": group.name, "size": group.size, "labels": list(group.labels)}
-                    for _, played in self.episodes(group.name):
-                        table = pack_episode(played, **stored, trainable=group.trainable, added=time())
-                        file.write(f"{make_line('episode', table)}\n")
+                for each in chosen:
+                    for _, played in self.episodes(each.name):
+                        stored = StoredEpisode(each.name, each.size, each.labels, each.trainable, played)
+                        file.write(f"{pack(stored)}\n")
                         written += 1
                 draft.replace(path)
         finally:
@@ -268,6 +290,8 @@ class DataPool:
         are won. It is passed over when its last episode came ``patience`` seconds ago, and comes first if it
         is ever complete.
 
+        A run that goes back to an earlier update, as one does that is resumed, has not trained on later ones.
+
         Args:
             run: name of the run.
             update: number of the update, from 1.
@@ -279,77 +303,77 @@ class DataPool:
             The groups, members by their rollouts; None where there are not enough yet.
 
         Raises:
-            UsageError: the run has more groups for this update already, or a line of one of them is damaged.
+            UsageError: the run has more groups for this update already.
         """
         _check_name(run)
-        with self._files.locked() as index:
-            held = len({line.group for line in index.leased(run, update)})
+        values = {"run": run, "update": update, "oldest": oldest_version}
+        with self._transaction() as table:
+            table.execute(
+                "UPDATE groups SET trained = 0 WHERE run = :run AND batch >= :update AND trained", values
+            )
+            held, place = table.execute(
+                f"SELECT count(*), coalesce(max(place), 0) FROM groups WHERE {OF_LEASE}", values
+            ).fetchone()
             if held > count:
-                raise UsageError(f"{run} has {held} groups for update {update}, not {count}: rewind it first")
+                raise UsageError(f"{run} has {held} groups for update {update}, not {count}: ask for as many")
             if held < count:
-                if oldest_version is not None and index.required(run) != oldest_version:
-                    self._files.change(index, PoolChange(kind="require", run=run, oldest=oldest_version))
-                found = index.ready(run, count - held, oldest_version, time() - patience)
+                if oldest_version is not None:
+                    table.execute(SET_OLDEST, values)
+                found = _ready(table.execute(WAITING, values), count - held, time() - patience)
                 if held + len(found) < count:
                     return None
-                self._files.change(
-                    index, PoolChange(kind="lease", run=run, update=update, groups=tuple(found))
+                table.executemany(
+                    "UPDATE groups SET run = ?, batch = ?, place = ? WHERE name = ?",
+                    [(run, update, place + i, name) for i, name in enumerate(found, start=1)],
                 )
-            lines = index.leased(run, update)
-        played = zip(lines, self._trajectories(lines), strict=True)
-        groups = groupby(played, key=lambda pair: pair[0].group)
-        return [_group(tuple(each for _, each in members)) for _, members in groups]
+            rows = _episodes(table, f"{OF_LEASE} ORDER BY place, rollout", values)
+        members = [(row["name"], unpack_episode(_rewarded(row))) for row in rows]
+        groups = [tuple(each for _, each in group) for _, group in groupby(members, key=itemgetter(0))]
+        return [Group(each[0].task_id, each[0].initial_hash, each) for each in groups]
 
     def leased(self, run: str, update: int) -> list[tuple[str, str]]:
         """Return group and id of each episode that a run has for an update, in the order of `lease`."""
-        with self._files.locked() as index:
-            return [(line.group, line.id) for line in index.leased(run, update)]
-
-    def rewind(self, run: str, update: int) -> None:
-        """Go back to the state of a run after an update, 0 for its beginning.
-
-        Groups of later updates stay reserved to the run, and are leased again in their order before others.
-        """
-        with self._files.locked() as index:
-            self._files.change(index, PoolChange(kind="rewind", run=run, update=update))
+        with self._transaction() as table:
+            rows = _episodes(table, f"{OF_LEASE} ORDER BY place, rollout", {"run": run, "update": update})
+        return [(row["name"], row["id"]) for row in rows]
 
     def trained(self, run: str, update: int) -> None:
-        """Mark the groups of a run up to an update as trained; only a `rewind` of the run takes it back."""
-        with self._files.locked() as index:
-            self._files.change(index, PoolChange(kind="trained", run=run, update=update))
+        """Mark the groups of a run up to an update as trained."""
+        with self._transaction() as table:
+            table.execute(
+                "UPDATE groups SET trained = 1 WHERE run = ? AND batch <= ? AND NOT dropped AND NOT trained",
+                (run, update),
+            )
 
     # ---- inside -----------------------------------------------------------------------------
 
-    def _change_group(self, change: PoolChange, unless: Sequence[str] = ()) -> None:
-        for label in change.labels:
-            _check_name(label)
-        with self._files.locked() as index:
-            found = self._named(index, change.group)
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Use the file alone, of all threads and processes; keep what a block does, all of it or nothing."""
+        with self._errors(), self._threads, self._table as table:
+            table.execute("BEGIN IMMEDIATE")
+            yield table
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        path = self.folder / POOL_FILE
+        try:
+            yield
+        except (sqlite3.Error, OverflowError) as error:
+            raise UsageError(f"cannot use {path}: {error}; free space, or put back a copy of it") from error
+
+    def _change(self, group: str, assignment: str, value: Any, unless: Sequence[str] = ()) -> None:
+        with self._transaction() as table:
+            found = self._named(table, group)
             if found.state in unless:
-                raise UsageError(
-                    f"group {found.name} is {found.state} by run {found.run}: choose another group"
-                )
-            self._files.change(index, change)
+                raise UsageError(f"group {group} is {found.state} by run {found.run}: choose another group")
+            table.execute(f"UPDATE groups SET {assignment} WHERE name = ?", (value, group))
 
-    def _named(self, index: PoolIndex, group: str) -> PooledGroup:
-        found = index.groups(group)
-        if not found:
+    def _named(self, table: sqlite3.Connection, group: str) -> PooledGroup:
+        row = table.execute(f"{GROUPS} WHERE name = :name", {"name": group, "run": ""}).fetchone()
+        if row is None:
             raise UsageError(f"{self.folder} has no group {group!r:.80}: `agentgym data pool ls` lists them")
-        return found[0]
-
-    def _trajectories(self, lines: Sequence[StoredLine]) -> Iterator[Trajectory]:
-        """Yield what was played, with late rewards."""
-        for line, table in zip(lines, self._files.read(lines), strict=True):
-            played = unpack_episode(table)
-            if line.late is not None:
-                last = replace(played.steps[-1], reward=played.steps[-1].reward + line.late)
-                steps = (*played.steps[:-1], last)
-                played = replace(played, steps=steps, won=bool(line.won), score=line.score)
-            yield played
-
-
-def _group(members: tuple[Trajectory, ...]) -> Group:
-    return Group(members[0].task_id, members[0].initial_hash, members)
+        return PooledGroup.of_row(row)
 
 
 def _check_name(name: str) -> None:
@@ -359,8 +383,53 @@ def _check_name(name: str) -> None:
         )
 
 
-def _played(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what makes two stored episodes the same: all but times and what is said of the group."""
-    steps = [{**step, "completion": {**step["completion"], "seconds": 0.0}} for step in table["steps"]]
-    said = ("added", "env_seconds", "model_seconds", "labels", "trainable")
-    return {**{name: value for name, value in table.items() if name not in said}, "steps": steps}
+def _episode_id(trajectory: Trajectory, group: str) -> str:
+    """Return a digest of all that makes an episode the same: not of its times."""
+    steps = [replace(each, completion=replace(each.completion, seconds=0.0)) for each in trajectory.steps]
+    timeless = replace(trajectory, steps=tuple(steps), env_seconds=0.0, model_seconds=0.0)
+    return blake2b(f"{group}\n{pack(timeless)}".encode(), digest_size=DIGEST_BYTES).hexdigest()
+
+
+def _check_fits(table: sqlite3.Connection, episode: Mapping[str, Any]) -> None:
+    """Refuse an episode that its group does not take."""
+    group = table.execute("SELECT * FROM groups WHERE name = :group", episode).fetchone()
+    if group is None:
+        return
+    reason = ""
+    if _episodes(table, "name = :group AND rollout = :rollout", episode):
+        reason = f"it has another rollout {episode['rollout']} already"
+    elif episode["size"] != group["size"]:
+        reason = f"it is of {group['size']} episodes, not of {episode['size']}"
+    elif any(episode[each] != group[each] for each in ("env_id", "task_id", "initial_hash")):
+        reason = (
+            f"its episodes began in state {group['initial_hash']} of task {group['task_id']} of "
+            f"{group['env_id']}, this one did not"
+        )
+    elif group["members"] >= group["size"]:
+        reason = f"it has its {group['size']} episodes already"
+    if reason:
+        raise UsageError(f"group {episode['group']} does not take the episode: {reason}; name another group")
+
+
+def _episodes(table: sqlite3.Connection, which: str, values: Mapping[str, Any]) -> list[sqlite3.Row]:
+    return table.execute(f"{EPISODES} WHERE {which}", values).fetchall()
+
+
+def _rewarded(row: sqlite3.Row) -> dict[str, Any]:
+    """Return the table of an episode, its late reward included."""
+    table: dict[str, Any] = json.loads(row["trajectory"])
+    if row["late_reward"] is not None:
+        table["steps"][-1]["reward"] += row["late_reward"]
+        table |= {"won": bool(row["won"]), "score": row["score"]}
+    return table
+
+
+def _ready(waiting: Iterable[sqlite3.Row], count: int, begun_before: float) -> list[str]:
+    """Return the names of so many groups to lease; fewer where one that is not complete is waited for."""
+    found: list[str] = []
+    for name, complete, last_added in waiting:
+        if complete:
+            found.append(name)
+        if len(found) == count or not (complete or last_added < begun_before):
+            break
+    return found

@@ -15,7 +15,7 @@ from agentgym.history.console import print_resources
 from agentgym.io.files import replace_file
 from agentgym.io.untrusted import read_file
 from agentgym.rollout.datapool import DataPool
-from agentgym.training.config import RolloutConfig, TrainConfig
+from agentgym.training.config import TrainConfig
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.pool import age
 from agentgym.training.rollout_batch import Collected
@@ -30,10 +30,21 @@ class StoppedWaiting(Exception):  # noqa: N818  # nothing went wrong
     """The run is to end while it waits for groups; nothing was collected."""
 
 
-class PooledGroups:
-    """The groups of a run in the data pool of its ``rollout.pool``; the first rank alone opens it."""
+class PooledCollector:
+    """Leases the groups of each update from the data pool of ``rollout.pool``; the first rank alone opens it.
 
-    def __init__(self, config: TrainConfig, folder: Path, ranks: Ranks, vocabulary: int):
+    What others played is counted as this run's own.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        folder: Path,
+        ranks: Ranks,
+        *,
+        vocabulary: int,
+        count: Callable[[Completion], None],
+    ):
         """Open the pool.
 
         Args:
@@ -41,10 +52,18 @@ class PooledGroups:
             folder: the run's; names it to the pool.
             ranks: all get the same groups.
             vocabulary: number of the model's tokens.
+            count: takes note of each answer.
         """
-        self.config, self._ranks, self._vocabulary = config, ranks, vocabulary
+        self.settings = config.rollout
+        """Those of the run, or of an algorithm that samples dynamically in its own way."""
         self.stop: Callable[[], bool] = lambda: False
         """Asked while groups are waited for, on the first rank."""
+        self.episodes = 0
+        """Of the groups that were leased, counted by the first rank."""
+        self._env_id, self._ranks, self._vocabulary, self._count = config.env_id, ranks, vocabulary, count
+        self._batches = 0
+        """Leased so far, several an update where dynamic sampling leaves groups out."""
+        self._left_out = 0
         self._pool: DataPool | None = None
         self._run = ""
         if ranks.is_first:
@@ -53,130 +72,18 @@ class PooledGroups:
             self._run = read_file(folder / RUN_FILE).decode(errors="replace").strip()
             self._pool = DataPool(config.rollout.pool)
 
-    @property
-    def is_first(self) -> bool:
-        """Whether this rank counts for all."""
-        return self._ranks.is_first
-
-    def take(self, update: int, version: int) -> list[Group]:
-        """Return the groups of an update of weights of a version; waits for them.
+    def collect(self, version: int) -> Collected:
+        """Return the groups of one update; those too old for ``version`` are left alone. Waits for them.
 
         Raises:
             StoppedWaiting: `stop` says so.
             UsageError: this run cannot train on an episode; the message names it.
         """
-        oldest, waits = version - self.config.rollout.max_staleness, False
-        while True:
-            asked = None if self._pool is None else self._ask(self._pool, update, oldest)
-            found = self._ranks.from_first(asked)
-            if isinstance(found, Exception):
-                raise found
-            if found is not None:
-                return found
-            if self._pool is not None and not waits:
-                print_resources([("pool", self._waiting(update, oldest))])
-            waits = True
-            sleep(POLL_SECONDS)
-
-    def rewind(self, update: int) -> None:
-        """Go back to the state after an update."""
-        if self._pool is not None:
-            self._pool.rewind(self._run, update)
-
-    def trained(self, update: int) -> None:
-        """Mark the groups up to an update as trained."""
-        if self._pool is not None:
-            self._pool.trained(self._run, update)
-
-    def counts(self) -> dict[str, int]:
-        """Return the numbers of groups by state, alike on every rank."""
-        return self._ranks.from_first({} if self._pool is None else self._pool.counts(self._run))
-
-    def close(self) -> None:
-        """Close the pool."""
-        if self._pool is not None:
-            self._pool.close()
-
-    # ---- inside -----------------------------------------------------------------------------
-
-    def _ask(self, pool: DataPool, update: int, oldest: int) -> list[Group] | Exception | None:
-        """Return the groups, or what prevents it; None where they are not there yet."""
-        if self.stop():
-            return StoppedWaiting()
-        settings = self.config.rollout
-        try:
-            groups = pool.lease(
-                self._run, update, settings.tasks, oldest_version=oldest, patience=settings.pool_patience
-            )
-            members = [member for group in groups or () for member in group.trajectories]
-            for place, member in enumerate(members):
-                if defect := self._defect(member):
-                    group, name = pool.leased(self._run, update)[place]
-                    return UsageError(
-                        f"episode {name} of group {group} {defect}: drop the group by `agentgym data pool "
-                        f"drop {pool.folder} {group}`, or train on another pool"
-                    )
-        except UsageError as error:
-            return error
-        return groups
-
-    def _defect(self, member: Trajectory) -> str:
-        """Return why this run cannot train on an episode; empty where it can."""
-        if member.env_id != self.config.env_id:
-            return f"is of {member.env_id}, and the run of {self.config.env_id}"
-        for turn, step in enumerate(member.steps):
-            answer = step.completion
-            columns = answer.response_ids, answer.logprobs, answer.versions or answer.logprobs
-            if not answer.prompt_ids or not answer.response_ids or len(set(map(len, columns))) > 1:
-                return f"lacks tokens or log-probabilities in turn {turn}"
-            tokens = answer.prompt_ids + answer.response_ids
-            if min(tokens) < 0 or max(tokens) >= self._vocabulary:
-                return f"has token {max(tokens)} in turn {turn}, and the model only {self._vocabulary}"
-        return ""
-
-    def _waiting(self, update: int, oldest: int) -> str:
-        counts, settings = self.counts(), self.config.rollout
-        line = (
-            f"update {update} waits for {settings.tasks} groups in {settings.pool}: "
-            f"{counts.get('complete', 0)} complete, {counts.get('open', 0)} open"
-        )
-        if stale := counts.get("stale"):
-            line += (
-                f"; {stale} were sampled by weights older than version {oldest}, and rollout.max_staleness="
-                f"{settings.max_staleness} admits none of them: a new run with more would"
-            )
-        return line
-
-
-class PooledCollector:
-    """Leases the groups of each update; counts what others played as this run's own."""
-
-    def __init__(self, groups: PooledGroups, settings: RolloutConfig, count: Callable[[Completion], None]):
-        """Bind the groups, dynamic sampling's settings, and what takes note of each answer."""
-        self._groups = groups
-        self._settings = settings
-        self._count = count
-        self._batches = 0
-        """Leased so far, several an update where dynamic sampling leaves groups out."""
-        self._episodes = 0
-        self._left_out = 0
-        self._begun = False
-
-    @property
-    def episodes(self) -> int:
-        """Episodes of the groups that were leased, counted by the first rank."""
-        return self._episodes
-
-    def collect(self, version: int) -> Collected:
-        """Return the groups of one update; those too old for ``version`` are left alone."""
-        if not self._begun:  # a run that was killed before its first checkpoint has leased some
-            self._groups.rewind(self._batches)
-            self._begun = True
-        settings = self._settings
+        settings = self.settings
         batches: list[list[Group]] = []
 
         def take() -> list[Group]:
-            batches.append(self._groups.take(self._batches + len(batches) + 1, version))
+            batches.append(self._take(self._batches + len(batches) + 1, version - settings.max_staleness))
             return batches[-1]
 
         groups = dynamic_sampling(
@@ -189,12 +96,12 @@ class PooledCollector:
         self._batches += len(batches)
         self._left_out += sum(map(len, batches)) - len(groups)
         members = [member for batch in batches for group in batch for member in group.trajectories]
-        if self._groups.is_first:
-            self._episodes += len(members)
+        if self._ranks.is_first:
+            self.episodes += len(members)
             for member in members:
                 for completion in member.completions:
                     self._count(completion)
-        counts = self._groups.counts()
+        counts = self._counts()
         report = {name: float(counts.get(name, 0)) for name in ("open", "complete", "stale")}
         return Collected(groups, diagnostics={"pool": {**report, "age": age(groups, version)}})
 
@@ -204,21 +111,90 @@ class PooledCollector:
 
     def over_ranks(self) -> tuple[int, int]:
         """Return the numbers of untrained groups of this run, and of those in the pool that no run has."""
-        counts = self._groups.counts()
+        counts = self._counts()
         return self._left_out, counts.get("open", 0) + counts.get("complete", 0)
 
     def close(self) -> None:
         """Close the pool."""
-        self._groups.close()
+        if self._pool is not None:
+            self._pool.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return counts; what was leased so far is trained on for good, unless an older state is resumed."""
-        self._groups.trained(self._batches)
-        return {"batches": self._batches, "episodes": self._episodes, "left_out": self._left_out}
+        """Return counts; what was leased so far is trained on, unless an older state is resumed."""
+        if self._pool is not None:
+            self._pool.trained(self._run, self._batches)
+        return {"batches": self._batches, "episodes": self.episodes, "left_out": self._left_out}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from `state_dict`: what was leased since then comes again, in the same order."""
-        self._batches, self._episodes = state["batches"], state["episodes"]
+        self._batches, self.episodes = state["batches"], state["episodes"]
         self._left_out = state["left_out"]
-        self._groups.rewind(self._batches)
-        self._begun = True
+
+    # ---- inside -----------------------------------------------------------------------------
+
+    def _take(self, batch: int, oldest: int) -> list[Group]:
+        """Return the groups of a batch on every rank, once they are there."""
+        waits = False
+        while True:
+            asked = None if self._pool is None else self._ask(self._pool, batch, oldest)
+            found = self._ranks.from_first(asked)
+            if isinstance(found, Exception):
+                raise found
+            if found is not None:
+                return found
+            if self._pool is not None and not waits:
+                print_resources([("pool", self._waiting(self._pool, batch, oldest))])
+            waits = True
+            sleep(POLL_SECONDS)
+
+    def _ask(self, pool: DataPool, batch: int, oldest: int) -> list[Group] | Exception | None:
+        """Return the groups, or what prevents it; None where they are not there yet."""
+        if self.stop():
+            return StoppedWaiting()
+        settings = self.settings
+        try:
+            groups = pool.lease(
+                self._run, batch, settings.tasks, oldest_version=oldest, patience=settings.pool_patience
+            )
+        except UsageError as error:
+            return error
+        members = [member for group in groups or () for member in group.trajectories]
+        for place, member in enumerate(members):
+            if defect := self._defect(member):
+                group, name = pool.leased(self._run, batch)[place]
+                return UsageError(
+                    f"episode {name} of group {group} {defect}: drop the group by `agentgym data pool drop "
+                    f"{pool.folder} {group}`, or train on another pool"
+                )
+        return groups
+
+    def _defect(self, member: Trajectory) -> str:
+        """Return why this run cannot train on an episode; empty where it can."""
+        if member.env_id != self._env_id:
+            return f"is of {member.env_id}, and the run of {self._env_id}"
+        for turn, step in enumerate(member.steps):
+            answer = step.completion
+            columns = answer.response_ids, answer.logprobs, answer.versions or answer.logprobs
+            if not answer.prompt_ids or not answer.response_ids or len(set(map(len, columns))) > 1:
+                return f"lacks tokens or log-probabilities in turn {turn}"
+            tokens = answer.prompt_ids + answer.response_ids
+            if min(tokens) < 0 or max(tokens) >= self._vocabulary:
+                return f"has token {max(tokens)} in turn {turn}, and the model only {self._vocabulary}"
+        return ""
+
+    def _counts(self) -> dict[str, int]:
+        """Return the numbers of groups by state, alike on every rank."""
+        return self._ranks.from_first({} if self._pool is None else self._pool.counts(self._run))
+
+    def _waiting(self, pool: DataPool, batch: int, oldest: int) -> str:
+        counts, settings = pool.counts(self._run), self.settings
+        line = (
+            f"update {batch} waits for {settings.tasks} groups in {settings.pool}: "
+            f"{counts.get('complete', 0)} complete, {counts.get('open', 0)} open"
+        )
+        if stale := counts.get("stale"):
+            line += (
+                f"; {stale} were sampled by weights older than version {oldest}, and rollout.max_staleness="
+                f"{settings.max_staleness} admits none of them: a new run with more would"
+            )
+        return line

@@ -18,7 +18,6 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
@@ -26,15 +25,12 @@ from threading import Lock
 from typing import Any, TypeAlias
 
 from agentgym.core.types import Completion, Request
-from agentgym.errors import UsageError
 from agentgym.io.files import make_folder, writing
-from agentgym.io.untrusted import check_regular
-from agentgym.rollout.stored_episode import pack_completion, unpack_array, unpack_completion
+from agentgym.io.untrusted import read_lines
+from agentgym.rollout.stored_episode import pack_completion, unpack_completion
 from agentgym.training.learner.distributed import Ranks
 
 FOLDER = "journal"
-MAX_LINE = 1 << 30
-"""Bytes of a line at most."""
 _NAME = re.compile(r"(\d+)-(\d+)\.journal")
 _JSON = json.JSONEncoder(separators=(",", ":"))
 
@@ -176,24 +172,12 @@ class RolloutJournal:
 
     def _valid(self, path: Path, version: int | None = None) -> Iterator[list[_Entry]]:
         """Yield the entries of each undamaged line of this run, up to a version of the weights."""
-        for line in _lines(path):
+        for line in read_lines(path, "remove it: its episodes are then played anew"):
             digest, _, body = line.rstrip(b"\n").partition(b"\t")
             if body and digest == self._hash(body):
                 entries = [each for each in json.loads(body) if version is None or _newest(each) <= version]
                 if entries:
                     yield entries
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file, which need not fit into memory; what is too long for one comes in pieces."""
-    try:
-        check_regular(path, path.stat())
-        with path.open("rb") as file:
-            yield from iter(partial(file.readline, MAX_LINE), b"")
-    except OSError as error:
-        raise UsageError(
-            f"cannot read {path}: {error.strerror}; remove it: its episodes are then played anew"
-        ) from error
 
 
 def _pack(request: Request, completion: Completion) -> _Entry:
@@ -208,5 +192,5 @@ def _past(request: Request) -> str:
 
 def _newest(entry: _Entry) -> int:
     """Return the newest version of the weights that sampled a completion."""
-    *_, table = entry
-    return int(max([table["version"], *unpack_array("versions", table["versions"])]))
+    completion = unpack_completion(dict(entry[-1]))
+    return max((completion.version, *completion.versions))

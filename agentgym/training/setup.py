@@ -40,7 +40,7 @@ from agentgym.training.policy.encoders import ObservationEncoder, open_observati
 from agentgym.training.policy.open import open_model
 from agentgym.training.policy.policy import AsyncLanguageModelPolicy
 from agentgym.training.policy.prompted import make_policy, make_speller
-from agentgym.training.pooled import PooledGroups
+from agentgym.training.pooled import PooledCollector
 from agentgym.training.rollout_journal import RolloutJournal
 from agentgym.vector.core import AgentVectorEnv
 from agentgym.version import __version__
@@ -161,7 +161,7 @@ class TrainingSetup:
     """Trained beside the policy."""
     mixed: tuple[TrainingSetup, ...] = ()
     """Of further environments, which share all but configuration, meter and worker."""
-    pooled: PooledGroups | None = None
+    pooled: PooledCollector | None = None
     """What the run trains on instead of playing."""
 
     @property
@@ -237,7 +237,10 @@ class TrainingSetup:
         if not self.config.rollout.pool:
             return self
         vocabulary = self.language_model.model.config.get_text_config().vocab_size
-        return replace(self, pooled=PooledGroups(self.config, folder, self.ranks, vocabulary))
+        pooled = PooledCollector(
+            self.config, folder, self.ranks, vocabulary=vocabulary, count=self.meter.count
+        )
+        return replace(self, pooled=pooled)
 
     def rest_engine(self) -> None:
         """Let an engine that sleeps during updates do so; its next sync wakes it."""

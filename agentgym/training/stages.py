@@ -286,7 +286,8 @@ class PolicyMinimiser(Stateless):
 def open_pool(setup: TrainingSetup) -> RolloutPool | PooledCollector:
     """Return the pool that plays groups of whole episodes, one task a group, or leases those of others."""
     if setup.pooled is not None:
-        return PooledCollector(setup.pooled, setup.config.rollout, setup.meter.count)
+        setup.pooled.settings = setup.config.rollout
+        return setup.pooled
     config, tasks = setup.config, setup.worker.envs.tasks
     curriculum = Curriculum(config.curriculum, tasks) if config.curriculum else None
     order = TaskOrder(tasks, config.seed, curriculum)

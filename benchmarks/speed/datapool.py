@@ -1,8 +1,8 @@
 """How long a data pool takes to take and to hand out groups: ``python -m benchmarks.speed.datapool``.
 
-A pool is filled with episodes of EZPoints' size as another pool's file would fill it, and its index is made
-from them. Then groups are leased, an update at a time, and episodes are added one by one, each on the disk
-before the next. Times are of the clock on the wall, since the disk counts.
+A pool is filled with episodes of EZPoints' size. Then groups are leased, an update at a time, and episodes
+are added one by one, each on the disk before the next. Times are of the clock on the wall, since the disk
+counts.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from statistics import quantiles
@@ -18,7 +19,8 @@ from typing import TypeVar
 
 from agentgym.core.types import Completion, Step, Trajectory
 from agentgym.rollout.datapool import DataPool
-from agentgym.rollout.stored_episode import make_line, pack_episode
+from agentgym.rollout.pool_tables import ADD, POOL_FILE, connect
+from agentgym.rollout.stored_episode import pack
 from benchmarks.speed.report import machine
 
 _T = TypeVar("_T")
@@ -65,23 +67,20 @@ def episode(group: int, rollout: int, *, steps: int, tokens: int) -> Trajectory:
 
 
 def fill(folder: Path, groups: int, size: int, steps: int, tokens: int) -> None:
-    """Write the segments of a pool, as exporting others would."""
-    (folder / "episodes").mkdir(parents=True)
-    per_file = 20_000
-    for first in range(0, groups, per_file):
-        path = folder / "episodes" / f"{first // per_file:06d}.jsonl"
-        with path.open("w", encoding="utf-8") as file:
-            for group in range(first, min(first + per_file, groups)):
-                for rollout in range(size):
-                    played = episode(group, rollout, steps=steps, tokens=tokens)
-                    stored = {
-                        "group": str(group),
-                        "size": size,
-                        "labels": [],
-                        "trainable": True,
-                        "added": 0.0,
-                    }
-                    file.write(make_line("episode", pack_episode(played, **stored)) + "\n")
+    """Put the same complete group into a pool so many times, all at once."""
+    members = [episode(0, rollout, steps=steps, tokens=tokens) for rollout in range(size)]
+    packed = [pack(member) for member in members]
+    about = {"size": size, "labels": "[]", "trainable": True, "now": 0.0, "oldest": 0, "newest": 0}
+    folder.mkdir()
+    with closing(connect(folder / POOL_FILE)) as pool, pool:
+        pool.execute("BEGIN")
+        for group in range(groups):
+            for member, text in zip(members, packed, strict=True):
+                values = about | {"group": str(group), "id": f"{group}-{member.rollout}", "trajectory": text}
+                for name in ("env_id", "task_id", "initial_hash", "rollout", "won", "score"):
+                    values[name] = getattr(member, name)
+                for statement in ADD:
+                    pool.execute(statement, values)
 
 
 def timed(call: Callable[[], _T]) -> tuple[float, _T]:
@@ -94,9 +93,8 @@ def timed(call: Callable[[], _T]) -> tuple[float, _T]:
 def measure(folder: Path, *, groups: int, size: int, steps: int, tokens: int) -> list[tuple[str, str]]:
     """Fill a pool and use it; return names and times."""
     fill(folder, groups, size, steps, tokens)
-    built, pool = timed(partial(DataPool, folder))
     leases, added = [], []
-    with pool:
+    with DataPool(folder) as pool:
         for update in range(1, 11):
             seconds, found = timed(partial(pool.lease, "run", update, 128, oldest_version=0))
             assert found is not None
@@ -111,8 +109,7 @@ def measure(folder: Path, *, groups: int, size: int, steps: int, tokens: int) ->
         return f"{median:.1f} ms ({low:.1f} to {high:.1f}), at most {1000 * max(values):.1f}"
 
     return [
-        (f"index of {groups:,} groups of {size} episodes", f"{built:.1f} s"),
-        (f"128 groups leased: {128 * size:,} episodes of {steps} steps", spread(leases)),
+        (f"128 of {groups:,} groups leased: {128 * size:,} episodes of {steps} steps", spread(leases)),
         (f"a look at {groups:,} groups for more than there are", f"{1000 * polled:.0f} ms"),
         ("an episode added, on the disk", spread(added)),
     ]
@@ -122,7 +119,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--groups", type=int, default=100_000)
-    parser.add_argument("--size", type=int, default=4)
+    parser.add_argument("--size", type=int, default=8)
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--tokens", type=int, default=40, help="of a prompt")
     arguments = parser.parse_args()

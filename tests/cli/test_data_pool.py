@@ -67,7 +67,7 @@ def test_show_shows_every_turn(cli, folder):
     assert out.count(turn) == 2
 
 
-def test_what_is_exported_is_read_and_makes_a_pool(cli, folder, tmp_path):
+def test_what_is_exported_is_read(cli, folder, tmp_path):
     with DataPool(folder) as pool:
         (name, _), _ = pool.episodes("a")
         pool.reward(name, 2.0, won=True)
@@ -78,19 +78,18 @@ def test_what_is_exported_is_read_and_makes_a_pool(cli, folder, tmp_path):
     assert cli("data", "pool", "export", folder, "--out", out)[1].startswith(
         f"{out}: 3 episodes; read them by"
     )
-    assert [played for record, played in read_episodes(out) if record.group == "a"] == expected
-    other = tmp_path / "other" / "episodes"
-    other.mkdir(parents=True)
-    cli("data", "pool", "export", folder, "a", "c", "--out", other / "000000.jsonl")
-    first, last = listed(cli, other.parent)
-    assert (first["labels"], first["state"], last["trainable"]) == (["good"], "complete", False)
-    assert sorted(path.name for path in other.iterdir()) == ["000000.jsonl"]
+    first, second, third = read_episodes(out)
+    assert [first.trajectory, second.trajectory] == expected
+    assert (first.labels, first.trainable, third.trainable) == (("good",), True, False)
+    assert cli("data", "pool", "export", folder, "b", "--out", out)[0] == 0
+    assert [each.group for each in read_episodes(out)] == ["b", "b"]
+    assert [path.name for path in tmp_path.glob("*episodes*")] == ["episodes.jsonl"]
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("ls", "{tmp}"), "is no data pool: name a folder that holds episodes/"),
+        (("ls", "{tmp}"), "is no data pool: name a folder that holds pool.sqlite"),
         (("show", "{pool}", "x"), "has no group 'x'"),
         (("tag", "{pool}", "a"), "give labels, or --untrainable"),
         (("tag", "{pool}", "a", "\n"), "1 to 200 printable characters"),

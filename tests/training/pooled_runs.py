@@ -1,11 +1,11 @@
-"""Runs that play, and runs that train on their groups: ``python -m tests.training.pooled_runs`` kills one."""
+"""Runs that play, and runs that train on their groups; one that is killed."""
 
 import os
 import random
 import signal
-import sys
 import time
-from pathlib import Path
+import traceback
+from functools import partial
 
 import pytest
 
@@ -52,25 +52,32 @@ def model_bytes(folder):
     return (last_checkpoint(folder) / "model" / "model.safetensors").read_bytes()
 
 
+def forked(call):
+    """Call a function in a process of its own, whose imports are done; return its id."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        code = call()
+        os._exit(code if isinstance(code, int) else 0)
+    except BaseException:  # noqa: BLE001  # nothing of the child goes on as the parent
+        traceback.print_exc()
+        os._exit(1)
+
+
 def kill_at_random(folder, pool, seed, most):
     """Begin and resume a run until it is through; kill it up to so many times. Return how often."""
     draws, kills = random.Random(seed), 0
     run_settings = settings(iterations=4, checkpoint_every=2, rollout__pool=str(pool))
     while True:
-        child = os.fork()  # what it imports takes longer than its run
-        if child == 0:
-            begun = (folder / "config.json").exists()
-            resume(folder, logs=["jsonl"]) if begun else start(run_settings, folder, logs=["jsonl"])
-            os._exit(0)
+        begun = (folder / "config.json").exists()
+        go_on = partial(resume if begun else partial(start, run_settings), folder, logs=["jsonl"])
+        child = forked(go_on)
         if kills < most:
             time.sleep(draws.random() * (0.5 + 0.5 * kills))
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         if not os.WIFSIGNALED(status):
-            return kills if status == 0 else sys.exit(f"a run failed: {status}")
+            assert status == 0, "a run failed"
+            return kills
         kills += 1
-
-
-if __name__ == "__main__":
-    numbers = map(int, sys.argv[3:])
-    sys.stdout.write(str(kill_at_random(Path(sys.argv[1]), Path(sys.argv[2]), *numbers)))

@@ -1,11 +1,10 @@
 """Training on a data pool: as on the same rollouts directly, bit for bit; each group once."""
 
+import os
 import signal
-import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -17,11 +16,10 @@ from agentgym.history.run import read_metrics
 from agentgym.rollout.datapool import DataPool
 from agentgym.training.loop import Trainer
 from agentgym.training.pool import RolloutPool
-from agentgym.training.pooled import RUN_FILE, PooledGroups
+from agentgym.training.pooled import RUN_FILE, PooledCollector
 from agentgym.training.run import resume, start
-from tests.training.pooled_runs import model_bytes, played, settings, store
+from tests.training.pooled_runs import forked, kill_at_random, model_bytes, played, settings, store
 
-ROOT = Path(__file__).resolve().parents[2]
 WHOLE_EPISODES = [name for name, each in ALGORITHMS.items() if each.trainable and not each.snapshot]
 FAST = ("grpo", "gigpo", "graphgpo")
 STALE = {"rollout__max_staleness": 4, "rollout__overlap": False}
@@ -90,13 +88,13 @@ def stop_waiting(monkeypatch):
     """End runs when they wait; return the lines that they print."""
     lines = []
 
-    def end(self, update, oldest):
-        lines.append(plain(self, update, oldest))
+    def end(self, *asked):
+        lines.append(plain(self, *asked))
         self.stop = lambda: True
         return lines[-1]
 
-    plain = PooledGroups._waiting
-    monkeypatch.setattr(PooledGroups, "_waiting", end)
+    plain = PooledCollector._waiting
+    monkeypatch.setattr(PooledCollector, "_waiting", end)
     return lines
 
 
@@ -146,18 +144,32 @@ def test_a_run_without_a_checkpoint_begins_with_the_groups_that_it_had(tmp_path,
 def test_ctrl_c_ends_a_run_that_waits_and_the_command_goes_on(tmp_path, direct):
     run, (first, _) = tmp_path / "run", direct[1]
     DataPool(tmp_path / "pool").close()
-    words = [sys.executable, "-m", "agentgym", "train"]
-    begun = ["grpo", "--config", str(direct[0] / "config.json"), "--iterations", "1", "--out", str(run)]
-    begun += ["--rollouts", str(tmp_path / "pool")]
-    with subprocess.Popen(
-        [*words, *begun], cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        while b"waits for 3 groups" not in (line := process.stderr.readline()):
+    words = [
+        "train",
+        "grpo",
+        "--config",
+        str(direct[0] / "config.json"),
+        "--iterations",
+        "1",
+        "--out",
+        str(run),
+    ]
+    words += ["--rollouts", str(tmp_path / "pool")]
+    receiver, sender = os.pipe()
+
+    def train():
+        sys.stderr = os.fdopen(sender, "w", buffering=1)
+        return main(words)
+
+    child = forked(train)
+    os.close(sender)
+    with os.fdopen(receiver) as lines:
+        while "waits for 3 groups" not in (line := lines.readline()):
             assert line, "the run has ended"
-        process.send_signal(signal.SIGINT)
-        out, complaint = process.communicate()
-    assert (process.returncode, complaint.count(b"Traceback")) == (0, 0)
-    assert out.startswith(b"interrupted after 0 iterations; --resume continues the run")
+        os.kill(child, signal.SIGINT)
+        _, status = os.waitpid(child, 0)
+        assert (status, lines.read().count("Traceback")) == (0, 0)
+    assert not read_metrics(run)
     store(tmp_path / "pool", [first])
     assert main(["train", "--resume", str(run), "--log", "jsonl"]) == 0
     assert [line.iteration for line in read_metrics(run)] == [1]
@@ -233,14 +245,7 @@ def test_a_trainer_that_is_killed_anywhere_trains_on_each_group_once(tmp_path, s
     played_settings = settings(iterations=4, checkpoint_every=2)
     updates = played(played_settings, tmp_path / "direct")
     pool = store(tmp_path / "pool", updates)
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.training.pooled_runs", tmp_path / "run", pool, str(seed), str(kills)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert 0 < int(done.stdout) <= kills
+    assert 0 < kill_at_random(tmp_path / "run", pool, seed, kills) <= kills
     assert model_bytes(tmp_path / "run") == model_bytes(tmp_path / "direct")
     with DataPool(pool) as found:
         assert found.counts() == {"trained": 12}

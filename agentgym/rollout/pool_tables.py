@@ -1,0 +1,119 @@
+"""Tables of a data pool, in SQLite, and what they say of a group."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from agentgym.errors import UsageError
+
+POOL_FILE = "pool.sqlite"
+
+GroupState: TypeAlias = Literal["open", "complete", "stale", "leased", "trained", "dropped"]
+"""Episodes are missing; it waits for a run; it waits, but is too old for every run that leases here; a run
+has it; a run has trained on it; it is never trained on."""
+
+
+@dataclass(frozen=True, slots=True)
+class PooledGroup:
+    """What is known of a group."""
+
+    name: str
+    env_id: str
+    task_id: str
+    state: GroupState
+    size: int
+    """Episodes that it has when it is complete."""
+    members: int
+    """Episodes that it has."""
+    oldest: int | None
+    """Least version of the weights that sampled any of its tokens; None where there is none."""
+    newest: int | None
+    """Greatest one."""
+    labels: tuple[str, ...]
+    trainable: bool
+    score: float
+    """Mean over its episodes."""
+    run: str
+    """That leased it; empty for none."""
+    update: int
+    """That it was leased for; 0 for none."""
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> PooledGroup:
+        """Take it from a row of `GROUPS`."""
+        values = dict(row)
+        values |= {"labels": tuple(json.loads(values["labels"])), "trainable": bool(values["trainable"])}
+        return cls(**values)
+
+
+VERSION = 1
+"""Of the tables."""
+_TABLES = """
+CREATE TABLE groups (
+    number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, env_id TEXT NOT NULL,
+    task_id TEXT NOT NULL, initial_hash TEXT NOT NULL, members INTEGER NOT NULL, last_added REAL NOT NULL,
+    oldest INTEGER, newest INTEGER, labels TEXT NOT NULL, trainable INTEGER NOT NULL,
+    dropped INTEGER NOT NULL DEFAULT 0, run TEXT, batch INTEGER, place INTEGER,
+    trained INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX waiting ON groups (number) WHERE run IS NULL AND NOT dropped;
+CREATE INDEX leases ON groups (run, batch, place) WHERE run IS NOT NULL;
+CREATE TABLE episodes (
+    id TEXT PRIMARY KEY, number INTEGER NOT NULL REFERENCES groups, rollout INTEGER NOT NULL,
+    won INTEGER NOT NULL, score REAL NOT NULL, late_reward REAL, trajectory TEXT NOT NULL,
+    UNIQUE (number, rollout));
+CREATE TABLE runs (name TEXT PRIMARY KEY, oldest INTEGER NOT NULL);
+"""
+STATE = """CASE WHEN dropped THEN 'dropped' WHEN trained THEN 'trained' WHEN run IS NOT NULL THEN 'leased'
+    WHEN oldest < (SELECT min(oldest) FROM runs WHERE :run IN ('', name)) THEN 'stale'
+    WHEN members < size THEN 'open' ELSE 'complete' END"""
+GROUPS = f"""SELECT name, env_id, task_id, {STATE} AS state, size, members, oldest, newest, labels, trainable,
+    (SELECT avg(score) FROM episodes WHERE episodes.number = groups.number) AS score,
+    coalesce(run, '') AS run, coalesce(batch, 0) AS "update" FROM groups"""
+EPISODES = """SELECT name, id, trajectory, episodes.won, episodes.score, late_reward
+    FROM groups JOIN episodes USING (number)"""
+OF_LEASE = "run = :run AND batch = :update AND NOT dropped"
+CHANGED_LABELS = """(SELECT json_group_array(value) FROM (
+    SELECT value FROM json_each(groups.labels) {} SELECT value FROM json_each({}) ORDER BY value))"""
+ADD = (
+    f"""INSERT INTO groups
+    (name, size, env_id, task_id, initial_hash, members, last_added, oldest, newest, labels, trainable)
+    VALUES (:group, :size, :env_id, :task_id, :initial_hash, 1, :now, :oldest, :newest, :labels, :trainable)
+    ON CONFLICT (name) DO UPDATE SET members = members + 1, last_added = :now,
+    oldest = coalesce(min(oldest, :oldest), oldest, :oldest),
+    newest = coalesce(max(newest, :newest), newest, :newest),
+    labels = {CHANGED_LABELS.format("UNION", ":labels")}, trainable = min(trainable, :trainable)""",
+    """INSERT INTO episodes SELECT :id, number, :rollout, :won, :score, NULL, :trajectory
+    FROM groups WHERE name = :group""",
+)
+WAITING = """SELECT name, members >= size, last_added FROM groups
+    WHERE run IS NULL AND NOT dropped AND trainable AND coalesce(oldest >= :oldest, 1) ORDER BY number"""
+
+SET_OLDEST = """INSERT INTO runs VALUES (:run, :oldest)
+    ON CONFLICT (name) DO UPDATE SET oldest = :oldest WHERE oldest != :oldest"""
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open a pool's file, or begin it: what is committed is on the disk.
+
+    Raises:
+        sqlite3.Error: it cannot be opened.
+        UsageError: it is of another version.
+    """
+    connection = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
+    connection.row_factory = sqlite3.Row
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version == 0:
+            for statement in f"{_TABLES} PRAGMA user_version = {VERSION};".split(";"):
+                connection.execute(statement)
+        elif version != VERSION:
+            raise UsageError(f"{path} is a data pool of version {version}, not {VERSION}: begin another")
+    return connection
