@@ -2,6 +2,7 @@
 
 import json
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from agentgym.serving.gateway.call_tree import CallTree, EnvView, ModelCall
 from agentgym.serving.gateway.token_rule import PromptWriter
 from agentgym.serving.gateway.tool_calls import call_style, parse_answer
 from agentgym.training.engines.types import Generation
+from benchmarks import retokenisation
 from tests.serving.gateway_stand_ins import TOOL, call_text, make_model
 
 FAMILIES = ("qwen2", "qwen3", "llama3")
@@ -297,3 +299,15 @@ def test_calls_are_told_from_text(style, text, said, calls):
     assert found.text == (text if said is None else said)
     assert [arguments for _, arguments in found.calls] == calls
     assert {name for name, _ in found.calls} <= {"look"}
+
+
+def test_the_page_of_tokenising_again_follows_from_its_numbers():
+    root = Path(__file__).parents[2]
+    found = json.loads((root / retokenisation.FOUND).read_text(encoding="utf-8"))
+    assert {(each["template"], each["suite"]) for each in found} == {
+        (template, suite)
+        for template in (retokenisation.OWN, *retokenisation.families.FAMILIES)
+        for suite in retokenisation.SUITES
+    }
+    page = (root / retokenisation.PAGE).read_text(encoding="utf-8")
+    assert retokenisation.BEGIN + retokenisation.table(found) + retokenisation.END in page
