@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,35 +82,36 @@ def add_gateway(servers: Commands[Parser]) -> None:
 
 def run_gateway(arguments: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
+    from tempfile import TemporaryDirectory
+
     from agentgym.io.files import sole_writer
     from agentgym.io.records import parse
     from agentgym.prompts.chat_template import ChatSetup
     from agentgym.rollout.datapool import DataPool
-    from agentgym.serving.gateway.app import GatewayServer
+    from agentgym.serving.app_server import AppServer
+    from agentgym.serving.gateway.app import make_app
     from agentgym.serving.gateway.gateway import Gateway
     from agentgym.serving.gateway.journal import SessionJournal
     from agentgym.serving.gateway.sessions import GatewayLimits
 
     limits = parse(GatewayLimits, parse_options(arguments.limit), "--limit")
     token, name = read_token(arguments.token), Path(arguments.model).name
-    pool, journal, folder = None, None, arguments.journal
+    pool, folder = None, arguments.journal
     with ExitStack() as stack:
         env = _open_env(arguments, limits)
         if arguments.pool is not None:
             pool = stack.enter_context(DataPool(arguments.pool, group_size=arguments.group_size))
             folder = folder or arguments.pool / "sessions"
-        if folder is not None:
-            journal = SessionJournal(folder)
-            stack.enter_context(sole_writer(folder))
+        journal = SessionJournal(folder or Path(stack.enter_context(TemporaryDirectory())))
+        stack.enter_context(sole_writer(journal.folder))
         model, engine = _open_engine(arguments, stack)
         chat = model.chat.set_up(ChatSetup(options=parse_options(arguments.template_option)))
         gateway = Gateway(
-            chat, engine, model.stop_ids, model=name, limits=limits, env=env, pool=pool, journal=journal
+            chat, engine, model.stop_ids, journal, model=name, limits=limits, env=env, pool=pool
         )
+        app = partial(make_app, gateway, token)
         allowed = arguments.allow_host
-        server = stack.enter_context(
-            GatewayServer(arguments.host, arguments.port, gateway, token=token, allowed_hosts=allowed)
-        )
+        server = stack.enter_context(AppServer(arguments.host, arguments.port, app, allowed_hosts=allowed))
         serve_until_interrupted(server, f"{name} is served at {server.url}/sessions (Ctrl-C closes it)")
     return 0
 

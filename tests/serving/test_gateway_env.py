@@ -14,7 +14,6 @@ from agentgym.core.hashing import content_id
 from agentgym.errors import UsageError
 from agentgym.registration import open_env
 from agentgym.rollout.datapool import DataPool
-from agentgym.serving.gateway.journal import SessionJournal
 from tests.serving.gateway_stand_ins import SayingEngine, Talking, make_model, stored, talking
 
 ROOT = Path(__file__).parents[2]
@@ -227,8 +226,7 @@ def test_a_session_is_one_episode(gateway):
 
 
 def test_sessions_go_on_in_another_process_as_if_nothing_had_been(model, engine, pool, tmp_path):
-    journal = SessionJournal(tmp_path)
-    with talking(model, engine, env=SOKOBAN, pool=pool, journal=journal) as gateway:
+    with talking(model, engine, env=SOKOBAN, pool=pool, journal=tmp_path) as gateway:
         session = gateway.begin(index=3, group="g", metadata={"k": 1})
         said = gateway.say(session, "Which way?")
         play(gateway, session, "up", "left")
@@ -238,7 +236,7 @@ def test_sessions_go_on_in_another_process_as_if_nothing_had_been(model, engine,
         answer = gateway.post(f"{done}/complete")
         before = gateway.get(f"{session}/traces")
         state = gateway.get(f"{session}/env/state")
-    with talking(model, engine, env=SOKOBAN, pool=pool, journal=SessionJournal(tmp_path)) as gateway:
+    with talking(model, engine, env=SOKOBAN, pool=pool, journal=tmp_path) as gateway:
         assert [each["session_id"] for each in gateway.get("/sessions")] == [session.rpartition("/")[2]]
         assert gateway.get(f"{session}/traces") == before
         again = gateway.get(f"{session}/env/state")
@@ -259,7 +257,7 @@ def test_sessions_go_on_in_another_process_as_if_nothing_had_been(model, engine,
 
 
 def test_half_a_line_is_cut_off_and_another_state_ends_a_session(model, engine, tmp_path):
-    with talking(model, engine, env=SOKOBAN, journal=SessionJournal(tmp_path)) as gateway:
+    with talking(model, engine, env=SOKOBAN, journal=tmp_path) as gateway:
         whole, changed = gateway.begin(index=2), gateway.begin(index=2)
         for session in (whole, changed):
             gateway.say(session, "Which way?")
@@ -271,7 +269,7 @@ def test_half_a_line_is_cut_off_and_another_state_ends_a_session(model, engine, 
     lines = other.read_text().splitlines()
     lines[-1] = json.dumps(json.loads(lines[-1]) | {"state_hash": "0" * 32})
     other.write_text("\n".join(lines) + "\n")
-    with talking(model, engine, env=SOKOBAN, journal=SessionJournal(tmp_path)) as gateway:
+    with talking(model, engine, env=SOKOBAN, journal=tmp_path) as gateway:
         assert gateway.get(whole)["step_count"] == 1
         assert path.stat().st_size == size
         for _ in range(2):
@@ -280,7 +278,7 @@ def test_half_a_line_is_cut_off_and_another_state_ends_a_session(model, engine, 
         assert len(gateway.gateway.env.service.sessions) == 1
     (tmp_path / "torn.jsonl").write_bytes(b'{"kind":"session"}\n{"kind":"ca')
     (tmp_path / "odd.jsonl").write_bytes(b"[]\nnot JSON\n")
-    with talking(model, engine, journal=SessionJournal(tmp_path)) as gateway:
+    with talking(model, engine, journal=tmp_path) as gateway:
         for damaged in ("torn", "odd"):
             assert gateway.ask(f"/sessions/{damaged}", method="GET")[0] == 400
         assert gateway.begin() != whole
@@ -289,7 +287,7 @@ def test_half_a_line_is_cut_off_and_another_state_ends_a_session(model, engine, 
 
 def test_idle_sessions_are_closed_and_come_back(model, engine, tmp_path):
     now = [0.0]
-    parts = {"env": SOKOBAN, "journal": SessionJournal(tmp_path), "clock": lambda: now[0]}
+    parts = {"env": SOKOBAN, "journal": tmp_path, "clock": lambda: now[0]}
     with talking(model, engine, limits={"idle": 10}, **parts) as gateway:
         session = gateway.begin(index=2)
         gateway.say(session, "Which way?")
@@ -302,22 +300,12 @@ def test_idle_sessions_are_closed_and_come_back(model, engine, tmp_path):
 
 SERVE = """
 import sys
-from pathlib import Path
-from agentgym.serving.env.service import EnvService
-from agentgym.serving.env.sessions import EnvLimits
-from agentgym.serving.gateway.app import GatewayServer
-from agentgym.serving.gateway.gateway import Gateway
-from agentgym.rollout.datapool import DataPool
-from agentgym.serving.gateway.journal import SessionJournal
-from agentgym.serving.gateway.sessions import EnvJoin
-from tests.serving.gateway_stand_ins import SayingEngine, make_model
+from tests.serving.gateway_stand_ins import SayingEngine, make_model, talking
 model = make_model()
-env = EnvJoin(EnvService.open("agentgym/Sokoban-v0", EnvLimits(sessions=16)))
-journal = SessionJournal(Path(sys.argv[1]))
-gateway = Gateway(model.chat, SayingEngine(model), model.stop_ids, env=env, journal=journal)
-with GatewayServer("127.0.0.1", 0, gateway, token="sesame-0123456789") as server:
-    print(server.url, flush=True)
-    server.serve_forever()
+parts = {"env": "agentgym/Sokoban-v0", "journal": sys.argv[1], "token": "sesame-0123456789"}
+with talking(model, SayingEngine(model), **parts) as gateway:
+    print(gateway.url, flush=True)
+    sys.stdin.read()
 """
 
 
@@ -327,7 +315,12 @@ class Served(Talking):
     def __init__(self, folder):
         command = [sys.executable, "-c", SERVE, str(folder)]
         self.process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command,
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         self.url = self.process.stdout.readline().strip()
         self.address = self.url.removeprefix("http://")
@@ -338,7 +331,7 @@ class Served(Talking):
 
     def kill(self):
         os.kill(self.process.pid, signal.SIGKILL)
-        with self.process.stdout as said:
+        with self.process.stdin, self.process.stdout as said:
             text = said.read()
         self.process.wait()
         return text
