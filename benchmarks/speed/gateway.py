@@ -31,7 +31,6 @@ from agentgym.serving.env.sessions import EnvLimits
 from agentgym.serving.gateway.app import make_app
 from agentgym.serving.gateway.gateway import Gateway
 from agentgym.serving.gateway.journal import SessionJournal
-from agentgym.serving.gateway.sessions import EnvJoin
 from agentgym.training.engines.types import Generation, GenerationRequest
 from agentgym.training.models.families import make_family_model
 
@@ -80,7 +79,7 @@ def serve(folder: Path, seconds: float) -> None:
     words = model.chat.encode("I go up " * ANSWER)[: ANSWER - 1]
     assert isinstance(model.tokenizer.eos_token_id, int)
     engine = ConstantEngine((*words, model.tokenizer.eos_token_id), seconds)
-    env = EnvJoin(EnvService.open(ENV, EnvLimits(), split="train"))
+    env = EnvService.open(ENV, EnvLimits(), split="train")
     gateway = Gateway(model.chat, engine, model.stop_ids, SessionJournal(folder), env=env)
     with AppServer("127.0.0.1", 0, partial(make_app, gateway, None)) as server:
         print(server.url, flush=True)

@@ -1,12 +1,9 @@
 """Sessions of the gateway with an environment: which call owns which step; episodes; the journal."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
+import multiprocessing
+import threading
+from contextlib import contextmanager
 
 import pytest
 
@@ -16,7 +13,6 @@ from agentgym.registration import open_env
 from agentgym.rollout.datapool import DataPool
 from tests.serving.gateway_stand_ins import SayingEngine, Talking, make_model, stored, talking
 
-ROOT = Path(__file__).parents[2]
 SOKOBAN = "agentgym/Sokoban-v0"
 
 
@@ -113,7 +109,7 @@ def test_a_completed_session_answers_the_same_and_takes_nothing_more(gateway, po
     assert gateway.ask(f"{session}/v1/chat/completions", body)[0] == 409
     assert gateway.ask(f"{session}/env/step", {"action": "up"})[0] == 409
     assert gateway.get(session)["completed"] == answer
-    assert gateway.gateway.env.service.sessions.ids() == ()
+    assert gateway.gateway.env.sessions.ids() == ()
 
 
 def test_an_episode_that_the_environment_ends_has_its_score(model, engine, pool):
@@ -219,7 +215,7 @@ def test_a_session_is_one_episode(gateway):
     assert gateway.ask("/sessions", {"task": "no such task"})[0] == 422
     assert gateway.ask("/sessions", {"env_id": "other"})[0] == 400
     assert len(gateway.get("/sessions")) == 1
-    assert len(gateway.gateway.env.service.sessions) == 1
+    assert len(gateway.gateway.env.sessions) == 1
 
 
 # ---- the journal --------------------------------------------------------------------------------
@@ -275,7 +271,7 @@ def test_half_a_line_is_cut_off_and_another_state_ends_a_session(model, engine, 
         for _ in range(2):
             status, answer = gateway.ask(changed, method="GET")
             assert (status, "came to another state" in answer["error"]) == (410, True)
-        assert len(gateway.gateway.env.service.sessions) == 1
+        assert len(gateway.gateway.env.sessions) == 1
     (tmp_path / "torn.jsonl").write_bytes(b'{"kind":"session"}\n{"kind":"ca')
     (tmp_path / "odd.jsonl").write_bytes(b"[]\nnot JSON\n")
     with talking(model, engine, journal=tmp_path) as gateway:
@@ -298,65 +294,44 @@ def test_idle_sessions_are_closed_and_come_back(model, engine, tmp_path):
         assert gateway.get(f"{session}/env/state")["step_count"] == 1
 
 
-SERVE = """
-import sys
-from tests.serving.gateway_stand_ins import SayingEngine, make_model, talking
-model = make_model()
-parts = {"env": "agentgym/Sokoban-v0", "journal": sys.argv[1], "token": "sesame-0123456789"}
-with talking(model, SayingEngine(model), **parts) as gateway:
-    print(gateway.url, flush=True)
-    sys.stdin.read()
-"""
+TOKEN = "sesame-0123456789"
 
 
-class Served(Talking):
-    """A gateway in a process of its own."""
-
-    def __init__(self, folder):
-        command = [sys.executable, "-c", SERVE, str(folder)]
-        self.process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        self.url = self.process.stdout.readline().strip()
-        self.address = self.url.removeprefix("http://")
-        self.headers = {"x-api-key": "sesame-0123456789"}
-
-    def ask(self, path, body=None, *, method="POST", headers=None):
-        return super().ask(path, body, method=method, headers=self.headers)
-
-    def kill(self):
-        os.kill(self.process.pid, signal.SIGKILL)
-        with self.process.stdin, self.process.stdout as said:
-            text = said.read()
-        self.process.wait()
-        return text
+def serve(model, folder, found):
+    """Serve until killed; send the address."""
+    with talking(model, SayingEngine(model), env=SOKOBAN, journal=folder, token=TOKEN) as gateway:
+        found.send(gateway.url)
+        threading.Event().wait()
 
 
-def test_what_was_acknowledged_survives_a_kill_and_no_token_is_written(tmp_path):
-    known, session, sent = [], None, []
-    printed = ""
-    for _ in range(2):
-        gateway = Served(tmp_path / "journal")
-        try:
-            if session is None:
-                session = gateway.begin(index=1)
-                sent = ["Which way?"]
-            traces = gateway.get(f"{session}/traces")
-            assert traces == known
+@contextmanager
+def killed_in_the_end(model, folder):
+    """Run a gateway in a process of its own."""
+    fork = multiprocessing.get_context("fork")
+    found, sent = fork.Pipe(duplex=False)
+    process = fork.Process(target=serve, args=(model, folder, sent))
+    process.start()
+    try:
+        assert found.poll(60)
+        yield Talking(found.recv(), headers={"x-api-key": TOKEN})
+    finally:
+        process.kill()
+        process.join()
+
+
+def test_what_was_acknowledged_survives_a_kill_and_no_token_is_written(model, tmp_path, capfd):
+    known, session, sent = [], None, ["Which way?"]
+    for _ in range(3):
+        with killed_in_the_end(model, tmp_path / "journal") as gateway:
+            session = session or gateway.begin(index=1)
+            assert gateway.get(f"{session}/traces") == known
             assert gateway.get(session)["step_count"] == len(known)
-            for _ in range(3):
+            for turn in range(2):
                 said = gateway.say(session, *sent)
                 play(gateway, session, "up")
-                sent += [said, f"And now, {time.time()}?"]
+                sent += [said, f"And now, {turn}?"]
             known = gateway.get(f"{session}/traces")
-        finally:
-            printed += gateway.kill()
     assert len(known) == 6
-    for path in tmp_path.rglob("*.jsonl"):
-        assert "sesame" not in path.read_text()
-    assert "sesame" not in printed + json.dumps(known)
+    (path,) = tmp_path.rglob("*.jsonl")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "sesame" not in path.read_text() + "".join(capfd.readouterr()) + json.dumps(known)

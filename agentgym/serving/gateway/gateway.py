@@ -20,6 +20,7 @@ from agentgym.errors import UsageError
 from agentgym.io.records import parse
 from agentgym.prompts.chat_tokenizer import ChatTokenizer
 from agentgym.rollout.datapool import DataPool
+from agentgym.serving.env.service import EnvService
 from agentgym.serving.env.sessions import SessionError
 from agentgym.serving.gateway.call_tree import CallTree, EnvRow, ModelCall, Place
 from agentgym.serving.gateway.episodes import make_trajectory
@@ -28,7 +29,6 @@ from agentgym.serving.gateway.queries import ModelQuery
 from agentgym.serving.gateway.sessions import (
     CompletedSession,
     EndedSession,
-    EnvJoin,
     GatewayLimits,
     GatewaySession,
     SessionOutcome,
@@ -55,7 +55,7 @@ class Gateway:
         *,
         model: str = "model",
         limits: GatewayLimits | None = None,
-        env: EnvJoin | None = None,
+        env: EnvService | None = None,
         pool: DataPool | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
@@ -102,7 +102,7 @@ class Gateway:
         session = GatewaySession(self._record(asked, id), self._clock())
         self.sessions[id] = session
         try:
-            row = None if self.env is None else await self.env.begin(session)
+            row = await self._begin(session)
             self._journal.append(id, session.spec)
         except BaseException:
             self._drop(session)
@@ -160,7 +160,7 @@ class Gateway:
         session = GatewaySession(spec, self._clock())
         match records[-1:]:
             case [CompletedSession() as completed]:
-                session.completed, session.closing = completed, True
+                session.completed, session.closing = completed.answer, True
                 return session
             case [EndedSession() as ended]:
                 raise SessionError(410, "SESSION_ERROR", ended.reason)
@@ -169,8 +169,7 @@ class Gateway:
             raise _conflict(f"session {id} was begun with --env {served}: start the gateway so")
         self._check_room()
         try:
-            if self.env is not None:
-                await self.env.begin(session)
+            await self._begin(session)
             for record in records:
                 await self._take_up(session, record)
         except BaseException:
@@ -188,8 +187,8 @@ class Gateway:
             record.tools = record.tools if before is None else before.tools
             session.asked = max(session.asked, record.asked + 1)
             tree.add(record)
-        elif isinstance(record, EnvRow) and self.env is not None:
-            row = await self.env.ask(session, "step", {"action": record.action})
+        elif isinstance(record, EnvRow):
+            row = await self._ask(session, "step", {"action": record.action})
             if row["metadata"]["state_hash"] != record.state_hash:
                 line = "the session has ended: played anew, its environment came to another state"
                 self._journal.append(session.spec.session_id, EndedSession(line))
@@ -198,7 +197,7 @@ class Gateway:
 
     @property
     def _env_id(self) -> str:
-        return "" if self.env is None else self.env.service.env_id
+        return "" if self.env is None else self.env.env_id
 
     def delete(self, session: GatewaySession) -> int:
         """Forget a session and what is kept of it, but for a stored episode; return its number of calls."""
@@ -214,8 +213,7 @@ class Gateway:
 
     def _drop(self, session: GatewaySession) -> None:
         self.sessions.pop(session.spec.session_id, None)
-        if self.env is not None:
-            self.env.close(session)
+        self._close_env(session)
 
     def _check_room(self) -> None:
         if len(self.sessions) >= self.limits.sessions:
@@ -328,16 +326,35 @@ class Gateway:
             if kind == "reset":
                 if data or session.rows[1:]:
                     raise _conflict("a session is one episode, of one task: begin another session")
-                return await self.env.begin(session)
+                return await self._begin(session)
             began = time.perf_counter()
-            row = await self.env.ask(session, kind, data)
+            row = await self._ask(session, kind, data)
             if kind == "step":
                 move = env_row(row, data["action"], time.perf_counter() - began)
                 session.play(move, row["metadata"])
                 self._journal.append(session.spec.session_id, move)
             return row
 
-    async def complete(self, session: GatewaySession, data: Any) -> CompletedSession:
+    async def _begin(self, session: GatewaySession) -> Any:
+        """Start a session's episode; return its first row, None where no environment is served."""
+        if self.env is None:
+            return None
+        spec = session.spec
+        asked = {"task": spec.task, "index": spec.index, "seed": spec.seed, "rollout": spec.rollout}
+        row = await self._ask(session, "reset", asked | {"snapshot": False})
+        session.rows, session.info = [env_row(row)], row["metadata"]
+        session.spec = replace(spec, task=session.info["task_id"], index=None)
+        return row
+
+    async def _ask(self, session: GatewaySession, kind: str, data: Mapping[str, Any]) -> Any:
+        assert self.env is not None
+        return (await self.env.call(self.env.handle, session.env, kind, data)).data
+
+    def _close_env(self, session: GatewaySession) -> None:
+        if self.env is not None and session.env.session in self.env.sessions:
+            self.env.sessions.close([str(session.env.session)])
+
+    async def complete(self, session: GatewaySession, data: Any) -> Mapping[str, Any]:
         """End a session: its episode is stored before this returns. Asked again, it answers the same.
 
         Raises:
@@ -354,41 +371,31 @@ class Gateway:
                     session.completed = await self._stored(session, outcome)
                 finally:
                     session.closing = session.completed is not None
-                if self.env is not None:
-                    self.env.close(session)
+                self._close_env(session)
             return session.completed
 
-    async def _stored(self, session: GatewaySession, outcome: SessionOutcome) -> CompletedSession:
+    async def _stored(self, session: GatewaySession, outcome: SessionOutcome) -> Mapping[str, Any]:
         spec, calls = session.spec, session.tree.trained()
         episode = make_trajectory(session, outcome)
-        alike = len({call.temperature for call in calls}) == 1 and calls[0].temperature > 0
-        completed = CompletedSession(
-            session_id=spec.session_id,
-            episode=None,
-            group=spec.group,
-            rollout=episode.rollout,
-            task_id=episode.task_id,
-            calls=len(calls),
-            reward=episode.episode_return,
-            won=episode.won,
-            score=episode.score,
-            end_reason=episode.end_reason,
-            trainable=alike if outcome.trainable is None else outcome.trainable,
-            labels=tuple(dict.fromkeys((*spec.labels, *outcome.labels))),
-        )
+        trainable = outcome.trainable
+        if trainable is None:
+            trainable = len({call.temperature for call in calls}) == 1 and calls[0].temperature > 0
+        labels = tuple(dict.fromkeys((*spec.labels, *outcome.labels)))
+        stored = None
         if self._pool is not None:
             add = partial(
-                self._pool.add,
-                group=spec.group,
-                size=spec.group_size,
-                labels=completed.labels,
-                trainable=completed.trainable,
+                self._pool.add, group=spec.group, size=spec.group_size, labels=labels, trainable=trainable
             )
             loop = asyncio.get_running_loop()
             stored = await loop.run_in_executor(self._threads["store"], add, episode)
-            completed = replace(completed, episode=stored)
-        self._journal.complete(spec, completed)
-        return completed
+        answer: dict[str, Any] = {
+            "session_id": spec.session_id, "episode": stored, "group": spec.group, "rollout": spec.rollout,
+            "task_id": episode.task_id, "calls": len(calls), "reward": episode.episode_return,
+            "won": episode.won, "score": episode.score, "end_reason": episode.end_reason,
+            "trainable": trainable, "labels": labels,
+        }  # fmt: skip
+        self._journal.complete(spec, CompletedSession(answer))
+        return answer
 
 
 def _conflict(line: str) -> SessionError:

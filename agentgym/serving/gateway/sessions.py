@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from agentgym.core.options import NonNegativeInt, PositiveFloat, PositiveInt, check_fields
-from agentgym.core.types import EndReason
-from agentgym.serving.env.service import Client, EnvService
+from agentgym.serving.env.service import Client
 from agentgym.serving.gateway.call_tree import CallTree, EnvRow
 
 
@@ -89,22 +87,10 @@ class SessionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class CompletedSession:
-    """What is answered when a session is complete."""
+    """A session whose episode is stored."""
 
-    session_id: str
-    episode: str | None
-    """Its id in the pool."""
-    group: str
-    rollout: int
-    task_id: str
-    calls: int
-    """Those that are trained."""
-    reward: float
-    won: bool
-    score: float
-    end_reason: EndReason
-    trainable: bool
-    labels: tuple[str, ...]
+    answer: Mapping[str, Any]
+    """Of the request that completed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +121,8 @@ class GatewaySession:
     full: bool = False
     """Whether the last request did not fit the model's context."""
     closing: bool = False
-    completed: CompletedSession | None = None
+    completed: Mapping[str, Any] | None = None
+    """What was answered when it was completed."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Of steps, and of completing it."""
 
@@ -145,36 +132,6 @@ class GatewaySession:
             self.tree.calls[-1].moves += (move,)
         self.rows.append(move)
         self.info = info
-
-
-class EnvJoin:
-    """The environment that a gateway serves, one episode to a session."""
-
-    def __init__(self, service: EnvService):
-        """Take the service whose slots are played."""
-        self.service = service
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="env") if service.waits else None
-
-    async def begin(self, session: GatewaySession) -> Any:
-        """Start a session's episode; return its first row, without a snapshot, or raise what `ask` does."""
-        spec = session.spec
-        asked = {"task": spec.task, "index": spec.index, "seed": spec.seed, "rollout": spec.rollout}
-        row = await self.ask(session, "reset", asked | {"snapshot": False})
-        session.rows, session.info = [env_row(row)], row["metadata"]
-        session.spec = replace(spec, task=session.info["task_id"], index=None)
-        return row
-
-    async def ask(self, session: GatewaySession, kind: str, data: Mapping[str, Any]) -> Any:
-        """Return the answer to a message about a session's episode, as `EnvService.handle`."""
-        if self._thread is None:  # never two at once
-            return self.service.handle(session.env, kind, data).data
-        loop = asyncio.get_running_loop()
-        return (await loop.run_in_executor(self._thread, self.service.handle, session.env, kind, data)).data
-
-    def close(self, session: GatewaySession) -> None:
-        """End a session's episode."""
-        if session.env.session in self.service.sessions:
-            self.service.sessions.close([str(session.env.session)])
 
 
 def env_row(row: Mapping[str, Any], action: str = "", seconds: float = 0.0) -> EnvRow:
