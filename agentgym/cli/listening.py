@@ -21,14 +21,14 @@ def add_address(parser: Parser) -> None:
     parser.add_argument(
         "--port", type=int, default=8000, help="port to listen on, 0 for any free one (default: 8000)"
     )
-    parser.add_argument(
-        "--allow-host",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="answer to this name too, such as a proxy's; repeat for several "
-        "(localhost and --host are always allowed)",
-    )
+    about = "answer to this name too, such as a proxy's; repeat for several"
+    always = "(localhost and --host are always allowed)"
+    add_repeated(parser, "--allow-host", f"{about} {always}", metavar="NAME")
+
+
+def add_repeated(parser: Parser, name: str, about: str, metavar: str = "KEY=VALUE") -> None:
+    """Declare an option that may be given several times."""
+    parser.add_argument(name, action="append", default=[], metavar=metavar, help=about)
 
 
 def read_token(path: Path | None) -> str | None:

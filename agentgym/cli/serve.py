@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from agentgym.cli.corpus import add_corpus, add_engine, build_passages, find_corpus, searcher_of
-from agentgym.cli.listening import add_address, read_token, serve_until_interrupted
+from agentgym.cli.listening import add_address, add_repeated, read_token, serve_until_interrupted
 from agentgym.cli.parser import (
     Commands,
     Parser,
@@ -66,12 +66,10 @@ def _add_env(servers: Commands[Parser]) -> None:
     parser.add_argument("env", metavar="ID", help="id of the environment; module:id imports a module first")
     parser.add_argument("--split", help="split of the tasks (default: the environment's own)")
     add_env_options(parser)
-    parser.add_argument(
+    add_repeated(
+        parser,
         "--limit",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="sessions (at once), idle (seconds until one ends), body (bytes of a message), rate (messages a "
+        "sessions (at once), idle (seconds until one ends), body (bytes of a message), rate (messages a "
         "second from an address) or patience (seconds for a request to come whole); repeat for several",
     )
     parser.add_argument(
@@ -99,12 +97,10 @@ def _add_retrieval(servers: Commands[Parser]) -> None:
         action="store_true",
         help="send titles in quotation marks in 'contents', as the corpus wiki-18 has them",
     )
-    parser.add_argument(
+    add_repeated(
+        parser,
         "--limit",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="largest body (bytes), queries (of a request), characters (of a query), k or waiting (queries); "
+        "largest body (bytes), queries (of a request), characters (of a query), k or waiting (queries); "
         "repeat for several",
     )
     add_address(parser)

@@ -69,7 +69,7 @@ def body_of(request: ChatRequest, spec: EndpointSpec, without: Collection[str]) 
     body: dict[str, Any] = {
         **spec.extra,
         "model": spec.model,
-        "messages": [_message(m) for m in request.messages],
+        "messages": [message_table(m) for m in request.messages],
     }
     body |= {name: value for name, value in wanted.items() if value is not None and name not in without}
     if request.tools:
@@ -117,8 +117,8 @@ def answer_limit(request: ChatRequest) -> int:
     return request.sampling.max_tokens or ASSUMED_ANSWER
 
 
-def _message(message: ChatMessage) -> dict[str, Any]:
-    """Return a message as endpoints take it; images as data URIs after the text."""
+def message_table(message: ChatMessage) -> dict[str, Any]:
+    """Return a message in OpenAI's form; images as data URIs after the text."""
     content: Any = message.text
     if message.images:
         content = [{"type": "text", "text": message.text}] if message.text else []

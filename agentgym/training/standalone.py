@@ -38,14 +38,8 @@ def open_engine(
 ) -> tuple[LanguageModel, Engine]:
     """Open a model directory, or a repository of the hub, and what samples from it.
 
-    Args:
-        model: as `agentgym.training.models.hub.model_directory` takes it.
-        engine: what samples.
-        servers: addresses of the engine ``server``'s processes, which are sent the weights.
-        dtype: of the weights.
-        device: of the engine ``hf``.
-        options: more arguments of ``vllm.LLM``.
-        replay: a recording that answers in the engine's place.
+    ``servers``: addresses of the engine ``server``'s processes, which are sent the weights. ``device``: of
+    the engine ``hf``. ``options``: more of ``vllm.LLM``. ``replay``: a recording that answers in its place.
 
     Raises:
         UsageError: the model cannot be loaded, a server cannot be used, or the recording is damaged.
@@ -77,7 +71,7 @@ class CheckpointFollower:
         engine: Engine,
         *,
         dtype: torch.dtype = torch.float32,
-        say: Callable[[str], object] = lambda line: None,
+        say: Callable[[str], object] = print,
     ):
         """Take over the newest checkpoint where there is one; ``say`` hears of each, and of what is wrong."""
         self._run, self._engine, self._dtype, self._say = run, engine, dtype, say
@@ -93,8 +87,7 @@ class CheckpointFollower:
     def close(self) -> None:
         """End the thread."""
         self._ended.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._thread.join()
 
     def look(self) -> bool:
         """Take over the newest checkpoint, unless that was done; return whether it was now.

@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -24,12 +25,12 @@ from typing import Any
 
 import numpy as np
 
+from agentgym.serving.app_server import AppServer
 from agentgym.serving.env.service import EnvService
 from agentgym.serving.env.sessions import EnvLimits
-from agentgym.serving.gateway.app import GatewayServer
+from agentgym.serving.gateway.app import make_app
 from agentgym.serving.gateway.gateway import Gateway
 from agentgym.serving.gateway.journal import SessionJournal
-from agentgym.serving.gateway.sessions import EnvJoin
 from agentgym.training.engines.types import Generation, GenerationRequest
 from agentgym.training.models.families import make_family_model
 
@@ -78,9 +79,9 @@ def serve(folder: Path, seconds: float) -> None:
     words = model.chat.encode("I go up " * ANSWER)[: ANSWER - 1]
     assert isinstance(model.tokenizer.eos_token_id, int)
     engine = ConstantEngine((*words, model.tokenizer.eos_token_id), seconds)
-    env = EnvJoin(EnvService.open(ENV, EnvLimits(), split="train"))
-    gateway = Gateway(model.chat, engine, model.stop_ids, env=env, journal=SessionJournal(folder))
-    with GatewayServer("127.0.0.1", 0, gateway) as server:
+    env = EnvService.open(ENV, EnvLimits(), split="train")
+    gateway = Gateway(model.chat, engine, model.stop_ids, SessionJournal(folder), env=env)
+    with AppServer("127.0.0.1", 0, partial(make_app, gateway, None)) as server:
         print(server.url, flush=True)
         server.serve_forever()
 

@@ -2,15 +2,20 @@
 
 import http.client
 import json
+import tempfile
 import threading
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
 
+from agentgym.serving.app_server import AppServer
 from agentgym.serving.env.service import EnvService
 from agentgym.serving.env.sessions import EnvLimits
-from agentgym.serving.gateway.app import GatewayServer
+from agentgym.serving.gateway.app import make_app
 from agentgym.serving.gateway.gateway import Gateway
-from agentgym.serving.gateway.sessions import EnvJoin, GatewayLimits
+from agentgym.serving.gateway.journal import SessionJournal
+from agentgym.serving.gateway.sessions import GatewayLimits
 from agentgym.training.engines.types import Generation
 from agentgym.training.models.families import make_family_model
 
@@ -62,16 +67,17 @@ def make_model(family="qwen2"):
 
 
 class Talking:
-    """A gateway that runs."""
+    """A gateway that runs, in this process or in another one."""
 
-    def __init__(self, server, gateway):
-        self.gateway, self.url, self.address = gateway, server.url, server.url.removeprefix("http://")
+    def __init__(self, url, gateway=None, headers=None):
+        self.gateway, self.url, self.address = gateway, url, url.removeprefix("http://")
+        self.headers = headers or {}
 
     def ask(self, path, body=None, *, method="POST", headers=None):
         """Return the status and what is answered to a request."""
         with closing(http.client.HTTPConnection(self.address, timeout=WAIT)) as connection:
             data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-            connection.request(method, path, data, headers or {})
+            connection.request(method, path, data, headers or self.headers)
             response = connection.getresponse()
             text = response.read().decode()
             return response.status, json.loads(text) if text.startswith(("{", "[")) else text
@@ -98,19 +104,25 @@ class Talking:
 
 
 @contextmanager
-def talking(model, engine, *, env=None, env_options=None, split=None, token=None, limits=None, **parts):
-    """Run a gateway; ``env`` is the id of an environment."""
+def talking(model, engine, *, env=None, env_options=None, token=None, limits=None, journal=None, **parts):
+    """Run a gateway; ``env`` is the id of an environment, ``journal`` a folder."""
     limits = GatewayLimits(**(limits or {}))
-    join = None
-    if env is not None:
-        service = EnvService.open(env, EnvLimits(sessions=16), split=split, options=env_options)
-        join = EnvJoin(service)
-    gateway = Gateway(model.chat, engine, model.stop_ids, limits=limits, env=join, **parts)
-    with GatewayServer("127.0.0.1", 0, gateway, token=token) as server:
+    service = None if env is None else EnvService.open(env, EnvLimits(sessions=16), options=env_options)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        serving(model, engine, Path(journal or folder), token, limits=limits, env=service, **parts) as talk,
+    ):
+        yield talk
+
+
+@contextmanager
+def serving(model, engine, journal, token=None, **parts):
+    gateway = Gateway(model.chat, engine, model.stop_ids, SessionJournal(journal), **parts)
+    with AppServer("127.0.0.1", 0, partial(make_app, gateway, token)) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            yield Talking(server, gateway)
+            yield Talking(server.url, gateway)
         finally:
             server.stop()
             thread.join()

@@ -26,13 +26,13 @@ def engine(model):
 @pytest.fixture
 def gateway(model, engine):
     with talking(model, engine, token="sesame") as running:
-        running.headers = {"x-api-key": "sesame"}
+        running.headers |= {"x-api-key": "sesame"}
         yield running
 
 
 @pytest.fixture
 def session(gateway):
-    return f"/sessions/{gateway.ask('/sessions', {}, headers=gateway.headers)[1]['session_id']}"
+    return gateway.begin()
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def client(gateway, session):
 
 
 def parents(gateway, session):
-    traces = gateway.ask(f"{session}/traces", method="GET", headers=gateway.headers)[1]
+    traces = gateway.get(f"{session}/traces")
     return [each["parent_trace_id"] and int(each["parent_trace_id"].rpartition("/")[2]) for each in traces]
 
 
@@ -95,8 +95,8 @@ def test_streamed_tool_calls_come_whole(client, engine):
     [
         ({"top_p": 0.5}, "top_p = 0.5 would change"),
         ({"top_k": 5}, "top_k = 5 would change"),
-        ({"tool_choice": {"type": "any"}}, "not forced"),
-        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "thinking is the chat template's"),
+        ({"tool_choice": {"type": "any"}}, "must be one of 'auto', 'none'"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "would change what is sampled"),
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "none of Anthropic's own"),
         ({"messages": [*ASKED, {"role": "assistant", "content": "I"}]}, "not continued here"),
     ],
@@ -113,7 +113,8 @@ def test_errors_are_in_the_apis_form(gateway, session, client, engine):
     with pytest.raises(anthropic.APIStatusError) as caught:
         client.messages.create(model="m", max_tokens=9, messages=ASKED)
     assert (caught.value.status_code, caught.value.body["error"]["type"]) == (503, "overloaded_error")
-    status, answer = gateway.ask(f"{session}/v1/messages", {"messages": ASKED, "max_tokens": 9})
+    wrong = {"x-api-key": "sesam"}
+    status, answer = gateway.ask(f"{session}/v1/messages", {"messages": ASKED}, headers=wrong)
     assert (status, answer["type"], answer["error"]["type"]) == (401, "error", "authentication_error")
-    status, answer = gateway.ask(f"{session}/v1/messages", {"messages": ASKED}, headers=gateway.headers)
-    assert (status, "max_tokens is missing" in answer["error"]["message"]) == (400, True)
+    status, answer = gateway.ask(f"{session}/v1/messages", {"messages": ASKED})
+    assert (status, "'max_tokens' is missing" in answer["error"]["message"]) == (400, True)

@@ -101,8 +101,7 @@ def command(*words):
     try:
         while (said := process.stdout.readline()) and gateway is None:
             if found := re.search(r"served at (http://\S+)/sessions", said):
-                gateway = Talking.__new__(Talking)
-                gateway.url, gateway.address = found[1], found[1].removeprefix("http://")
+                gateway = Talking(found[1])
                 break
         assert gateway is not None, said
         yield gateway

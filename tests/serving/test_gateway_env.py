@@ -1,12 +1,9 @@
 """Sessions of the gateway with an environment: which call owns which step; episodes; the journal."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
+import multiprocessing
+import threading
+from contextlib import contextmanager
 
 import pytest
 
@@ -14,10 +11,8 @@ from agentgym.core.hashing import content_id
 from agentgym.errors import UsageError
 from agentgym.registration import open_env
 from agentgym.rollout.datapool import DataPool
-from agentgym.serving.gateway.journal import SessionJournal
 from tests.serving.gateway_stand_ins import SayingEngine, Talking, make_model, stored, talking
 
-ROOT = Path(__file__).parents[2]
 SOKOBAN = "agentgym/Sokoban-v0"
 
 
@@ -114,7 +109,7 @@ def test_a_completed_session_answers_the_same_and_takes_nothing_more(gateway, po
     assert gateway.ask(f"{session}/v1/chat/completions", body)[0] == 409
     assert gateway.ask(f"{session}/env/step", {"action": "up"})[0] == 409
     assert gateway.get(session)["completed"] == answer
-    assert gateway.gateway.env.service.sessions.ids() == ()
+    assert gateway.gateway.env.sessions.ids() == ()
 
 
 def test_an_episode_that_the_environment_ends_has_its_score(model, engine, pool):
@@ -220,15 +215,14 @@ def test_a_session_is_one_episode(gateway):
     assert gateway.ask("/sessions", {"task": "no such task"})[0] == 422
     assert gateway.ask("/sessions", {"env_id": "other"})[0] == 400
     assert len(gateway.get("/sessions")) == 1
-    assert len(gateway.gateway.env.service.sessions) == 1
+    assert len(gateway.gateway.env.sessions) == 1
 
 
 # ---- the journal --------------------------------------------------------------------------------
 
 
 def test_sessions_go_on_in_another_process_as_if_nothing_had_been(model, engine, pool, tmp_path):
-    journal = SessionJournal(tmp_path)
-    with talking(model, engine, env=SOKOBAN, pool=pool, journal=journal) as gateway:
+    with talking(model, engine, env=SOKOBAN, pool=pool, journal=tmp_path) as gateway:
         session = gateway.begin(index=3, group="g", metadata={"k": 1})
         said = gateway.say(session, "Which way?")
         play(gateway, session, "up", "left")
@@ -238,7 +232,7 @@ def test_sessions_go_on_in_another_process_as_if_nothing_had_been(model, engine,
         answer = gateway.post(f"{done}/complete")
         before = gateway.get(f"{session}/traces")
         state = gateway.get(f"{session}/env/state")
-    with talking(model, engine, env=SOKOBAN, pool=pool, journal=SessionJournal(tmp_path)) as gateway:
+    with talking(model, engine, env=SOKOBAN, pool=pool, journal=tmp_path) as gateway:
         assert [each["session_id"] for each in gateway.get("/sessions")] == [session.rpartition("/")[2]]
         assert gateway.get(f"{session}/traces") == before
         again = gateway.get(f"{session}/env/state")
@@ -259,7 +253,7 @@ def test_sessions_go_on_in_another_process_as_if_nothing_had_been(model, engine,
 
 
 def test_half_a_line_is_cut_off_and_another_state_ends_a_session(model, engine, tmp_path):
-    with talking(model, engine, env=SOKOBAN, journal=SessionJournal(tmp_path)) as gateway:
+    with talking(model, engine, env=SOKOBAN, journal=tmp_path) as gateway:
         whole, changed = gateway.begin(index=2), gateway.begin(index=2)
         for session in (whole, changed):
             gateway.say(session, "Which way?")
@@ -271,16 +265,16 @@ def test_half_a_line_is_cut_off_and_another_state_ends_a_session(model, engine, 
     lines = other.read_text().splitlines()
     lines[-1] = json.dumps(json.loads(lines[-1]) | {"state_hash": "0" * 32})
     other.write_text("\n".join(lines) + "\n")
-    with talking(model, engine, env=SOKOBAN, journal=SessionJournal(tmp_path)) as gateway:
+    with talking(model, engine, env=SOKOBAN, journal=tmp_path) as gateway:
         assert gateway.get(whole)["step_count"] == 1
         assert path.stat().st_size == size
         for _ in range(2):
             status, answer = gateway.ask(changed, method="GET")
             assert (status, "came to another state" in answer["error"]) == (410, True)
-        assert len(gateway.gateway.env.service.sessions) == 1
+        assert len(gateway.gateway.env.sessions) == 1
     (tmp_path / "torn.jsonl").write_bytes(b'{"kind":"session"}\n{"kind":"ca')
     (tmp_path / "odd.jsonl").write_bytes(b"[]\nnot JSON\n")
-    with talking(model, engine, journal=SessionJournal(tmp_path)) as gateway:
+    with talking(model, engine, journal=tmp_path) as gateway:
         for damaged in ("torn", "odd"):
             assert gateway.ask(f"/sessions/{damaged}", method="GET")[0] == 400
         assert gateway.begin() != whole
@@ -289,7 +283,7 @@ def test_half_a_line_is_cut_off_and_another_state_ends_a_session(model, engine, 
 
 def test_idle_sessions_are_closed_and_come_back(model, engine, tmp_path):
     now = [0.0]
-    parts = {"env": SOKOBAN, "journal": SessionJournal(tmp_path), "clock": lambda: now[0]}
+    parts = {"env": SOKOBAN, "journal": tmp_path, "clock": lambda: now[0]}
     with talking(model, engine, limits={"idle": 10}, **parts) as gateway:
         session = gateway.begin(index=2)
         gateway.say(session, "Which way?")
@@ -300,70 +294,44 @@ def test_idle_sessions_are_closed_and_come_back(model, engine, tmp_path):
         assert gateway.get(f"{session}/env/state")["step_count"] == 1
 
 
-SERVE = """
-import sys
-from pathlib import Path
-from agentgym.serving.env.service import EnvService
-from agentgym.serving.env.sessions import EnvLimits
-from agentgym.serving.gateway.app import GatewayServer
-from agentgym.serving.gateway.gateway import Gateway
-from agentgym.rollout.datapool import DataPool
-from agentgym.serving.gateway.journal import SessionJournal
-from agentgym.serving.gateway.sessions import EnvJoin
-from tests.serving.gateway_stand_ins import SayingEngine, make_model
-model = make_model()
-env = EnvJoin(EnvService.open("agentgym/Sokoban-v0", EnvLimits(sessions=16)))
-journal = SessionJournal(Path(sys.argv[1]))
-gateway = Gateway(model.chat, SayingEngine(model), model.stop_ids, env=env, journal=journal)
-with GatewayServer("127.0.0.1", 0, gateway, token="sesame-0123456789") as server:
-    print(server.url, flush=True)
-    server.serve_forever()
-"""
+TOKEN = "sesame-0123456789"
 
 
-class Served(Talking):
-    """A gateway in a process of its own."""
-
-    def __init__(self, folder):
-        command = [sys.executable, "-c", SERVE, str(folder)]
-        self.process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        self.url = self.process.stdout.readline().strip()
-        self.address = self.url.removeprefix("http://")
-        self.headers = {"x-api-key": "sesame-0123456789"}
-
-    def ask(self, path, body=None, *, method="POST", headers=None):
-        return super().ask(path, body, method=method, headers=self.headers)
-
-    def kill(self):
-        os.kill(self.process.pid, signal.SIGKILL)
-        with self.process.stdout as said:
-            text = said.read()
-        self.process.wait()
-        return text
+def serve(model, folder, found):
+    """Serve until killed; send the address."""
+    with talking(model, SayingEngine(model), env=SOKOBAN, journal=folder, token=TOKEN) as gateway:
+        found.send(gateway.url)
+        threading.Event().wait()
 
 
-def test_what_was_acknowledged_survives_a_kill_and_no_token_is_written(tmp_path):
-    known, session, sent = [], None, []
-    printed = ""
-    for _ in range(2):
-        gateway = Served(tmp_path / "journal")
-        try:
-            if session is None:
-                session = gateway.begin(index=1)
-                sent = ["Which way?"]
-            traces = gateway.get(f"{session}/traces")
-            assert traces == known
+@contextmanager
+def killed_in_the_end(model, folder):
+    """Run a gateway in a process of its own."""
+    fork = multiprocessing.get_context("fork")
+    found, sent = fork.Pipe(duplex=False)
+    process = fork.Process(target=serve, args=(model, folder, sent))
+    process.start()
+    try:
+        assert found.poll(60)
+        yield Talking(found.recv(), headers={"x-api-key": TOKEN})
+    finally:
+        process.kill()
+        process.join()
+
+
+def test_what_was_acknowledged_survives_a_kill_and_no_token_is_written(model, tmp_path, capfd):
+    known, session, sent = [], None, ["Which way?"]
+    for _ in range(3):
+        with killed_in_the_end(model, tmp_path / "journal") as gateway:
+            session = session or gateway.begin(index=1)
+            assert gateway.get(f"{session}/traces") == known
             assert gateway.get(session)["step_count"] == len(known)
-            for _ in range(3):
+            for turn in range(2):
                 said = gateway.say(session, *sent)
                 play(gateway, session, "up")
-                sent += [said, f"And now, {time.time()}?"]
+                sent += [said, f"And now, {turn}?"]
             known = gateway.get(f"{session}/traces")
-        finally:
-            printed += gateway.kill()
     assert len(known) == 6
-    for path in tmp_path.rglob("*.jsonl"):
-        assert "sesame" not in path.read_text()
-    assert "sesame" not in printed + json.dumps(known)
+    (path,) = tmp_path.rglob("*.jsonl")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "sesame" not in path.read_text() + "".join(capfd.readouterr()) + json.dumps(known)

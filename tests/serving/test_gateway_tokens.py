@@ -9,9 +9,9 @@ import pytest
 
 from agentgym.endpoint.chat import ChatMessage, ChatToolCall
 from agentgym.errors import UsageError
-from agentgym.serving.gateway.call_tree import CallTree, EnvView, ModelCall
+from agentgym.serving.gateway.call_tree import CallTree, EnvRow, ModelCall
 from agentgym.serving.gateway.token_rule import PromptWriter
-from agentgym.serving.gateway.tool_calls import call_style, parse_answer
+from agentgym.serving.gateway.tool_calls import parse_answer
 from agentgym.training.engines.types import Generation
 from benchmarks import retokenisation
 from tests.serving.gateway_stand_ins import TOOL, call_text, make_model
@@ -26,13 +26,23 @@ def model(request):
     return make_model(request.param)
 
 
+def added(tree, place, prompt, ids, finish, answer, tools):
+    """Add a call to a tree; return it."""
+    number, generation = len(tree.calls), Generation(ids, (0.0,) * len(ids), 0, finish)
+    call = ModelCall(
+        number, number, place.parent, place.key, place.messages, tools, prompt, generation, answer, 1.0, 0.0,
+        EnvRow(place.key), 0.0,
+    )  # fmt: skip
+    tree.add(call)
+    return call
+
+
 class Talk:
     """A client that writes the messages it was given in its own way, and an engine that says anything."""
 
     def __init__(self, model, seed):
         self.rng, self.model = random.Random(seed), model
         self.writer, self.tree = PromptWriter(model.chat), CallTree()
-        self.style = call_style(model.tokenizer.get_chat_template())
         self.tools = (TOOL,) if self.rng.random() < 0.6 else ()
         stops = set(model.stop_ids)
         self.tokens = [token for token in range(len(model.tokenizer)) if token not in stops]
@@ -43,7 +53,7 @@ class Talk:
         ids = [rng.choice(self.tokens) for _ in range(rng.randint(0, 5))]
         if self.tools and rng.random() < 0.6:
             arguments = {"place": rng.choice(["left", 'a "b"\n', "é", STOP])}
-            if self.style == "json":
+            if "<tool_call>" not in self.writer.template:
                 ids = encode(json.dumps({"name": "look", "parameters": arguments}))
             else:
                 ids += encode(call_text(**arguments))
@@ -63,31 +73,10 @@ class Talk:
         ids = self.sampled()
         ended = ids[-1] in self.model.stop_ids
         text = self.model.chat.decode(ids[:-1] if ended else ids)
-        found = parse_answer(text, self.style) if self.tools else None
-        calls = () if found is None else found.calls
-        answer = ChatMessage(
-            "assistant",
-            text if not calls else found.text,
-            tool_calls=tuple(ChatToolCall(f"call_{n}", *each) for n, each in enumerate(calls)),
-        )
-        generation = Generation(ids, (0.0,) * len(ids), 0, "stop" if ended else "length")
-        call = ModelCall(
-            number=len(self.tree.calls),
-            asked=0,
-            parent=place.parent,
-            messages=place.messages,
-            tools=self.tools,
-            prompt_ids=prompt,
-            generation=generation,
-            answer=answer,
-            finish="stop",
-            temperature=1.0,
-            seconds=0.0,
-            view=EnvView(place.key),
-            time=0.0,
-        )
-        self.tree.add(call, place)
-        return call
+        answer = ChatMessage("assistant", text)
+        if self.tools:
+            answer = parse_answer(text, self.writer.template, "call")
+        return added(self.tree, place, prompt, ids, "stop" if ended else "length", answer, self.tools)
 
     def written_anew(self, message):
         """Return an answer as some client sends it back."""
@@ -228,16 +217,8 @@ def test_what_a_template_cannot_write_is_named():
 
 
 def answered(tree, messages, said, tools=()):
-    place = tree.find(tools, tuple(messages))
-    number = len(tree.calls)
-    generation = Generation((1,), (0.0,), 0, "stop")
     answer = said if isinstance(said, ChatMessage) else ChatMessage("assistant", said)
-    call = ModelCall(
-        number, number, place.parent, place.messages, tools, (0,), generation, answer, "stop", 1.0, 0.0,
-        EnvView(place.key), 0.0,
-    )  # fmt: skip
-    tree.add(call, place)
-    return call
+    return added(tree, tree.find(tools, tuple(messages)), (0,), (1,), "stop", answer, tools)
 
 
 def test_the_longest_known_part_of_a_chat_is_continued():
@@ -278,27 +259,27 @@ def test_answers_are_known_in_whatever_form_they_come_back():
 
 
 @pytest.mark.parametrize(
-    ("style", "text", "said", "calls"),
+    ("template", "text", "said", "calls"),
     [
-        ("tags", f"{call_text(n=1)} {call_text(n=2)}", "", ['{"n": 1}', '{"n": 2}']),
-        ("tags", f"So. {call_text(n='</tool_call>')} Well.", "So.\nWell.", ['{"n": "</tool_call>"}']),
-        ("tags", '<tool_call>{"name": "look", "arguments": "{}"}</tool_call>', "", ["{}"]),
-        ("tags", '<tool_call>{"name": "look"}</tool_call>', None, []),
-        ("tags", '<tool_call>{"name": "look", "arguments": {}', None, []),
-        ("tags", '<tool_call>{"name": "look", "arguments": {"a": NaN}}</tool_call>', None, []),
-        ("tags", f"<think>{call_text(place='a')}</think>no", None, []),
-        ("tags", f"<tool_call>no{call_text(place='a')}", "<tool_call>no", ['{"place": "a"}']),
-        ("json", '{"name": "look", "parameters": {"place": "a"}}', "", ['{"place": "a"}']),
-        ("json", '<|python_tag|>{"name": "look", "parameters": {}}; ' + LLAMA, "", ["{}"] * 2),
-        ("json", f"I say {LLAMA}", None, []),
-        ("json", call_text(place="a"), None, []),
+        ("<tool_call>", f"{call_text(n=1)} {call_text(n=2)}", "", ['{"n": 1}', '{"n": 2}']),
+        ("<tool_call>", f"So. {call_text(n='</tool_call>')} Well.", "So.\nWell.", ['{"n": "</tool_call>"}']),
+        ("<tool_call>", '<tool_call>{"name": "look", "arguments": "{}"}</tool_call>', "", ["{}"]),
+        ("<tool_call>", '<tool_call>{"name": "look"}</tool_call>', None, []),
+        ("<tool_call>", '<tool_call>{"name": "look", "arguments": {}', None, []),
+        ("<tool_call>", '<tool_call>{"name": "look", "arguments": {"a": NaN}}</tool_call>', None, []),
+        ("<tool_call>", f"<think>{call_text(place='a')}</think>no", None, []),
+        ("<tool_call>", f"<tool_call>no{call_text(place='a')}", "<tool_call>no", ['{"place": "a"}']),
+        ("", '{"name": "look", "parameters": {"place": "a"}}', "", ['{"place": "a"}']),
+        ("", '<|python_tag|>{"name": "look", "parameters": {}}; ' + LLAMA, "", ["{}"] * 2),
+        ("", f"I say {LLAMA}", None, []),
+        ("", call_text(place="a"), None, []),
     ],
 )  # fmt: skip
-def test_calls_are_told_from_text(style, text, said, calls):
-    found = parse_answer(text, style)
+def test_calls_are_told_from_text(template, text, said, calls):
+    found = parse_answer(text, template, "a")
     assert found.text == (text if said is None else said)
-    assert [arguments for _, arguments in found.calls] == calls
-    assert {name for name, _ in found.calls} <= {"look"}
+    assert [call.arguments for call in found.tool_calls] == calls
+    assert {call.name for call in found.tool_calls} <= {"look"}
 
 
 def test_the_page_of_tokenising_again_follows_from_its_numbers():

@@ -8,9 +8,8 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentgym.errors import UsageError
 from agentgym.io.optional import load
@@ -24,8 +23,6 @@ from agentgym.version import __version__
 
 if TYPE_CHECKING:
     from fastapi import Request, Response, WebSocket
-
-T = TypeVar("T")
 
 POSTED = ("reset", "step", "state", "snapshot", "restore", "reset_many", "step_many", "close_many", "mcp")
 """Messages that are also routes."""
@@ -50,13 +47,6 @@ class _Door:
         self._token = None if token is None else token.encode()
         self._room: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """By address: messages that it may still send, and since when."""
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="env") if service.waits else None
-
-    async def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Call a function of the service; never two at once."""
-        if self._thread is None:
-            return function(*arguments)
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     def check(self, connection: Any) -> None:
         """Raise a SessionError where a request or a WebSocket is refused."""
@@ -87,7 +77,7 @@ class _Door:
         error = SessionError(408, "SESSION_ERROR", f"no message for {idle:g} s: connect again")
         while True:
             await asyncio.sleep(min(idle / 4, 5.0))
-            await self.call(self.service.sessions.expire)
+            await self.service.call(self.service.sessions.expire)
             late = [socket for socket, used in self.sockets.items() if used < time.monotonic() - idle]
             # errors are of clients that have gone meanwhile
             await asyncio.gather(*(_part(socket, error) for socket in late), return_exceptions=True)
@@ -228,7 +218,7 @@ def _message(door: _Door, kind: str) -> Callable[["Request"], Awaitable["Respons
                 action = data.pop("action", None)
                 data |= action if isinstance(action, dict) else {} if action is None else {"action": action}
             client = Client(request.query_params.get("session_id"))
-            return _answered((await door.call(door.service.handle, client, kind, data)).data)
+            return _answered((await door.service.call(door.service.handle, client, kind, data)).data)
         except SessionError as error:
             return _denied(error)
 
@@ -273,7 +263,7 @@ async def _play(door: _Door, websocket: "WebSocket") -> None:
     door.sockets[websocket] = time.monotonic()
     try:
         if named is not None:
-            await door.call(door.service.attach, client, named)
+            await door.service.call(door.service.attach, client, named)
         while (message := await websocket.receive())["type"] != "websocket.disconnect":
             door.sockets[websocket] = time.monotonic()
             text = message.get("text")
@@ -285,7 +275,7 @@ async def _play(door: _Door, websocket: "WebSocket") -> None:
         await websocket.send_text(_json(_error(error)))
     finally:
         del door.sockets[websocket]
-        await asyncio.shield(door.call(lambda: door.service.leave(client, owned=named is None)))
+        await asyncio.shield(door.service.call(lambda: door.service.leave(client, owned=named is None)))
     if websocket.client_state is WebSocketState.CONNECTED:
         await websocket.close()
 
@@ -309,7 +299,7 @@ async def _replied(
         kind, data = message.get("type"), message.get("data")
         if kind == "close":
             return None
-        reply = await door.call(door.service.handle, client, kind, data)
+        reply = await door.service.call(door.service.handle, client, kind, data)
         return {"type": reply.type, "data": reply.data}
     except SessionError as error:
         return _error(error)

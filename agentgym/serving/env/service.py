@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 from agentgym.core.tools import ACT, Tool, ToolCall, ToolCallError, action_of
 from agentgym.errors import UsageError, nearest
@@ -17,6 +19,8 @@ from agentgym.serving.env.wire import row_schema, write_observations, write_spac
 from agentgym.vector.core import AgentVectorEnv
 from agentgym.vector.serial import SerialVectorEnv
 from agentgym.version import __version__
+
+T = TypeVar("T")
 
 _LOGGER = logging.getLogger("uvicorn.error")  # the server's own, which is shown
 
@@ -110,6 +114,8 @@ class EnvService:
         self.limits = limits
         self.envs = envs
         self.sessions = EnvSessions(envs, limits)
+        waits = bool(envs.prototype.query_backends)  # for outside answers, such as a model's
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="env") if waits else None
         self.tools: tuple[Tool, ...] = tuple(envs.prototype.tools) or (ACT,)
         self._operations: dict[str, Callable[[Client, Any], Reply]] = {
             "reset": self._reset,
@@ -148,10 +154,11 @@ class EnvService:
         )
         return cls(spec.id, envs, limits)
 
-    @property
-    def waits(self) -> bool:
-        """Whether a step may wait for outside answers, such as a model's."""
-        return bool(self.envs.prototype.query_backends)
+    async def call(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function of the service; never two at once."""
+        if self._thread is None:
+            return function(*arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     def handle(self, client: Client, kind: Any, data: Any) -> Reply:
         """Carry out a message; a `SessionError` leaves everything as it was."""

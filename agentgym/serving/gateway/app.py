@@ -4,26 +4,21 @@
 
 import asyncio
 import hmac
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentgym.errors import UsageError
 from agentgym.io.optional import load
 from agentgym.io.untrusted import loads_json
-from agentgym.serving.app_server import PATIENCE, AppServer
 from agentgym.serving.env.sessions import SessionError
-from agentgym.serving.gateway.anthropic_messages import (
-    error_table,
-    read_message,
-    stream_message,
-    write_message,
-)
+from agentgym.serving.gateway import anthropic_messages, openai_chat
 from agentgym.serving.gateway.gateway import Gateway
-from agentgym.serving.gateway.openai_chat import read_completion, stream_completion, write_completion
-from agentgym.serving.gateway.records import summary, traces
+from agentgym.serving.gateway.journal import encode_json
+from agentgym.serving.gateway.queries import table_in
 from agentgym.serving.gateway.sessions import GatewaySession
+from agentgym.serving.gateway.traces import summary, traces
 from agentgym.serving.hosts import HostGuard, Refusal
 from agentgym.serving.requests import read_in_time, refusal
 
@@ -32,79 +27,19 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-PURPOSE = "the gateway"
-
 _EXPIRY = 5.0
 """Seconds between looks at which sessions are idle."""
 
-_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
-
-Route: TypeAlias = Callable[["Request"], Awaitable["Response"]]
-
-
-class _Door:
-    """Lets requests in, finds their session and answers their errors in the form of their API."""
-
-    def __init__(self, gateway: Gateway, guard: HostGuard, token: str | None):
-        self.gateway = gateway
-        self._guard = guard
-        self._token = None if token is None else token.encode()
-
-    def route(self, answer: Route, form: Callable[[SessionError], Any]) -> Route:
-        """Return a route; ``form`` writes its errors."""
-        from starlette.responses import Response
-
-        async def checked(request: "Request") -> "Response":
-            try:
-                self._check(request)
-                return await answer(request)
-            except SessionError as error:
-                problem = error
-            except UsageError as error:
-                problem = SessionError(400, "invalid_request_error", str(error))
-            headers = {"WWW-Authenticate": "Bearer"} if problem.status == 401 else None
-            return Response(_json(form(problem)), problem.status, headers, "application/json")
-
-        return checked
-
-    def _check(self, request: "Request") -> None:
-        if (refused := refusal(request, self._guard, "call the model")) is not None:
-            raise SessionError(refused.status, "SESSION_ERROR", refused.line)
-        if self._token is None:
-            return
-        bearer, key = (request.headers.get(name, "").encode() for name in ("authorization", "x-api-key"))
-        shown = hmac.compare_digest(bearer, b"Bearer " + self._token)
-        if not (shown | hmac.compare_digest(key, self._token)):
-            line = "this gateway asks for a token: give it as the API key"
-            raise SessionError(401, "invalid_api_key", line)
-
-    async def session(self, request: "Request") -> GatewaySession:
-        """Return the session that a path names."""
-        return await self.gateway.find(request.path_params["id"])
-
-    async def body(self, request: "Request") -> Any:
-        """Return the JSON of a request, an empty object where there is none."""
-        limits = self.gateway.limits
-        body = await read_in_time(request, limits.body, limits.patience)
-        if isinstance(body, Refusal):
-            raise SessionError(body.status, "SESSION_ERROR", body.line)
-        return loads_json(body or b"{}", "the request", half_characters=True)
-
-    async def table(self, request: "Request") -> dict[str, Any]:
-        """Return the object that a request is."""
-        value = await self.body(request)
-        if not isinstance(value, dict):
-            raise UsageError("the request is an object of JSON")
-        return value
+Route: TypeAlias = Callable[["Request"], Awaitable[Any]]
+"""Returns a response, or what is written as JSON."""
+ErrorForm: TypeAlias = Callable[[SessionError], Any]
 
 
-def make_app(gateway: Gateway, guard: HostGuard, token: str | None = None) -> "Starlette":
+def make_app(gateway: Gateway, token: str | None, guard: HostGuard) -> "Starlette":
     """Return the application of a gateway, for names that the guard knows and clients that show the token."""
-    load("fastapi", "serve", PURPOSE)
+    load("fastapi", "serve", "the gateway")
     from starlette.applications import Starlette
     from starlette.routing import Route as Path
-
-    door = _Door(gateway, guard, token)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -118,53 +53,26 @@ def make_app(gateway: Gateway, guard: HostGuard, token: str | None = None) -> "S
         line = "there is no such route" if status < 500 else f"the request failed ({type(problem).__name__})"
         return _answered(_own_error(SessionError(status, "SESSION_ERROR", line)), status)
 
-    openai = {"v1/chat/completions": ("POST", _completion(door)), "v1/models": ("GET", _models(door))}
-    forms: list[tuple[Mapping[str, tuple[str, Route]], Callable[[SessionError], Any]]] = [
-        (openai, _openai_error),
-        ({"v1/messages": ("POST", _message(door))}, error_table),
-        (_session_routes(door), _own_error),
+    def checked(answer: Route, form: ErrorForm) -> Callable[["Request"], Awaitable["Response"]]:
+        async def route(request: "Request") -> "Response":
+            try:
+                _check(request, guard, token)
+                return _answered(await answer(request))
+            except SessionError as error:
+                problem = error
+            except UsageError as error:
+                problem = SessionError(400, "invalid_request_error", str(error))
+            headers = {"WWW-Authenticate": "Bearer"} if problem.status == 401 else None
+            return _answered(form(problem), problem.status, headers)
+
+        return route
+
+    paths = [
+        Path(path, checked(answer, form), methods=methods.split())
+        for path, methods, answer, form in _Routes(gateway).table()
     ]
-    routes = [
-        Path(f"/sessions/{{id}}/{path}", door.route(answer, form), methods=method.split())
-        for own, form in forms
-        for path, (method, answer) in own.items()
-    ]
-    for path, method, answer in _open_routes(door):
-        routes.append(Path(path, door.route(answer, _own_error), methods=[method]))
     handlers: dict[Any, Any] = {404: no_route, 405: no_route, Exception: no_route}
-    return Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
-
-
-class GatewayServer(AppServer):
-    """Serves a gateway."""
-
-    purpose = PURPOSE
-
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        gateway: Gateway,
-        *,
-        token: str | None = None,
-        allowed_hosts: Iterable[str] = (),
-    ):
-        """Listen; ``serve_forever`` answers.
-
-        Args:
-            host: name or address of this machine.
-            port: 0 for any that is free.
-            gateway: answers the requests.
-            token: what clients have to show as their API key; None for nothing.
-            allowed_hosts: names that requests may have for the server, besides ``host`` and this machine's.
-        """
-        super().__init__(
-            host,
-            port,
-            lambda guard: make_app(gateway, guard, token),
-            allowed_hosts=allowed_hosts,
-            patience=PATIENCE,
-        )
+    return Starlette(routes=paths, exception_handlers=handlers, lifespan=lifespan)
 
 
 async def _expire(gateway: Gateway) -> None:
@@ -173,132 +81,132 @@ async def _expire(gateway: Gateway) -> None:
         gateway.expire()
 
 
-# ---- the model's routes ------------------------------------------------------------------------
+def _check(request: "Request", guard: HostGuard, token: str | None) -> None:
+    """Raise a SessionError where a request is refused."""
+    if (refused := refusal(request, guard, "call the model")) is not None:
+        raise SessionError(refused.status, "SESSION_ERROR", refused.line)
+    if token is None:
+        return
+    bearer, key = (request.headers.get(name, "").encode() for name in ("authorization", "x-api-key"))
+    shown = hmac.compare_digest(bearer, f"Bearer {token}".encode())
+    if not (shown | hmac.compare_digest(key, token.encode())):
+        raise SessionError(401, "invalid_api_key", "this gateway asks for a token: give it as the API key")
 
 
-def _completion(door: _Door) -> Route:
-    gateway = door.gateway
+class _Routes:
+    """Answers the requests of clients."""
 
-    async def route(request: "Request") -> "Response":
-        session = await door.session(request)
-        body = {**session.spec.sampling_params, **await door.table(request)}
-        query = read_completion(body, gateway.limits.tokens)
+    def __init__(self, gateway: Gateway):
+        self.gateway = gateway
+
+    def table(self) -> list[tuple[str, str, Route, ErrorForm]]:
+        """Return paths, methods and answers, each with the form of its errors."""
+        session = "/sessions/{id}"
+        plays = [(f"{session}/env/{kind}", "POST", partial(self.play, kind)) for kind in ("step", "reset")]
+        own: list[tuple[str, str, Route]] = [
+            ("/health", "GET", self.health),
+            ("/sessions", "GET", self.listed),
+            ("/sessions", "POST", self.create),
+            (session, "GET", self.shown),
+            (session, "DELETE", self.delete),
+            (f"{session}/complete", "POST", self.complete),
+            (f"{session}/traces", "GET", self.traced),
+            (f"{session}/env/state", "GET POST", partial(self.play, "state")),
+            *plays,
+        ]
+        return [
+            (f"{session}/v1/chat/completions", "POST", self.completion, openai_chat.error_table),
+            (f"{session}/v1/models", "GET", self.models, openai_chat.error_table),
+            (f"{session}/v1/messages", "POST", self.message, anthropic_messages.error_table),
+            *((path, methods, answer, _own_error) for path, methods, answer in own),
+        ]
+
+    async def _session(self, request: "Request") -> GatewaySession:
+        return await self.gateway.find(request.path_params["id"])
+
+    async def _body(self, request: "Request") -> Mapping[str, Any]:
+        """Return the object of a request, an empty one where there is none."""
+        limits = self.gateway.limits
+        body = await read_in_time(request, limits.body, limits.patience)
+        if isinstance(body, Refusal):
+            raise SessionError(body.status, "SESSION_ERROR", body.line)
+        return table_in(loads_json(body or b"{}", "the request", half_characters=True), "the request")
+
+    # ---- the model -------------------------------------------------------------------------
+
+    async def completion(self, request: "Request") -> Any:
+        session, gateway = await self._session(request), self.gateway
+        body = {**session.spec.sampling_params, **await self._body(request)}
+        query = openai_chat.read_completion(body, gateway.limits.tokens)
         call = await gateway.call(session, query)
         id = f"chatcmpl-{session.spec.session_id}-{call.number}"
-        whole = write_completion(call, query, gateway.model, id, gateway.chat.decode)
+        whole = openai_chat.write_completion(call, query, gateway.model, id, gateway.chat.decode)
         if not query.stream:
-            return _answered(whole)
-        events = "".join(f"data: {_json(event)}\n\n" for event in stream_completion(whole, query))
-        return _streamed(events + "data: [DONE]\n\n")
+            return whole
+        events = map(encode_json, openai_chat.stream_completion(whole, query))
+        return _streamed(f"data: {event}\n\n" for event in (*events, "[DONE]"))
 
-    return route
-
-
-def _message(door: _Door) -> Route:
-    gateway = door.gateway
-
-    async def route(request: "Request") -> "Response":
-        session = await door.session(request)
-        query, stops = read_message({**session.spec.sampling_params, **await door.table(request)})
+    async def message(self, request: "Request") -> Any:
+        session, gateway = await self._session(request), self.gateway
+        body = {**session.spec.sampling_params, **await self._body(request)}
+        query = anthropic_messages.read_message(body)
         call = await gateway.call(session, query)
         id = f"msg_{session.spec.session_id}_{call.number}"
-        whole = write_message(call, gateway.model, id, stops, gateway.chat.decode)
+        whole = anthropic_messages.write_message(call, query, gateway.model, id, gateway.chat.decode)
         if not query.stream:
-            return _answered(whole)
-        events = stream_message(whole)
-        return _streamed("".join(f"event: {each['type']}\ndata: {_json(each)}\n\n" for each in events))
+            return whole
+        events = anthropic_messages.stream_message(whole)
+        return _streamed(f"event: {event['type']}\ndata: {encode_json(event)}\n\n" for event in events)
 
-    return route
+    async def models(self, request: "Request") -> Any:
+        await self._session(request)
+        model = {"id": self.gateway.model, "object": "model", "created": 0, "owned_by": "agentgym"}
+        return {"object": "list", "data": [model]}
 
+    # ---- sessions and their environment ----------------------------------------------------
 
-def _models(door: _Door) -> Route:
-    async def route(request: "Request") -> "Response":
-        await door.session(request)
-        model = {"id": door.gateway.model, "object": "model", "created": 0, "owned_by": "agentgym"}
-        return _answered({"object": "list", "data": [model]})
+    async def health(self, request: "Request") -> Any:
+        version, sessions = self.gateway.engine.version, len(self.gateway.sessions)
+        return {"status": "healthy", "sessions": sessions, "version": version}
 
-    return route
+    async def listed(self, request: "Request") -> Any:
+        return [summary(session) for session in self.gateway.sessions.values()]
 
-
-# ---- the other routes --------------------------------------------------------------------------
-
-
-def _open_routes(door: _Door) -> list[tuple[str, str, Route]]:
-    """Return the routes of sessions themselves, and of health."""
-    gateway = door.gateway
-
-    async def health(request: "Request") -> "Response":
-        return _answered(
-            {"status": "healthy", "sessions": len(gateway.sessions), "version": gateway.engine.version}
-        )
-
-    async def listed(request: "Request") -> "Response":
-        return _answered([summary(session) for session in gateway.sessions.values()])
-
-    async def create(request: "Request") -> "Response":
-        session, row = await gateway.create(await door.body(request))
+    async def create(self, request: "Request") -> Any:
+        session, row = await self.gateway.create(await self._body(request))
         url = f"{str(request.base_url).rstrip('/')}/sessions/{session.spec.session_id}"
         addresses = {"url": f"{url}/v1", "base_url": f"{url}/v1", "anthropic_base_url": url}
-        return _answered(summary(session) | addresses | ({} if row is None else {"env": row}))
+        return summary(session) | addresses | ({} if row is None else {"env": row})
 
-    async def shown(request: "Request") -> "Response":
-        return _answered(summary(await door.session(request)))
+    async def shown(self, request: "Request") -> Any:
+        return summary(await self._session(request))
 
-    async def delete(request: "Request") -> "Response":
-        return _answered({"deleted": gateway.delete(await door.session(request))})
+    async def delete(self, request: "Request") -> Any:
+        return {"deleted": self.gateway.delete(await self._session(request))}
 
-    return [
-        ("/health", "GET", health),
-        ("/sessions", "GET", listed),
-        ("/sessions", "POST", create),
-        ("/sessions/{id}", "GET", shown),
-        ("/sessions/{id}", "DELETE", delete),
-    ]
+    async def complete(self, request: "Request") -> Any:
+        return await self.gateway.complete(await self._session(request), await self._body(request))
 
+    async def traced(self, request: "Request") -> Any:
+        return traces(await self._session(request), self.gateway.model)
 
-def _session_routes(door: _Door) -> dict[str, tuple[str, Route]]:
-    """Return the routes below a session that are the gateway's own."""
-    gateway = door.gateway
-
-    async def complete(request: "Request") -> "Response":
-        session = await door.session(request)
-        return _answered(await gateway.complete(session, await door.body(request)))
-
-    async def traced(request: "Request") -> "Response":
-        return _answered(traces(await door.session(request), gateway.model))
-
-    def play(kind: str) -> Route:
-        async def route(request: "Request") -> "Response":
-            session = await door.session(request)
-            return _answered(await gateway.play(session, kind, await door.body(request)))
-
-        return route
-
-    return {
-        "complete": ("POST", complete),
-        "traces": ("GET", traced),
-        "env/step": ("POST", play("step")),
-        "env/reset": ("POST", play("reset")),
-        "env/state": ("GET POST", play("state")),
-    }
+    async def play(self, kind: str, request: "Request") -> Any:
+        return await self.gateway.play(await self._session(request), kind, await self._body(request))
 
 
-def _answered(value: Any, status: int = 200) -> "Response":
+def _answered(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> "Response":
     from starlette.responses import Response
 
-    return Response(_json(value), status, media_type="application/json")
+    if isinstance(value, Response):
+        return value
+    return Response(encode_json(value), status, headers, "application/json")
 
 
-def _streamed(events: str) -> "Response":
+def _streamed(events: Iterable[str]) -> "Response":
     """Return server-sent events, all of which are there: an answer is sampled and kept before it is sent."""
     from starlette.responses import Response
 
-    return Response(events, headers={"Cache-Control": "no-cache"}, media_type="text/event-stream")
-
-
-def _openai_error(error: SessionError) -> dict[str, Any]:
-    kind = "invalid_request_error" if error.status < 500 else "server_error"
-    return {"error": {"message": error.line, "type": kind, "param": None, "code": error.code}}
+    return Response("".join(events), 200, {"Cache-Control": "no-cache"}, "text/event-stream")
 
 
 def _own_error(error: SessionError) -> dict[str, Any]:

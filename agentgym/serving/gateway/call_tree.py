@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentgym.core.hashing import canonical_json, content_id
-from agentgym.core.types import Observation
 from agentgym.endpoint.chat import ChatMessage
 from agentgym.training.engines.types import Generation
 
@@ -23,28 +22,21 @@ THOUGHT_END = "</think>"
 
 
 @dataclass(frozen=True, slots=True)
-class EnvView:
-    """What a session's environment shows."""
+class EnvRow:
+    """What a session's environment showed after a reset or a step."""
 
     state_hash: str
-    turn: int = 0
-    observation: Observation = ""
+    observation: str = ""
     admissible_actions: tuple[str, ...] = ()
+    turn: int = 0
     progress: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class EnvMove:
-    """A step of a session's environment."""
-
-    action: str
-    reward: float
-    valid: bool
-    terminated: bool
-    truncated: bool
-    view: EnvView
-    """Afterwards."""
-    cost: float = 1.0
+    action: str = ""
+    """That led there; after a reset it and all that follows is empty."""
+    reward: float = 0.0
+    valid: bool = True
+    terminated: bool = False
+    truncated: bool = False
+    cost: float = 0.0
     seconds: float = 0.0
 
 
@@ -58,6 +50,8 @@ class ModelCall:
     """Place among the session's requests, which decides the draws."""
     parent: int | None
     """The call that it continues."""
+    key: str
+    """Hash of tools and messages, in their normal form."""
     messages: tuple[ChatMessage, ...]
     """Those after the parent's answer; of a root all."""
     tools: tuple[Mapping[str, Any], ...]
@@ -66,16 +60,39 @@ class ModelCall:
     generation: Generation
     answer: ChatMessage
     """As the client got it."""
-    finish: str
-    """``stop``, ``length`` or ``tool_calls``."""
     temperature: float
     seconds: float
-    view: EnvView
+    view: EnvRow
     """What the environment showed when it was asked; without one, a hash of the messages."""
     time: float
     """Of the answer, in seconds of the epoch."""
-    moves: list[EnvMove] = field(default_factory=list)
+    moves: tuple[EnvRow, ...] = ()
     """Steps of the environment up to the session's next answer."""
+
+    @property
+    def finish(self) -> str:
+        """Why the answer ended: ``stop``, ``length`` or ``tool_calls``."""
+        return "tool_calls" if self.answer.tool_calls else self.generation.finish
+
+    @property
+    def reward(self) -> float:
+        """Sum of its steps' rewards."""
+        return sum((move.reward for move in self.moves), 0.0)
+
+    @property
+    def valid(self) -> bool:
+        """Whether all of its steps were accepted."""
+        return all(move.valid for move in self.moves)
+
+
+class Place(NamedTuple):
+    """Where a request belongs in a tree."""
+
+    parent: int | None
+    messages: tuple[ChatMessage, ...]
+    """Those that come after the parent's answer."""
+    key: str
+    """As `ModelCall.key`."""
 
 
 class CallTree:
@@ -92,8 +109,6 @@ class CallTree:
         self.calls: list[ModelCall] = []
         self._answered: dict[str, int] = {}
         """By the hash of messages with their answer: the newest such call."""
-        self._hashes: list[str] = []
-        """Of each call's messages."""
 
     def find(self, tools: Sequence[Mapping[str, Any]], messages: Sequence[ChatMessage]) -> Place:
         """Return where a request belongs."""
@@ -105,11 +120,10 @@ class CallTree:
                 found, before = self._answered[key], count
         return Place(found, tuple(messages[before:]), key)
 
-    def add(self, call: ModelCall, place: Place) -> None:
+    def add(self, call: ModelCall) -> None:
         """Append a call that was answered."""
         self.calls.append(call)
-        self._hashes.append(place.key)
-        self._answered[_extended(place.key, call.answer)] = call.number
+        self._answered[_extended(call.key, call.answer)] = call.number
 
     def messages(self, call: ModelCall) -> tuple[ChatMessage, ...]:
         """Return all messages of a request."""
@@ -117,6 +131,10 @@ class CallTree:
         for each in islice(self.path(call), 1, None):
             parts += [(each.answer,), each.messages]
         return tuple(chain.from_iterable(reversed(parts)))
+
+    def sampled(self, parent: int | None) -> tuple[int, ...]:
+        """Return the tokens of a call and its response, with which prompts that continue it begin."""
+        return () if parent is None else self.calls[parent].prompt_ids + self.calls[parent].generation.ids
 
     def path(self, call: ModelCall) -> Iterator[ModelCall]:
         """Yield a call and what it continues, up to the root."""
@@ -150,22 +168,10 @@ class CallTree:
                 newest[call.parent] = max(newest[call.parent], newest[call.number])
         last: dict[object, int] = {}
         for call in self.calls:
-            origin = self._hashes[call.number] if call.parent is None else call.parent
-            rival = last.setdefault(origin, call.number)
-            if newest[call.number] > newest[rival]:
+            origin = call.key if call.parent is None else call.parent
+            if newest[call.number] >= newest[last.get(origin, call.number)]:
                 last[origin] = call.number
         return {call.number for call in self.calls} - set(last.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a request belongs in a tree."""
-
-    parent: int | None
-    messages: tuple[ChatMessage, ...]
-    """Those that come after the parent's answer."""
-    key: str
-    """Hash of tools and messages, in their normal form."""
 
 
 def _extended(key: str, message: ChatMessage) -> str:

@@ -7,63 +7,58 @@ from dataclasses import replace
 from agentgym.core.hashing import content_id
 from agentgym.core.types import Completion, EndReason, Step, Trajectory
 from agentgym.rollout.worker import CONTRACT_KEYS
-from agentgym.serving.gateway.call_tree import EnvView, ModelCall
+from agentgym.serving.gateway.call_tree import EnvRow, ModelCall
 from agentgym.serving.gateway.sessions import GatewaySession, SessionOutcome
 
+ENV_ID = "gateway"
+"""Of episodes without an environment, where their sessions name none."""
 _NO_SUITES = CONTRACT_KEYS | {"session_id", "episode_id", "snapshot", "step_cost"}
 """Keys of infos that are no suite's own."""
 
 
-def make_trajectory(session: GatewaySession, outcome: SessionOutcome, env_id: str) -> Trajectory:
+def make_trajectory(session: GatewaySession, outcome: SessionOutcome) -> Trajectory:
     """Return a session's episode, of the calls that are trained (`CallTree.trained`), at least one.
 
     A call's reward is the sum of the environment's steps that followed it, valid where all were accepted;
     without a step it is 0, in the same state. The outcome's reward comes to the last call. An episode that
     its environment did not end has score 0, as any that an agent breaks off, unless the outcome has one.
     """
-    calls, moves, spec = session.tree.trained(), session.moves, session.spec
+    calls, rows, spec, info = session.tree.trained(), session.rows, session.spec, session.info
     steps = [
-        _step(call, following, joined=bool(session.views))
+        _step(call, following, joined=bool(rows))
         for call, following in zip(calls, [*calls[1:], None], strict=True)
     ]
     steps[-1] = replace(steps[-1], reward=steps[-1].reward + outcome.reward)
-    over = bool(moves) and (moves[-1].terminated or moves[-1].truncated)
-    won, score, progress = outcome.won, outcome.score, 0.0
+    won, score = outcome.won, outcome.score
+    over = bool(rows) and (rows[-1].terminated or rows[-1].truncated)
     if over:
-        info = session.info
         won, score = info["won"] if won is None else won, info["score"] if score is None else score
-        progress = float(info["progress"])
-    elif not session.views:
+    elif not rows:
         score = outcome.reward if score is None else score
         won = score >= 1 if won is None else won
     reason: EndReason = "success" if won else "failure"
-    if over and not moves[-1].terminated:
+    if over and not rows[-1].terminated:
         reason = "step_limit"
-    elif session.views and not over and won is None:
+    elif rows and not over and won is None:
         reason = "context_limit" if session.full else "agent_error"
-    task = spec.task or ""
+    env_id, task = spec.served or spec.env_id or ENV_ID, spec.task or ""
     return Trajectory(
         env_id=env_id,
         task_id=task,
-        task_type=session.task_type,
+        task_type=info.get("task_type", ""),
         seed=spec.seed or 0,
         rollout=spec.rollout or 0,
-        initial_hash=session.views[0].state_hash if session.views else content_id((env_id, task)),
+        initial_hash=rows[0].state_hash if rows else content_id((env_id, task)),
         steps=tuple(steps),
-        final_observation=session.views[-1].observation if session.views else "",
+        final_observation=rows[-1].observation if rows else "",
         won=bool(won),
         score=float(score or 0.0),
-        progress=progress,
+        progress=rows[-1].progress if over else 0.0,
         end_reason=reason,
-        env_seconds=sum((move.seconds for move in moves), 0.0),
+        env_seconds=sum((row.seconds for row in rows), 0.0),
         model_seconds=sum((call.seconds for call in calls), 0.0),
-        extra={key: value for key, value in session.info.items() if key not in _NO_SUITES},
+        extra={key: value for key, value in info.items() if key not in _NO_SUITES},
     )
-
-
-def drawn_alike(calls: list[ModelCall]) -> bool:
-    """Return whether all calls were sampled at one temperature above 0, as a learner needs it."""
-    return {call.temperature for call in calls} != {0.0} and len({call.temperature for call in calls}) == 1
 
 
 def _step(call: ModelCall, following: ModelCall | None, *, joined: bool) -> Step:
@@ -71,12 +66,11 @@ def _step(call: ModelCall, following: ModelCall | None, *, joined: bool) -> Step
     moves, made, view = call.moves, call.generation, call.view
     after = view if following is None else following.view
     if moves:
-        after = moves[-1].view
+        after = moves[-1]
     elif not joined and following is None:
-        after = EnvView(content_id((view.state_hash, call.answer.text)))
-    said = "\n".join(move.action for move in moves) if joined else call.answer.text
+        after = EnvRow(content_id((view.state_hash, call.answer.text)))
     completion = Completion(
-        action=said,
+        action="\n".join(move.action for move in moves) if joined else call.answer.text,
         text=call.answer.text,
         prompt_ids=call.prompt_ids,
         response_ids=made.ids,
@@ -92,9 +86,9 @@ def _step(call: ModelCall, following: ModelCall | None, *, joined: bool) -> Step
         state_hash=view.state_hash,
         admissible_actions=view.admissible_actions,
         completion=completion,
-        reward=sum((move.reward for move in moves), 0.0),
+        reward=call.reward,
         next_state_hash=after.state_hash,
-        valid=all(move.valid for move in moves),
+        valid=call.valid,
         terminated=any(move.terminated for move in moves) or (not joined and following is None),
         truncated=any(move.truncated for move in moves),
         progress=after.progress - view.progress if moves else 0.0,

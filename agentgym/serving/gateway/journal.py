@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from agentgym.errors import UsageError
 from agentgym.io.files import make_folder, replace_file, writing
+from agentgym.io.records import parse
 from agentgym.io.untrusted import MAX_LINES_SIZE, loads_json, read_file
+from agentgym.serving.gateway.call_tree import EnvRow, ModelCall
+from agentgym.serving.gateway.sessions import CompletedSession, EndedSession, SessionRecord
 
+JournalRecord: TypeAlias = SessionRecord | ModelCall | EnvRow | CompletedSession | EndedSession
+
+_KINDS: dict[str, type[JournalRecord]] = {
+    "session": SessionRecord,
+    "call": ModelCall,
+    "step": EnvRow,
+    "completed": CompletedSession,
+    "ended": EndedSession,
+}
 _SUFFIX = ".jsonl"
 
 
@@ -23,7 +35,7 @@ class SessionJournal:
 
     def __init__(self, folder: Path):
         """Open or make the folder."""
-        self._folder = folder
+        self.folder = folder
         make_folder(folder)
 
     def __contains__(self, id: str) -> bool:
@@ -32,9 +44,9 @@ class SessionJournal:
 
     def ids(self) -> list[str]:
         """Return the sessions that have a file, in order."""
-        return sorted(path.name.removesuffix(_SUFFIX) for path in self._folder.glob(f"*{_SUFFIX}"))
+        return sorted(path.name.removesuffix(_SUFFIX) for path in self.folder.glob(f"*{_SUFFIX}"))
 
-    def append(self, id: str, record: Mapping[str, Any]) -> None:
+    def append(self, id: str, record: JournalRecord) -> None:
         """Write a record, whole or not at all."""
         data, path = _line(record).encode(), self._path(id)
         with writing(path):
@@ -47,27 +59,53 @@ class SessionJournal:
             finally:
                 os.close(file)
 
-    def read(self, id: str) -> Iterator[Any]:
-        """Yield the records of a session; half a line that a crash left is cut off the file."""
+    def read(self, id: str) -> tuple[SessionRecord | None, list[JournalRecord]]:
+        """Return a session, None where there is none, and its further records.
+
+        Half a line that a crash left is cut off the file.
+        """
         path = self._path(id)
         data = read_file(path, largest=MAX_LINES_SIZE)
         whole = data[: data.rfind(b"\n") + 1]
         if len(whole) < len(data):
             os.truncate(path, len(whole))
-        for number, line in enumerate(whole.splitlines(), start=1):
-            yield loads_json(line, f"{path}:{number}", half_characters=True)
+        records = [_record(line, f"{path}:{place}") for place, line in enumerate(whole.splitlines(), start=1)]
+        session = records[0] if records else None
+        if not isinstance(session, SessionRecord | None):
+            raise UsageError(f"{path} is damaged, it does not begin with a session: delete it")
+        return session, records[1:]
 
-    def replace(self, id: str, records: Iterable[Mapping[str, Any]]) -> None:
-        """Have a session's file hold these records, on the disk."""
-        replace_file(self._path(id), "".join(map(_line, records)))
+    def complete(self, session: SessionRecord, completed: CompletedSession) -> None:
+        """Have a session's file hold these alone, on the disk."""
+        replace_file(self._path(session.session_id), _line(session) + _line(completed))
 
     def remove(self, id: str) -> None:
         """Forget a session."""
         self._path(id).unlink(missing_ok=True)
 
     def _path(self, id: str) -> Path:
-        return self._folder / f"{id}{_SUFFIX}"
+        return self.folder / f"{id}{_SUFFIX}"
 
 
-def _line(record: Mapping[str, Any]) -> str:
-    return json.dumps(record, separators=(",", ":")) + "\n"
+def table_of(record: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass by name."""
+    return {field.name: getattr(record, field.name) for field in fields(record)}
+
+
+encode_json = json.JSONEncoder(
+    separators=(",", ":"), allow_nan=False, check_circular=False, default=table_of
+).encode
+"""Writes values of JSON and dataclasses."""
+
+
+def _line(record: JournalRecord) -> str:
+    (kind,) = (name for name, each in _KINDS.items() if type(record) is each)
+    return encode_json({"kind": kind, **table_of(record)}) + "\n"
+
+
+def _record(line: bytes, where: str) -> JournalRecord:
+    table = loads_json(line, where, half_characters=True)
+    kind = table.pop("kind", None) if isinstance(table, dict) else None
+    if kind not in _KINDS:
+        raise UsageError(f"{where} is damaged: delete the file")
+    return parse(_KINDS[kind], table, where)

@@ -4,47 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from agentgym.endpoint.chat import ChatMessage, ChatToolCall
+from agentgym.endpoint.wire import message_table
 from agentgym.errors import UsageError
+from agentgym.io.records import parse
+from agentgym.serving.env.sessions import SessionError
 from agentgym.serving.gateway.call_tree import ModelCall
-from agentgym.serving.gateway.queries import (
-    ModelQuery,
-    check_parameters,
-    field_of,
-    make_request,
-    table_in,
-    text_in,
-)
+from agentgym.serving.gateway.queries import ModelQuery, given, list_in, make_tool, table_in, text_in
 
-_NAMES = """
-    messages tools tool_choice temperature max_tokens max_completion_tokens stop seed logprobs stream
-    stream_options return_token_ids
-"""
-_READ = frozenset(_NAMES.split())
-_SILENT = """
-    model user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention
-"""
-_IGNORED = frozenset(_SILENT.split())
-_NEUTRAL: Mapping[str, tuple[Any, ...]] = {
-    "n": (1,),
-    "best_of": (1,),
-    "top_p": (1,),
-    "top_k": (0, -1),
-    "min_p": (0,),
-    "frequency_penalty": (0,),
-    "presence_penalty": (0,),
-    "repetition_penalty": (1,),
-    "logit_bias": ({},),
-    "top_logprobs": (0,),
-    "parallel_tool_calls": (True,),
-    "response_format": ({"type": "text"},),
-    "reasoning_effort": (),
-    "functions": (),
-    "function_call": (),
-    "modalities": (["text"],),
-}
+_READ = frozenset({field.name for field in fields(ModelQuery)} | {"max_completion_tokens"})
 _STREAM_PIECE = 512
 """Characters of a streamed piece of text."""
 
@@ -55,51 +26,32 @@ def read_completion(body: Mapping[str, Any], max_tokens: int) -> ModelQuery:
     Raises:
         UsageError: it is malformed, or asks for what is not sampled here.
     """
-    check_parameters(body, _READ, _IGNORED, _NEUTRAL)
-    choice = body.get("tool_choice")
-    if choice not in (None, "auto", "none"):
-        raise UsageError(f"tool_choice is 'auto' or 'none' here, not {choice!r:.60}: the model is not forced")
-    stop = field_of(body, "stop", (str, list), [])
-    limit = field_of(body, "max_completion_tokens", int, field_of(body, "max_tokens", int, max_tokens))
-    request = make_request(
-        read_messages(field_of(body, "messages", list, [])),
-        [_tool(each) for each in field_of(body, "tools", list, [])],
-        temperature=field_of(body, "temperature", (int, float), 1.0),
-        max_tokens=limit,
-        seed=field_of(body, "seed", int, None),
-        stop=[stop] if isinstance(stop, str) else stop,
-    )
-    return ModelQuery(
-        request,
-        calls=choice != "none" and bool(request.tools),
-        stream=field_of(body, "stream", bool, False),
-        usage=bool(field_of(body, "stream_options", dict, {}).get("include_usage")),
-        logprobs=field_of(body, "logprobs", bool, False),
-        token_ids=field_of(body, "return_token_ids", bool, False),
-    )
+    table = {"max_tokens": max_tokens} | given(body, _READ)
+    table["max_tokens"] = table.pop("max_completion_tokens", table["max_tokens"])
+    table["messages"] = list(_messages(list_in(body, "messages")))
+    table["tools"] = [_tool(each) for each in list_in(body, "tools")]
+    if isinstance(table.get("stop"), str):
+        table["stop"] = [table["stop"]]
+    return parse(ModelQuery, table, "the request")
 
 
-def _tool(value: Any) -> Mapping[str, Any]:
+def _tool(value: Any) -> dict[str, Any]:
     function = table_in(table_in(value, "a tool").get("function"), "the function of a tool")
-    if value.get("type", "function") != "function" or not isinstance(function.get("name"), str):
-        raise UsageError(f"a tool is of the type 'function' and has a name, not {value!r:.80}")
-    parameters = field_of(function, "parameters", dict, {"type": "object", "properties": {}})
-    described = {"description": field_of(function, "description", str, "")}
-    return {"type": "function", "function": {"name": function["name"], **described, "parameters": parameters}}
+    return make_tool(function, "parameters")
 
 
-def read_messages(listed: Sequence[Any]) -> Iterator[ChatMessage]:
-    """Yield OpenAI's messages; results of tools without an id are of the calls before them, in order."""
+def _messages(listed: Sequence[Any]) -> Iterator[ChatMessage]:
+    """Yield messages; results of tools without an id are of the calls before them, in order."""
     open_calls: list[str] = []
     for value in listed:
         table = table_in(value, "a message")
         role, text = table.get("role"), text_in(table.get("content"), "a message", ("refusal",))
         if role == "assistant":
-            calls = [_call(each, n) for n, each in enumerate(field_of(table, "tool_calls", list, []))]
+            calls = tuple(_call(each, place) for place, each in enumerate(list_in(table, "tool_calls")))
             open_calls = [call.id for call in calls]
-            yield ChatMessage("assistant", text, tool_calls=tuple(calls))
+            yield ChatMessage("assistant", text, tool_calls=calls)
         elif role == "tool":
-            named = field_of(table, "tool_call_id", str, "") or next(iter(open_calls), "call_0")
+            named = str(table.get("tool_call_id") or next(iter(open_calls), "call_0"))
             open_calls = [id for id in open_calls if id != named]
             yield ChatMessage("tool", text, tool_call_id=named)
         elif role in ("system", "developer", "user"):
@@ -111,53 +63,39 @@ def read_messages(listed: Sequence[Any]) -> Iterator[ChatMessage]:
 def _call(value: Any, place: int) -> ChatToolCall:
     table = table_in(value, "a tool call")
     function = table_in(table.get("function"), "the function of a tool call")
-    arguments = field_of(function, "arguments", (str, dict), "{}")
-    return ChatToolCall(
-        field_of(table, "id", str, "") or f"call_{place}",
-        field_of(function, "name", str, ""),
-        arguments if isinstance(arguments, str) else json.dumps(arguments),
-    )
-
-
-# ---- answers ---------------------------------------------------------------------------------------
-
-
-def message_table(message: ChatMessage) -> dict[str, Any]:
-    """Return a message in OpenAI's form."""
-    table: dict[str, Any] = {"role": message.role, "content": message.text}
-    if message.tool_calls:
-        table["content"] = message.text or None
-        table["tool_calls"] = [_call_table(call) for call in message.tool_calls]
-    if message.tool_call_id:
-        table["tool_call_id"] = message.tool_call_id
-    return table
-
-
-def _call_table(call: ChatToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+    arguments = function.get("arguments") or "{}"
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments)
+    return ChatToolCall(str(table.get("id") or f"call_{place}"), str(function.get("name", "")), arguments)
 
 
 def write_completion(
     call: ModelCall, query: ModelQuery, model: str, id: str, decode: Callable[[list[int]], str]
 ) -> dict[str, Any]:
     """Return the answer to a request; ``decode`` gives the text of tokens."""
-    choice: dict[str, Any] = {
-        "index": 0,
-        "message": message_table(call.answer),
-        "finish_reason": call.finish,
-        "logprobs": _logprobs(call, decode) if query.logprobs else None,
-    }
-    whole = _head(call, model, id, "chat.completion") | {"choices": [choice], "usage": usage(call)}
-    if query.token_ids:
+    made = call.generation
+    choice: dict[str, Any] = {"index": 0, "message": message_table(call.answer), "finish_reason": call.finish}
+    choice["logprobs"] = None
+    if query.logprobs:
+        content = []
+        for token, logprob in zip(made.ids, made.logprobs, strict=True):
+            text = decode([token])
+            about = {"token": text, "logprob": logprob, "bytes": list(text.encode()), "top_logprobs": []}
+            content.append(about)
+        choice["logprobs"] = {"content": content, "refusal": None}
+    whole = {"id": id, "object": "chat.completion", "created": int(call.time), "model": model}
+    whole |= {"choices": [choice], "usage": usage(call)}
+    if query.return_token_ids:
         whole["prompt_token_ids"] = call.prompt_ids
-        choice["token_ids"] = call.generation.ids
+        choice["token_ids"] = made.ids
     return whole
 
 
 def stream_completion(whole: Mapping[str, Any], query: ModelQuery) -> Iterator[dict[str, Any]]:
     """Yield the events of a stream that comes to the same as `write_completion`."""
+    counted = bool(query.stream_options.get("include_usage"))
     head = {key: whole[key] for key in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
-    (choice,), last = whole["choices"], {"usage": None} if query.usage else {}
+    (choice,), last = whole["choices"], {"usage": None} if counted else {}
     message = choice["message"]
 
     def event(delta: Mapping[str, Any], **more: Any) -> dict[str, Any]:
@@ -172,7 +110,7 @@ def stream_completion(whole: Mapping[str, Any], query: ModelQuery) -> Iterator[d
         yield event({"tool_calls": [{"index": index, **call}]})
     ids = {"token_ids": choice["token_ids"]} if "token_ids" in choice else {}
     yield event({}, finish_reason=choice["finish_reason"], **ids)
-    if query.usage:
+    if counted:
         yield {**head, "choices": [], "usage": whole["usage"]}
 
 
@@ -182,14 +120,7 @@ def usage(call: ModelCall) -> dict[str, int]:
     return {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said}
 
 
-def _head(call: ModelCall, model: str, id: str, kind: str) -> dict[str, Any]:
-    return {"id": id, "object": kind, "created": int(call.time), "model": model}
-
-
-def _logprobs(call: ModelCall, decode: Callable[[list[int]], str]) -> dict[str, Any]:
-    content = []
-    for token, logprob in zip(call.generation.ids, call.generation.logprobs, strict=True):
-        text = decode([token])
-        entry = {"token": text, "logprob": logprob, "bytes": list(text.encode()), "top_logprobs": []}
-        content.append(entry)
-    return {"content": content, "refusal": None}
+def error_table(error: SessionError) -> dict[str, Any]:
+    """Return an error in OpenAI's form."""
+    kind = "invalid_request_error" if error.status < 500 else "server_error"
+    return {"error": {"message": error.line, "type": kind, "param": None, "code": error.code}}

@@ -2,60 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
-from agentgym.endpoint.chat import ChatMessage, ChatRequest, ChatSampling
+from agentgym.core.options import Bounds, PositiveInt, check_fields
+from agentgym.endpoint.chat import ChatMessage
 from agentgym.errors import UsageError
+from agentgym.io.records import parse
+
+_SILENT = """
+    model user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention container
+"""
+_IGNORED = frozenset(_SILENT.split())
+"""Parameters that say nothing of sampling."""
+_HARMLESS: Mapping[str, tuple[Any, ...]] = {
+    "n": (1,),
+    "best_of": (1,),
+    "top_p": (1,),
+    "top_k": (0, -1),
+    "min_p": (0,),
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "repetition_penalty": (1,),
+    "logit_bias": ({},),
+    "top_logprobs": (0,),
+    "parallel_tool_calls": (True,),
+    "response_format": ({"type": "text"},),
+    "reasoning_effort": (),
+    "functions": (),
+    "function_call": (),
+    "modalities": (["text"],),
+    "mcp_servers": ([],),
+    "thinking": ({"type": "disabled"},),
+}
+"""Values that change nothing, of parameters that would change what is sampled."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelQuery:
     """A request to the model."""
 
-    request: ChatRequest
-    calls: bool = True
-    """Whether calls are told from text."""
+    messages: tuple[ChatMessage, ...]
+    max_tokens: PositiveInt
+    temperature: Annotated[float, Bounds(0, 2)] = 1.0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    tools: tuple[Mapping[str, Any], ...] = ()
+    """As `agentgym.endpoint.chat.ChatRequest.tools`."""
+    tool_choice: Literal["auto", "none"] = "auto"
+    """``none``: calls are not told from text."""
     stream: bool = False
-    usage: bool = False
-    """Whether a stream ends with the numbers of tokens."""
+    stream_options: Mapping[str, Any] = field(default_factory=dict)
     logprobs: bool = False
-    token_ids: bool = False
+    return_token_ids: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise a UsageError where a setting is out of range, or the last message asks nothing."""
+        check_fields(self)
+        if not self.messages or self.messages[-1].role not in ("user", "tool"):
+            raise UsageError("the last message is of a user or a tool: the model's own is not continued here")
+        if "" in self.stop:
+            raise UsageError("a text that ends an answer is not empty")
 
 
-def check_parameters(
-    body: Mapping[str, Any],
-    read: Collection[str],
-    ignored: Collection[str],
-    neutral: Mapping[str, tuple[Any, ...]],
-) -> None:
-    """Refuse parameters that would change what is sampled, since a learner could not recompute it.
+@dataclass(frozen=True, slots=True)
+class _Function:
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
 
-    ``read``: those that are heeded; ``ignored``: those that say nothing of sampling; ``neutral``: the values
-    of others that change nothing. `UsageError` for any other one.
+
+def given(body: Mapping[str, Any], read: Collection[str]) -> dict[str, Any]:
+    """Return the parameters of a request that are set and ``read``.
+
+    Refused are others that would change what is sampled, since a learner could not recompute it, and unknown
+    ones: `UsageError`.
     """
-    for name, value in body.items():
-        if value is None or name in read or name in ignored or value in neutral.get(name, ()):
+    kept = {name: value for name, value in body.items() if value is not None and name not in _IGNORED}
+    for name, value in kept.items():
+        if name in read or value in _HARMLESS.get(name, ()):
             continue
-        if name in neutral:
-            harmless = " or ".join(repr(each) for each in neutral[name])
-            raise UsageError(
-                f"{name} = {value!r:.60} would change what is sampled, and a learner recomputes the model's "
-                f"own distribution: leave it out{f', or give {harmless}' if harmless else ''}"
-            )
-        raise UsageError(f"the parameter {name!r:.60} is not known here: leave it out")
+        if name not in _HARMLESS:
+            raise UsageError(f"the parameter {name!r:.60} is not known here: leave it out")
+        harmless = " or ".join(map(repr, _HARMLESS[name]))
+        raise UsageError(
+            f"{name} = {value!r:.60} would change what is sampled, and a learner recomputes the model's own "
+            f"distribution: leave it out{f', or give {harmless}' if harmless else ''}"
+        )
+    return {name: value for name, value in kept.items() if name in read}
 
 
-def field_of(table: Mapping[str, Any], name: str, kind: type | tuple[type, ...], default: Any) -> Any:
-    """Return a member of an object, the default where it is missing or null; UsageError for another type."""
+def list_in(table: Mapping[str, Any], name: str) -> list[Any]:
+    """Return a list of an object, empty where it is missing or null; UsageError for anything else."""
     value = table.get(name)
-    if value is None:
-        return default
-    boolean = isinstance(value, bool) and bool not in (kind if isinstance(kind, tuple) else (kind,))
-    if not isinstance(value, kind) or boolean:
-        raise UsageError(f"{name} has another type than this API gives it: {value!r:.60}")
-    return value
+    if not isinstance(value, list | None):
+        raise UsageError(f"{name} is a list, not {value!r:.60}")
+    return value or []
 
 
 def table_in(value: Any, what: str) -> Mapping[str, Any]:
@@ -75,26 +118,15 @@ def text_in(content: Any, what: str, left_out: Collection[str] = ()) -> str:
         if table.get("type") == "text" and isinstance(table.get("text"), str):
             texts.append(table["text"])
         elif table.get("type") not in left_out:
-            raise UsageError(
-                f"{what} has a part of the type {table.get('type')!r:.40}: only text is read here"
-            )
+            kind = table.get("type")
+            raise UsageError(f"{what} has a part of the type {kind!r:.40}: only text is read here")
     return "".join(texts)
 
 
-def make_request(
-    messages: Iterable[ChatMessage],
-    tools: Iterable[Mapping[str, Any]],
-    *,
-    temperature: float,
-    max_tokens: int,
-    seed: int | None,
-    stop: Iterable[Any],
-) -> ChatRequest:
-    """Return a request; UsageError where its last message is no question or a setting is out of range."""
-    chat, stops = tuple(messages), tuple(stop)
-    if not chat or chat[-1].role not in ("user", "tool"):
-        raise UsageError("the last message is of a user or a tool: the model's own is not continued here")
-    if not all(isinstance(each, str) and each for each in stops):
-        raise UsageError("stop holds texts that end an answer, none of them empty")
-    sampling = ChatSampling(temperature, max_tokens, seed, stops)
-    return ChatRequest(chat, sampling, tuple(tools))
+def make_tool(function: Mapping[str, Any], schema: str) -> dict[str, Any]:
+    """Return a tool as chat templates take it; ``schema`` names its parameters' member."""
+    members = {"name": "name", "description": "description", schema: "parameters"}
+    table = {to: function[name] for name, to in members.items() if function.get(name) is not None}
+    made = parse(_Function, table, "the function of a tool")
+    described = {"name": made.name, "description": made.description, "parameters": made.parameters}
+    return {"type": "function", "function": described}

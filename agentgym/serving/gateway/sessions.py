@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from agentgym.core.options import NonNegativeInt, PositiveFloat, PositiveInt, check_fields
-from agentgym.serving.env.service import Client, EnvService
-from agentgym.serving.gateway.call_tree import CallTree, EnvMove, EnvView
-
-T = TypeVar("T")
+from agentgym.serving.env.service import Client
+from agentgym.serving.gateway.call_tree import CallTree, EnvRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +19,7 @@ class GatewayLimits:
     sessions: PositiveInt = 1_024
     """Sessions at once."""
     idle: PositiveFloat = 3_600.0
-    """Seconds after which a session without a request is closed; with a journal, until it is named again."""
+    """Seconds after which a session without a request is closed, until it is named again."""
     body: PositiveInt = 16 << 20
     """Bytes of a request."""
     tokens: PositiveInt = 1_024
@@ -63,6 +60,16 @@ class SessionSpec:
         check_fields(self, "a session: ")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRecord(SessionSpec):
+    """A session as the journal has it: every field but ``index`` with its value."""
+
+    created: float
+    """In seconds of the epoch."""
+    served: str
+    """The environment that it plays; empty for none."""
+
+
 @dataclass(frozen=True, slots=True)
 class SessionOutcome:
     """What a session came to: the body of ``POST /sessions/ID/complete``."""
@@ -78,24 +85,34 @@ class SessionOutcome:
     """None where all was sampled at one temperature above 0."""
 
 
+@dataclass(frozen=True, slots=True)
+class CompletedSession:
+    """A session whose episode is stored."""
+
+    answer: Mapping[str, Any]
+    """Of the request that completed it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedSession:
+    """A session that cannot go on."""
+
+    reason: str
+
+
 @dataclass(slots=True)
 class GatewaySession:
     """A session that is open, or complete."""
 
-    spec: SessionSpec
-    """Every field but ``index`` with its value."""
-    created: float
+    spec: SessionRecord
     used: float
     """When a request last named it, by the gateway's clock."""
-    env: Client | None = None
+    env: Client = field(default_factory=Client)
     """Plays its environment."""
-    task_type: str = ""
-    views: list[EnvView] = field(default_factory=list)
+    rows: list[EnvRow] = field(default_factory=list)
     """What the environment showed: at first, and after each step."""
     info: Mapping[str, Any] = field(default_factory=dict)
     """The environment's last info."""
-    early: list[EnvMove] = field(default_factory=list)
-    """Steps before the first answer, which belong to no call."""
     tree: CallTree = field(default_factory=CallTree)
     asked: int = 0
     """Requests so far."""
@@ -104,74 +121,33 @@ class GatewaySession:
     full: bool = False
     """Whether the last request did not fit the model's context."""
     closing: bool = False
-    completed: dict[str, Any] | None = None
+    completed: Mapping[str, Any] | None = None
     """What was answered when it was completed."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Of steps, and of completing it."""
 
-    @property
-    def moves(self) -> list[EnvMove]:
-        """All steps of the environment."""
-        return [*self.early, *(move for call in self.tree.calls for move in call.moves)]
-
-    def play(self, move: EnvMove) -> None:
-        """Give a step to the call that was answered last."""
-        (self.tree.calls[-1].moves if self.tree.calls else self.early).append(move)
-        self.views.append(move.view)
+    def play(self, move: EnvRow, info: Mapping[str, Any]) -> None:
+        """Note a step of the environment, which belongs to the call that was answered last."""
+        if self.tree.calls:
+            self.tree.calls[-1].moves += (move,)
+        self.rows.append(move)
+        self.info = info
 
 
-class EnvJoin:
-    """The environment that a gateway serves, one episode to a session."""
-
-    def __init__(self, service: EnvService):
-        """Take the service whose slots are played."""
-        self.service = service
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="env") if service.waits else None
-
-    async def begin(self, session: GatewaySession) -> dict[str, Any]:
-        """Start a session's episode; return its first row, without a snapshot, or raise what `ask` does."""
-        spec = session.spec
-        asked = {"task": spec.task, "index": spec.index, "seed": spec.seed, "rollout": spec.rollout}
-        client = session.env or Client()
-        row = await self._call(lambda: self.service.handle(client, "reset", asked | {"snapshot": False}).data)
-        session.env, session.info = client, row["metadata"]
-        session.task_type = row["metadata"]["task_type"]
-        session.views = [_view(row)]
-        return dict(row)
-
-    async def ask(self, session: GatewaySession, kind: str, data: Mapping[str, Any]) -> Any:
-        """Return the answer to a message about a session's episode, as `EnvService.handle`."""
-        return await self._call(lambda: self.service.handle(session.env or Client(), kind, data).data)
-
-    def played(self, session: GatewaySession, action: str, row: Mapping[str, Any], seconds: float) -> EnvMove:
-        """Note a step; return it."""
-        session.info = info = row["metadata"]
-        ends = row["terminated"], row["truncated"]
-        cost = float(info.get("step_cost", 1.0))
-        move = EnvMove(action, row["reward"], info["action_is_valid"], *ends, _view(row), cost, seconds)
-        session.play(move)
-        return move
-
-    def close(self, session: GatewaySession) -> None:
-        """End a session's episode."""
-        named = session.env.session if session.env is not None else None
-        if named is not None and named in self.service.sessions:
-            self.service.sessions.close([named])
-        session.env = None
-
-    async def _call(self, function: Callable[[], T]) -> T:
-        """Call a function of the service; never two at once."""
-        if self._thread is None:
-            return function()
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
-
-
-def _view(row: Mapping[str, Any]) -> EnvView:
+def env_row(row: Mapping[str, Any], action: str = "", seconds: float = 0.0) -> EnvRow:
+    """Return what an environment's server answered to a reset, or to an action."""
     info = row["metadata"]
-    return EnvView(
-        info["state_hash"],
-        info["turn"],
-        row["observation"].get("text", ""),
-        tuple(info["admissible_actions"]),
-        float(info["progress"]),
+    return EnvRow(
+        state_hash=info["state_hash"],
+        observation=row["observation"].get("text", ""),
+        admissible_actions=tuple(info["admissible_actions"]),
+        turn=info["turn"],
+        progress=float(info["progress"]),
+        action=action,
+        reward=row["reward"] or 0.0,
+        valid=info["action_is_valid"],
+        terminated=row["terminated"],
+        truncated=row["truncated"],
+        cost=float(info.get("step_cost", 1.0)),
+        seconds=seconds,
     )

@@ -4,51 +4,38 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
 
+from agentgym.endpoint.chat import ChatMessage, ChatToolCall
 from agentgym.serving.gateway.call_tree import THOUGHT_END
-
-CallStyle: TypeAlias = Literal["tags", "json"]
-"""``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``, as Hermes and Qwen write calls, or an answer
-that is nothing but JSON objects with ``name`` and ``parameters``, as Llama does."""
 
 _OPENING, _CLOSING = "<tool_call>", "</tool_call>"
 _PYTHON_TAG = "<|python_tag|>"
 _BLANKS = re.compile(r"[\s;]*")
+_DECODER = json.JSONDecoder()
 
 
-class ParsedAnswer(NamedTuple):
-    """An answer with its calls told apart."""
-
-    text: str
-    """All that is no call."""
-    calls: tuple[tuple[str, str], ...]
-    """Name and arguments, which are JSON of an object."""
-
-
-def call_style(template: str) -> CallStyle:
-    """Return how the answers to a chat template call tools."""
-    return "tags" if _OPENING in template else "json"
-
-
-def parse_answer(text: str, style: CallStyle) -> ParsedAnswer:
+def parse_answer(text: str, template: str, prefix: str) -> ChatMessage:
     """Tell calls from text; what is no well-formed call stays text, and so do thoughts.
 
+    ``template`` decides the convention: ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>`` where it
+    has such tags (Hermes, Qwen); else an answer that is nothing but JSON objects with ``name`` and
+    ``parameters`` (Llama). Ids of calls begin with ``prefix``.
+
     Example:
-        >>> parse_answer('Look.<tool_call>{"name": "look", "arguments": {}}</tool_call>', "tags")
-        ParsedAnswer(text='Look.', calls=(('look', '{}'),))
+        >>> said = 'Look.<tool_call>{"name": "look", "arguments": {}}</tool_call>'
+        >>> parse_answer(said, "<tool_call>", "0").tool_calls
+        (ChatToolCall(id='0_0', name='look', arguments='{}'),)
     """
-    begin = text.rfind(THOUGHT_END) + len(THOUGHT_END) if THOUGHT_END in text else 0
-    thought, said = text[:begin], text[begin:]
-    found = _tagged(said) if style == "tags" else _bare(said)
-    return (
-        ParsedAnswer(text, ())
-        if not found.calls
-        else ParsedAnswer((thought + found.text).strip(), found.calls)
-    )
+    thought, end, said = text.rpartition(THOUGHT_END)
+    rest, found = _tagged(said) if _OPENING in template else _bare(said)
+    if not found:
+        return ChatMessage("assistant", text)
+    calls = tuple(ChatToolCall(f"{prefix}_{place}", *call) for place, call in enumerate(found))
+    return ChatMessage("assistant", (thought + end + rest).strip(), tool_calls=calls)
 
 
-def _tagged(said: str) -> ParsedAnswer:
+def _tagged(said: str) -> tuple[str, list[tuple[str, str]]]:
+    """Return what is no call, and the calls."""
     kept, calls, end = [], [], 0
     begin = said.find(_OPENING)
     while begin >= 0:
@@ -59,23 +46,23 @@ def _tagged(said: str) -> ParsedAnswer:
             end = after + len(_CLOSING)
         begin = said.find(_OPENING, max(end, begin + 1))
     kept.append(said[end:].strip())
-    return ParsedAnswer("\n".join(part for part in kept if part), tuple(calls))
+    return "\n".join(part for part in kept if part), calls
 
 
-def _bare(said: str) -> ParsedAnswer:
+def _bare(said: str) -> tuple[str, list[tuple[str, str]]]:
+    """Return nothing but calls, or no call."""
     calls: list[tuple[str, str]] = []
-    rest = said.strip().removeprefix(_PYTHON_TAG)
-    end = 0
+    rest, end = said.strip().removeprefix(_PYTHON_TAG), 0
     while end < len(rest):
         call, end = _call(rest, end)
         if call is None:
-            return ParsedAnswer(said, ())
+            return said, []
         calls.append(call)
-    return ParsedAnswer("", tuple(calls))
+    return "", calls
 
 
 def _call(text: str, begin: int) -> tuple[tuple[str, str] | None, int]:
-    """Return the call at a place, None where there is none, and where what follows it begins."""
+    """Return name and arguments of the call at a place, None where there is none, and where it ends."""
     try:
         value, end = _DECODER.raw_decode(text, _after_blanks(text, begin))
         arguments = value.get("arguments", value.get("parameters")) if isinstance(value, dict) else None
@@ -91,10 +78,3 @@ def _call(text: str, begin: int) -> tuple[tuple[str, str] | None, int]:
 def _after_blanks(text: str, begin: int) -> int:
     blanks = _BLANKS.match(text, begin)
     return begin if blanks is None else blanks.end()
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
-
-
-_DECODER: Any = json.JSONDecoder(parse_constant=_refuse)
