@@ -292,3 +292,8 @@ def test_the_page_of_tokenising_again_follows_from_its_numbers():
     }
     page = (root / retokenisation.PAGE).read_text(encoding="utf-8")
     assert retokenisation.BEGIN + retokenisation.table(found) + retokenisation.END in page
+    own = [each for each in found if each["template"] == retokenisation.OWN]
+    responses, other = (sum(each[name] for each in own) for name in ("responses", "other_ids"))
+    outside = sum(abs(ratio - 1) > retokenisation.CLIP for each in own for ratio in each["ratios"])
+    assert f"Of {responses} responses {100 * other / responses:.0f} % are tokenised otherwise" in page
+    assert f"leaves the clip of {retokenisation.CLIP:g} for {outside}." in page.replace("\n", " ")
