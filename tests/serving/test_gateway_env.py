@@ -1,7 +1,9 @@
 """Sessions of the gateway with an environment: which call owns which step; episodes; the journal."""
 
+import http.client
 import json
 import multiprocessing
+import random
 import threading
 from contextlib import contextmanager
 
@@ -281,6 +283,22 @@ def test_half_a_line_is_cut_off_and_another_state_ends_a_session(model, engine, 
         assert "start the gateway so" in gateway.ask(whole, method="GET")[1]["error"]
 
 
+@pytest.mark.parametrize("changes", [{"parent": 5}, {"parent": -1}, {"number": 2}])
+def test_a_journal_without_the_call_that_another_continues_is_damaged(model, engine, tmp_path, changes):
+    with talking(model, engine, journal=tmp_path) as gateway:
+        session = gateway.begin()
+        chat = ["Which way?"]
+        for _ in range(2):
+            chat += [gateway.say(session, *chat), "And now?"]
+    (path,) = tmp_path.glob("*.jsonl")
+    lines = path.read_text().splitlines()
+    lines[-1] = json.dumps(json.loads(lines[-1]) | changes)
+    path.write_text("\n".join(lines) + "\n")
+    with talking(model, engine, journal=tmp_path) as gateway:
+        status, answer = gateway.ask(session, method="GET")
+    assert (status, f"{path} is damaged" in answer["error"]) == (400, True)
+
+
 def test_idle_sessions_are_closed_and_come_back(model, engine, tmp_path):
     now = [0.0]
     parts = {"env": SOKOBAN, "journal": tmp_path, "clock": lambda: now[0]}
@@ -299,21 +317,26 @@ TOKEN = "sesame-0123456789"
 
 def serve(model, folder, found):
     """Serve until killed; send the address."""
-    with talking(model, SayingEngine(model), env=SOKOBAN, journal=folder, token=TOKEN) as gateway:
+    with (
+        DataPool(folder / "pool", group_size=1) as pool,
+        talking(
+            model, SayingEngine(model), env=SOKOBAN, journal=folder / "journal", token=TOKEN, pool=pool
+        ) as gateway,
+    ):
         found.send(gateway.url)
         threading.Event().wait()
 
 
 @contextmanager
 def killed_in_the_end(model, folder):
-    """Run a gateway in a process of its own."""
+    """Run a gateway in a process of its own; yield it, and what kills it earlier."""
     fork = multiprocessing.get_context("fork")
     found, sent = fork.Pipe(duplex=False)
     process = fork.Process(target=serve, args=(model, folder, sent))
     process.start()
     try:
         assert found.poll(60)
-        yield Talking(found.recv(), headers={"x-api-key": TOKEN})
+        yield Talking(found.recv(), headers={"x-api-key": TOKEN}), process.kill
     finally:
         process.kill()
         process.join()
@@ -322,7 +345,7 @@ def killed_in_the_end(model, folder):
 def test_what_was_acknowledged_survives_a_kill_and_no_token_is_written(model, tmp_path, capfd):
     known, session, sent = [], None, ["Which way?"]
     for _ in range(3):
-        with killed_in_the_end(model, tmp_path / "journal") as gateway:
+        with killed_in_the_end(model, tmp_path) as (gateway, _):
             session = session or gateway.begin(index=1)
             assert gateway.get(f"{session}/traces") == known
             assert gateway.get(session)["step_count"] == len(known)
@@ -335,3 +358,55 @@ def test_what_was_acknowledged_survives_a_kill_and_no_token_is_written(model, tm
     (path,) = tmp_path.rglob("*.jsonl")
     assert path.stat().st_mode & 0o777 == 0o600
     assert "sesame" not in path.read_text() + "".join(capfd.readouterr()) + json.dumps(known)
+
+
+class Player:
+    """A client that goes on from what was acknowledged to it, over deaths of the gateway."""
+
+    TURNS = 3
+
+    def __init__(self):
+        self.session, self.said, self.steps, self.ended = None, [], 0, []
+
+    def check(self, gateway):
+        """Compare what there is with what was acknowledged; the request that broke off may be in it."""
+        if self.session is None or self.steps == self.TURNS:  # complete perhaps
+            return
+        said = [call["response_message"]["content"] for call in gateway.get(f"{self.session}/traces")]
+        steps = gateway.get(self.session)["step_count"]
+        assert said[: len(self.said)] == self.said
+        assert len(said) - len(self.said) + steps - self.steps in (0, 1)
+        self.said, self.steps = said, steps
+
+    def play(self, gateway):
+        """Play until the connection breaks."""
+        while True:
+            self.session = self.session or gateway.begin(index=1)
+            while self.steps < self.TURNS:
+                if len(self.said) == self.steps:
+                    self.said.append(gateway.say(self.session, f"Turn {self.steps}: which way?")["content"])
+                gateway.post(f"{self.session}/env/step", action="up")
+                self.steps += 1
+            self.ended.append(gateway.post(f"{self.session}/complete")["episode"])
+            self.session, self.said, self.steps = None, [], 0
+
+
+@pytest.mark.slow
+def test_thirty_deaths_lose_nothing_that_was_acknowledged(model, tmp_path):
+    player, draws, cut = Player(), random.Random(0), 0
+    for _ in range(30):
+        with killed_in_the_end(model, tmp_path) as (gateway, kill):
+            player.check(gateway)
+            threading.Timer(draws.uniform(0.0, 0.2), kill).start()
+            with pytest.raises((OSError, http.client.HTTPException)):
+                player.play(gateway)
+        cut += player.session is not None
+    assert cut >= 20, "most kills are within a session"
+    assert len(player.ended) >= 30
+    with DataPool(tmp_path / "pool") as pool:
+        kept = {id: each for group in pool.groups() for id, each in pool.episodes(group.name)}
+    assert all(len(episode.steps) == Player.TURNS for episode in kept.values())
+    assert len(set(player.ended)) == len(player.ended)
+    # the last session may be in the pool without an answer
+    assert set(player.ended) <= set(kept)
+    assert len(kept) <= len(player.ended) + 1

@@ -73,6 +73,10 @@ class SessionJournal:
         session = records[0] if records else None
         if not isinstance(session, SessionRecord | None):
             raise UsageError(f"{path} is damaged, it does not begin with a session: delete it")
+        calls = [record for record in records if isinstance(record, ModelCall)]
+        for number, call in enumerate(calls):
+            if call.number != number or not (call.parent is None or 0 <= call.parent < number):
+                raise UsageError(f"{path} is damaged, it lacks what call {call.number} continues: delete it")
         return session, records[1:]
 
     def complete(self, session: SessionRecord, completed: CompletedSession) -> None:
