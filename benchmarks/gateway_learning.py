@@ -182,7 +182,7 @@ def learn(seed: int, updates: int, changes: Mapping[str, Any]) -> dict[str, Any]
     train += ["--iterations", str(updates), "--log", "jsonl"]
     train += [
         word
-        for name, value in (SETTINGS | changes).items()
+        for name, value in {**SETTINGS, **changes}.items()
         for word in ("--set", f"{name}={json.dumps(value)}")
     ]
     before = getrusage(RUSAGE_CHILDREN)

@@ -14,7 +14,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import httpx
 import openai
 
 TASKS, ATTEMPTS, TURNS = 16, 8, 8
@@ -41,7 +40,7 @@ def read(page: str, goal: str, possible: list[str]) -> tuple[str, dict[str, str]
 
 def play(url: str, task: int, **group: Any) -> Any:
     """Play an episode, each page in a chat of its own; return the gateway's answer to its end."""
-    with httpx.Client(base_url=url, timeout=600, verify=CERTIFICATES) as http:
+    with openai.DefaultHttpxClient(base_url=url, timeout=600, verify=CERTIFICATES) as http:
 
         def post(path: str, **body: Any) -> Any:
             return http.post(path, json=body).raise_for_status().json()
@@ -63,9 +62,10 @@ def play(url: str, task: int, **group: Any) -> Any:
 
 def main(url: str, updates: int, first: int = 0) -> None:
     """Play what each update learns from as soon as the weights of the one before it are there."""
-    with ThreadPoolExecutor(TASKS * ATTEMPTS) as threads:
+    threads = ThreadPoolExecutor(TASKS * ATTEMPTS)
+    with threads, openai.DefaultHttpxClient(base_url=url, verify=CERTIFICATES) as http:
         for update in range(updates):
-            while httpx.get(f"{url}/health", verify=CERTIFICATES).json()["version"] < update:
+            while http.get("/health").raise_for_status().json()["version"] < update:
                 time.sleep(0.2)
             tasks = range(first + update * TASKS, first + (update + 1) * TASKS)
             played = [

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.algos.table import ALGORITHMS
 from agentgym.core.arrays import Floats
 from agentgym.history.style import FAINT, PALETTE, open_figure, picture_of
 from agentgym.io.files import make_folder, replace_file
@@ -26,20 +25,27 @@ FAMILIES = (
 POINTS = 60
 
 
-def draw(environment: str, done: Sequence[SweepRun], folder: Path) -> str:
-    """Write the picture of one environment; return its path within the folder, "" without any run."""
+def draw(environment: str, done: Sequence[tuple[str, SweepRun]], folder: Path, name: str) -> str:
+    """Write the picture of one environment; return its path within the folder, "" without any run.
+
+    Args:
+        environment: a key of `ENVIRONMENTS`.
+        done: runs of all environments, each with the label of its arm.
+        folder: of the page.
+        name: of the picture, without ending.
+    """
     runs: dict[str, list[SweepRun]] = {}
-    for run in done:
+    for label, run in done:
         if run.environment == environment:
-            runs.setdefault(run.algorithm, []).append(run)
+            runs.setdefault(label, []).append(run)
     panels = [
-        (title, [name for name in names if name in runs])
+        (title, [label for each in names for label in runs if runs[label][0].algorithm == each])
         for title, names in FAMILIES
-        if any(name in runs for name in names)
     ]
+    panels = [(title, labels) for title, labels in panels if labels]
     if not panels:
         return ""
-    name = f"curves/{environment}.png"
+    name = f"curves/{name}.png"
     make_folder(folder / "curves")
     replace_file(folder / name, _picture(environment, panels, runs))
     return name
@@ -50,13 +56,14 @@ def _picture(
 ) -> bytes:
     with open_figure((3.1 * len(panels) + 0.6, 3.3)) as figure:
         shared: Any = None
-        for number, (title, names) in enumerate(panels, start=1):
+        for number, (title, labels) in enumerate(panels, start=1):
             axes = figure.add_subplot(1, len(panels), number, sharey=shared)
             shared = shared or axes
-            if BASELINE in runs:
-                _line(axes, runs[BASELINE], FAINT, ALGORITHMS[BASELINE].title)
-            for colour, algorithm in zip(PALETTE, names, strict=False):
-                _line(axes, runs[algorithm], colour, ALGORITHMS[algorithm].title)
+            for label, compared in runs.items():
+                if compared[0].algorithm == BASELINE:
+                    _line(axes, compared, FAINT, label)
+            for colour, label in zip(PALETTE, labels, strict=False):
+                _line(axes, runs[label], colour, label)
             axes.set_title(title)
             axes.set_xlabel("environment steps")
             axes.legend(loc="upper left", fontsize=7.5, handlelength=1.2)

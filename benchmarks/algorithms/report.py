@@ -88,8 +88,9 @@ def write_page(study: Study, folder: Path) -> None:
     done = [(run.pop("arm"), parse(SweepRun, run, str(path))) for run in record["runs"]]
     pictures = {}
     if study.drawn and done:
-        runs = [run for _, run in done]
-        pictures = {environment: draw(environment, runs, folder) for environment in study.environments}
+        for name in study.environments:
+            picture = name if study.name in ("main", name) else f"{study.name}-{name}"
+            pictures[name] = draw(name, done, folder, picture)
     replace_file(path.with_suffix(".md"), "\n".join(_page(study, record, done, pictures)) + "\n")
 
 

@@ -103,7 +103,7 @@ PAGES = Path(report.__file__).parent
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=list(STUDIES))
 def test_committed_pages_follow_from_their_numbers(study, tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "draw", lambda name, runs, folder: f"curves/{name}.png")
+    monkeypatch.setattr(report, "draw", lambda environment, done, folder, name: f"curves/{name}.png")
     name = report.page_name(study)
     shutil.copy(PAGES / f"{name}.json", tmp_path)
     report.write_page(study, tmp_path)
