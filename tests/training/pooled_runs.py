@@ -8,6 +8,7 @@ import traceback
 from functools import partial
 
 import pytest
+import torch.distributed as dist
 
 from agentgym.rollout.datapool import DataPool
 from agentgym.training.checkpoint import last_checkpoint
@@ -54,6 +55,8 @@ def model_bytes(folder):
 
 def forked(call):
     """Call a function in a process of its own, whose imports are done; return its id."""
+    if dist.is_initialized():  # of one rank, by a test before: its threads would be missed in the child
+        dist.destroy_process_group()
     child = os.fork()
     if child:
         return child
