@@ -366,6 +366,9 @@ def test_a_run_that_was_stopped_plays_pending_groups_again(virtual, order, attem
     settings = {"max_staleness": 2, "attempts": attempts, "overlap": overlap}
     first, again = virtual(30, **settings), virtual(30, **settings)
     trained = [seed for version in range(5) for seed in collect(first, version)[0]]
+    deadline = time.monotonic() + 10
+    while not first.counts.pending and time.monotonic() < deadline:
+        time.sleep(0.01)  # a thread that plays ahead may not have begun yet
     again.load_state_dict(first.state_dict())
     assert again.counts.pending > 0
     trained += [seed for version in range(5, 10) for seed in collect(again, version)[0]]
