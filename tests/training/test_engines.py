@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -64,6 +65,31 @@ def test_a_response_does_not_depend_on_what_it_is_batched_with(
         assert generation.ids == alone[place].ids
         assert generation.finish == alone[place].finish
         assert close(generation.logprobs, alone[place].logprobs, 1e-5)
+
+
+@settings(max_examples=20)
+@given(same=st.integers(0, 60), rests=st.lists(st.integers(1, 25), min_size=1, max_size=6))
+def test_what_prompts_begin_with_is_read_once(language_model, speller, same, rests):
+    size, read = len(language_model.tokenizer), []
+    beginning = prompt(size, same) if same else ()
+    requests = [
+        replace(request, prompt_ids=(*beginning, *request.prompt_ids))
+        for request in mixed_requests(language_model, speller, rests)
+    ]
+    engine = HfEngine(language_model.model, shared_beginnings=True)
+    hook = language_model.model.register_forward_pre_hook(
+        lambda _, args, kwargs: read.append(kwargs["input_ids"].numel()), with_kwargs=True
+    )
+    try:
+        generations = engine.generate(requests)
+    finally:
+        hook.remove()
+    for request, generation in zip(requests, generations, strict=True):
+        expected = forward_logprobs(language_model.model, request, generation.ids)
+        assert close(generation.logprobs, expected)
+    if same >= 32 and len(set(rests)) > 1:
+        assert read[0] >= same
+        assert read[1] <= len(set(rests)) * max(rests)
 
 
 def test_long_responses_outgrow_the_buffers(language_model, speller, engine):

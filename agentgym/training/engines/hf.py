@@ -37,11 +37,19 @@ class HfEngine(SteppingEngine):
     The model may be the learner's own: sampling leaves its mode, gradients and weights as they are.
     """
 
-    def __init__(self, model: PreTrainedModel, *, version: int = 0, batch_tokens: int = BATCH_TOKENS):
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        *,
+        version: int = 0,
+        batch_tokens: int = BATCH_TOKENS,
+        shared_beginnings: bool = False,
+    ):
         """Bind any causal language model whose every layer attends to the whole context.
 
         ``version``: of its weights; ``batch_tokens`` bounds rows times the longest prompt with its response,
-        except for a single row.
+        except for a single row. ``shared_beginnings``: whether what different prompts begin with is read once;
+        log-probabilities then depend on what a prompt is batched with, within rounding.
         """
         if any(type(layer) is not DynamicLayer for layer in DynamicCache(config=model.config).layers):
             raise UsageError(
@@ -54,6 +62,7 @@ class HfEngine(SteppingEngine):
         self.model = model
         self._config = model.config.get_text_config()
         self._batch_tokens = batch_tokens
+        self._shared_beginnings = shared_beginnings
         self._form = ExitStack()
         """Gives the model its own form back; empty where nothing is in flight."""
         self._batch: list[SampledResponse] = []
@@ -140,7 +149,12 @@ class HfEngine(SteppingEngine):
         # with the tokens of a response that are there already, such as those without an alternative
         prompts = [ReadPrompt((*row.request.prompt_ids, *row.ids), row.request.shown) for row in fresh]
         if state is None:
-            state = self._rows = DecodingRows(self.model, prompts, prefill_tokens=self._batch_tokens)
+            state = self._rows = DecodingRows(
+                self.model,
+                prompts,
+                prefill_tokens=self._batch_tokens,
+                shared_beginnings=self._shared_beginnings,
+            )
         elif fresh:
             state.join(prompts)
         batch += fresh

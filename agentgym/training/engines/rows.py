@@ -7,6 +7,7 @@ for it. A prompt is stored once for all rows that continue it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -24,6 +25,9 @@ PAD = 0
 
 SPARE_COLUMNS = 64
 """Columns that are made beyond those in use, with a quarter of these where a buffer has to grow."""
+
+_WORTH_A_PASS = 32
+"""Fewest equal first tokens that are read apart."""
 
 
 class RowBuffer(DynamicLayer):  # type: ignore[no-untyped-call]
@@ -120,12 +124,21 @@ class DecodingRows:
     Rows may change places when some leave: `leave` says how.
     """
 
-    def __init__(self, model: PreTrainedModel, prompts: Sequence[ReadPrompt], *, prefill_tokens: int):
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        prompts: Sequence[ReadPrompt],
+        *,
+        prefill_tokens: int,
+        shared_beginnings: bool = False,
+    ):
         """Read the prompts, each different one once; none is empty.
 
         At most ``prefill_tokens``, padding included, are read in one pass, but for a prompt that is longer.
+        With ``shared_beginnings`` what the prompts of a pass begin with is read once for all of them.
         """
         self._model = model
+        self._shared_beginnings = shared_beginnings
         self._device = model.device
         self._prefill_tokens = prefill_tokens
         self._next = torch.tensor([prompt.following for prompt in prompts], device=self._device)
@@ -168,8 +181,8 @@ class DecodingRows:
         values: list[Tensor] = []
         logits = []
         for bucket in _buckets(distinct, self._prefill_tokens):
-            cache = DynamicCache()
-            logits.append(self._read(bucket, cache))
+            cache, begin = DynamicCache(), self._beginning(bucket)
+            logits.append(self._read(bucket, cache, begin))
             states: list[tuple[Tensor, Tensor]] = [(keys, values) for keys, values, *_ in cache]
             if not keys:
                 keys, values = (
@@ -179,6 +192,11 @@ class DecodingRows:
             for layer, own in enumerate(states):
                 for store, state in zip((keys, values), own, strict=True):
                     store[layer][rows, :, width - state.shape[2] :] = state
+                    for row, prompt in enumerate(
+                        bucket if begin else ()
+                    ):  # padding stood behind the beginning
+                        start = width - len(prompt.ids)
+                        store[layer][first + row, :, start : start + begin] = state[row, :, :begin]
             first += len(bucket)
         prompt_of = [number[prompt.key] for prompt in prompts]
         chosen = torch.cat(logits)[torch.tensor(prompt_of, device=self._device)]
@@ -187,12 +205,25 @@ class DecodingRows:
         mask = padding if len(distinct[0].ids) < width else None
         return SharedPrompts.of(keys, values, mask, prompt_of), chosen
 
-    def _read(self, prompts: list[ReadPrompt], cache: DynamicCache) -> Tensor:
-        tokens, mask = _padded([prompt.ids for prompt in prompts], self._device)
+    def _beginning(self, prompts: list[ReadPrompt]) -> int:
+        """Return how many first tokens of all prompts are equal, where reading them once is worth a pass."""
+        if not self._shared_beginnings or len(prompts) == 1 or any(prompt.shown for prompt in prompts):
+            return 0
+        same = len(os.path.commonprefix([prompt.ids[:-1] for prompt in prompts]))
+        return same if same >= _WORTH_A_PASS else 0
+
+    def _read(self, prompts: list[ReadPrompt], cache: DynamicCache, begin: int) -> Tensor:
+        """Fill an empty cache, the first ``begin`` tokens by one row, and return the logits that follow."""
+        tokens, mask = _padded([prompt.ids[begin:] for prompt in prompts], self._device)
         width = tokens.shape[1]
         lengths = mask.sum(1, keepdim=True)
-        positions = (torch.arange(width, device=self._device) - width + lengths).clamp(0)
+        positions = begin + (torch.arange(width, device=self._device) - width + lengths).clamp(0)
         padded = len(prompts[0].ids) < len(prompts[-1].ids)
+        if begin:
+            ids = torch.tensor([prompts[0].ids[:begin]], device=self._device)
+            self._forward(ids, torch.arange(begin, device=self._device)[None], None, cache)
+            cache.batch_repeat_interleave(len(prompts))
+            mask = pad(mask, (begin, 0), value=True)
         pictures = [picture for prompt in prompts if prompt.shown for picture in prompt.shown.pictures]
         if pictures:
             positions = positions.expand(3, -1, -1).clone()

@@ -98,7 +98,8 @@ def _policy(
     load: Callable[[Path], LanguageModel],
 ) -> LanguageModelPolicy | RerankedPolicy:
     """Return the policy, or one that plays the best of its responses where a reward model is named."""
-    policy = make_policy(prompting, language_model, HfEngine(language_model.model), envs, keep_messages=True)
+    engine = HfEngine(language_model.model, shared_beginnings=True)
+    policy = make_policy(prompting, language_model, engine, envs, keep_messages=True)
     if rerank is None:
         if candidates is not None:
             raise UsageError("candidates are chosen among by a reward model: name its folder with rerank")
