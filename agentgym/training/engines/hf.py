@@ -48,8 +48,8 @@ class HfEngine(SteppingEngine):
         """Bind any causal language model whose every layer attends to the whole context.
 
         ``version``: of its weights; ``batch_tokens`` bounds rows times the longest prompt with its response,
-        except for a single row. ``shared_beginnings``: whether what different prompts begin with is read once;
-        log-probabilities then depend on what a prompt is batched with, within rounding.
+        except for a single row. ``shared_beginnings``: what different prompts begin with is read once, so
+        that log-probabilities depend on what a prompt is batched with, within rounding.
         """
         if any(type(layer) is not DynamicLayer for layer in DynamicCache(config=model.config).layers):
             raise UsageError(

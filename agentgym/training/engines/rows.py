@@ -7,8 +7,8 @@ for it. A prompt is stored once for all rows that continue it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable, Iterator, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import torch
@@ -209,7 +209,8 @@ class DecodingRows:
         """Return how many first tokens of all prompts are equal, where reading them once is worth a pass."""
         if not self._shared_beginnings or len(prompts) == 1 or any(prompt.shown for prompt in prompts):
             return 0
-        same = len(os.path.commonprefix([prompt.ids[:-1] for prompt in prompts]))
+        columns = zip(*(prompt.ids[:-1] for prompt in prompts), strict=False)
+        same = sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, columns))
         return same if same >= _WORTH_A_PASS else 0
 
     def _read(self, prompts: list[ReadPrompt], cache: DynamicCache, begin: int) -> Tensor:
