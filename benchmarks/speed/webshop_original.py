@@ -180,6 +180,19 @@ def measure(original: Original, ours: Ours, rounds: int) -> dict[str, list[float
     return figures
 
 
+def medians(figures: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float]]:
+    """Return for each contestant the median over rounds, and that of the ratios to the original within them."""
+    return {
+        name: {
+            "steps a second": statistics.median(values),
+            "times the original": statistics.median(
+                value / other for value, other in zip(values, figures["original"], strict=True)
+            ),
+        }
+        for name, values in figures.items()
+    }
+
+
 def markdown(record: Mapping[str, Any]) -> str:
     """Write the report for people."""
     figures = record["steps_per_second"]
@@ -270,6 +283,7 @@ def main() -> int:
             "differences": differences(ours.show(), original.ask("show")),
             "steps_per_second": measure(original, ours, options.rounds),
         }
+        record["medians"] = medians(record["steps_per_second"])
         original.end()
     options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     options.out.with_suffix(".md").write_text(markdown(record), encoding="utf-8")
