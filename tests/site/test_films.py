@@ -2,17 +2,37 @@
 
 import json
 import shutil
+from html import escape
 
 import pytest
 
 from agentgym.evaluation.log.runfiles import read_episodes
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.suites.suite import SuiteAgent
 from agentgym.evaluation.verify.archives import open_run
+from agentgym.evaluation.verify.packed import pack_run
 from agentgym.history.rollouts import KeptEpisode, KeptStep, write_rollouts
 from agentgym.history.run import CONFIG_FILE, METRICS_FILE
 from agentgym.registration import open_env
+from agentgym.site.build import build_site
 from agentgym.site.training_viewer_data import keeps_rollouts, write_training
 from agentgym.site.viewer_data import DATA, write_index, write_run
+from tests.evaluation.model_runs import FREE, save
 from tests.iterations import make_metrics
+
+SAID = """\
+name = "said"
+version = "1"
+seed = 7
+floor = ""
+oracle = ""
+
+[[env]]
+id = "agentgym/EZPoints-v0"
+label = "EZPoints"
+split = "test"
+tasks = 2
+"""
 
 
 def value_of(path):
@@ -158,3 +178,24 @@ def test_kept_rollouts_are_played_again_from_where_they_begin(tmp_path):
     assert len(cut["states"]) == 2
     assert "observation" not in told["states"][0]
     assert "no reset" in text_of(told, told["why"])
+
+
+def test_pages_of_a_packed_run_show_what_its_model_said(tmp_path):
+    save(tmp_path / "model", FREE)
+    suite = tmp_path / "suites" / "said.toml"
+    suite.parent.mkdir()
+    suite.write_text(SAID)
+    agent = SuiteAgent("tiny", "model", options={"path": str(tmp_path / "model")})
+    (folder,) = run_bench(suite, tmp_path / "results", agents=["tiny"], further=[agent])
+    pack_run(open_run(folder), tmp_path / "runs")
+    built = build_site(tmp_path / "runs", tmp_path / "site")
+    assert built.differing == ()
+    record = next(iter(open_run(folder).transcripts().values()))
+    prompt, response = record.messages(0)[-1].text, record.steps[0].response
+    assert prompt
+    assert response
+    (page,) = (tmp_path / "site").glob("run-*.html")
+    assert "The first prompt of its transcripts" in page.read_text()
+    assert escape(prompt.split("\n")[0]) in page.read_text()
+    data = "".join(path.read_text() for path in (tmp_path / "site" / DATA).rglob("*.js"))
+    assert json.dumps(response) in data
