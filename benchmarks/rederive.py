@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentgym.errors import UsageError
-from agentgym.evaluation.log.recorded_answers import ANSWERS_FILE, RecordedAnswers
+from agentgym.evaluation.log.recorded_answers import RecordedAnswers
 from agentgym.evaluation.log.results import (
     EPISODES_FILE,
     EvalLog,
@@ -97,9 +97,8 @@ def rederive(path: Path) -> Rederived:
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder)
             (place / EPISODES_FILE).write_bytes(episode_lines(again))
-            if header.answers:
-                lines = "".join(f"{answer.line}\n" for answer in header.answers)
-                (place / ANSWERS_FILE).write_text(lines, encoding="utf-8")
+            for name, content in header.files.items():
+                (place / name).write_bytes(content)
             write_run(place, complete)
             pack_run(read_stored_run(place), path.parents[1])
     return Rederived(run, complete, old, again)

@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agentgym.evaluation.board.boards import make_boards
+from agentgym.evaluation.log.results import RUN_FILE
+from agentgym.evaluation.log.runfiles import read_lines
 from agentgym.evaluation.verify.archives import open_run
 from agentgym.evaluation.verify.submissions import verify_below
 from agentgym.io.paths import CACHE_VARIABLE
@@ -63,14 +65,15 @@ def _build(results: Path, site: Path) -> dict[str, object]:
         build_site(results, site, reports=Path("benchmarks"))
         spent.append(time.process_time() - began)
     files = [path for path in site.rglob("*") if path.is_file()]
-    films = [path for path in files if re.fullmatch(r"\d+\.js", path.name)]
+    packs = [path for path in files if re.fullmatch(r"\d+\.js", path.name)]
+    lines = [read_lines(folder.parent).samples for folder in results.rglob(RUN_FILE)]
     return {
         "processor seconds of a build that verifies all runs and plays all episodes": spent[0],
         "of a build where the runs are verified already": spent[1],
-        "episodes": len(films),
+        "episodes": sum(map(len, lines)),
         "files": len(files),
         "bytes": sum(path.stat().st_size for path in files),
-        "largest episode": max(path.stat().st_size for path in films),
+        "largest file of episodes": max(path.stat().st_size for path in packs),
     }
 
 

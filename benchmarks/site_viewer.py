@@ -17,7 +17,7 @@ from pathlib import Path
 
 from agentgym.evaluation.verify.archives import open_run
 from agentgym.site.rendering import render
-from agentgym.site.viewer_data import DATA, RunFilms, film_folder, write_index, write_list, write_run
+from agentgym.site.viewer_data import DATA, FilmPacks, RunFilms, write_index, write_run
 from tests.serving.browser import Browser
 
 MANY = 10_000
@@ -61,10 +61,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _many(site: Path, films: RunFilms) -> RunFilms:
     """Write a list of many episodes that repeats those of a run."""
-    known = [episode for episode in films.episodes if episode.film]
-    many = tuple(replace(known[n % len(known)], number=n + 1, film=False) for n in range(MANY))
+    known = [episode for episode in films.episodes if episode.pack]
+    many = tuple(replace(known[n % len(known)], number=n + 1, pack=0) for n in range(MANY))
     made = replace(films, key="0123456789ab", episodes=many)
-    write_list(film_folder(site, made.key), made)
+    FilmPacks(site, made.key).close(made)
     return made
 
 
@@ -73,7 +73,7 @@ def _steps(browser: Browser, site: Path, films: RunFilms) -> dict[str, object]:
     browser.call("Performance.enable", timeDomain="threadTicks")
     times: dict[str, object] = {}
     longest = {
-        e.label: e for e in sorted(films.episodes, key=lambda each: each.length) if e.film and e.length
+        e.label: e for e in sorted(films.episodes, key=lambda each: each.length) if e.pack and e.length
     }
     for label, episode in longest.items():
         browser.open("about:blank")
@@ -81,7 +81,7 @@ def _steps(browser: Browser, site: Path, films: RunFilms) -> dict[str, object]:
         _until(browser, "document.getElementById('on') !== null")
         began = _worked(browser)
         browser.value(STEP.replace("{steps}", str(episode.length)))
-        size = (site / DATA / films.key / f"{episode.number}.js").stat().st_size
+        size = (site / DATA / films.key / f"{episode.pack}.js").stat().st_size
         taken = 1000 * (_worked(browser) - began) / episode.length
         times[label] = {"steps": episode.length, "bytes": size, "ms a step": round(taken, 1)}
     return times

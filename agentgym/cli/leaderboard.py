@@ -65,7 +65,8 @@ def add_to(commands: Commands[Parser]) -> None:
         group,
         "pack",
         run_pack,
-        about="Pack runs into one small file each, without the text of their data: to publish them.",
+        about="Pack runs into one small file each, to publish them: without the text of their data, but with "
+        "what a model was sent and said where all tasks ship with this package.",
         example="agentgym leaderboard pack results/quick/oracle-1a2b3c4d5e6f --out runs",
     )
     pack.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a complete run")

@@ -14,13 +14,15 @@ from agentgym.agents.screen import printable
 from agentgym.core.text_image import check_packages
 from agentgym.errors import UsageError
 from agentgym.evaluation.log.frames import frames
+from agentgym.evaluation.log.redaction import Redactor
 from agentgym.evaluation.log.results import EvalLog, EvalSample
 from agentgym.evaluation.verify.archives import open_run
 from agentgym.io.files import replace_file
 from agentgym.io.optional import load, only_trusted
+from agentgym.site.filmdata import FilmTables
 from agentgym.site.pictures import EpisodePictures, suffixes
 from agentgym.site.rendering import data_script, render
-from agentgym.site.viewer_data import KEY_DIGITS, Theatre
+from agentgym.site.viewer_data import KEY_DIGITS, Theatre, film_script
 
 ENDINGS = (".html", ".gif", ".png")
 
@@ -63,13 +65,14 @@ def export_episode(
 def _page(run: EvalLog, theatre: Theatre, episode: EvalSample, number: int) -> tuple[str, int | None]:
     """Return a page whose policy allows its own scripts and styles by their sha256, and nothing else."""
     markup = load("markupsafe", "site", "--export").Markup
-    film, summary = theatre.film(episode, number)
+    tables = FilmTables(Redactor().redact)
+    film, summary = theatre.film(episode, number, tables)
     key = run.request_id[:KEY_DIGITS]
     static = files("agentgym.site").joinpath("static")
     about: Any = {"run": {"key": key, "title": run.agent.display_name, "suite": run.suite.name}}
     scripts = [static.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS]
     scripts.append(data_script("alone", {**about, "number": number}))
-    scripts.append(data_script(f"episode/{key}/{number}", film))
+    scripts.append(film_script(key, 1, {number: film}, tables))
     scripts.append(static.joinpath(_LAST).read_text(encoding="utf-8"))
     styles = [static.joinpath(name).read_text(encoding="utf-8") for name in _STYLES]
     policy = (

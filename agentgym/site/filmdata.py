@@ -1,8 +1,8 @@
-"""Films as data: an episode's states with every text, node and list of actions stored once."""
+"""Films as data: episodes' states, with every text, node and list of actions of a script file stored once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final
 
 from agentgym.core.elements import SPOKEN, Element, picture
@@ -18,7 +18,7 @@ Redact = Callable[[str], str]
 
 
 class FilmTables:
-    """Tables of one episode; what is added twice is stored once.
+    """Tables of the episodes of one script file; what is added twice is stored once.
 
     ``texts`` holds texts, and lists of texts that are the lines of a longer one. ``nodes`` holds drawings:
     ``[tag, attributes, child, ...]``, a child being the number of a node or, below 0, ``-1 - n`` for text n.
@@ -32,6 +32,15 @@ class FilmTables:
         self._nodes: list[list[Any]] = []
         self._lists: list[list[int]] = []
         self._known: dict[Hashable, int] = {}
+        self._same: dict[int, tuple[Element, int]] = {}
+        self.numbers: dict[Hashable, int] = {}
+        """Whatever else is known to be stored, by a name that those who store it choose."""
+        self.size = 0
+        """Characters of the tables, roughly."""
+
+    def begin(self) -> None:
+        """Forget which objects have been added: an episode's drawings share parts, others' are long gone."""
+        self._same.clear()
 
     @property
     def as_json(self) -> dict[str, Any]:
@@ -40,16 +49,27 @@ class FilmTables:
 
     def text(self, text: str) -> int:
         """Return the number of a text."""
-        key = ("text", text)
-        if key not in self._known:
+        number = self._known.get(("text", text))
+        if number is None:
             clean = self._redact(text)
             lines = clean.split("\n") if len(clean) > LONG else [clean]
-            entry = clean if len(lines) == 1 else [self.text(line) for line in lines]
-            self._known[key] = _added(self._texts, entry)
-        return self._known[key]
+            entry = clean if len(lines) == 1 else [self.mark(line) for line in lines]
+            number = self._known["text", text] = self._added(self._texts, entry, 6 * len(lines))
+            self.size += len(clean) if len(lines) == 1 else 0
+        return number
+
+    def mark(self, text: str) -> int:
+        """Return the number of a text that holds no secret: a hash, or a line of what was redacted whole."""
+        number = self._known.get(("mark", text))
+        if number is None:
+            number = self._known["mark", text] = self._added(self._texts, text, len(text) + 4)
+        return number
 
     def node(self, drawn: Element) -> int:
         """Return the number of a drawing."""
+        same = self._same.get(id(drawn))
+        if same is not None:
+            return same[1]
         children = tuple(
             [
                 -1 - self.text(child) if isinstance(child, str) else self.node(child)
@@ -64,22 +84,41 @@ class FilmTables:
             ]
         )
         key = ("node", drawn.tag, attributes, children)
-        if key not in self._known:
-            self._known[key] = _added(self._nodes, [drawn.tag, dict(attributes), *children])
-        return self._known[key]
+        number = self._known.get(key)
+        if number is None:
+            size = 16 + 6 * len(children) + sum(len(name) + len(value) + 6 for name, value in attributes)
+            entry = [drawn.tag, dict(attributes), *children]
+            number = self._known[key] = self._added(self._nodes, entry, size)
+        self._same[id(drawn)] = drawn, number
+        return number
 
     def list(self, texts: Sequence[str]) -> int:
         """Return the number of a list of texts."""
         numbers = tuple(map(self.text, texts))
         key = ("list", numbers)
         if key not in self._known:
-            self._known[key] = _added(self._lists, list(numbers))
+            self._known[key] = self._added(self._lists, list(numbers), 6 * len(numbers))
         return self._known[key]
 
+    def _added(self, table: list[Any], entry: Any, size: int) -> int:
+        table.append(entry)
+        self.size += size
+        return len(table) - 1
 
-def _added(table: list[Any], entry: Any) -> int:
-    table.append(entry)
-    return len(table) - 1
+
+def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return rows as columns: one value where all are equal; null where a row has no value.
+
+    Example:
+        >>> columns([{"reward": 0, "action": 4}, {"reward": 0}])
+        {'count': 2, 'reward': [0], 'action': [4, None]}
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    found: dict[str, Any] = {"count": len(rows)}
+    for name in names:
+        values = [row.get(name) for row in rows]
+        found[name] = values[:1] if all(value == values[0] for value in values) else values
+    return found
 
 
 def state_table(
@@ -94,7 +133,7 @@ def state_table(
     table: dict[str, Any] = {
         "observation": tables.text(text),
         "actions": tables.list(frame.admissible_actions),
-        "hash": frame.state_hash,
+        "hash": tables.mark(frame.state_hash),
         "state": covered,
         "progress": frame.progress,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +22,14 @@ from agentgym.history.rollouts import KeptEpisode, kept_iterations
 from agentgym.history.run import CONFIG_FILE
 from agentgym.io.untrusted import read_json
 from agentgym.registration import suite_spec
-from agentgym.site.filmdata import FilmTables, Redact, credit_table, step_table
+from agentgym.site.filmdata import credit_table, step_table
 from agentgym.site.viewer_data import (
     COLUMNS,
     KEY_DIGITS,
     EpisodeSummary,
     EpisodeView,
+    FilmPacks,
     RunFilms,
-    film_folder,
-    remembering_redactor,
-    write_film,
-    write_list,
 )
 
 MAX_REMEMBERED = 100_000
@@ -55,21 +53,20 @@ def write_training(out: Path, folder: Path) -> RunFilms:
     rollouts = source.rollouts
     env = _played(source, table)
     key = sha256_json([table, sorted(rollouts)])[:KEY_DIGITS]
-    place, redact = film_folder(out, key), remembering_redactor()
+    packs = FilmPacks(out, key)
     found: dict[int, EpisodeSummary] = {}
     with ExitStack() as stack:
         game, _ = ReplayGames([env], RecordedAnswers(), stack).of(env.label)
-        first, stage = 1, _Stage(game, env, redact)
+        first, stage = 1, _Stage(game, env, packs)
         for episodes in rollouts.values():
             numbered = list(enumerate(episodes, start=first))
             for number, film, summary in stage.films(numbered):
-                write_film(place, key, number, film)
-                found[number] = summary
+                found[number] = replace(summary, pack=packs.add(number, film))
             first += len(episodes)
     films = RunFilms(
         key, source.about, env.label, "training", tuple(found[number] for number in sorted(found))
     )
-    write_list(place, films)
+    packs.close(films)
     return films
 
 
@@ -85,11 +82,11 @@ def _played(source: RunSource, table: Any) -> PlayedEnv:
 class _Stage:
     """Plays episodes, and remembers the states that they come through: trees grow over iterations."""
 
-    def __init__(self, game: AgentEnv[Any], env: PlayedEnv, redact: Redact):
+    def __init__(self, game: AgentEnv[Any], env: PlayedEnv, packs: FilmPacks):
         self._game = game
         self._env = env
         self._seen: dict[str, Snapshot] = {}
-        self._redact = redact
+        self._packs = packs
 
     def films(
         self, numbered: list[tuple[int, KeptEpisode]]
@@ -107,7 +104,7 @@ class _Stage:
             left = late
 
     def _film(self, episode: KeptEpisode, number: int) -> tuple[dict[str, Any], EpisodeSummary]:
-        tables = FilmTables(self._redact)
+        tables = self._packs.tables
         reel = EpisodeView(tables, self._game)
         hashes = [step.state_hash for step in episode.steps] + [episode.final_hash]
         differs, why = self._play(episode, reel, hashes)
@@ -173,9 +170,9 @@ def _as_recorded(reel: EpisodeView, episode: KeptEpisode, hashes: list[str]) -> 
     """Add the states by their hashes alone."""
     for step in episode.steps:
         listed = reel.tables.list(episode.admissible_actions[step.admissible])
-        reel.states.append({"hash": step.state_hash, "actions": listed})
+        reel.states.append({"hash": reel.tables.mark(step.state_hash), "actions": listed})
         reel.steps.append(step_table(reel.tables, step.action, step.reward, valid=step.valid))
-    reel.states.append({"hash": hashes[-1], "actions": reel.tables.list(())})
+    reel.states.append({"hash": reel.tables.mark(hashes[-1]), "actions": reel.tables.list(())})
 
 
 def _summary(episode: KeptEpisode, number: int, label: str, differs: int | None) -> EpisodeSummary:

@@ -1,8 +1,15 @@
-"""Films: every episode of a run played again, state by state, as data that the viewer's page loads."""
+"""Films: every episode of a run played again, state by state, as data that the viewer's page loads.
+
+A run's films are packed: a script file holds some episodes, attempts at a task side by side, and what they
+have in common once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import json
+import zlib
+from base64 import b64encode
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -21,13 +28,16 @@ from agentgym.evaluation.log.stored_run import StoredRun
 from agentgym.evaluation.log.transcripts import TranscriptRecord
 from agentgym.io.files import make_folder, replace_file
 from agentgym.io.optional import load_reference, only_trusted
-from agentgym.site.filmdata import FilmTables, said_table, state_table, step_table
+from agentgym.site.filmdata import FilmTables, columns, said_table, state_table, step_table
 from agentgym.site.rendering import data_script
 
 DATA = "data"
 """Folder of a site that holds what its scripts load."""
 
 KEY_DIGITS = 12
+
+PACK_SIZE = 700_000
+"""Characters at which a script file of films is full, roughly, and before it is deflated to about a third."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +64,8 @@ class EpisodeSummary:
     """Of a training run; 0 elsewhere."""
     group: int = 0
     """Of that iteration."""
-    film: bool = True
-    """Whether it can be watched on the site, or is only listed."""
+    pack: int = 0
+    """Number of the script file that holds its film, from 1; 0 for one that is only listed."""
 
     @property
     def row(self) -> list[Any]:
@@ -110,18 +120,23 @@ def write_run(
     with only_trusted(allow), ExitStack() as stack:
         numbered, theatre = _numbered(run.samples), Theatre(run, stack)
         key = key or log.request_id[:KEY_DIGITS]
-        place = film_folder(out, key)
-        found = []
+        packs = FilmPacks(out, key)
+        found = {}
         shown = _first(numbered, most)
-        for number, episode in numbered:
+        for number, episode in sorted(numbered, key=lambda item: item[1].key):
+            summary = _summary(episode, number, None)
             if number in shown:
-                film, summary = theatre.film(episode, number)
-                write_film(place, key, number, film)
-            else:
-                summary = replace(_summary(episode, number, None), film=False)
-            found.append(summary)
-        films = RunFilms(key, log.agent.display_name, log.suite.name, "run", tuple(found))
-        write_list(place, films)
+                film, summary = theatre.film(episode, number, packs.tables)
+                summary = replace(summary, pack=packs.add(number, film))
+            found[number] = summary
+        films = RunFilms(
+            key,
+            log.agent.display_name,
+            log.suite.name,
+            "run",
+            tuple(found[number] for number in sorted(found)),
+        )
+        packs.close(films)
     return films
 
 
@@ -132,31 +147,53 @@ def write_index(out: Path, runs: Collection[RunFilms]) -> None:
     replace_file(out / DATA / "runs.js", data_script("runs", [run.as_json for run in ordered]))
 
 
-def remembering_redactor() -> Callable[[str], str]:
-    """Return a redaction that remembers what it has seen: episodes of a run have most texts in common."""
-    return lru_cache(1 << 16)(Redactor().redact)
+class FilmPacks:
+    """Writes a run's films into numbered script files, ``data/KEY/NUMBER.js`` in the folder of a site."""
+
+    def __init__(self, out: Path, key: str):
+        """Begin the first file of the run that ``key`` names."""
+        self._place, self._key = out / DATA / key, key
+        self._redact = lru_cache(1 << 16)(Redactor().redact)  # a run's episodes have most texts in common
+        self._number = 0
+        make_folder(self._place)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._number += 1
+        self._films: dict[int, Mapping[str, Any]] = {}
+        self.tables = FilmTables(self._redact)
+        """Of the file that the next film goes to."""
+
+    def add(self, number: int, film: Mapping[str, Any]) -> int:
+        """Add an episode whose texts are in `tables`; return the number of its file."""
+        pack = self._number
+        self._films[number] = film
+        self.tables.size += 300 + 24 * (film["states"]["count"] + film["steps"]["count"])
+        self.tables.begin()
+        if self.tables.size >= PACK_SIZE:
+            self._write_pack()
+            self._begin()
+        return pack
+
+    def close(self, films: RunFilms) -> None:
+        """Write the last file, and the list of the run's episodes."""
+        if self._films:
+            self._write_pack()
+        rows = [episode.row for episode in films.episodes]
+        listed = {**films.as_json, "columns": COLUMNS, "episodes": rows}
+        script = data_script(f"episodes/{self._key}", listed)
+        (self._place / "episodes.js").write_text(script, encoding="ascii")
+
+    def _write_pack(self) -> None:
+        script = film_script(self._key, self._number, self._films, self.tables)
+        (self._place / f"{self._number}.js").write_text(script, encoding="ascii")
 
 
-def film_folder(out: Path, key: str) -> Path:
-    """Make the folder that a run's films go to."""
-    place = out / DATA / key
-    make_folder(place)
-    return place
-
-
-def write_film(place: Path, key: str, number: int, film: Mapping[str, Any]) -> None:
-    """Write one episode."""
-    (place / f"{number}.js").write_text(data_script(f"episode/{key}/{number}", film), encoding="ascii")
-
-
-def write_list(place: Path, films: RunFilms) -> None:
-    """Write the list of a run's episodes."""
-    listed = {
-        **films.as_json,
-        "columns": COLUMNS,
-        "episodes": [episode.row for episode in films.episodes],
-    }
-    (place / "episodes.js").write_text(data_script(f"episodes/{films.key}", listed), encoding="ascii")
+def film_script(key: str, pack: int, films: Mapping[int, Mapping[str, Any]], tables: FilmTables) -> str:
+    """Return a script that hands over films, by number, and their tables: JSON, deflated, in base 64."""
+    packed = {"films": films, **tables.as_json}
+    text = json.dumps(packed, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return data_script(f"films/{key}/{pack}", b64encode(zlib.compress(text.encode())).decode())
 
 
 def _numbered(episodes: list[EvalSample]) -> list[tuple[int, EvalSample]]:
@@ -183,12 +220,12 @@ class Theatre:
         """Prepare to play a run, with the answers that it recorded."""
         self.games = ReplayGames((found.env for found in run.log.envs), run.answers, stack)
         self._transcripts = run.transcripts()
-        self._redact = remembering_redactor()
 
-    def film(self, episode: EvalSample, number: int) -> tuple[dict[str, Any], EpisodeSummary]:
-        """Play an episode; return its film as JSON, and its line of the list."""
+    def film(
+        self, episode: EvalSample, number: int, tables: FilmTables
+    ) -> tuple[dict[str, Any], EpisodeSummary]:
+        """Play an episode; return its film as JSON, whose texts are in the tables, and its summary."""
         game, env = self.games.of(episode.env)
-        tables = FilmTables(self._redact)
         reel = EpisodeView(tables, game)
         differs: int | None = None
         why = ""
@@ -235,10 +272,6 @@ class EpisodeView:
         named = game.suite_spec.drawing
         drawing: SuiteDrawing | None = None if named is None else load_reference(named, trusted=True)
         self._drawing = drawing
-        self._drawn: dict[str, int] = {}
-        """Numbers of drawings by state hash, where they follow from the state."""
-        self._covered: dict[str, int] = {}
-        """Numbers of texts that hashes cover."""
 
     def add(self, frame: EpisodeFrame) -> None:
         """Add the state that the game is in, and the step that led there."""
@@ -246,9 +279,10 @@ class EpisodeView:
             step = frame.step
             self._history.append(step)
             self.steps.append(step_table(self.tables, step.action, step.reward, valid=step.valid))
-        covered = self._covered.get(frame.state_hash)
+        name = ("covered", self._game, self._game.task.id, frame.state_hash)
+        covered = self.tables.numbers.get(name)
         if covered is None:
-            covered = self._covered[frame.state_hash] = self.tables.text(self._game.state_text())
+            covered = self.tables.numbers[name] = self.tables.text(self._game.state_text())
         beside = () if self._drawing is None else self._drawing.beside_state(self._game)
         self.states.append(state_table(self.tables, frame, covered, self._draw(frame.state_hash), beside))
 
@@ -257,9 +291,10 @@ class EpisodeView:
         drawing = self._drawing
         if drawing is None:
             return None
-        number = self._drawn.get(state_hash) if drawing.of_state else None
+        name = ("drawn", self._game, self._game.task.id, state_hash)
+        number = self.tables.numbers.get(name) if drawing.of_state else None
         if number is None:
-            number = self._drawn[state_hash] = self.tables.node(drawing.draw(self._game, self._history))
+            number = self.tables.numbers[name] = self.tables.node(drawing.draw(self._game, self._history))
         return number
 
     def cut(self, actions: tuple[str, ...], at: int | None, why: str) -> None:
@@ -270,7 +305,7 @@ class EpisodeView:
     def film(self, head: Mapping[str, Any]) -> dict[str, Any]:
         """Return the episode as JSON; ``head`` holds the fields of all of it."""
         texts = {name: self.tables.text(head[name]) for name in _TEXTS}
-        return {**head, **texts, "states": self.states, "steps": self.steps, **self.tables.as_json}
+        return {**head, **texts, "states": columns(self.states), "steps": columns(self.steps)}
 
 
 _TEXTS = ("label", "task_id", "task_type", "end_reason", "env", "why")

@@ -91,7 +91,7 @@ def test_actions_have_the_room_that_is_left(shown: _Shown) -> None:
         (b'{"format": "agentgym archive", "schema": 1, "run": {}}\n', "no packed run; name a file that"),
         (
             b'{"format": "agentgym packed run", "schema": 0, "run": {}}\n',
-            "schema 0 is not 1; pack the run again",
+            "schema 0 is neither 1 nor 2; pack the run again",
         ),
     ],
 )

@@ -2,28 +2,38 @@
 
 import json
 import shutil
+from html import escape
 
 import pytest
 
 from agentgym.evaluation.log.runfiles import read_episodes
+from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.suites.suite import SuiteAgent
 from agentgym.evaluation.verify.archives import open_run
+from agentgym.evaluation.verify.packed import pack_run
 from agentgym.history.rollouts import KeptEpisode, KeptStep, write_rollouts
 from agentgym.history.run import CONFIG_FILE, METRICS_FILE
 from agentgym.registration import open_env
+from agentgym.site.build import build_site
 from agentgym.site.training_viewer_data import keeps_rollouts, write_training
-from agentgym.site.viewer_data import DATA, write_index, write_run
+from agentgym.site.viewer_data import DATA, PACK_SIZE, FilmPacks, RunFilms, write_index, write_run
+from tests.evaluation.model_runs import FREE, save
 from tests.iterations import make_metrics
+from tests.site.films import film_of, text_of, value_of
 
+SAID = """\
+name = "said"
+version = "1"
+seed = 7
+floor = ""
+oracle = ""
 
-def value_of(path):
-    """Return what a data script hands over."""
-    text = path.read_text(encoding="ascii")
-    return json.loads(text[text.index(", ") + 2 : -3])
-
-
-def text_of(film, number):
-    entry = film["texts"][number]
-    return "\n".join(text_of(film, line) for line in entry) if isinstance(entry, list) else entry
+[[env]]
+id = "agentgym/EZPoints-v0"
+label = "EZPoints"
+split = "test"
+tasks = 2
+"""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +52,7 @@ def test_every_state_of_every_episode_is_there(run, tmp_path):
     assert value_of(tmp_path / DATA / "runs.js") == [films.as_json]
     for summary in films.episodes:
         said = episodes[summary.number - 1]
-        film = value_of(tmp_path / DATA / films.key / f"{summary.number}.js")
+        film = film_of(tmp_path / DATA / films.key, summary.number)
         assert summary.differs_at is None
         assert len(film["states"]) == said.length + 1 == len(film["steps"]) + 1
         assert [text_of(film, step["action"]) for step in film["steps"]] == list(said.actions)
@@ -54,10 +64,10 @@ def test_every_state_of_every_episode_is_there(run, tmp_path):
 
 def test_only_the_first_of_each_environment_where_asked(run, tmp_path):
     films = write_run(tmp_path, open_run(run), most=2)
-    shown = [episode for episode in films.episodes if episode.film]
+    shown = [episode for episode in films.episodes if episode.pack]
     assert len(films.episodes) == 12
     assert sorted(episode.label for episode in shown) == ["EZPoints"] * 2 + ["Sokoban, easy"] * 2
-    assert len(list((tmp_path / DATA / films.key).glob("[0-9]*.js"))) == 4
+    assert len(value_of(tmp_path / DATA / films.key / "1.js")["films"]) == 4
 
 
 def test_a_changed_action_is_marked_with_its_step(run, tmp_path):
@@ -75,7 +85,7 @@ def test_a_changed_action_is_marked_with_its_step(run, tmp_path):
     films = write_run(tmp_path / "site", open_run(copy))
     assert [e.differs_at for e in films.episodes].count(None) == 11
     assert films.episodes[number].differs_at == 5
-    film = value_of(tmp_path / "site" / DATA / films.key / f"{number + 1}.js")
+    film = film_of(tmp_path / "site" / DATA / films.key, number + 1)
     assert len(film["states"]) == 5
     assert text_of(film, film["steps"][4]["action"]) == "nothing like it"
     assert "another state" in film["steps"][4]["differs"]
@@ -84,7 +94,7 @@ def test_a_changed_action_is_marked_with_its_step(run, tmp_path):
 def test_secrets_are_in_no_file(run, tmp_path, monkeypatch):
     monkeypatch.setenv("PLANTED_TOKEN", "Make 12 from both cards")
     films = write_run(tmp_path, open_run(run))
-    texts = [path.read_text() for path in (tmp_path / DATA / films.key).iterdir()]
+    texts = [json.dumps(value_of(path)) for path in (tmp_path / DATA / films.key).iterdir()]
     assert not any("Make 12 from both cards" in text for text in texts)
     assert any("[redacted: $PLANTED_TOKEN]" in text for text in texts)
 
@@ -151,10 +161,66 @@ def test_kept_rollouts_are_played_again_from_where_they_begin(tmp_path):
     films = write_training(tmp_path, folder)
     assert (films.kind, films.title) == ("training", "GRPO on EZPoints-v0, seed 0")
     assert [episode.differs_at for episode in films.episodes] == [None, None, 2, 0]
-    played, whole, cut, told = (value_of(tmp_path / DATA / films.key / f"{n}.js") for n in (1, 2, 3, 4))
+    played, whole, cut, told = (film_of(tmp_path / DATA / films.key, n) for n in (1, 2, 3, 4))
     assert "Formula: +" in text_of(played, played["states"][0]["observation"])
     assert [step["value"] for step in whole["steps"]] == [0.25] * 3
     assert text_of(whole, whole["steps"][0]["response"]) == "I play +"
     assert len(cut["states"]) == 2
     assert "observation" not in told["states"][0]
     assert "no reset" in text_of(told, told["why"])
+
+
+def test_pages_of_a_packed_run_show_what_its_model_said(tmp_path):
+    save(tmp_path / "model", FREE)
+    suite = tmp_path / "suites" / "said.toml"
+    suite.parent.mkdir()
+    suite.write_text(SAID)
+    agent = SuiteAgent("tiny", "model", options={"path": str(tmp_path / "model")})
+    (folder,) = run_bench(suite, tmp_path / "results", agents=["tiny"], further=[agent])
+    pack_run(open_run(folder), tmp_path / "runs")
+    built = build_site(tmp_path / "runs", tmp_path / "site")
+    assert built.differing == ()
+    record = next(iter(open_run(folder).transcripts().values()))
+    prompt, response = record.messages(0)[-1].text, record.steps[0].response
+    assert prompt
+    assert response
+    (page,) = (tmp_path / "site").glob("run-*.html")
+    assert "The first prompt of its transcripts" in page.read_text()
+    assert escape(prompt.split("\n")[0]) in page.read_text()
+    (episodes,) = (tmp_path / "site" / DATA).glob("*/episodes.js")
+    film = film_of(episodes.parent, 1)
+    assert text_of(film, film["steps"][0]["response"]) == response
+    assert text_of(film, film["steps"][0]["prompt"][-1][1]) == prompt
+
+
+def test_episodes_share_files_texts_and_drawings(run, tmp_path, monkeypatch):
+    films = write_run(tmp_path / "one", open_run(run))
+    assert [path.name for path in sorted((tmp_path / "one" / DATA / films.key).iterdir())] == [
+        "1.js",
+        "episodes.js",
+    ]
+    pack = value_of(tmp_path / "one" / DATA / films.key / "1.js")
+    assert sorted(map(int, pack["films"])) == [episode.number for episode in films.episodes]
+    images = [node[1]["src"] for node in pack["nodes"] if node[0] == "img"]
+    assert len(images) == len(set(images)) < sum(episode.length + 1 for episode in films.episodes)
+    monkeypatch.setattr("agentgym.site.viewer_data.PACK_SIZE", 10_000)
+    small = write_run(tmp_path / "many", open_run(run))
+    assert 2 < len({episode.pack for episode in small.episodes}) <= 12
+    for episode in small.episodes:
+        film, same = (film_of(tmp_path / name / DATA / films.key, episode.number) for name in ("one", "many"))
+        assert [text_of(film, s["observation"]) for s in film["states"]] == [
+            text_of(same, s["observation"]) for s in same["states"]
+        ]
+        tasks = {each.pack for each in small.episodes if each.task_id == episode.task_id}
+        assert len(tasks) <= 2  # attempts at a task stand side by side
+
+
+def test_a_pack_is_full_before_it_is_large(tmp_path):
+    packs = FilmPacks(tmp_path, "0123456789ab")
+    for number in range(1, 41):
+        packs.tables.text(f"{number} " * 20_000)
+        packs.add(number, {"states": {"count": 1}, "steps": {"count": 0}})
+    packs.close(RunFilms("0123456789ab", "", "", "run", ()))
+    held = [value_of(path)["films"] for path in (tmp_path / DATA).rglob("[0-9]*.js")]
+    assert sum(map(len, held)) == 40
+    assert max(map(len, held)) <= PACK_SIZE // 40_000 + 1

@@ -6,17 +6,15 @@ import shutil
 import pytest
 
 from agentgym.evaluation.log.frames import EpisodeFrame
-from agentgym.site.filmdata import FilmTables, state_table, step_table
+from agentgym.site.filmdata import columns, state_table, step_table
 from agentgym.site.viewer_data import (
     COLUMNS,
     DATA,
     EpisodeSummary,
+    FilmPacks,
     RunFilms,
-    film_folder,
-    write_film,
     write_index,
 )
-from agentgym.site.viewer_data import write_list as write_films_list
 
 pytestmark = pytest.mark.browser
 
@@ -143,7 +141,9 @@ def made_up(made_site, tmp_path_factory):
     folder = tmp_path_factory.mktemp("viewer") / "site"
     shutil.copytree(made_site.folder, folder, ignore=shutil.ignore_patterns("data"))
     hostile = " ".join(HOSTILE)
-    key, tables = "0123456789ab", FilmTables(str)
+    key = "0123456789ab"
+    packs = FilmPacks(folder, key)
+    tables = packs.tables
     frame = EpisodeFrame(None, hostile, (hostile, "b"), "0" * 32, "", 0.0, 0.0, False)
     states = [state_table(tables, frame, tables.text(hostile), None, ()) for _ in range(2)]
     step = step_table(tables, hostile, 1.0, valid=True) | {
@@ -153,7 +153,9 @@ def made_up(made_site, tmp_path_factory):
         "format_error": tables.text(hostile),
     }
     summaries = [
-        EpisodeSummary(n, HOSTILE[0], HOSTILE[1], HOSTILE[3], 0, n % 2 == 0, 0.0, 0.0, 1, 0, HOSTILE[4], None)
+        EpisodeSummary(
+            n, HOSTILE[0], HOSTILE[1], HOSTILE[3], 0, n % 2 == 0, 0.0, 0.0, 1, 0, HOSTILE[4], None, pack=1
+        )
         for n in range(1, 10_001)
     ]
     head = {
@@ -168,11 +170,9 @@ def made_up(made_site, tmp_path_factory):
         "tokens": [1, 2],
     }
     row = dict(zip(COLUMNS, summaries[0].row, strict=True))
-    film = {**row, **head, **rest, "states": states, "steps": [step], **tables.as_json}
-    place = film_folder(folder, key)
-    write_film(place, key, 1, film)
+    packs.add(1, {**row, **head, **rest, "states": columns(states), "steps": columns([step])})
     films = RunFilms(key, HOSTILE[0], HOSTILE[1], "run", tuple(summaries))
-    write_films_list(place, films)
+    packs.close(films)
     write_index(folder, [films])
     return folder
 

@@ -147,6 +147,13 @@ class TranscriptRecord:
         """The digest in the episode's line: of `line`, without a newline."""
         return hashlib.sha256(self.line.encode()).hexdigest()
 
+    @property
+    def length(self) -> int:
+        """Characters of all messages as they were sent, and of all responses."""
+        sizes = [len(text) + len(_BETWEEN) for text in self.texts]
+        sent = (part for step in self.steps for message in step.messages for part in message.parts)
+        return sum(sizes[part] for part in sent) + sum(len(step.response) for step in self.steps)
+
     def messages(self, number: int) -> tuple[Message, ...]:
         """Return the messages to the model at a step, counted from 0."""
         return tuple(

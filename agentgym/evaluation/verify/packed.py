@@ -6,7 +6,8 @@ run's own files, byte for byte; their digests are in the packed file. So a run o
 on can be published, and verified by whoever has the data.
 
 A packed file is xz over lines of JSON: `PackedHeader`, then a `PackedEpisode` for each line of
-``episodes.jsonl``. Recorded answers stand in the header as they are: they name documents by number. Of the
+``episodes.jsonl``. Recorded answers stand in the header as they are: they name documents by number. So do
+transcripts, but only where all tasks and texts ship with the package (`redistributable`). Of the
 hash chain each link but the last is kept to its first `LINK_DIGITS` digits, enough to name the step at which
 a replay departs; the sha256 of the whole file proves the rest.
 """
@@ -32,12 +33,14 @@ from agentgym.evaluation.log.replay import Replay, ReplayGames
 from agentgym.evaluation.log.results import EPISODES_FILE, RUN_FILE, EvalLog, EvalSample, episode_lines
 from agentgym.evaluation.log.runfiles import parse_run, write_run
 from agentgym.evaluation.log.stored_run import StoredRun, suite_loader
+from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE, parse_transcripts, read_transcripts
 from agentgym.evaluation.suites.suite import PlayedEnv
 from agentgym.evaluation.verify.code_digest import suite_code_sha256
 from agentgym.io.files import make_folder, replace_file
 from agentgym.io.optional import load_reference, only_trusted
 from agentgym.io.records import parse
 from agentgym.io.untrusted import loads_json
+from agentgym.registration import ENVIRONMENTS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,7 +49,8 @@ SUFFIX = ".run.xz"
 
 FORMAT = "agentgym packed run"
 
-PACKED_SCHEMA = 1
+PACKED_SCHEMAS = (1, 2)
+"""Without transcripts, and with them."""
 
 LINK_DIGITS = 8
 
@@ -61,6 +65,12 @@ MAX_UNPACKED_SIZE = 256 << 20
 
 MAX_TYPED = 1 << 26
 """Characters of all actions of a packed run: a few passages, repeated, would make a small file a huge one."""
+
+MAX_SAID = 1 << 26
+"""Characters of all messages and responses of a packed run, as a transcript's table of texts spells them."""
+
+_BUILT_IN = ("dataset", "corpus")
+"""Options of environments that name where texts come from."""
 
 Piece = Any
 """Of an action: an int, its place among the admissible actions; a str, as it is; or a list of pieces of text,
@@ -78,14 +88,22 @@ class PackedHeader:
     """The content of ``run.json``."""
     answers: tuple[RecordedAnswer, ...] = ()
     """The lines of ``answers.jsonl``."""
+    transcripts: tuple[str, ...] = ()
+    """The lines of ``transcripts.jsonl``; none of a run whose texts may not be passed on."""
 
     @property
     def line(self) -> str:
         """JSON, with keys in the order of ``run.json``, which is written from it again."""
-        table = asdict(self)
-        if not self.answers:
-            del table["answers"]
+        table = {key: value for key, value in asdict(self).items() if value != ()}
         return json.dumps(table, separators=(",", ":"), ensure_ascii=False)
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """What stands in it of the files beside ``run.json``, by name."""
+        lines = {ANSWERS_FILE: [answer.line for answer in self.answers], TRANSCRIPTS_FILE: self.transcripts}
+        return {
+            name: "".join(f"{line}\n" for line in found).encode() for name, found in lines.items() if found
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,22 +122,48 @@ _REPLAYED = ("actions", "rewards", "hash_chain", "previous", "episode_return", "
 """Fields that are not kept: the replay gives them, and the sha256 of the whole file compares them."""
 
 
-def pack_run(run: StoredRun, out_dir: Path, *, allow: Collection[str] = ()) -> Path:
+def redistributable(env: PlayedEnv) -> bool:
+    """Return whether what an environment shows may be passed on: its tasks and texts ship with the package.
+
+    Example:
+        >>> redistributable(PlayedEnv("agentgym/ALFWorld-v0", "ALFWorld", "valid_seen", 5))
+        True
+        >>> official = {"dataset": "alfworld/json_2.1.1"}
+        >>> redistributable(PlayedEnv("agentgym/ALFWorld-v0", "ALFWorld", "valid_seen", 5, kwargs=official))
+        False
+    """
+    return env.id in ENVIRONMENTS and all(env.kwargs.get(name, "builtin") == "builtin" for name in _BUILT_IN)
+
+
+def pack_run(run: StoredRun, out_dir: Path, *, allow: Collection[str] = (), transcripts: bool = True) -> Path:
     """Pack a complete run into ``out_dir/SUITE/``, named as the run's folder; ``allow`` as `verify_run`.
 
-    `UsageError` where the run is not complete, or does not replay.
+    ``transcripts``: keep what a model was sent and said, where it may be passed on and is no longer than
+    `MAX_SAID`. `UsageError` where the run is not complete, or does not replay.
     """
     with only_trusted(allow), ExitStack() as stack:
         log, samples = run.log, run.samples
         if log.episodes_sha256 != run.lines.sha256:
             raise UsageError(f"{run.folder} is incomplete or was changed; run the same bench command again")
         games = ReplayGames([found.env for found in log.envs], run.answers, stack)
-        lines = [PackedHeader(FORMAT, PACKED_SCHEMA, json.loads(log.text), tuple(run.answers)).line]
+        said = _transcripts(run) if transcripts else ()
+        schema = PACKED_SCHEMAS[bool(said)]
+        lines = [PackedHeader(FORMAT, schema, json.loads(log.text), tuple(run.answers), said).line]
         lines += [canonical_json(asdict(_pack(sample, *games.of(sample.env)))) for sample in samples]
     path = out_dir / log.suite.name / f"{log.folder_name}{SUFFIX}"
     make_folder(path.parent)
     replace_file(path, lzma.compress("".join(f"{line}\n" for line in lines).encode(), preset=9))
     return path
+
+
+def _transcripts(run: StoredRun) -> tuple[str, ...]:
+    """Return the lines of a run's transcripts; none where they may not be passed on, or are too long."""
+    if not run.has_transcripts or not all(redistributable(found.env) for found in run.log.played):
+        return ()
+    if run.log.transcripts_sha256 != run.digests[TRANSCRIPTS_FILE]:
+        raise UsageError(f"{run.folder / TRANSCRIPTS_FILE} was changed; restore it, or remove it")
+    records = read_transcripts(run.folder)
+    return tuple(record.line for record in records) if sum(r.length for r in records) <= MAX_SAID else ()
 
 
 def open_packed(
@@ -146,7 +190,8 @@ def open_packed(
         with only_trusted(allow), ExitStack() as stack:
             games = PackedGames(suite().env, RecordedAnswers(header.answers), stack)
             samples = _unpack_all(packed, games, log, where, console)
-        _write_unpacked(folder, log, samples, header.answers, where)
+        _check_transcripts(header, log, where)
+        _write_unpacked(folder, log, samples, header.files, where)
     return StoredRun(path, folder, log, sha256(log.text.encode()).hexdigest(), suite)
 
 
@@ -169,16 +214,30 @@ def _unpack_all(
     return samples
 
 
+def _check_transcripts(header: PackedHeader, log: EvalLog, where: str) -> None:
+    """Refuse transcripts that pass on the text of a data set, are malformed, or stand for too much text."""
+    if header.transcripts and not all(redistributable(found.env) for found in log.played):
+        raise UsageError(f"{where} may not be passed on: it shows texts of a data set; pack the run again")
+    room = MAX_SAID
+    for number, record in parse_transcripts(header.files.get(TRANSCRIPTS_FILE, b"")):
+        if isinstance(record, str):
+            raise UsageError(f"{where}, transcript {number}: {record}")
+        room -= record.length
+        if room < 0:
+            raise UsageError(f"{where}: its transcripts have more than {MAX_SAID:,} characters")
+
+
 def _write_unpacked(
-    folder: Path, log: EvalLog, samples: Sequence[EvalSample], answers: Sequence[RecordedAnswer], where: str
+    folder: Path, log: EvalLog, samples: Sequence[EvalSample], beside: Mapping[str, bytes], where: str
 ) -> None:
-    files = {EPISODES_FILE: (episode_lines(samples), log.episodes_sha256)}
-    if answers:
-        lines = "".join(f"{answer.line}\n" for answer in answers).encode()
-        files[ANSWERS_FILE] = lines, log.answers_sha256
+    digests = {
+        EPISODES_FILE: log.episodes_sha256,
+        ANSWERS_FILE: log.answers_sha256,
+        TRANSCRIPTS_FILE: log.transcripts_sha256,
+    }
     make_folder(folder)
-    for name, (content, digest) in files.items():
-        if sha256(content).hexdigest() != digest:
+    for name, content in {EPISODES_FILE: episode_lines(samples), **beside}.items():
+        if sha256(content).hexdigest() != digests[name]:
             raise UsageError(f"{where}: unpacked, {name} is not what the run's digest is of; pack it again")
         replace_file(folder / name, content)
     write_run(folder, log)  # last: it marks the folder as whole
@@ -207,8 +266,8 @@ def read_packed(data: bytes, where: str) -> tuple[PackedHeader, list[PackedEpiso
     if not lines or not isinstance(lines[0], dict) or lines[0].get("format") != FORMAT:
         raise UsageError(f"{where} is no packed run; name a file that `agentgym leaderboard pack` wrote")
     header = parse(PackedHeader, lines[0], f"{where}, line 1")
-    if header.schema != PACKED_SCHEMA:
-        raise UsageError(f"{where}: schema {header.schema} is not {PACKED_SCHEMA}; pack the run again")
+    if header.schema not in PACKED_SCHEMAS:
+        raise UsageError(f"{where}: schema {header.schema} is neither 1 nor 2; pack the run again")
     return header, [parse(PackedEpisode, line, f"{where}, line {n}") for n, line in enumerate(lines[1:], 2)]
 
 

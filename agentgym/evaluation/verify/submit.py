@@ -20,7 +20,6 @@ from agentgym.evaluation.log.results import EvalLog
 from agentgym.evaluation.log.runfiles import read_bytes
 from agentgym.evaluation.log.stored_run import StoredRun
 from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE
-from agentgym.evaluation.suites.suite import PlayedEnv
 from agentgym.evaluation.verify.archives import (
     ARCHIVE_SUFFIX,
     CARD_MEMBER,
@@ -31,23 +30,19 @@ from agentgym.evaluation.verify.archives import (
     read_archive,
     zipped,
 )
-from agentgym.evaluation.verify.packed import MAX_UNPACKED_SIZE, open_packed, pack_run
+from agentgym.evaluation.verify.packed import MAX_UNPACKED_SIZE, open_packed, pack_run, redistributable
 from agentgym.evaluation.verify.submission_card import CARD_FIELDS, CardFields, card_of, fields_of
 from agentgym.evaluation.verify.verdicts import Badge, Verdict, keep_verdict
 from agentgym.evaluation.verify.verification import verify
 from agentgym.io.files import make_folder, replace_file
 from agentgym.io.records import parse
 from agentgym.io.untrusted import loads_json
-from agentgym.registration import ENVIRONMENTS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 PROBLEMS_TOLD = 20
 """Of a verification; the rest is counted."""
-
-_BUILT_IN = ("dataset", "corpus")
-"""Options of environments that name where texts come from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +79,6 @@ class CheckedSubmission:
         return not self.problems
 
 
-def redistributable(env: PlayedEnv) -> bool:
-    """Return whether what an environment shows may be passed on: its tasks and texts ship with the package.
-
-    Example:
-        >>> redistributable(PlayedEnv("agentgym/ALFWorld-v0", "ALFWorld", "valid_seen", 5))
-        True
-        >>> official = {"dataset": "alfworld/json_2.1.1"}
-        >>> redistributable(PlayedEnv("agentgym/ALFWorld-v0", "ALFWorld", "valid_seen", 5, kwargs=official))
-        False
-    """
-    return env.id in ENVIRONMENTS and all(env.kwargs.get(name, "builtin") == "builtin" for name in _BUILT_IN)
-
-
 def pack_submission(
     run: StoredRun,
     out_dir: Path,
@@ -117,7 +99,7 @@ def pack_submission(
     if not verdict.ok:
         raise UsageError(f"{run.path} does not verify: {verdict.problems[0]}; run `agentgym verify` on it")
     with tempfile.TemporaryDirectory() as scratch:
-        packed = pack_run(run, Path(scratch), allow=allow).read_bytes()
+        packed = pack_run(run, Path(scratch), allow=allow, transcripts=False).read_bytes()
     card = card_of(log, fields or CardFields.of(log), verdict.badge)
     members = {
         CARD_MEMBER: card.encode(),

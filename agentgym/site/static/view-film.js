@@ -133,14 +133,41 @@ const films = (() => {
     return Number.isInteger(value) ? value.toLocaleString("en") : String(Number(value.toPrecision(4)));
   }
 
+  /** @type {Map<string, Promise<any>>} */
+  const packs = new Map();
+
+  /** Return what was written as JSON, deflated, in base 64. @param {string} packed */
+  function inflate(packed) {
+    const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
+  }
+
+  /** Return columns as rows; a column of one value is that of all rows, and what is null is left out.
+   * @param {{[name: string]: any}} columns
+   * @returns {any[]} */
+  function rows({ count, ...columns }) {
+    return Array.from({ length: count }, (_, place) => {
+      const cells = Object.entries(columns).map(([name, values]) => [name, values[values.length === 1 ? 0 : place]]);
+      return Object.fromEntries(cells.filter(([, value]) => value !== null));
+    });
+  }
+
   /** Load an episode.
    * @param {string} run
    * @param {number} number
+   * @param {number} pack  number of the script file that holds it, among others
    * @returns {Promise<Film>} */
-  async function load(run, number) {
+  async function load(run, number, pack) {
     if (!/^[0-9a-f]{12}$/.test(run) || !Number.isInteger(number)) throw new Error("The address names no episode.");
-    const film = await agentgym.load(`episode/${run}/${number}`, `data/${run}/${number}.js`);
+    const key = `films/${run}/${pack}`;
+    const opened = packs.get(key) || agentgym.load(key, `data/${run}/${pack}.js`).then(inflate);
+    packs.set(key, opened);
+    opened.catch(() => packs.delete(key));
+    const { films: packed, texts, nodes, lists } = await opened;
+    const film = packed[number];
     if (!film.decoded) {
+      Object.assign(film, { texts, nodes, lists, states: rows(film.states), steps: rows(film.steps) });
+      for (const state of film.states) state.hash = texts[state.hash];
       for (const name of ["label", "task_id", "task_type", "end_reason", "env", "why"]) {
         film[name] = text(film, film[name]);
       }

@@ -119,7 +119,7 @@ const episodeList = (() => {
       {
         role: "option",
         id: `row-${place}`,
-        class: place === active ? "row active" : each.film ? "row" : "row bare",
+        class: place === active ? "row active" : each.pack ? "row" : "row bare",
         "aria-selected": String(chosen.has(each.number)),
         "aria-posinset": place + 1,
         "aria-setsize": shown.length,
@@ -171,7 +171,7 @@ const episodeList = (() => {
     const same = (theirs) =>
       theirs.label === each.label &&
       theirs.task_id === each.task_id &&
-      theirs.film &&
+      theirs.pack &&
       (theirs.iteration === each.iteration && theirs.group === each.group);
     const found = run.episodes.filter(same).map((/** @type {any} */ e) => `${run.key}/${e.number}/0`);
     for (const known of await agentgym.load("runs", "data/runs.js")) {

@@ -39,13 +39,15 @@
     }
     try {
       const list = await films.episodes(run);
+      const packs = [];
       for (const place of places) {
         const { episodes } = await films.episodes(place.run);
         const found = episodes.find((/** @type {any} */ each) => each.number === place.number);
         if (!found) throw new Error(`This run has no episode ${place.number}.`);
-        if (!found.film) throw new Error(`Episode ${place.number} is listed only: this site has no film of it.`);
+        if (!found.pack) throw new Error(`Episode ${place.number} is listed only: this site has no film of it.`);
+        packs.push(found.pack);
       }
-      const loaded = await Promise.all(places.map((place) => films.load(place.run, place.number)));
+      const loaded = await Promise.all(places.map((place, at) => films.load(place.run, place.number, packs[at])));
       if (turn !== asked) return;
       by("notice").textContent = "";
       by("run").value = run;
@@ -193,7 +195,7 @@
     } else {
       const alone = await agentgym.load("alone", "");
       runs = [alone.run];
-      const film = await films.load(alone.run.key, alone.number);
+      const film = await films.load(alone.run.key, alone.number, 1);
       const step = Number(location.hash.split("/")[2]) || 0;
       open([{ run: alone.run.key, number: alone.number, step }], [film]);
     }
