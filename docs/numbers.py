@@ -5,7 +5,7 @@ A number stands between a mark that names its report and key, and ``<!-- / -->``
     <!-- benchmarks/site.json#files 3 -->1,990<!-- / -->
 
 The key is the way through the JSON: names and places, separated by ``/``; ``NAME=VALUE&...`` is the one item of a
-list that has these values. Behind it stands the number of significant digits, and after a ``:`` what the number
+list that has these values (``A.B=VALUE``: that of B within A). Behind it stands the number of significant digits, and after a ``:`` what the number
 is divided by; or how Python's `format` is to write it.
 """
 
@@ -25,7 +25,9 @@ PAGES = tuple(
 )
 """Whose measured numbers all stand in marks."""
 
-MARK = re.compile(r"<!-- (?P<file>[\w./-]+\.json)#(?P<key>[^#\n]+?) (?P<form>\S+) -->(?P<text>[^<\n]*)<!-- / -->")
+MARK = re.compile(
+    r"<!-- (?P<file>[\w./-]+\.json)#(?P<key>[^#\n]+?) (?P<form>\S+) -->(?P<text>[^<\n]*)<!-- / -->"
+)
 MEASURED = re.compile(
     r"\d[\d.,]*\s?(?:x\b|%|steps/s\b|[µumn]?s\b|[kMG]i?B\b|(?:mega|giga)?bytes\b|(?:milli)?seconds\b|minutes\b|hours\b)"
 )
@@ -46,7 +48,9 @@ def value(file: str, key: str) -> float | str:
     for part in key.split("/"):
         if isinstance(found, list) and "=" in part:
             wanted = dict(pair.split("=", 1) for pair in part.split("&"))
-            items = [item for item in found if all(str(item.get(name)) == each for name, each in wanted.items())]
+            items = [
+                item for item in found if all(_within(item, name) == each for name, each in wanted.items())
+            ]
             if len(items) != 1:
                 raise LookupError(f"{file}#{key}: {len(items)} items have {part}")
             (found,) = items
@@ -58,6 +62,13 @@ def value(file: str, key: str) -> float | str:
     if not isinstance(found, int | float | str):
         raise LookupError(f"{file}#{key} names no number")
     return found
+
+
+def _within(item: Any, name: str) -> str:
+    """Return a value of an item, or of what it holds under the names before the dots."""
+    for part in name.split("."):
+        item = item.get(part, {})
+    return str(item)
 
 
 def written(number: float | str, form: str) -> str:

@@ -1,0 +1,1 @@
+"""What each choice of a protocol changes: pairs of columns of the suite ``choices``, and seeds and checkpoints of sweeps."""

@@ -1,0 +1,236 @@
+"""What moves a number: ``python -m benchmarks.choices`` writes ``choices.json`` from the runs of this folder.
+
+``--play`` plays the suite `SUITE` first, which needs the official data (``AGENTGYM_DATA``), and packs the runs into
+`RUNS`. ``agentgym verify`` plays those again. What the seeds and checkpoints of a training run change is taken from the
+curves of `SWEEPS`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from agentgym.cli import main as agentgym
+from agentgym.errors import UsageError
+from agentgym.evaluation.board.statistics import t_interval
+from agentgym.evaluation.log.results import EvalSample
+from agentgym.evaluation.verify.archives import open_run
+
+FOLDER = Path(__file__).parent
+SUITE = FOLDER.parent / "suites" / "choices.toml"
+RUNS = FOLDER / "runs"
+TABLE = FOLDER / "choices.json"
+SWEEPS = FOLDER.parent / "algorithms"
+WINDOW = 10
+"""Iterations that a checkpoint is judged by: 1,280 episodes."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a number is with one value of a choice, and what the other adds to it."""
+
+    name: str
+    agent: str
+    measure: str
+    first: float
+    second: float
+    change: float
+    low: float
+    """Of the change: 95 %, Student's t over tasks, or over seeds."""
+    high: float
+    tasks: int
+    paired: bool
+    """Whether both values were played on the same tasks."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Two columns of the suite that differ in one choice."""
+
+    name: str
+    first: str
+    second: str
+    agent: str = "rules"
+    measure: str = "success"
+
+
+CHOICES = (
+    Choice("alfworld-dialect", "ALFWorld, published seen", "ALFWorld, published seen, game dialect"),
+    Choice("alfworld-published", "ALFWorld, published seen", "ALFWorld, built-in seen", measure="won_15"),
+    Choice("alfworld-unseen", "ALFWorld, built-in seen", "ALFWorld, built-in unseen", measure="won_15"),
+    Choice("alfworld-unseen-steps", "ALFWorld, built-in seen", "ALFWorld, built-in unseen", measure="steps"),
+    Choice("webshop-catalogue", "WebShop, 2,000 products", "WebShop, 20,000 products"),
+    Choice("webshop-catalogue-score", "WebShop, 2,000 products", "WebShop, 20,000 products", measure="score"),
+    Choice("webshop-published", "WebShop, built-in", "WebShop, published"),
+    Choice("hotpotqa-k3", "HotpotQA, published", "HotpotQA, k = 3"),
+    Choice("hotpotqa-k10", "HotpotQA, published", "HotpotQA, k = 10"),
+    Choice("hotpotqa-own", "HotpotQA, published", "HotpotQA, own passages"),
+    Choice("hotpotqa-own-support", "HotpotQA, published", "HotpotQA, own passages", measure="support"),
+    Choice("hotpotqa-first-search", "HotpotQA, published", "HotpotQA, first search"),
+    Choice(
+        "hotpotqa-first-search-random",
+        "HotpotQA, published",
+        "HotpotQA, first search",
+        agent="random",
+        measure="support",
+    ),
+    Choice("hotpotqa-form", "HotpotQA, published", "HotpotQA, Search-R1 form"),
+    Choice("searchqa-aliases", "SearchQA, aliases", "SearchQA, first answer alone"),
+    Choice("sokoban-steps", "Sokoban, 120 steps", "Sokoban, 15 steps"),
+    Choice("sokoban-steps-random", "Sokoban, 120 steps", "Sokoban, 15 steps", agent="random"),
+    Choice("sokoban-boxes", "Sokoban, 15 steps", "Sokoban, two boxes"),
+    Choice("sokoban-easy-random", "Sokoban, 15 steps", "Sokoban, four moves at most", agent="random"),
+    Choice(
+        "sokoban-effective-random",
+        "Sokoban, 15 steps",
+        "Sokoban, actions that change something",
+        agent="random",
+    ),
+    Choice("sotopia-partner", "SOTOPIA, fair partner", "SOTOPIA, stubborn partner", measure="score"),
+    Choice("sotopia-hard", "SOTOPIA, fair partner", "SOTOPIA, hard scenarios", measure="score"),
+    Choice("sotopia-turns", "SOTOPIA, fair partner", "SOTOPIA, 8 turns", measure="score"),
+    Choice("sotopia-stale", "SOTOPIA, fair partner", "SOTOPIA, idle side counts", measure="score"),
+)
+METRICS = (
+    ("webshop-success", "WebShop, published", "score", "success"),
+    ("hotpotqa-f1", "HotpotQA, published", "success", "f1"),
+    ("sotopia-overall", "SOTOPIA, fair partner", "goal", "overall"),
+    ("alfworld-15", "ALFWorld, built-in unseen", "success", "won_15"),
+)
+"""Two numbers of the same episodes of `rules`."""
+
+
+def samples(folder: Path) -> dict[str, list[EvalSample]]:
+    """Return the episodes of each agent's packed run."""
+    runs = [open_run(path) for path in sorted(folder.glob("*.run.xz"))]
+    return {run.log.agent.name: run.samples for run in runs}
+
+
+def values(episodes: Sequence[EvalSample], column: str, measure: str) -> dict[str, float]:
+    """Return each task's value of a column; shares as they are, from 0 to 1."""
+    own = [episode for episode in episodes if episode.env == column]
+    return {
+        episode.task_id: {
+            "success": float(episode.won),
+            "score": episode.score,
+            "steps": float(episode.length),
+        }.get(measure, episode.measures.get(measure, 0.0))
+        for episode in own
+    }
+
+
+def difference(
+    name: str, agent: str, measure: str, one: dict[str, float], other: dict[str, float]
+) -> Difference:
+    """Compare two columns by task, or as two samples where they have different tasks."""
+    paired = one.keys() == other.keys()
+    first, second = (
+        np.array(list(one.values())),
+        np.array([other[task] for task in one] if paired else list(other.values())),
+    )
+    change = float(second.mean() - first.mean())
+    if paired:
+        interval = t_interval(second - first)
+        low, high = interval.low, interval.high
+    else:
+        half = 1.96 * float(np.sqrt(first.var(ddof=1) / len(first) + second.var(ddof=1) / len(second)))
+        low, high = change - half, change + half
+    return Difference(
+        name, agent, measure, float(first.mean()), float(second.mean()), change, low, high, len(first), paired
+    )
+
+
+def from_runs(folder: Path) -> Iterator[Difference]:
+    """Yield what the choices of a protocol change."""
+    played = samples(folder)
+    for choice in CHOICES:
+        one, other = (
+            values(played[choice.agent], column, choice.measure) for column in (choice.first, choice.second)
+        )
+        yield difference(choice.name, choice.agent, choice.measure, one, other)
+    for name, column, one, other in METRICS:
+        yield difference(
+            name,
+            "rules",
+            f"{one}, {other}",
+            values(played["rules"], column, one),
+            values(played["rules"], column, other),
+        )
+
+
+def from_sweep(path: Path) -> Iterator[Difference]:
+    """Yield what it changes to report the best of three seeds, or each run at its best, of one study's arms."""
+    study: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    arms: dict[str, list[dict[str, Any]]] = {}
+    for run in study["runs"]:
+        arms.setdefault(run["arm"], []).append(run)
+    for arm, runs in arms.items():
+        held_out = np.array([fmean(fmean(task) for task in run["won"]) for run in runs])
+        triples = np.array([max(triple) for triple in itertools.combinations(held_out, 3)])
+        spread = np.quantile(triples - held_out.mean(), (0.025, 0.975))
+        name = f"{study['study']}-{arm}"
+        yield Difference(
+            f"{name}-best-of-3",
+            arm,
+            "success",
+            float(held_out.mean()),
+            float(triples.mean()),
+            float(triples.mean() - held_out.mean()),
+            *map(float, spread),
+            len(runs),
+            paired=False,
+        )
+        smooth = [np.convolve(run["success"], np.ones(WINDOW) / WINDOW, "valid") for run in runs]
+        last, best = (np.array([take(curve) for curve in smooth]) for take in (lambda c: c[-1], np.max))
+        interval = t_interval(best - last)
+        yield Difference(
+            f"{name}-best-checkpoint",
+            arm,
+            "success in training",
+            float(last.mean()),
+            float(best.mean()),
+            float((best - last).mean()),
+            interval.low,
+            interval.high,
+            len(runs),
+            paired=True,
+        )
+
+
+def play() -> None:
+    """Play the suite, and pack its runs."""
+    out = Path("runs/choices")
+    if code := agentgym(["bench", str(SUITE), "--out", str(out), "--no-verify"]):
+        raise UsageError(f"agentgym bench ended with {code}")
+    shutil.rmtree(RUNS, ignore_errors=True)
+    runs = [str(path.parent) for path in sorted(out.glob("choices/*/run.json"))]
+    if code := agentgym(["leaderboard", "pack", *runs, "--out", str(RUNS)]):
+        raise UsageError(f"agentgym leaderboard pack ended with {code}")
+
+
+def table() -> str:
+    """Return the report, which follows from the committed runs and sweeps alone."""
+    found = [*from_runs(RUNS / "choices"), *from_sweep(SWEEPS / "sweep-sokoban.json")]
+    return json.dumps({each.name: asdict(each) for each in found}, indent=1) + "\n"
+
+
+def main() -> None:
+    """Play where that is asked for, and write the report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--play", action="store_true", help="play the suite first")
+    if parser.parse_args().play:
+        play()
+    TABLE.write_text(table(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

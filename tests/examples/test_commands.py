@@ -1,0 +1,103 @@
+"""The commands of README.md, docs and tutorials: which are executed, where, and what the others need."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from agentgym.cli.commands import make_parser
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLE = tomllib.loads(Path(__file__).with_name("commands.toml").read_text(encoding="utf-8"))
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "trainers" / "README.md",
+    *sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts),
+]
+BLOCK = re.compile(r"^```(?:bash|sh|console)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(
+    r"(?:[A-Z_]+=\S+ )?(?:agentgym [a-z-]|make$|make |pip |python |torchrun |curl |vllm |printf )"
+)
+NEEDS_DATA = {"docs/tutorials/evaluate-alfworld.md"}
+
+
+def commands(page):
+    """Return the commands of a page, a line each, without comments."""
+    joined = "\n".join(BLOCK.findall(page.read_text(encoding="utf-8"))).replace("\\\n", " ")
+    lines = (re.sub(r"\s+#.*$", "", line).strip().removeprefix("$ ") for line in joined.splitlines())
+    return [re.sub(r"\s+", " ", line) for line in lines if COMMAND.match(line)]
+
+
+def known_by(page, command):
+    """Return how a command is known to work: executed, elsewhere, needs or nothing."""
+    if page.relative_to(ROOT).as_posix() in TABLE["executed"]:
+        return "executed"
+    return next(
+        (kind for kind in ("elsewhere", "needs") if any(re.fullmatch(p, command) for p in TABLE[kind])), ""
+    )
+
+
+def test_every_command_is_executed_or_says_what_it_needs(capsys):
+    found = [(page, command) for page in PAGES for command in commands(page)]
+    kinds = [known_by(page, command) for page, command in found]
+    unknown = [
+        f"{page.name}: {command}" for (page, command), kind in zip(found, kinds, strict=True) if not kind
+    ]
+    assert unknown == [], "say in tests/examples/commands.toml what executes it, or what it needs"
+    counts = {kind: kinds.count(kind) for kind in ("executed", "elsewhere", "needs")}
+    with capsys.disabled():
+        executed = counts["executed"] + counts["elsewhere"]
+        print(
+            f"\ncommands of the documentation: {len(kinds)}, executed by tests {executed / len(kinds):.0%} {counts}"
+        )
+
+
+@pytest.mark.parametrize("kind", ["elsewhere", "needs"])
+def test_every_line_of_the_table_is_of_use(kind):
+    all_commands = [command for page in PAGES for command in commands(page)]
+    unused = [p for p in TABLE[kind] if not any(re.fullmatch(p, command) for command in all_commands)]
+    assert unused == []
+    if kind == "elsewhere":
+        assert [path for path in TABLE[kind].values() if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_command_is_understood(page):
+    for line in commands(page):
+        words = shlex.split(line.removesuffix("&"))
+        if "agentgym" in words and "pip" not in words and "-m" not in words[: words.index("agentgym")][:-1]:
+            arguments = words[words.index("agentgym") + 1 :]
+            assert callable(make_parser().parse_args(arguments).run), line
+
+
+@pytest.mark.parametrize("name", TABLE["executed"])
+def test_a_tutorial_runs_to_its_end(name, tmp_path, request):
+    if name in NEEDS_DATA and "AGENTGYM_DATA" not in os.environ:
+        pytest.skip("needs the published games in AGENTGYM_DATA")
+    shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    lines = []
+    for line in commands(ROOT / name):
+        lines.append(line)
+        if line.endswith("&"):
+            port = re.search(r"--port (\d+)", line)[1]
+            lines.append(
+                f"for i in $(seq 600); do (: > /dev/tcp/127.0.0.1/{port}) 2>/dev/null && break; sleep 0.2; done"
+            )
+    script = "\n".join(["set -ex -o pipefail", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT", *lines])
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        "AGENTGYM_CACHE": str(tmp_path / "cache"),
+    }
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900
+    )
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
