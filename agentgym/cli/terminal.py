@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,15 @@ WIDTH_OF_FILES = 160
 """Columns of tables that no terminal limits."""
 
 
-def open_console() -> Console:
-    """Return the console of a command's results: standard output."""
+def open_console(width: int = WIDTH_OF_FILES) -> Console:
+    """Return the console of a command's results: standard output.
+
+    ``width``: its columns where it is no terminal, and ``COLUMNS`` does not say.
+    """
     from rich.console import Console
 
-    return Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
+    bounded = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
+    return Console(highlight=False, width=None if bounded else width)
 
 
 def open_progress_console() -> Console:

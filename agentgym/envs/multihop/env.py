@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import lru_cache, partial
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
@@ -85,6 +85,7 @@ class MultihopEnv(AgentEnv[str]):
     action_kind: Literal["enumerated", "template"] = "template"
     default_max_steps: ClassVar[int] = FORMS["steppo"].steps
     splits: ClassVar[tuple[str, ...]] = tuple(SIZES)
+    split_sizes: ClassVar[Mapping[str, int]] = SIZES
     rule: AnswerRule
     """How answers are scored."""
 
