@@ -195,7 +195,11 @@ class ChatSender:
             return ContentFilteredError(f"{who} refuses the content of the request{detail}")
         if status in (401, 403):
             variable = f"the key in {self.spec.key_env}" if self.spec.key_env else "requests without a key"
-            mend = "set it again" if self.spec.key_env else "name the key's environment variable in key_env"
+            mend = (
+                "set it again"
+                if self.spec.key_env
+                else "name its environment variable with --key-env, or in key_env"
+            )
             self._key_refused = f"{self.spec.url} refuses {variable}: {mend}{detail}"
             return KeyRefusedError(self._key_refused)
         if refusal.spent:
