@@ -13,15 +13,16 @@ WIDTH_OF_FILES = 160
 """Columns of tables that no terminal limits."""
 
 
-def open_console(width: int = WIDTH_OF_FILES) -> Console:
+def open_console(width: int | None = None) -> Console:
     """Return the console of a command's results: standard output.
 
-    ``width``: its columns where it is no terminal, and ``COLUMNS`` does not say.
+    ``width``: columns of what is laid out for the place, where that is no terminal and ``COLUMNS`` does not
+    say; None for `WIDTH_OF_FILES`.
     """
     from rich.console import Console
 
-    bounded = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
-    return Console(highlight=False, width=None if bounded else width)
+    said = width is not None and os.environ.get("COLUMNS", "").isdecimal()
+    return Console(highlight=False, width=None if said or sys.stdout.isatty() else width or WIDTH_OF_FILES)
 
 
 def open_progress_console() -> Console:
