@@ -33,7 +33,8 @@ def check_installation(console: Console) -> int:
         try:
             state, line = "ok  ", check()
         except Exception as error:  # noqa: BLE001  # whatever is wrong with the installation is the report
-            state, line, sound = "FAIL", f"{check.__name__[1:]}: {str(error) or type(error).__name__}", False
+            said = " ".join(str(error).split()) or type(error).__name__
+            state, line, sound = "FAIL", f"{check.__name__[1:]}: {said}", False
         console.print(printable(f"{state} {line}"), markup=False, soft_wrap=True)
     for line in (_data(), *_extras()):
         console.print(printable(line), markup=False, soft_wrap=True)

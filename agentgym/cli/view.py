@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ABOUT = "Replay a saved episode in the terminal, step by step, with what the model was sent and said."
 
-LISTED = 20
+LISTED = 30
 """Episodes listed where none is named, shared among the environments."""
 
 
@@ -68,7 +68,6 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(
             f"name the episode with --episode ID: `agentgym view {arguments.run_folder}` lists them"
         )
-
     with only_trusted(arguments.allow):
         return _view(arguments)
 
@@ -125,7 +124,7 @@ def _list(folder: Path, episodes: Sequence[EvalSample]) -> None:
     for episode in episodes:
         by_env.setdefault(episode.env, []).append(episode)
     table = Table("episode", "ended", "steps", "score", box=None, pad_edge=False)
-    for found in by_env.values():
+    for found in list(by_env.values())[:LISTED]:
         for episode in found[: max(1, LISTED // len(by_env))]:
             row = episode.id, episode.end_reason.replace("_", " "), str(episode.length), f"{episode.score:g}"
             table.add_row(*map(printable, row))
@@ -133,11 +132,8 @@ def _list(folder: Path, episodes: Sequence[EvalSample]) -> None:
     console.print(table, markup=False, soft_wrap=True)
     named = episodes[0].id if episodes else "ID"
     opened = shlex.join(("agentgym", "view", str(folder), "--episode", named))
-    console.print(
-        f"{table.row_count} of {len(episodes):,} episodes; one is shown by: {opened}",
-        markup=False,
-        soft_wrap=True,
-    )
+    line = f"{table.row_count} of {len(episodes):,} episodes; one is shown by: {opened}"
+    console.print(printable(line), markup=False, soft_wrap=True)
 
 
 def _export(arguments: argparse.Namespace) -> int:

@@ -210,7 +210,7 @@ def test_view_lists_the_episodes(cli, suite, run_folder, tmp_path):
     cli(*words)
     (folder,) = (tmp_path / "more" / "toys").iterdir()
     out = cli("view", folder)[1]
-    assert (len(out.splitlines()), "20 of 63 episodes" in out) == (22, True)
+    assert (len(out.splitlines()), "30 of 63 episodes" in out) == (32, True)
 
 
 def test_view_shows_one_step(cli, run_folder):
