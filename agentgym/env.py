@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self, TypeVar, final
 
 import gymnasium
@@ -72,6 +73,8 @@ class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, Asker):
     """Whether admissible actions are complete, or templates with slots in angle brackets."""
     splits: ClassVar[tuple[str, ...]] = tuple(DEFAULT_SIZES)
     """Splits of the built-in data set."""
+    split_sizes: ClassVar[Mapping[str, int]] = {}
+    """How many tasks each of them has, where that is known before one is opened."""
     default_max_steps: ClassVar[int]
     sides: int = 1
     """How many sides, each with what only it is told, a policy plays in turn; where there are several,

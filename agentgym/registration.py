@@ -149,7 +149,12 @@ def make_vec(
 
 
 def open_env(
-    env_id: str, *, split: str | None = None, options: Mapping[str, Any] | None = None, where: str = ""
+    env_id: str,
+    *,
+    split: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    where: str = "",
+    **loose: Any,
 ) -> AgentEnv[Any]:
     """Make a single environment, without wrappers.
 
@@ -158,11 +163,13 @@ def open_env(
         split: whose tasks it plays; None for the environment's default.
         options: further options of its constructor.
         where: begins error messages.
+        loose: refused: options go into ``options``.
 
     Raises:
         UsageError: unknown id, option or option value, or not an `AgentEnv`.
         MissingDataError: its data is not on this machine.
     """
+    _refuse_loose(loose, "make")
     spec, chosen = _checked(env_id, split, options, where)
     limit = _step_limit(spec, chosen)
     made = gymnasium.make(spec.id, disable_env_checker=True, **limit, **chosen).unwrapped
@@ -176,6 +183,7 @@ def open_vector(
     split: str | None = None,
     options: Mapping[str, Any] | None = None,
     where: str = "",
+    **loose: Any,
 ) -> AgentVectorEnv:
     """Make a vector environment in autoreset mode DISABLED; arguments and errors as `open_env`.
 
@@ -185,7 +193,9 @@ def open_vector(
         split: as `open_env`.
         options: as `open_env`.
         where: as `open_env`.
+        loose: as `open_env`.
     """
+    _refuse_loose(loose, "make_vec")
     return _open_vector(env_id, num_envs, AutoresetMode.DISABLED, split, options, where)
 
 
@@ -223,8 +233,10 @@ def find_spec(env_id: str, where: str = "") -> EnvSpec:
         raise UsageError(f"{where}{registers}: call gymnasium.register in it")
     if spec is None:
         known = sorted(known_ids())
+        short = {name.rpartition("/")[2].rpartition("-v")[0].lower(): name for name in known}
+        meant = nearest(short.get(env_id.lower(), env_id), known)
         raise UsageError(
-            f"{where}unknown id {env_id!r}{nearest(env_id, known)}; known: {', '.join(known)}; "
+            f"{where}unknown id {env_id!r}{meant}; known: {', '.join(known)}; "
             "write module:id for one that a module registers"
         )
     return spec
@@ -265,6 +277,14 @@ def _open_vector(
     if not isinstance(made, AgentVectorEnv):
         raise UsageError(f"{where}{env_id}: {type(made).__name__} is not an AgentVectorEnv")
     return made
+
+
+def _refuse_loose(options: Mapping[str, Any], maker: str) -> None:
+    if options:
+        given = ", ".join(f"{name!r}: ..." for name in options)
+        raise UsageError(
+            f"options are one argument, options={{{given}}}; agentgym.{maker} takes them as keywords"
+        )
 
 
 def _checked(

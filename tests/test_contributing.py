@@ -142,10 +142,7 @@ IN_TABLE = {
 }
 
 IN_LIST = {
-    "agentgym/cli/commands.py": [
-        ("from agentgym.cli.parser import", "from agentgym.cli import hello\n"),
-        ('    doctor,\n)\n"""In the order', "    hello,\n"),
-    ]
+    "agentgym/cli/commands.py": [(')\n"""In the order', '    "hello",\n')],
 }
 
 

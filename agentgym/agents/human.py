@@ -170,4 +170,5 @@ def _refusal(line: str, actions: Sequence[str], begun: Sequence[str]) -> str:
     if meant:
         more = f" and {len(meant) - _NAMED} more" if len(meant) > _NAMED else ""
         return f"{line!r} could mean: {', '.join(meant[:_NAMED])}{more}; type more of it"
-    return f"no action {line!r} here{nearest(line, actions)}"
+    listed = f": choose one of {', '.join(actions)}" if 0 < len(actions) <= _NAMED else ""
+    return f"no action {line!r} here{nearest(line, actions) or listed}"

@@ -185,7 +185,7 @@ class PlayScreen:
         head, result, remark = self._head(frame), self._result(frame), self._remark_lines(width)
         if len(remark) > _MAX_REMARK_LENGTH:
             return [*head, *remark[: rows - 1]]
-        below = [*self._legend(width), *remark]
+        below = [*self._legend(frame, width), *remark]
         actions = _action_lines(frame, width)
         room = rows - len(head) - len(result) - len(below)
         body = self._body(frame, width, room - min(len(actions), _MIN_ROWS))
@@ -228,7 +228,7 @@ class PlayScreen:
         lines = [Text() if frame.step is None else said_of(frame.step)]
         return [*lines, Text(frame.end, style=_end_style(frame))] if frame.end else lines
 
-    def _legend(self, width: int) -> list[Text]:
+    def _legend(self, frame: Frame, width: int) -> list[Text]:
         from rich.text import Text
 
         lines = [Text(self._hints.goal, style="dim")] if self._hints.goal else []
@@ -238,7 +238,8 @@ class PlayScreen:
                 [Text.assemble((s, style), (f" {meaning}", "dim")) for s, (meaning, style) in symbols], width
             )
         if self._keys:
-            lines.append(Text(self._keys, style="dim"))
+            keys = self._keys if frame.numbered else self._keys.replace(" or its number", "")
+            lines.append(Text(keys, style="dim"))
         return [part for line in lines for part in _wrapped(line, self._console, width)]
 
     def _remark_lines(self, width: int) -> list[Text]:

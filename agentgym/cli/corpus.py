@@ -113,8 +113,8 @@ def add_engine(parser: Parser) -> None:
     """Declare what ranks."""
     parser.add_argument(
         "--engine",
-        help="what ranks: bm25, tantivy, lucene, exact, faiss, hybrid or remote (default: as the description "
-        "says, else bm25)",
+        help="what ranks: bm25, tantivy, lucene, pyserini, exact, faiss, hybrid or remote (default: as the "
+        "description says, else bm25)",
     )
     parser.add_argument(
         "--encoder",

@@ -1,4 +1,4 @@
-"""``agentgym doctor``: check what training does on this machine, as a report to be sent in."""
+"""``agentgym doctor``: check the installation, or what training does here, as a report to be sent in."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentgym.cli.installation import check_installation
 from agentgym.cli.parser import Commands, Parser, add_command
 from agentgym.cli.terminal import open_console
+from agentgym.errors import UsageError
 from agentgym.io.files import replace_file, writing
 
 if TYPE_CHECKING:
     from agentgym.training.doctor import CheckResult
 
-ABOUT = "Check training on this machine: one iteration and more of each learner path, as JSON."
+ABOUT = (
+    "Check the installation; with --cpu or --gpu training on this machine: one iteration and more of each "
+    "learner path, as JSON."
+)
 
 TINY = {"cpu": "tiny:0.1m", "cuda": "tiny:5m"}
 """Models that are checked with by default."""
@@ -27,7 +32,7 @@ def add_to(commands: Commands[Parser]) -> None:
     parser = add_command(
         commands, "doctor", run, about=ABOUT, example="agentgym doctor --cpu --out report.json"
     )
-    where = parser.add_mutually_exclusive_group(required=True)
+    where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--gpu",
         nargs="?",
@@ -42,7 +47,11 @@ def add_to(commands: Commands[Parser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Examine the machine; print a line a check and write the report."""
+    """Examine the machine; print a line a check and write the report; 1 where one fails."""
+    if (arguments.cpu, arguments.gpu) == (None, None):
+        if arguments.out is not None:
+            raise UsageError("--out writes the report on training: add --cpu or --gpu")
+        return check_installation(open_console())
     from agentgym.training.doctor import examine
 
     device = "cpu" if arguments.gpu is None else "cuda"

@@ -14,9 +14,9 @@ from agentgym.errors import UsageError
 from agentgym.vector.core import AgentVectorEnv
 
 HELP = """\
-Type an action, its number, or the beginning of it, then Enter. Where actions
-are directions, the arrow keys and w a s d play them at once. A line that could
-mean several actions, or none, is not played. Commands:
+Type an action, its number if one is shown, or its beginning, then Enter.
+Where actions are directions, the arrow keys and w a s d play them at once. A
+line that could mean several actions, or none, is not played. Commands:
   :undo        take back the last action (or Backspace, where keys act at once)
   :task ID     play another task, by id or source id
   :force TEXT  play TEXT as it is, to see an environment reject it

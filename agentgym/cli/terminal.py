@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,16 @@ WIDTH_OF_FILES = 160
 """Columns of tables that no terminal limits."""
 
 
-def open_console() -> Console:
-    """Return the console of a command's results: standard output."""
+def open_console(width: int | None = None) -> Console:
+    """Return the console of a command's results: standard output.
+
+    ``width``: columns of what is laid out for the place, where that is no terminal and ``COLUMNS`` does not
+    say; None for `WIDTH_OF_FILES`.
+    """
     from rich.console import Console
 
-    return Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
+    said = width is not None and os.environ.get("COLUMNS", "").isdecimal()
+    return Console(highlight=False, width=None if said or sys.stdout.isatty() else width or WIDTH_OF_FILES)
 
 
 def open_progress_console() -> Console:

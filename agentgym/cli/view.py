@@ -1,8 +1,10 @@
-"""``agentgym view RUN --episode ID``: replay a saved episode in the terminal."""
+"""``agentgym view RUN``: list a run's episodes, or replay one in the terminal."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from time import sleep
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 ABOUT = "Replay a saved episode in the terminal, step by step, with what the model was sent and said."
 
+LISTED = 30
+"""Episodes listed where none is named, shared among the environments."""
+
 
 def add_to(commands: Commands[Parser]) -> None:
     """Declare the command."""
@@ -37,7 +42,9 @@ def add_to(commands: Commands[Parser]) -> None:
         "run_folder", type=Path, metavar="RUN", help="folder of a run, a packed run, or an archive"
     )
     parser.add_argument(
-        "--episode", required=True, metavar="ID", help="LABEL/TASK/ROLLOUT, or a part only one episode has"
+        "--episode",
+        metavar="ID",
+        help="LABEL/TASK/ROLLOUT, or a part only one episode has (default: list some)",
     )
     parser.add_argument(
         "--delay", type=seconds, metavar="SECONDS", help="time between steps, instead of waiting for Enter"
@@ -54,9 +61,13 @@ def add_to(commands: Commands[Parser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replay; 1 when the replay differs from the record."""
+    """Replay, or list; 1 when the replay differs from the record."""
     from agentgym.io.optional import only_trusted
 
+    if arguments.episode is None and (arguments.export, arguments.step) != (None, None):
+        raise UsageError(
+            f"name the episode with --episode ID: `agentgym view {arguments.run_folder}` lists them"
+        )
     with only_trusted(arguments.allow):
         return _view(arguments)
 
@@ -70,6 +81,9 @@ def _view(arguments: argparse.Namespace) -> int:
     if arguments.export is not None:
         return _export(arguments)
     run = open_run(arguments.run_folder, allow=arguments.allow)
+    if arguments.episode is None:
+        _list(arguments.run_folder, run.samples)
+        return 0
     env, episode = run.sample(arguments.episode)
     if arguments.step is not None and not 0 <= arguments.step <= episode.length:
         raise UsageError(f"the episode has steps 0 to {episode.length}, asked for {arguments.step}")
@@ -100,6 +114,26 @@ def _view(arguments: argparse.Namespace) -> int:
             console.print(f"redacted: {found.pattern}, {found.count} times", style="dim", markup=False)
     _show_outcome(console, episode)
     return 0
+
+
+def _list(folder: Path, episodes: Sequence[EvalSample]) -> None:
+    """Print the first episodes of each environment, and how one is opened."""
+    from rich.table import Table
+
+    by_env: dict[str, list[EvalSample]] = {}
+    for episode in episodes:
+        by_env.setdefault(episode.env, []).append(episode)
+    table = Table("episode", "ended", "steps", "score", box=None, pad_edge=False)
+    for found in list(by_env.values())[:LISTED]:
+        for episode in found[: max(1, LISTED // len(by_env))]:
+            row = episode.id, episode.end_reason.replace("_", " "), str(episode.length), f"{episode.score:g}"
+            table.add_row(*map(printable, row))
+    console = open_console()
+    console.print(table, markup=False, soft_wrap=True)
+    named = episodes[0].id if episodes else "ID"
+    opened = shlex.join(("agentgym", "view", str(folder), "--episode", named))
+    line = f"{table.row_count} of {len(episodes):,} episodes; one is shown by: {opened}"
+    console.print(printable(line), markup=False, soft_wrap=True)
 
 
 def _export(arguments: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -25,12 +26,14 @@ from agentgym.endpoint.spec import EndpointSpec
 from agentgym.endpoint.transport import ChatTransport, LostConnectionError, RefusedRequestError
 from agentgym.endpoint.wire import BYTES_A_TOKEN, DROPPABLE, answer_limit, body_of, estimated_prompt_tokens
 from agentgym.io.optional import load
+from agentgym.io.untrusted import printable
 
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 """Waits for so many seconds."""
 
 _WRONG_ADDRESS = frozenset((*range(300, 400), 404, 405, 410))
 _NEED = "asking an endpoint"
+_LOGGER = logging.getLogger(__name__)  # its warnings are on standard error, unless a program says otherwise
 
 
 class RetryableError(Exception):
@@ -95,6 +98,7 @@ class ChatSender:
         self._jitter = random.Random()  # of its own: pauses decide nothing that is kept
         self._resume = 0.0
         self._key_refused = ""
+        self._has_warned = False
 
     async def close(self) -> None:
         """Close the connections."""
@@ -145,6 +149,10 @@ class ChatSender:
             if timing.attempts >= self.spec.attempts or not self._worth_another(failed):
                 break
             session.check_open()
+            if not self._has_warned:  # once: what fails in the end is in the episode
+                self._has_warned = True
+                told = printable(f"{self.spec.identity} gives no answer ({failed})")
+                _LOGGER.warning("%s: it is asked again, up to %d times in all", told, self.spec.attempts)
             await self._sleep(self._pause(failed, timing.attempts))
             timing.attempts += 1
         line = str(failed)
@@ -195,7 +203,11 @@ class ChatSender:
             return ContentFilteredError(f"{who} refuses the content of the request{detail}")
         if status in (401, 403):
             variable = f"the key in {self.spec.key_env}" if self.spec.key_env else "requests without a key"
-            mend = "set it again" if self.spec.key_env else "name the key's environment variable in key_env"
+            mend = (
+                "set it again"
+                if self.spec.key_env
+                else "name its environment variable with --key-env, or in key_env"
+            )
             self._key_refused = f"{self.spec.url} refuses {variable}: {mend}{detail}"
             return KeyRefusedError(self._key_refused)
         if refusal.spent:

@@ -83,8 +83,8 @@ class EndpointSpec:
             _KEY_NAME.fullmatch(self.key_env) and self.key_env.endswith(_SECRET_ENDINGS)
         ):
             raise UsageError(
-                "endpoint: key_env is the name of an environment variable, in capitals and ending in KEY, "
-                "TOKEN or SECRET, such as OPENAI_API_KEY, and never the key itself"
+                "endpoint: key_env (--key-env) is the name of an environment variable, in capitals and "
+                "ending in KEY, TOKEN or SECRET, such as OPENAI_API_KEY, and never the key itself"
             )
         check_fields(self, "endpoint: ")
         _check_extra(self.extra)

@@ -247,8 +247,8 @@ def _read_key(spec: EndpointSpec) -> str:
     key = os.environ.get(spec.key_env, "").strip()
     if not key:
         raise EndpointError(
-            f"the key of {spec.url} is not there: set the environment variable {spec.key_env}, or leave out "
-            "key_env"
+            f"the key of {spec.url} is not there: set the environment variable {spec.key_env}, or "
+            "name none (--key-env, or key_env of the endpoint)"
         )
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise EndpointError(f"the environment variable {spec.key_env} holds what no key is: set it again")

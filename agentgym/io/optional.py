@@ -73,13 +73,21 @@ def install_command(extra: str) -> str:
         >>> install_command("plot")
         "pip install 'matplotlib<4,>=3.11'"
     """
+    return " ".join(["pip install", *(f"'{name}'" for name in packages_of(extra))])
+
+
+def packages_of(extra: str) -> list[str]:
+    """Return what an extra of this distribution requires, with that of extras within it before its own."""
     marker = re.compile(rf"""extra == ['"]{extra}['"]""")
     found = (text.partition(";") for text in metadata.requires(DISTRIBUTION) or () if marker.search(text))
-    own = [name.strip() for name, _, _ in found]
-    nested = [inner[1] for name in own if (inner := re.fullmatch(rf"{DISTRIBUTION}\[(\w+)\]", name))]
-    packages = [name for name in own if not name.startswith(DISTRIBUTION)]
-    commands = [install_command(inner).removeprefix("pip install ") for inner in nested]
-    return " ".join(["pip install", *commands, *(f"'{name}'" for name in packages)])
+    nested, own = [], []
+    for name in (name.strip() for name, _, _ in found):
+        inner = re.fullmatch(rf"{DISTRIBUTION}\[([\w,-]+)\]", name)
+        if inner:
+            nested += [package for part in inner[1].split(",") for package in packages_of(part)]
+        else:
+            own.append(name)
+    return [*nested, *own]
 
 
 def load_reference(reference: str, *, trusted: bool = False, option: bool = False) -> Any:

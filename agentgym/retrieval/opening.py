@@ -20,10 +20,13 @@ from agentgym.retrieval.corpus.passages import PASSAGES, PassageFile, documents,
 from agentgym.retrieval.index import Index, Manifest
 from agentgym.retrieval.searcher import CACHE_BYTES, Searcher
 
-SearchEngine: TypeAlias = Literal["bm25", "tantivy", "lucene", "exact", "faiss", "hybrid", "remote"]
+SearchEngine: TypeAlias = Literal[
+    "bm25", "tantivy", "lucene", "pyserini", "exact", "faiss", "hybrid", "remote"
+]
 """What ranks: ``bm25`` as Lucene does; ``tantivy`` many millions of documents in less memory, with ranks of
-its own; ``lucene`` itself, in a Java machine; ``exact`` all vectors of an encoder; ``faiss`` millions of
-vectors; ``hybrid`` two of these, fused by ranks; ``remote`` a server."""
+its own; ``lucene`` itself, in a Java machine; ``pyserini`` the same index by pyserini's own searcher;
+``exact`` all vectors of an encoder; ``faiss`` millions of vectors; ``hybrid`` two of these, fused by ranks;
+``remote`` a server."""
 
 ENCODING: Final = ("exact", "faiss")
 """Engines of vectors, which need an encoder."""
@@ -32,6 +35,7 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "bm25": ("k1", "b"),
     "tantivy": (),
     "lucene": ("k1", "b"),
+    "pyserini": ("k1", "b"),
     "exact": (),
     "faiss": ("kind", "links", "lists", "probes", "width"),
     "hybrid": ("of", "k0", "first", "depth"),
@@ -138,6 +142,8 @@ def open_or_build(
         raise UsageError("a server's index is not opened from a folder: choose another engine")
     if engine == "hybrid":
         return _hybrid(folder, documents, corpus, count, encoder, device, renew, options)
+    if engine == "pyserini":  # opens what ``lucene`` builds, or adopted
+        folder = folder.with_name(folder.name.replace("pyserini", "lucene", 1))
     folder = index_folder(folder, encoder, options)
     module = import_module(f"agentgym.retrieval.engines.{engine}")
     coding = {} if encoder is None else {"encoder": encoder, "device": device}

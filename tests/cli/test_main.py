@@ -67,7 +67,7 @@ def test_version(cli):
             ("play", "x", "--seed", "three"),
             "argument --seed: a seed is a whole number of at least 0, got 'three'",
         ),
-        (("view", "x"), "required: --episode"),
+        (("view", "x", "--step", "1"), "name the episode with --episode ID: `agentgym view x` lists them"),
         (("leaderboard", "build"), "required: RESULTS"),
     ],
 )

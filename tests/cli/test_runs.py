@@ -1,6 +1,7 @@
 """Running, verifying, ranking and viewing through the command line."""
 
 import json
+import shlex
 
 import pytest
 
@@ -193,6 +194,23 @@ def test_view_replays_an_episode(cli, run_folder):
         assert f"played {action}  reward {reward:g}" in out
     assert out.count("state ") == episode.length + 1
     assert f"after {episode.length} steps: score {episode.score:g}" in out
+
+
+def test_view_lists_the_episodes(cli, suite, run_folder, tmp_path):
+    code, out, err = cli("view", run_folder)
+    assert (code, err) == (0, "")
+    head, *rows, last = out.splitlines()
+    first = read_episodes(run_folder)[0]
+    assert head.split() == ["episode", "ended", "steps", "score"]
+    assert [row.split()[0] for row in rows] == [episode.id for episode in read_episodes(run_folder)]
+    assert last == f"14 of 14 episodes; one is shown by: agentgym view {run_folder} --episode {first.id}"
+    assert cli(*shlex.split(last.partition("agentgym ")[2]))[0] == 0
+    words = ("bench", suite, "--out", tmp_path / "more", "--agent", "random", "--no-baselines", "--no-verify")
+    suite.write_text(SUITE.replace("attempts = 2", "attempts = 9"))
+    cli(*words)
+    (folder,) = (tmp_path / "more" / "toys").iterdir()
+    out = cli("view", folder)[1]
+    assert (len(out.splitlines()), "30 of 63 episodes" in out) == (32, True)
 
 
 def test_view_shows_one_step(cli, run_folder):

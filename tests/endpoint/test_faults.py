@@ -43,6 +43,20 @@ def test_a_busy_endpoint_is_asked_again(status):
     assert 0.25 <= first <= 0.5 <= second <= 1.0  # doubled, with jitter
 
 
+def test_the_first_retry_is_told_at_once_and_no_other(caplog):
+    told = []
+    fake = FakeEndpoint(*[refusal(503, "no\nroom\x1b[31m")] * 4)
+    with fake.open(attempts=6) as endpoint:
+        fake.pauses = type("Pauses", (list,), {"append": lambda *_: told.append(len(caplog.messages))})()
+        endpoint.ask([asking()])
+        endpoint.ask([asking()])
+    assert told == [1] * 4
+    assert caplog.messages == [
+        "tiny at http://endpoint.test/v1 gives no answer (it is busy (503: no room [31m)): "
+        "it is asked again, up to 6 times in all"
+    ]
+
+
 def test_after_all_attempts_the_error_is_one_line():
     fake = FakeEndpoint(otherwise=lambda _: refusal(503, "no\nroom\x1b[31m"))
     with fake.open(attempts=3) as endpoint, pytest.raises(UnansweredRequestError) as error:

@@ -19,13 +19,13 @@ from agentgym.core.hashing import sha256_json
 from agentgym.core.suite_spec import Measure
 from agentgym.errors import UsageError
 from agentgym.evaluation.board.aggregates import Scale
-from agentgym.evaluation.board.boards import Comparison, make_boards, ranked
+from agentgym.evaluation.board.boards import Comparison, _detectable, make_boards, ranked
 from agentgym.evaluation.board.exports import latex
 from agentgym.evaluation.board.leaderboard import build_leaderboard, read_published
 from agentgym.evaluation.board.published import Published
 from agentgym.evaluation.board.scoring import EnvEpisodes, mean_over_seeds
 from agentgym.evaluation.board.statistics import Estimate, mean_score, wilson
-from agentgym.evaluation.board.tables import markdown, score_cell
+from agentgym.evaluation.board.tables import environment_cells, markdown, score_cell
 from agentgym.evaluation.log.results import EPISODES_FILE, EvalLog, EvalSample, Excluded, reopened
 from agentgym.evaluation.log.runfiles import read_episodes, read_run, write_run
 from agentgym.evaluation.suites import suite_file
@@ -303,6 +303,20 @@ def test_every_number_has_its_interval(results: Path, tmp_path: Path) -> None:
     assert len(profile) == 21
     assert all(point["low"] <= point["value"] <= point["high"] for point in profile)
     assert board["detectable"]["Corridor"] == pytest.approx(0.628, abs=1e-3)
+
+
+@pytest.mark.parametrize(("tasks", "percent"), [(1, None), (6, None), (7, 89.6), (12, 62.8)])
+def test_a_difference_wider_than_the_scale_is_none(results: Path, tasks: int, percent: float | None) -> None:
+    found = read_run(folder_of(results, "oracle")).envs[0]
+    found = replace(found, env=replace(found.env, tasks=tasks))
+    assert found.env.metric == "success"
+    difference = _detectable(found)
+    assert difference == (None if percent is None else pytest.approx(percent / 100, abs=1e-3))
+    board = believed_board(results)
+    board = replace(board, envs=(found,), detectable={found.env.label: difference})
+    _, lines = environment_cells(board)
+    assert [line[-1] for line in lines] == ["none" if percent is None else f"{percent}"]
+    assert "none where so few tasks tell no two apart" in markdown([board], Published())
 
 
 def test_latex_escapes_and_shades(results: Path) -> None:

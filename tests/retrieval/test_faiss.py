@@ -119,7 +119,7 @@ def test_what_is_refused(folder, tmp_path, monkeypatch):
             build_faiss(CORPUS, corpus="drawn", folder=tmp_path / "index", encoder=Spelling(), **options)
     with pytest.raises(UsageError, match="unknown device 'gpu': choose auto, cpu, cuda or cuda:NUMBER"):
         open_faiss(folder / "hnsw", encoder=Spelling(), device="gpu")
-    with pytest.raises(UsageError, match="faiss finds no GPU: install faiss-gpu, or pass device=auto or cpu"):
+    with pytest.raises(UsageError, match="faiss finds no GPU: install faiss-gpu-cu12 in place of faiss-cpu"):
         open_faiss(folder / "flat", encoder=Spelling(), device="cuda")
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(UsageError, match="this index needs faiss-cpu: pip install"):

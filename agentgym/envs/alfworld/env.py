@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
@@ -73,6 +73,7 @@ class ALFWorldEnv(AgentEnv[str]):
     suite_spec: ClassVar[SuiteSpec] = SUITE
     state_schema: ClassVar[int] = 1
     splits: ClassVar[tuple[str, ...]] = ("train", "valid_seen", "valid_unseen")
+    split_sizes: ClassVar[Mapping[str, int]] = dict(zip(splits, (10_000, 1_000, 1_000), strict=True))
     state_type: ClassVar[Any] = ALFWorldState
     default_max_steps: ClassVar[int] = 50
     past_keys: ClassVar[frozenset[str]] = frozenset({"location", "moved"})

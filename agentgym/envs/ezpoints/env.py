@@ -64,6 +64,7 @@ class EZPointsEnv(AgentEnv[Observation]):
     suite_spec: ClassVar[SuiteSpec] = SUITE
     state_schema: ClassVar[int] = 1
     splits: ClassVar[tuple[str, ...]] = SPLITS
+    split_sizes: ClassVar[Mapping[str, int]] = dict(zip(SPLITS, (193, 30, 17, 64), strict=True))
     load_may_fail = False
     state_type: ClassVar[Any] = tuple[str, ...]
     default_max_steps: ClassVar[int] = 15

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import lru_cache, partial
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
@@ -85,6 +85,7 @@ class MultihopEnv(AgentEnv[str]):
     action_kind: Literal["enumerated", "template"] = "template"
     default_max_steps: ClassVar[int] = FORMS["steppo"].steps
     splits: ClassVar[tuple[str, ...]] = tuple(SIZES)
+    split_sizes: ClassVar[Mapping[str, int]] = SIZES
     rule: AnswerRule
     """How answers are scored."""
 
@@ -115,7 +116,8 @@ class MultihopEnv(AgentEnv[str]):
             dataset: ``builtin``; or name or path of imported data, as `open_questions` takes it.
             form: ``steppo`` or ``search-r1``.
             corpus: ``union`` of all passages; a question's ``own``; ``fullwiki``.
-            search: ``bm25``, ``tantivy``, ``lucene``, ``exact``, ``faiss``, ``hybrid`` or ``remote:URL``.
+            search: ``bm25``, ``tantivy``, ``lucene``, ``pyserini``, ``exact``, ``faiss``, ``hybrid``,
+                ``remote:URL``.
             encoder: of ``exact``, ``faiss`` and ``hybrid``: a preset or a folder; None for ``minilm``.
             device: where the encoder computes: ``auto``, ``cpu``, ``cuda`` or ``cuda:NUMBER``.
             k: passages that a search finds; None for the form's, 5 or 3.

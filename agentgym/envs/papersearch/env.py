@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -61,6 +61,7 @@ class PaperSearchEnv(AgentEnv[str]):
     state_schema = 1
     state_type = PaperSearchState
     action_kind: Literal["enumerated", "template"] = "template"
+    split_sizes: ClassVar[Mapping[str, int]] = {"train": 2_796, "valid": 340, "test": 219}
     default_max_steps = 5
     past_keys: ClassVar[frozenset[str]] = frozenset({"step_cost"})
 

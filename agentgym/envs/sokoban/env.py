@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import compress
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -14,7 +14,7 @@ from agentgym.core.options import PositiveInt
 from agentgym.core.path_measures import measured_path
 from agentgym.core.spaces import UnicodeText
 from agentgym.core.suite_spec import SuiteSpec
-from agentgym.core.tasks import Task
+from agentgym.core.tasks import DEFAULT_SIZES, Task
 from agentgym.env import AgentEnv, Outcome, Status
 from agentgym.envs.sokoban.builtin.generator import Config
 from agentgym.envs.sokoban.deadlock import is_deadlocked
@@ -54,6 +54,7 @@ class _Sokoban(AgentEnv[ObsT]):
     state_schema: ClassVar[int] = 1
     load_may_fail = False
     state_type: ClassVar[Any] = SokobanState
+    split_sizes: ClassVar[Mapping[str, int]] = DEFAULT_SIZES
     default_max_steps: ClassVar[int] = 120
 
     def __init__(

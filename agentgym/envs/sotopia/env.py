@@ -31,7 +31,7 @@ from agentgym.envs.sotopia.setup import (
     Unreadable,
     set_up,
 )
-from agentgym.envs.sotopia.source import BUILTIN, BUILTIN_SPLITS
+from agentgym.envs.sotopia.source import BUILTIN, BUILTIN_SIZES
 from agentgym.envs.sotopia.state import SotopiaState, check_talk, context, transcript
 from agentgym.envs.sotopia.suite import SUITE
 from agentgym.envs.sotopia.tasks import SeatMode
@@ -83,7 +83,8 @@ class SotopiaEnv(AgentEnv[str]):
     state_schema = 1
     state_type = SotopiaState
     action_kind: Literal["enumerated", "template"] = "template"
-    splits: ClassVar[tuple[str, ...]] = BUILTIN_SPLITS
+    splits: ClassVar[tuple[str, ...]] = tuple(BUILTIN_SIZES)
+    split_sizes: ClassVar[Mapping[str, int]] = BUILTIN_SIZES
     default_max_steps = 10
 
     def __init__(

@@ -12,8 +12,8 @@ from agentgym.envs.sotopia.tasks import ScenarioList, SeatMode, SeatTasks
 
 BUILTIN = "builtin"
 
-BUILTIN_SPLITS = tuple(SIZES)
-"""Of the built-in scenarios."""
+BUILTIN_SIZES = {split: 2 * size for split, size in SIZES.items()}
+"""Tasks of the built-in scenarios: one for each side."""
 
 
 def open_tasks(dataset: str, split: str, mode: SeatMode) -> TaskSet:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -12,6 +12,7 @@ from agentgym.core.rng import KeyRng
 from agentgym.core.suite_spec import SuiteSpec
 from agentgym.core.tasks import Task
 from agentgym.env import AgentEnv, Outcome, Status
+from agentgym.envs.webshop.builtin.tasks import SIZES
 from agentgym.envs.webshop.data.products import Goals
 from agentgym.envs.webshop.engine.goals import Goal
 from agentgym.envs.webshop.engine.history import History, Past
@@ -67,7 +68,8 @@ class WebShopEnv(AgentEnv[str]):
     action_kind = "template"
     load_may_fail = False
     default_max_steps = 15
-    splits: ClassVar[tuple[str, ...]] = ("train", "valid", "test", "test_unseen")
+    splits: ClassVar[tuple[str, ...]] = tuple(SIZES)
+    split_sizes: ClassVar[Mapping[str, int]] = SIZES
 
     def __init__(
         self,

@@ -130,7 +130,7 @@ class Board:
     scales: Mapping[str, Scale]
     """Floor and oracle of each environment, by label; empty where either row is missing."""
     detectable: Mapping[str, float | None]
-    """Least difference in score found with 80 % power, by label; None for a single task."""
+    """Least difference in score found with 80 % power, by label; None where the scale is not so wide."""
     rows: tuple[Row, ...]
     """Best first; ranked rows before others."""
     comparisons: tuple[Comparison, ...]
@@ -366,12 +366,13 @@ def _order(row: Row) -> tuple[float, float, str]:
 
 
 def _detectable(found: RunEnv) -> float | None:
-    """For two independent agents that succeed half of the time: the worst case."""
+    """For two independent agents that succeed half of the time; None where the scale is narrower."""
     if found.env.count < 2:
         return None
     least, greatest = (0.0, 1.0) if found.env.metric == "success" else found.env.bounds
     sd = (greatest - least) * float(np.sqrt(0.5))
-    return minimum_detectable_difference(sd, found.env.count)
+    difference = minimum_detectable_difference(sd, found.env.count)
+    return difference if difference <= greatest - least else None
 
 
 def _rng() -> np.random.Generator:

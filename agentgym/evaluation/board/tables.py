@@ -244,7 +244,7 @@ def environment_cells(board: Board) -> tuple[list[str], list[list[str]]]:
                 f"{env.env.count} x {board.suite.attempts}",
                 "-" if scale is None else _number(scale.floor, env),
                 "-" if scale is None else _number(scale.oracle, env),
-                "-" if detectable is None else _number(detectable, env),
+                "none" if detectable is None else _number(detectable, env),
             ]
         )
     return head, lines
@@ -255,7 +255,7 @@ def _environment_table(board: Board) -> str:
     lines = [[label, Marked(f"`{code_cell(env_id)}`"), *others] for label, env_id, *others in lines]
     caption = (
         "*Tasks* x attempts, the first tasks of the split. *Detectable difference*: the least one that two "
-        "independent agents near 50 % show with 80 % power.\n"
+        "independent agents near 50 % show with 80 % power; none where so few tasks tell no two apart.\n"
     )
     return table(head, lines, left=4) + "\n" + caption
 

@@ -28,10 +28,10 @@ class EnvDataSet:
 
 
 def data_sets(env_id: str) -> Iterator[EnvDataSet]:
-    """Yield the data sets of an environment, the built-in one first, whose tasks are counted."""
+    """Yield the data sets of an environment, the built-in one first; what has no size yet is opened."""
     game = class_of(env_id)
-    sizes = tuple((split, len(open_env(env_id, split=split).tasks)) for split in game.splits)
-    yield EnvDataSet("builtin", sizes, "")
+    sizes = game.split_sizes or {split: len(open_env(env_id, split=split).tasks) for split in game.splits}
+    yield EnvDataSet("builtin", tuple(sizes.items()), "")
     for source in game.suite_spec.sources:
         for name, splits in source.sets.items():
             missing = "" if is_present(source, name) else source.name

@@ -79,6 +79,8 @@ def read_archive(path: Path) -> dict[str, bytes]:
 
     `UsageError` unless it is a zip of plain, stored files with the names and sizes of `MEMBERS`, each once.
     """
+    if not path.exists():
+        raise UsageError(f"there is no file {path}: name one that `agentgym submit pack` wrote")
     most = sum(MEMBERS.values()) + (1 << 20)
     data = read_file(path, largest=most, remedy="pack the run again")
     try:

@@ -137,7 +137,8 @@ def check_submission(
             verdict = verify(run, allow=allow, console=console)
             keep_verdict(run, verdict)
     except UsageError as error:
-        return CheckedSubmission((f"does not replay: {error}".replace(str(path.parent) + "/", ""),))
+        told = "does not replay: " if path.exists() else ""
+        return CheckedSubmission((f"{told}{error}".replace(str(path.parent) + "/", ""),))
     problems = [*missing, *lacking, *_verdict_problems(verdict), *_card_problems(members, verdict)]
     return CheckedSubmission(tuple(problems), run.log, verdict)
 

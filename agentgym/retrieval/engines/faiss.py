@@ -5,8 +5,8 @@ Scores are those of the ``exact`` engine, bit for bit; what the structure does n
 leave some out, in far less time. Each query is searched alone and in one thread, so that neither its batch
 nor the machine's cores decide what is proposed.
 
-``pip install faiss-cpu``, or ``faiss-gpu`` where there is a GPU; never both. A flat structure is searched on
-a GPU where faiss finds one, the others on the CPU.
+The extra ``retrieval`` brings faiss-cpu, ``retrieval-gpu`` faiss-gpu; never both. A flat structure is
+searched on a GPU where faiss finds one, the others on the CPU.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ class FaissIndex(BatchedIndex):
         if self._kind == "flat" and self._vectors is not None:
             gpus = getattr(self._faiss, "get_num_gpus", lambda: 0)()
             if device not in ("auto", "cpu") and not gpus:
-                raise UsageError("faiss finds no GPU: install faiss-gpu, or pass device=auto or cpu")
+                raise UsageError(
+                    "faiss finds no GPU: install faiss-gpu-cu12 in place of faiss-cpu, or pass device=auto"
+                )
             self._on_gpu = gpus > 0 and device != "cpu"
             return self._to_gpu(self._vectors, device) if self._on_gpu else None
         structure = read_structure(self._folder / STRUCTURE)

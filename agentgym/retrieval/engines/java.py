@@ -118,19 +118,19 @@ def java_class(name: str) -> Any:
     config.add_classpath(str(jar))
     if version >= 24:  # Lucene unmaps its files by a method that is to go; it has another where that is gone
         config.add_options("--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED")
-    with _java_home(home):
+    with variable(HOME_VARIABLE, str(home)):  # pyjnius looks at it when it is imported
         return load("jnius", "lucene", "Lucene", "pyjnius").autoclass(name)
 
 
 @contextmanager
-def _java_home(home: Path) -> Iterator[None]:
-    """Name a Java to pyjnius, which looks at the environment when it is imported."""
-    before = os.environ.get(HOME_VARIABLE)
-    os.environ[HOME_VARIABLE] = str(home)
+def variable(name: str, value: str) -> Iterator[None]:
+    """Set an environment variable for a block."""
+    before = os.environ.get(name)
+    os.environ[name] = value
     try:
         yield
     finally:
         if before is None:
-            del os.environ[HOME_VARIABLE]
+            del os.environ[name]
         else:
-            os.environ[HOME_VARIABLE] = before
+            os.environ[name] = before

@@ -48,11 +48,15 @@ class LuceneIndex(BatchedIndex):
         """Open it; as `open_lucene`, which looks at the manifest."""
         self.manifest = Manifest.read(folder)
         self._built = (folder / _FILES).is_dir()
-        self._searcher = _searcher(folder / _FILES if self._built else folder)
+        self._searcher = self._opened(folder / _FILES if self._built else folder)
         self._searcher.set_bm25(self.manifest.parameters["k1"], self.manifest.parameters["b"])
         if self._built:
             self._ids = _read_ids(folder)
             self._numbers = _numbers(self._ids)
+
+    @staticmethod
+    def _opened(files: Path) -> Any:
+        return open_files(files, java_class("io.anserini.search.SimpleSearcher"))
 
     def ids(self, documents: npt.NDArray[np.int32]) -> list[str]:
         """Return the ids of documents, given their numbers."""
@@ -112,7 +116,7 @@ def adopt_lucene(folder: Path, *, corpus: str, k1: float = 0.9, b: float = 0.4) 
     """
     if (folder / MANIFEST).exists():
         raise UsageError(f"{folder} has a manifest: it is open to searches as it is")
-    searcher = _searcher(folder)
+    searcher = open_files(folder, java_class("io.anserini.search.SimpleSearcher"))
     count = int(searcher.get_total_num_docs())
     if count and searcher.doc(0).get("id") is None:
         raise UsageError(f"the documents of {folder} have no stored ids: index them by Anserini")
@@ -135,9 +139,8 @@ def open_lucene(folder: Path) -> LuceneIndex:
     return LuceneIndex(folder)
 
 
-def _searcher(files: Path) -> Any:
-    """Open the files of Lucene."""
-    searcher = java_class("io.anserini.search.SimpleSearcher")
+def open_files(files: Path, searcher: Any) -> Any:
+    """Open the files of Lucene with a class of searchers; UsageError where they are no whole index."""
     exception = load("jnius", "lucene", "Lucene", "pyjnius").JavaException
     try:
         return searcher(str(files))
