@@ -1,4 +1,4 @@
-"""Write the table of algorithms into the pages that show it: ``python docs/algorithm_table.py``.
+"""Write the table of algorithms into the page that shows it: ``python docs/algorithm_table.py``.
 
 It lists the algorithms that have a page.
 """
@@ -16,7 +16,7 @@ from agentgym.algos.table import ALGORITHMS
 from agentgym.recipes import recipe_names
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = (ROOT / "docs" / "algorithms" / "index.md", ROOT / "README.md")
+PAGES = (ROOT / "docs" / "algorithms" / "index.md",)
 BEGIN, END = "<!-- algorithms -->\n", "<!-- end of algorithms -->\n"
 
 SWEEP = "benchmarks/algorithms/report.md"

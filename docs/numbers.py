@@ -1,18 +1,19 @@
-"""Measured numbers in pages: ``python -m docs.numbers``, or ``make docs-numbers``, fills them in from the reports.
+"""Measured numbers of pages: ``python -m docs.numbers``, or ``make docs-numbers``, fills them in.
 
 A number stands between a mark that names its report and key, and ``<!-- / -->``::
 
     <!-- benchmarks/site.json#files 3 -->1,990<!-- / -->
 
-The key is the way through the JSON: names and places, separated by ``/``; ``NAME=VALUE&...`` is the one item of a
-list that has these values (``A.B=VALUE``: that of B within A). Behind it stands the number of significant digits, and after a ``:`` what the number
-is divided by; or how Python's `format` is to write it.
+The key is the way through the JSON: names and places, separated by ``/``; ``NAME=VALUE&...`` is the one item
+of a list that has these values (``A.B=VALUE``: of B within A). Behind it stands the number of significant digits,
+and after a ``:`` what the number is divided by; or how Python's `format` is to write it.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -112,7 +113,7 @@ def main() -> None:
         text = page.read_text(encoding="utf-8")
         if (new := updated(text)) != text:
             page.write_text(new, encoding="utf-8")
-            print(f"{page.relative_to(ROOT)}: numbers changed")
+            sys.stdout.write(f"{page.relative_to(ROOT)}: numbers changed\n")
 
 
 if __name__ == "__main__":

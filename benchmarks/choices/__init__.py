@@ -1,1 +1,1 @@
-"""What each choice of a protocol changes: pairs of columns of the suite ``choices``, and seeds and checkpoints of sweeps."""
+"""What choices of a protocol change: columns of a suite, temperatures, seeds and checkpoints."""

@@ -1,16 +1,15 @@
-"""What moves a number: ``python -m benchmarks.choices`` writes ``choices.json`` from the runs of this folder.
+"""What moves a number: ``python -m benchmarks.choices`` plays the suite `SUITE` and writes ``choices.json``.
 
-``--play`` plays the suite `SUITE` first, which needs the official data (``AGENTGYM_DATA``), and packs the runs into
-`RUNS`. ``agentgym verify`` plays those again. What the seeds and checkpoints of a training run change is taken from the
-curves of `SWEEPS`.
+It needs the official data (``AGENTGYM_DATA``), and plays every row twice, as ``agentgym bench`` does. The
+agents are rules, random moves and oracles, so that this gives the same rows, bit for bit, anywhere; what
+temperatures change is played by clones that it trains. What the seeds and checkpoints of a training run
+change is taken from the curves of `SWEEPS`.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,13 +22,17 @@ from agentgym.cli import main as agentgym
 from agentgym.errors import UsageError
 from agentgym.evaluation.board.statistics import t_interval
 from agentgym.evaluation.log.results import EvalSample
-from agentgym.evaluation.verify.archives import open_run
+from agentgym.evaluation.log.runfiles import read_episodes, read_run
 
 FOLDER = Path(__file__).parent
 SUITE = FOLDER.parent / "suites" / "choices.toml"
-RUNS = FOLDER / "runs"
+RESULTS = Path("runs/choices")
 TABLE = FOLDER / "choices.json"
 SWEEPS = FOLDER.parent / "algorithms"
+TEMPERATURES = (0.0, 0.4, 1.0)
+SEEDS = range(5)
+PLAYED_AT = "Sokoban, 15 steps"
+"""Where clones are played at each temperature."""
 WINDOW = 10
 """Iterations that a checkpoint is judged by: 1,280 episodes."""
 
@@ -110,9 +113,9 @@ METRICS = (
 
 
 def samples(folder: Path) -> dict[str, list[EvalSample]]:
-    """Return the episodes of each agent's packed run."""
-    runs = [open_run(path) for path in sorted(folder.glob("*.run.xz"))]
-    return {run.log.agent.name: run.samples for run in runs}
+    """Return the episodes of each agent."""
+    runs = sorted(path.parent for path in folder.glob("choices/*/run.json"))
+    return {read_run(run).agent.name: read_episodes(run) for run in runs}
 
 
 def values(episodes: Sequence[EvalSample], column: str, measure: str) -> dict[str, float]:
@@ -168,7 +171,7 @@ def from_runs(folder: Path) -> Iterator[Difference]:
 
 
 def from_sweep(path: Path) -> Iterator[Difference]:
-    """Yield what it changes to report the best of three seeds, or each run at its best, of one study's arms."""
+    """Yield what it changes to report the best of three seeds, or each run at its best, of a study's arms."""
     study: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     arms: dict[str, list[dict[str, Any]]] = {}
     for run in study["runs"]:
@@ -206,30 +209,75 @@ def from_sweep(path: Path) -> Iterator[Difference]:
         )
 
 
-def play() -> None:
-    """Play the suite, and pack its runs."""
-    out = Path("runs/choices")
-    if code := agentgym(["bench", str(SUITE), "--out", str(out), "--no-verify"]):
-        raise UsageError(f"agentgym bench ended with {code}")
-    shutil.rmtree(RUNS, ignore_errors=True)
-    runs = [str(path.parent) for path in sorted(out.glob("choices/*/run.json"))]
-    if code := agentgym(["leaderboard", "pack", *runs, "--out", str(RUNS)]):
-        raise UsageError(f"agentgym leaderboard pack ended with {code}")
+def clones(folder: Path) -> None:
+    """Clone Sokoban's oracle once a seed, and play each clone at every temperature."""
+    for seed in SEEDS:
+        model = folder / f"clone-seed{seed}"
+        options = ["--set", "env_options.num_boxes=1", "--set", "env_options.dim_room=[6,6]"]
+        if not (model / "config.json").exists():
+            train = [
+                "train",
+                "bc",
+                "--env",
+                "agentgym/Sokoban-v0",
+                "--model",
+                "tiny:0.1m",
+                "--seed",
+                str(seed),
+            ]
+            run([*train, "--tasks", "1000", "--epochs", "3", *options, "--out", str(model)])
+        for temperature in TEMPERATURES:
+            bench = ["bench", str(SUITE), "--env", PLAYED_AT, "--model", str(model), "--no-baselines"]
+            run(
+                [*bench, "--option", f"temperature={temperature}", "--out", str(folder / f"at-{temperature}")]
+            )
 
 
-def table() -> str:
-    """Return the report, which follows from the committed runs and sweeps alone."""
-    found = [*from_runs(RUNS / "choices"), *from_sweep(SWEEPS / "sweep-sokoban.json")]
+def from_clones(folder: Path) -> Iterator[Difference]:
+    """Yield what temperatures change, against 1, over the seeds of the clones."""
+    won = {
+        temperature: np.array(
+            [
+                fmean(float(episode.won) for episode in read_episodes(path.parent))
+                for path in sorted((folder / f"at-{temperature}").glob("*/*/run.json"))
+            ]
+        )
+        for temperature in TEMPERATURES
+    }
+    for temperature in TEMPERATURES[:-1]:
+        first, second = won[TEMPERATURES[-1]], won[temperature]
+        interval = t_interval(second - first)
+        yield Difference(
+            f"sokoban-temperature-{temperature}",
+            "clone of the oracle",
+            "success",
+            float(first.mean()),
+            float(second.mean()),
+            float((second - first).mean()),
+            interval.low,
+            interval.high,
+            len(first),
+            paired=True,
+        )
+
+
+def table(folder: Path) -> str:
+    """Return the report of the runs in a folder, and of the committed sweeps."""
+    found = [*from_runs(folder), *from_clones(folder), *from_sweep(SWEEPS / "sweep-sokoban.json")]
     return json.dumps({each.name: asdict(each) for each in found}, indent=1) + "\n"
 
 
+def run(command: list[str]) -> None:
+    """Run a command of ``agentgym``; `UsageError` where it fails."""
+    if code := agentgym(command):
+        raise UsageError(f"agentgym {command[0]} ended with {code}")
+
+
 def main() -> None:
-    """Play where that is asked for, and write the report."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--play", action="store_true", help="play the suite first")
-    if parser.parse_args().play:
-        play()
-    TABLE.write_text(table(), encoding="utf-8")
+    """Play, verify, and write the report."""
+    run(["bench", str(SUITE), "--out", str(RESULTS)])
+    clones(RESULTS)
+    TABLE.write_text(table(RESULTS), encoding="utf-8")
 
 
 if __name__ == "__main__":

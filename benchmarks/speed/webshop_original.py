@@ -181,7 +181,7 @@ def measure(original: Original, ours: Ours, rounds: int) -> dict[str, list[float
 
 
 def medians(figures: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float]]:
-    """Return for each contestant the median over rounds, and that of the ratios to the original within them."""
+    """Return each contestant's median over rounds, and that of the ratios to the original within them."""
     return {
         name: {
             "steps a second": statistics.median(values),
