@@ -24,8 +24,8 @@ from agentgym.algos.table import ALGORITHMS as KNOWN
 from agentgym.cli import main as agentgym
 from agentgym.errors import UsageError
 from agentgym.evaluation.board.statistics import wilson
-from agentgym.history.run import read_metrics
-from agentgym.io.files import replace_file
+from agentgym.history.run import CONFIG_FILE, METRICS_FILE, read_metrics
+from agentgym.io.files import make_folder, replace_file
 from agentgym.registration import open_vector
 from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from agentgym.training.policy.agent import make_model_agent
@@ -216,7 +216,7 @@ def report(model: Path) -> str:
         "random seed, and the first settings of cloning and training that were tried. Before, more than a "
         "dozen prompts were compared on four deals without a warm start, examples among them: none would "
         "have won more than 5 % of one of these deals, or 1 % of the others. The curves are "
-        + " and ".join(f"`{CURVES / f'smollm2-{name}.jsonl'}`" for name in ALGORITHMS)
+        + " and ".join(f"`{CURVES / f'smollm2-{name}' / METRICS_FILE}`" for name in ALGORITHMS)
         + ".",
         "",
         "`make train-smollm2` does all this again under `runs/smollm2-training`, and resumes it; `--publish` "
@@ -251,7 +251,9 @@ def publish(model: Path) -> None:
     PAGE.write_text(report(model), encoding="utf-8")
     shutil.copyfile(CURVE, PICTURE)
     for algorithm in ALGORITHMS:
-        shutil.copyfile(run_folder(algorithm) / "metrics.jsonl", CURVES / f"smollm2-{algorithm}.jsonl")
+        for name in (METRICS_FILE, CONFIG_FILE):
+            make_folder(CURVES / f"smollm2-{algorithm}")
+            shutil.copyfile(run_folder(algorithm) / name, CURVES / f"smollm2-{algorithm}" / name)
 
 
 def main(words: Sequence[str] | None = None) -> int:

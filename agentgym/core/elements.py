@@ -11,7 +11,7 @@ import struct
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -122,8 +122,16 @@ def element(tag: str, /, *children: Child | None, **attributes: str | float | No
     """
     if tag not in HTML_TAGS and tag not in SVG_TAGS:
         raise ValueError(f"no tag {tag!r:.40}: drawings have those of agentgym.core.elements")
+    return Element(
+        tag, _given(tuple(attributes.items())), tuple([child for child in children if child is not None])
+    )
+
+
+@lru_cache(1 << 14)
+def _given(attributes: tuple[tuple[str, str | float | None], ...]) -> Mapping[str, str]:
+    """Return attributes as they are written; elements have few different ones."""
     given = {}
-    for key, value in attributes.items():
+    for key, value in attributes:
         if value is None:
             continue
         name = _SPELT.get(key) or key.rstrip("_").replace("_", "-")
@@ -133,13 +141,12 @@ def element(tag: str, /, *children: Child | None, **attributes: str | float | No
                 f"no attribute {name}={text!r:.60}: drawings have those of agentgym.core.elements"
             )
         given[name] = text
-    return Element(tag, given, tuple(child for child in children if child is not None))
+    return given
 
 
 _SPELT = {"viewBox": "viewBox"}
 
 
-@lru_cache(1 << 14)
 def _may_hold(attribute: str, text: str) -> bool:
     allowed = ATTRIBUTES.get(attribute)
     return allowed is not None and allowed.fullmatch(text) is not None
@@ -197,7 +204,7 @@ def pixels_of(drawn: Element) -> npt.NDArray[np.uint8] | None:
 def png(pixels: npt.NDArray[np.uint8]) -> bytes:
     """Return pixels, uint8[H, W, 3], as PNG: with a palette where there are at most 256 colours."""
     height, width = pixels.shape[:2]
-    colours, index = np.unique(pixels.astype(np.uint32) @ _PLACES, return_inverse=True)
+    colours, index = colours_of(pixels.astype(np.uint32) @ _PLACES)
     if len(colours) <= 256:
         rows = index.reshape(height, width).astype(np.uint8)
         channels = colours[:, None] // _PLACES % 256
@@ -214,6 +221,34 @@ def png(pixels: npt.NDArray[np.uint8]) -> bytes:
             _chunk(b"IEND", b""),
         )
     )
+
+
+def colours_of(codes: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.intp]]:
+    """Return the colours below 2**24 of a picture in order, and each pixel's place among them.
+
+    As `np.unique` with its inverse, without sorting pixels: pictures have the colours of those before them.
+    """
+    places, known = _known_colours()
+    index = places[codes]
+    if not index.all():
+        new = np.unique(codes[index == 0])
+        if len(known) + len(new) > 1 << 16:
+            return np.unique(codes, return_inverse=True)
+        places[new] = np.arange(len(known), len(known) + len(new))
+        known.extend(new.tolist())
+        index = places[codes]
+    used = np.flatnonzero(np.bincount(index.ravel()))
+    colours = np.array(known, np.uint32)[used]
+    order = np.argsort(colours)
+    renumbered = np.zeros(len(known), np.intp)
+    renumbered[used[order]] = np.arange(len(used))
+    return colours[order], renumbered[index]
+
+
+@cache
+def _known_colours() -> tuple[npt.NDArray[np.uint16], list[int]]:
+    """Return the number of every colour that was seen, 0 for others, and the colours by number."""
+    return np.zeros(1 << 24, np.uint16), [0]
 
 
 def _chunk(name: bytes, data: bytes) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym.evaluation.board.boards import Board, Comparison, Row
+from agentgym.evaluation.board.boards import Board, Comparison, Row, make_boards
 from agentgym.evaluation.board.endpoint_tables import endpoint_cells
 from agentgym.evaluation.board.scoring import EnvResult
 from agentgym.evaluation.board.statistics import Estimate
@@ -25,6 +25,7 @@ from agentgym.evaluation.board.tables import (
     unit,
 )
 from agentgym.evaluation.log.results import RunEnv
+from agentgym.evaluation.verify.submissions import Submission
 from agentgym.site.rendering import cut
 from agentgym.site.scatter import spending_panels
 
@@ -69,7 +70,7 @@ def board_page(board: Board, title: str, number: int, pages: Mapping[str, str]) 
         "filters": filters(rows),
         "notes": notes(board),
         "environments": environment_cells(board),
-        "results": _results(board),
+        "results": results_of(board),
         "types": type_cells(board, _name),
         "measures": measure_cells(board, _name),
         "measure_notes": measure_notes(board),
@@ -77,11 +78,30 @@ def board_page(board: Board, title: str, number: int, pages: Mapping[str, str]) 
         "pairs": heat_table(board),
         "spending": [panel.about for panel in spending_panels(board)],
         "unranked": [{"run": run, "page": pages.get(run.run, "")} for run in board.unranked],
+        "best": _best(board),
         "runs": [
             {"row": row, "pages": [(result[:12], pages.get(result, "")) for result in row.results]}
             for row in board.rows
         ],
     }
+
+
+def _best(board: Board) -> list[str]:
+    """Return the names of the agents of the best rank, floor and oracle left out."""
+    ranked = [row for row in board.rows if row.role == "agent" and row.rank is not None]
+    first = min((row.rank for row in ranked if row.rank is not None), default=None)
+    return [row.name for row in ranked if row.rank == first]
+
+
+def scores_of(found: Submission) -> dict[str, Any]:
+    """Return one run's results in each environment, as `results_of`, with episodes instead of its name."""
+    (board,), _ = make_boards([found])
+    results = results_of(board)
+    (row,) = board.rows
+    results["head"][1] = "Episodes"
+    for line in results["rows"]:
+        line["cells"][1] = f"{sum(row.envs[line['cells'][0]].ends.values()):,}"
+    return results
 
 
 def board_row(row: Row, board: Board, pages: Mapping[str, str]) -> dict[str, Any]:
@@ -151,7 +171,7 @@ def _pair_cell(pair: Comparison, difference: float) -> dict[str, str]:
     }
 
 
-def _results(board: Board) -> dict[str, Any]:
+def results_of(board: Board) -> dict[str, Any]:
     """Return each row's results in each environment, with the reasons of ends as bars."""
     head, lines = result_cells(board, _name)
     found = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from agentgym.errors import MissingDataError, UsageError
 from agentgym.evaluation.board.boards import Board, make_boards
 from agentgym.evaluation.board.exports import as_csv, as_json, latex
-from agentgym.evaluation.board.leaderboard import PUBLISHED, read_published
+from agentgym.evaluation.board.leaderboard import CURVES, PUBLISHED, read_published
 from agentgym.evaluation.board.published import Published
 from agentgym.evaluation.board.tables import PUBLISHED_ABOUT, titles
 from agentgym.evaluation.log.markdown import one_line
@@ -56,8 +56,9 @@ def build_site(
     """Verify all runs, play their episodes again, and write the pages.
 
     ``results`` and ``runs``: folders with evaluation runs, packed or not, and training runs, anywhere below
-    them. ``out`` is replaced as a whole at the end. ``reports``: a folder with ``published.toml`` and reports
-    of benchmarks; None for the nearest above ``results``. Other arguments as `examine_below`.
+    them. ``out`` is replaced as a whole at the end. ``reports``: a folder with ``published.toml``, reports of
+    benchmarks, and training runs' metrics below ``curves``; None for the nearest above ``results``. Other
+    arguments as `examine_below`.
     """
     examined = list(examine_below(results, suites=suites, allow=allow, console=console))
     boards, apart = make_boards(each.found for each in examined)
@@ -67,7 +68,8 @@ def build_site(
         _copy_static(folder / STATIC)
         pages = run_pages(folder, examined, results, suites=suites or {}, allow=allow)
         _write_boards(folder, boards, apart, pages)
-        training, films = _write_training(folder, runs)
+        curves = [] if reports is None else [reports / CURVES]
+        training, films = _write_training(folder, [*([] if runs is None else [runs]), *curves])
         for page in pages:
             shown = run_page(page, boards, training)
             write_page(folder, page.file, render("run.html", "Boards", page=shown))
@@ -136,12 +138,14 @@ def _downloads(board: Board) -> dict[str, str]:
     }
 
 
-def _write_training(folder: Path, runs: Path | None) -> tuple[dict[str, dict[str, str]], list[RunFilms]]:
+def _write_training(folder: Path, places: Sequence[Path]) -> tuple[dict[str, dict[str, str]], list[RunFilms]]:
     """Write the pages of training runs, and play their recorded rollouts.
 
     Returns other pages' data of a run, by the name of its folder; and the films.
     """
-    histories, refused = ([], []) if runs is None else find_histories(runs)
+    found = [find_histories(place) for place in places]
+    histories = list({run.folder.resolve(): run for runs, _ in found for run in runs}.values())
+    refused = [line for _, lines in found for line in lines]
     pages = training_pages(histories)
     links, films = {}, []
     for page in pages:

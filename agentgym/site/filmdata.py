@@ -76,13 +76,12 @@ class FilmTables:
                 for child in drawn.children
             ]
         )
+        attributes = tuple(drawn.attributes.items())
         # other attributes hold no words, and a written-out picture may look like a secret
-        attributes = tuple(
-            [
-                (name, self._redact(value) if name in SPOKEN else value)
-                for name, value in drawn.attributes.items()
-            ]
-        )
+        if not SPOKEN.isdisjoint(drawn.attributes):
+            attributes = tuple(
+                [(name, self._redact(value) if name in SPOKEN else value) for name, value in attributes]
+            )
         key = ("node", drawn.tag, attributes, children)
         number = self._known.get(key)
         if number is None:
@@ -92,6 +91,11 @@ class FilmTables:
         self._same[id(drawn)] = drawn, number
         return number
 
+    def _added(self, table: list[Any], entry: Any, size: int) -> int:
+        table.append(entry)
+        self.size += size
+        return len(table) - 1
+
     def list(self, texts: Sequence[str]) -> int:
         """Return the number of a list of texts."""
         numbers = tuple(map(self.text, texts))
@@ -99,11 +103,6 @@ class FilmTables:
         if key not in self._known:
             self._known[key] = self._added(self._lists, list(numbers), 6 * len(numbers))
         return self._known[key]
-
-    def _added(self, table: list[Any], entry: Any, size: int) -> int:
-        table.append(entry)
-        self.size += size
-        return len(table) - 1
 
 
 def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

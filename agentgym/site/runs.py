@@ -20,6 +20,7 @@ from agentgym.evaluation.log.runfiles import read_bytes
 from agentgym.evaluation.log.stored_run import StoredRun
 from agentgym.evaluation.verify.submissions import FAILED, Examined, Submission
 from agentgym.io.provenance import Provenance
+from agentgym.site.boards import scores_of
 from agentgym.site.viewer_data import KEY_DIGITS, EpisodeSummary, RunFilms, write_run
 
 LISTED = 200
@@ -155,6 +156,7 @@ def run_page(
         "name": run.agent.display_name,
         "board": place,
         "reason": reason,
+        "scores": scores_of(each.found) if isinstance(each.found, Submission) else None,
         "films": page.films,
         "unplayed": page.unplayed,
         "listed": listed,
@@ -183,7 +185,7 @@ def _asked(run: EvalLog) -> Facts:
     facts = [
         ("Suite", f"{run.suite.name}, version {run.suite.version}"),
         ("Suite sha256", run.suite_sha256),
-        ("Environments", ", ".join(env.env.label for env in run.played)),
+        ("Environments", " · ".join(env.env.label for env in run.played)),
         ("Attempts per task", str(run.suite.attempts)),
         ("Seed of the suite", str(run.suite.seed)),
         ("Agent", f"{agent.name} ({agent.kind})"),

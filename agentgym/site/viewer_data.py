@@ -36,8 +36,8 @@ DATA = "data"
 
 KEY_DIGITS = 12
 
-PACK_SIZE = 700_000
-"""Characters at which a script file of films is full, roughly, and before it is deflated to about a third."""
+PACK_SIZE = 400_000
+"""Characters at which a script file of films is full, roughly, and before it is deflated."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,15 @@ from dataclasses import replace
 
 import pytest
 
+from agentgym.evaluation.board.boards import make_boards
 from agentgym.evaluation.board.statistics import Estimate
 from agentgym.evaluation.log.runfiles import read_episodes, read_run
 from agentgym.evaluation.suites.suite import SuiteAgent
+from agentgym.evaluation.verify.submissions import examine_below
 from agentgym.site.boards import WIDTH, _drawn, filters
 from agentgym.site.build import build_site
+from agentgym.site.environments import environment_pages
+from agentgym.site.rendering import render
 from tests.evaluation.making import write_complete
 
 
@@ -27,6 +31,20 @@ def test_an_interval_is_drawn_between_margins():
     drawn = _drawn(Estimate(1.0, -1.0, 4.0, "t"), -1.0, 3.0)
     assert drawn == {"low": "3.0", "value": "36.0", "high": "69.0"}
     assert _drawn(Estimate(0.0, -9.0, 0.5, "t"), -1.0, 3.0) == {"low": "3.0", "value": "19.5", "high": "27.8"}
+
+
+def test_an_environment_s_boards_are_counted_and_it_is_told_in_words(made_site):
+    page = (made_site.folder / "environments.html").read_text()
+    (row,) = (line for line in page.split("\n") if ">Sokoban</a>" in line)
+    assert row.endswith("<td>1</td></tr>")
+    boards = make_boards(each.found for each in examine_below(made_site.results))[0]
+    twice = replace(boards[0], envs=(*boards[0].envs, boards[0].envs[1]))
+    (sokoban,) = (each for each in environment_pages([twice], [], None) if each.name == "Sokoban")
+    assert len(sokoban.boards) == 2
+    shown = render("environments.html", "Environments", pages=[sokoban])
+    assert "<td>1</td></tr>" in shown
+    for each in environment_pages([], [], None):
+        assert not set('{}[]"') & set(each.about[0]), each.about[0]
 
 
 @pytest.mark.browser

@@ -1,5 +1,6 @@
 """Drawings of every suite: each state of an episode can be drawn, and says what a person would look for."""
 
+import random
 import re
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 import agentgym.site
 from agentgym.core.elements import pixels_of
 from agentgym.core.types import Completion, Request, Step
+from agentgym.envs.alfworld.drawing import _SEEN
 from agentgym.io.optional import load_reference
 from agentgym.registration import ENVIRONMENTS, open_env, suite_spec
 
@@ -155,3 +157,33 @@ def test_a_room_tells_what_was_seen_from_what_was_not():
     unseen = [repr(drawn).count("chip unseen") for drawn, _, _ in found]
     assert unseen[0] > 0
     assert unseen[-1] < unseen[0]
+
+
+def test_what_a_player_knows_is_the_same_drawn_at_once_or_step_by_step():
+    drawing = load_reference("agentgym.envs.alfworld.drawing:DRAWING", trusted=True)
+    game = open_env("agentgym/ALFWorld-v0")
+    draws = random.Random(0)
+    for _ in range(3):
+        observation, info = game.reset(seed=draws.randrange(100))
+        steps = []
+        for number in range(25):
+            drawn = drawing.draw(game, steps)
+            if number % 8 == 7:
+                _SEEN.clear()
+                assert drawing.draw(game, steps) == drawn
+                assert drawing.draw(game, list(steps)) == drawn
+            action = draws.choice([*info["admissible_actions"], "no such thing"])
+            before, (observation, reward, *_, info) = (observation, info), game.step(action)
+            steps.append(
+                Step(
+                    before[0],
+                    before[1]["state_hash"],
+                    before[1]["admissible_actions"],
+                    Completion(action),
+                    reward=float(reward),
+                    next_state_hash=info["state_hash"],
+                    valid=info["action_is_valid"],
+                    terminated=False,
+                    truncated=False,
+                )
+            )

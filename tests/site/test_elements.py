@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from agentgym.core.elements import HTML_TAGS, SVG_TAGS, as_json, element, picture, pixels_of, png
+from agentgym.core.elements import (
+    HTML_TAGS,
+    SVG_TAGS,
+    Element,
+    as_json,
+    colours_of,
+    element,
+    picture,
+    pixels_of,
+    png,
+)
 
 
 def test_a_drawing_is_tags_attributes_and_texts():
@@ -53,3 +63,19 @@ def test_pictures_are_png_files_that_others_read(colours):
     assert np.array_equal(np.asarray(Image.open(io.BytesIO(png(pixels))).convert("RGB")), pixels)
     assert np.array_equal(pixels_of(element("div", "a", picture(pixels, "what"))), pixels)
     assert pixels_of(element("div", "a")) is None
+
+
+def test_a_palette_is_what_sorting_gives():
+    draws = np.random.default_rng(0)
+    for colours in (1, 2, 30, 300, 40_000, 40_000, 5):
+        codes = draws.integers(0, 1 << 24, colours, np.uint32)[draws.integers(0, colours, (64, 48))]
+        for ours, sorted_ones in zip(colours_of(codes), np.unique(codes, return_inverse=True), strict=True):
+            assert ours.tolist() == sorted_ones.reshape(ours.shape).tolist()
+
+
+def test_equal_attributes_are_checked_once_and_still_refused():
+    assert element("p", class_="a").attributes is element("b", class_="a").attributes
+    assert element("p", "x", None, class_=None) == Element("p", {}, ("x",))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no attribute onclick='x'"):
+            element("p", onclick="x")

@@ -73,12 +73,64 @@ def test_rows_are_sorted_and_filtered(made_site, visitor):
     rows = "[...document.querySelectorAll('#rows tr')].filter(r => !r.hidden)"
     names = f"{rows}.map(r => r.cells[1].textContent.trim())"
     assert visitor.value(names) == ["oracle", "rules", "random"]
-    visitor.value("document.querySelectorAll('table[data-sorts] button.sort')[4].click()")
+    visitor.value("document.querySelectorAll('table[data-sorts] button.sort')[2].click()")
     assert visitor.value(names)[-1] == "random"
-    visitor.value("document.querySelectorAll('table[data-sorts] button.sort')[4].click()")
+    visitor.value("document.querySelectorAll('table[data-sorts] button.sort')[2].click()")
     assert visitor.value(names)[0] == "random"
     # all badges are the same here, so there is nothing to filter by and no form
     assert visitor.value("document.querySelector('form.filters').hidden") is True
+
+
+def test_what_ranks_stands_beside_the_agent_and_stays_while_the_rest_scrolls(made_site, visitor):
+    visitor.look(made_site.url + "board-1.html")
+    heads = visitor.value("[...document.querySelectorAll('.pinned thead th')].map(e => e.textContent.trim())")
+    assert heads[:5] == ["Rank", "Agent", "Normalised mean", "Gap to the oracle", "Badge"]
+    assert heads[5:7] == ["EZPoints (success %)", "Sokoban, easy (success %)"]
+    box = "document.querySelector('.pinned').closest('.scroll')"
+    agent = "document.querySelector('.pinned tbody th').getBoundingClientRect()"
+    cue = f"{box}.previousElementSibling"
+    for width in (360, 500):
+        visitor.resize(width, 760)
+        visitor.settle()
+        assert visitor.value(f"{cue}.textContent") == "Scrolls sideways →"
+        assert visitor.value(f"{cue}.checkVisibility() && {box}.classList.contains('more')")
+        left = visitor.value(f"{agent}.left")
+        visitor.value(f"{box}.scrollLeft = 200; 0")
+        visitor.settle()
+        assert visitor.value(f"{agent}.left") == left
+        assert visitor.value(f"{agent}.right") < 0.55 * width  # the rest has room to be seen
+        visitor.value(f"{box}.scrollLeft = 10000; 0")
+        visitor.settle()
+        assert visitor.value(f"{box}.classList.contains('more')") is False
+        visitor.value(f"{box}.scrollLeft = 0; 0")
+        caption = "document.querySelector('caption span').getBoundingClientRect()"
+        assert visitor.value(f"{caption}.right <= {box}.getBoundingClientRect().right")
+    visitor.resize(2400, 900)
+    visitor.settle()
+    assert visitor.value(f"{cue}.hidden") is True
+    visitor.resize(900, 900)
+
+
+def test_a_run_s_page_shows_its_scores(made_site, visitor):
+    page = next(path for path in made_site.folder.glob("run-*.html") if "<h1>rules" in path.read_text())
+    visitor.look(made_site.url + page.name)
+    table = "document.querySelector('[aria-label=\"Scores by environment\"] table')"
+    cells = f"[...{table}.rows].map(r => [...r.cells].map(c => c.textContent.trim()))"
+    head, first, second = visitor.value(cells)
+    assert head[:3] == ["Environment", "Episodes", "Success %"]
+    assert {"Steps", "Ends"} < set(head)
+    assert [first[:2], second[:2]] == [["EZPoints", "6"], ["Sokoban, easy", "6"]]
+    assert "[" in first[2]
+    assert sum(int(word) for word in second[-1].replace(",", "").split() if word.isdigit()) == 6
+
+
+def test_the_first_page_names_the_best_agent_and_tells_labels_apart(made_site, visitor):
+    visitor.look(made_site.url + "index.html")
+    rows = "[...document.querySelector('[aria-label=Boards] table').rows].map(r => [...r.cells])"
+    head, board = visitor.value(f"{rows}.map(r => r.map(c => c.textContent.trim()))")
+    said = dict(zip(head, board, strict=True))
+    assert said["Environments"] == "EZPoints · Sokoban, easy"
+    assert said["Best agent"] == "rules"
 
 
 def test_without_scripts_a_board_is_whole(made_site, visitor):

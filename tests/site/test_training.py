@@ -1,6 +1,8 @@
 """Pages of training: curves over seeds, stacked shares, one state's visits, and what is not there."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -92,3 +94,21 @@ def test_charts_are_drawn_in_both_schemes(made_site, runs, visitor, tmp_path):
         legend = visitor.value("document.querySelector('.chart .u-legend').textContent")
         assert "7.5 %" in legend or "5.0 %" in legend
     assert visitor.errors == []
+
+
+def test_committed_curves_are_drawn_without_a_folder_of_runs(made_site, runs, tmp_path):
+    reports = tmp_path / "reports"
+    shutil.copytree(runs, reports / "curves")
+    (reports / "published.toml").write_text("")
+    for also in (None, reports / "curves" / "b-0"):  # the same run named twice is one run
+        build_site(made_site.results, tmp_path / "site", runs=also, reports=reports)
+        page = (tmp_path / "site" / "training.html").read_text()
+        assert page.count("EZPoints-v0</a>") == 2
+        assert "<code>a-0</code> <code>a-1</code>" in page
+
+
+def test_this_repository_s_curves_can_be_read():
+    histories, refused = find_histories(Path("benchmarks/curves"))
+    assert {run.folder.name for run in histories} >= {"smollm2-grpo", "smollm2-gigpo"}
+    assert refused == []
+    assert all(page.parts["curves"] for page in training_pages(histories))

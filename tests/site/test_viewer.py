@@ -135,6 +135,39 @@ def test_side_by_side_with_shared_states_and_their_graph(made_site, visitor):
     assert visitor.errors == []
 
 
+def test_a_graph_of_one_state_is_small_and_measures_are_whole(made_site, visitor, tmp_path):
+    site = tmp_path / "site"
+    shutil.copytree(made_site.folder, site, ignore=shutil.ignore_patterns("data"))
+    packs = FilmPacks(site, "0123456789ab")
+    frame = EpisodeFrame(None, "nothing moves", (), "0" * 32, "", 0.0, 0.0, False)
+    states = [state_table(packs.tables, frame, packs.tables.text("x"), None, ()) for _ in range(121)]
+    steps = [step_table(packs.tables, "push", 0.0, valid=False) for _ in range(120)]
+    summary = EpisodeSummary(1, "E", "t", "", 0, False, 0.0, 0.0, 120, 120, "step limit", None, pack=1)
+    words = {
+        name: packs.tables.text(v) for name, v in zip(COLUMNS, summary.row, strict=True) if type(v) is str
+    }
+    words |= {"env": packs.tables.text("E"), "why": packs.tables.text("")}
+    measures = {f"measure number {number}": number / 7 for number in range(20)}
+    head = dict(zip(COLUMNS, summary.row, strict=True)) | words | {"measures": measures, "tokens": [1, 2]}
+    packs.add(1, {**head, "states": columns(states), "steps": columns(steps)})
+    films = RunFilms("0123456789ab", "stuck", "s", "run", (summary,))
+    packs.close(films)
+    write_index(site, [films])
+    visitor.look(f"{site.as_uri()}/view.html#0123456789ab/1/0")
+    wait(visitor, WHERE, "Step 0 of 120")
+    assert visitor.value("document.querySelector('section.graph p').textContent").startswith(
+        "1 state. To the"
+    )
+    for width in (360, 1280):
+        visitor.resize(width, 900)
+        ring = "document.querySelector('.state circle').getBoundingClientRect()"
+        assert 10 < visitor.value(f"{ring}.width") < 40
+        shown = "document.querySelector('.measures')"
+        assert "measure number 19 2.714 · 1 + 2 tokens" in visitor.value(f"{shown}.textContent")
+        assert visitor.value(f"{shown}.scrollWidth <= {shown}.clientWidth")
+    visitor.resize(900, 900)
+
+
 @pytest.fixture(scope="module")
 def made_up(made_site, tmp_path_factory):
     """Return a site with a made-up run: hostile text everywhere, and 10,000 episodes."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 from agentgym.core.elements import Child, Element, element
 from agentgym.core.suite_spec import SuiteDrawing
-from agentgym.core.types import Request, Step
+from agentgym.core.types import Step
 from agentgym.envs.alfworld.engine.pddl import Fact
 from agentgym.envs.alfworld.engine.scene import TREATED
 from agentgym.envs.alfworld.env import REJECTED, ALFWorldEnv, ALFWorldState
@@ -48,27 +50,28 @@ class _Room:
         self.known = _known(env, steps, state.text)
 
 
+_SEEN: WeakKeyDictionary[ALFWorldEnv, tuple[tuple[Step, ...], RoomMemory]] = WeakKeyDictionary()
+"""What the player of each environment knew when it was drawn last, and the steps that had led there."""
+
+
 def _known(env: ALFWorldEnv, steps: Sequence[Step], answer: str) -> RoomMemory:
-    task = env.task
-    return RoomMemory.of(
-        Request(
-            episode=0,
-            task_id=task.id,
-            task_type=task.type,
-            turn=len(steps),
-            observation=answer,
-            admissible_actions=env.admissible_actions(),
-            state_hash="",
-            seed=0,
-            history=tuple(steps),
-        )
-    )
+    before, memory = _SEEN.get(env, ((), RoomMemory()))
+    if not before or len(steps) < len(before) or steps[len(before) - 1] is not before[-1]:
+        before, memory = (), RoomMemory()
+    answers = (*(step.observation for step in steps[len(before) + 1 :]), answer)
+    for step, told in zip(steps[len(before) :], answers, strict=False):
+        memory.take(step, told)
+    _SEEN[env] = tuple(steps), memory
+    return memory.look(env.admissible_actions())
 
 
 def draw_room(env: ALFWorldEnv, steps: Sequence[Step]) -> Element:
     """Draw the room: receptacles as cards, open or closed, with what is in them."""
     room = _Room(env, steps)
-    held: list[Child] = [_thing(room, name, seen=True) for name in room.held]
+    held: list[Child] = []
+    for name in room.held:
+        text, style = _told(room, name, seen=True)
+        held.append(element("span", text, class_=style))
     return element(
         "div",
         element("p", element("strong", "Goal "), room.goal),
@@ -84,28 +87,34 @@ def _receptacle(room: _Room, name: str) -> Element:
     door = ""
     if name in room.openable:
         door = "open" if name in room.open else "closed"
-    contents = [_thing(room, thing, seen=thing in room.known.at) for thing in room.contents[name]]
-    looked = name in room.known.searched
+    things = tuple([_told(room, thing, seen=thing in room.known.at) for thing in room.contents[name]])
+    wanted, looked = kind_of(name) in room.wanted, name in room.known.searched
+    return _card(name, door, things, wanted=wanted, looked=looked, here=name == room.place)
+
+
+@lru_cache(1 << 14)
+def _card(
+    name: str, door: str, things: tuple[tuple[str, str], ...], *, wanted: bool, looked: bool, here: bool
+) -> Element:
+    """Draw a receptacle; most are the same from step to step."""
     empty = element("span", "empty" if looked else "not looked into", class_="muted")
-    classes = ["card", *(["here"] if name == room.place else []), *([] if looked else ["unseen"])]
+    classes = ["card", *(["here"] if here else []), *([] if looked else ["unseen"])]
     return element(
         "li",
-        element("strong", name, class_="accent" if kind_of(name) in room.wanted else None),
+        element("strong", name, class_="accent" if wanted else None),
         element("span", door, class_="tag") if door else None,
-        element("span", "you are here", class_="tag here") if name == room.place else None,
-        element("div", *(contents or [empty])),
+        element("span", "you are here", class_="tag here") if here else None,
+        element("div", *([element("span", text, class_=style) for text, style in things] or [empty])),
         class_=" ".join(classes),
     )
 
 
-def _thing(room: _Room, name: str, *, seen: bool) -> Element:
-    words = room.treated[name]
+def _told(room: _Room, name: str, *, seen: bool) -> tuple[str, str]:
+    """Return a thing's name with what was done to it, and its classes."""
+    words = room.treated.get(name)
     wanted = ["accent"] if kind_of(name) in room.wanted else []
-    return element(
-        "span",
-        f"{name} ({', '.join(words)})" if words else name,
-        class_=" ".join(["chip", *wanted, *([] if seen else ["unseen"])]),
-    )
+    text = f"{name} ({', '.join(words)})" if words else name
+    return text, " ".join(["chip", *wanted, *([] if seen else ["unseen"])])
 
 
 def _in_order(name: str) -> tuple[str, int]:

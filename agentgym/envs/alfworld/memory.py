@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple, Self
 
-from agentgym.core.types import Request
+from agentgym.core.types import Request, Step
 from agentgym.prompts.fields import PromptFields
 
 APPLIANCES = {"clean": "sinkbasin", "heat": "microwave", "cool": "fridge"}
@@ -95,6 +95,17 @@ class RoomMemory:
                 memory._follow(step.action, answer)
         memory._survey(request.admissible_actions)
         yield memory
+
+    def take(self, step: Step, answer: str) -> None:
+        """Learn from a step, and from the observation that answered it."""
+        self._survey(step.admissible_actions)
+        if step.valid:
+            self._follow(step.action, answer)
+
+    def look(self, actions: tuple[str, ...]) -> Self:
+        """Learn from what can be done now; return itself."""
+        self._survey(actions)
+        return self
 
     def of_kind(self, kind: str) -> list[str]:
         """Return the things seen that are of a kind."""

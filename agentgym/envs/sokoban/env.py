@@ -248,10 +248,11 @@ class SokobanEnv(_Sokoban[str]):
 
 
 class VisualSokobanEnv(_Sokoban[dict[str, Any]]):
-    """`SokobanEnv` with a picture: ``{"text": str, "image": uint8[height, width, 3]}``.
+    """Sokoban seen: what `SokobanEnv` shows as text, and a picture of the board.
 
-    States, hashes and tasks are those of `SokobanEnv`. Levels smaller than the set's largest are
-    drawn at the top left; the rest of the picture is wall.
+    An observation is ``{"text": str, "image": uint8[height, width, 3]}``. States, hashes and tasks are those
+    of `SokobanEnv`. Levels smaller than the set's largest are drawn at the top left; the rest of the picture
+    is wall.
     """
 
     def __init__(self, **options: Any):

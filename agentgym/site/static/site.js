@@ -51,15 +51,6 @@ const agentgym = (() => {
   }
 
   /**
-   * Forget a value, so that memory stays small.
-   * @param {string} key
-   */
-  function forget(key) {
-    values.delete(key);
-    loading.delete(key);
-  }
-
-  /**
    * Make an element.
    * @param {string} tag
    * @param {Record<string, string | number | boolean | ((event: any) => void)>} [attributes]
@@ -77,5 +68,5 @@ const agentgym = (() => {
     return made;
   }
 
-  return { data, load, forget, element };
+  return { data, load, element };
 })();

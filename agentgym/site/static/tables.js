@@ -82,6 +82,20 @@
     form.dispatchEvent(new Event("change"));
   }
 
+  /** Say above a table that scrolls sideways that it does, and fade its edge until the end is seen. @param {Element} box */
+  function showScrolling(box) {
+    const cue = agentgym.element("p", { class: "cue", "aria-hidden": "true" }, "Scrolls sideways →");
+    box.before(cue);
+    const look = () => {
+      cue.hidden = box.scrollWidth <= box.clientWidth + 1;
+      box.classList.toggle("more", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
+    };
+    box.addEventListener("scroll", look, { passive: true });
+    new ResizeObserver(look).observe(box);
+    look();
+  }
+
+  for (const box of document.querySelectorAll(".scroll")) showScrolling(box);
   for (const table of document.querySelectorAll("table[data-sorts]")) {
     makeSortable(/** @type {HTMLTableElement} */ (table));
   }

@@ -133,7 +133,7 @@ const films = (() => {
     return Number.isInteger(value) ? value.toLocaleString("en") : String(Number(value.toPrecision(4)));
   }
 
-  /** @type {Map<string, Promise<any>>} */
+  /** @type {Map<string, any>} */
   const packs = new Map();
 
   /** Return what was written as JSON, deflated, in base 64. @param {string} packed */
@@ -142,9 +142,7 @@ const films = (() => {
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
   }
 
-  /** Return columns as rows; a column of one value is that of all rows, and what is null is left out.
-   * @param {{[name: string]: any}} columns
-   * @returns {any[]} */
+  /** Return columns as rows; a column of one value is that of all rows, and what is null is left out. @param {any} columns */
   function rows({ count, ...columns }) {
     return Array.from({ length: count }, (_, place) => {
       const cells = Object.entries(columns).map(([name, values]) => [name, values[values.length === 1 ? 0 : place]]);
@@ -160,10 +158,8 @@ const films = (() => {
   async function load(run, number, pack) {
     if (!/^[0-9a-f]{12}$/.test(run) || !Number.isInteger(number)) throw new Error("The address names no episode.");
     const key = `films/${run}/${pack}`;
-    const opened = packs.get(key) || agentgym.load(key, `data/${run}/${pack}.js`).then(inflate);
-    packs.set(key, opened);
-    opened.catch(() => packs.delete(key));
-    const { films: packed, texts, nodes, lists } = await opened;
+    if (!packs.has(key)) packs.set(key, await agentgym.load(key, `data/${run}/${pack}.js`).then(inflate));
+    const { films: packed, texts, nodes, lists } = packs.get(key);
     const film = packed[number];
     if (!film.decoded) {
       Object.assign(film, { texts, nodes, lists, states: rows(film.states), steps: rows(film.steps) });

@@ -7,6 +7,7 @@
  */
 const stateGraph = (() => {
   const MOST = 600;
+  const LEAST = 416;
 
   /** @typedef {{hash: string, visits: number, letters: Set<string>, at: [number, number], goal: boolean,
    *   credit: number[], distance: number, depth: number, x: number, y: number}} Node
@@ -69,12 +70,13 @@ const stateGraph = (() => {
     const farthest = Math.max(0, ...known.map((node) => node.distance));
     const layers = Math.max(farthest, ...rest.map((node) => node.depth)) + 1;
     const wide = Math.max(26, Math.min(90, 1040 / layers));
-    const upper = arrange(known, edges, (node) => layers - 1 - node.distance, 24);
-    const lower = arrange(rest, edges, (node) => node.depth, known.length ? upper + 30 : 24);
+    const upper = arrange(known, edges, (node) => layers - 1 - node.distance, 36);
+    const lower = arrange(rest, edges, (node) => node.depth, known.length ? upper + 30 : 36);
+    const spare = Math.max(0, (LEAST - 48 - wide * (layers - 1)) / 2);
     for (const node of nodes) {
-      node.x = 24 + wide * (node.distance < Infinity ? layers - 1 - node.distance : node.depth);
+      node.x = spare + 24 + wide * (node.distance < Infinity ? layers - 1 - node.distance : node.depth);
     }
-    return { width: 48 + wide * (layers - 1), height: Math.max(upper, rest.length ? lower : 0) + 10, split: known.length && rest.length ? upper + 12 : 0 };
+    return { width: 2 * spare + 48 + wide * (layers - 1), height: Math.max(upper, rest.length ? lower : 0) + 10, split: known.length && rest.length ? upper + 12 : 0 };
   }
 
   /** @param {Node[]} nodes
@@ -127,7 +129,8 @@ const stateGraph = (() => {
     const credited = nodes.some((node) => node.credit.length);
     const scale = Math.max(1e-9, ...nodes.map((node) => Math.abs(mean(node.credit))));
     const shared = nodes.filter((node) => node.letters.size > 1).length;
-    const about = `${nodes.length} states, ${shared} of them shared. To the right: nearer to success` +
+    const count = nodes.length === 1 ? "1 state" : `${nodes.length} states`;
+    const about = `${count}${attempts.length > 1 ? `, ${shared} of them shared` : ""}. To the right: nearer to success` +
       (split ? "; below the line: no attempt found a way on to success" : "") +
       `. Larger and thicker: visited more often. ${credited ? "Green and red: mean advantage of what was done there." : ""}`;
     const rule = split ? [films.svg("line", { x1: 0, x2: width, y1: split, y2: split, class: "rule" })] : [];
@@ -144,15 +147,19 @@ const stateGraph = (() => {
   /** @param {number[]} values */
   const mean = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : 0);
 
+  /** As large as a state was visited often, and no larger than its place. @param {Node} node */
+  const radius = (node) => Math.min(13, 4 + 1.7 * Math.sqrt(node.visits));
+
   /** @param {Edge} edge */
   function arrow({ from, to, count }) {
-    const width = 1 + 1.6 * Math.log2(count);
+    const width = Math.min(from === to ? 2 : 6, 1 + 1.6 * Math.log2(count));
+    const r = radius(from);
     const ahead = to.x > from.x;
     const bend = ahead ? 0 : from.y === to.y ? 22 : 12;
     const [middle, y] = [(from.x + to.x) / 2, (from.y + to.y) / 2 - bend];
     const path =
       from === to
-        ? `M ${from.x - 4} ${from.y - 5} C ${from.x - 14} ${from.y - 24} ${from.x + 14} ${from.y - 24} ${from.x + 4} ${from.y - 5}`
+        ? `M ${from.x - 4} ${from.y - r} C ${from.x - 14} ${from.y - r - 18} ${from.x + 14} ${from.y - r - 18} ${from.x + 4} ${from.y - r}`
         : ahead
           ? `M ${from.x} ${from.y} C ${middle} ${from.y} ${middle} ${to.y} ${to.x} ${to.y}`
           : `M ${from.x} ${from.y} Q ${middle} ${y} ${to.x} ${to.y}`;
@@ -168,7 +175,7 @@ const stateGraph = (() => {
     const label = `State ${node.hash.slice(0, 8)}: ${far}, ${node.visits} visits by ${letters}` +
       (node.credit.length ? `, mean advantage ${films.figure(mean(node.credit))}` : "");
     const kind = ["state", node.goal ? "goal" : "", node.letters.size > 1 ? "shared" : "", node.credit.length ? (credit >= 0 ? "plus" : "minus") : ""];
-    const circle = films.svg("circle", { cx: node.x, cy: node.y, r: (4 + 1.7 * Math.sqrt(node.visits)).toFixed(1) });
+    const circle = films.svg("circle", { cx: node.x, cy: node.y, r: radius(node).toFixed(1) });
     if (node.credit.length) circle.setAttribute("fill-opacity", (0.15 + 0.85 * Math.abs(credit)).toFixed(2));
     const made = films.svg("g", { class: kind.join(" "), "data-hash": node.hash, tabindex: 0, role: "button", "aria-label": label }, films.svg("title", {}, label), circle);
     made.addEventListener("click", () => go(...node.at));

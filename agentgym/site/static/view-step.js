@@ -50,13 +50,13 @@ const stepView = (() => {
       make(
         "p",
         { class: "soft" },
-        films.bdi([film.label, film.task_type].filter(Boolean).map(films.short).join(", ")),
+        films.bdi([film.label, film.task_type].filter(Boolean).map(films.short).join(" · ")),
         films.bdi(`, task ${films.short(film.task_id)}`),
         `, attempt ${film.rollout}, episode ${place.number}; ${film.length} steps, ${film.invalid} invalid; ${end}`,
         film.iteration ? `; iteration ${film.iteration}, group ${film.group}` : "",
       ),
       measures.length + spent.length
-        ? make("p", { class: "soft small" }, films.short([...measures, ...spent].join(" · ")))
+        ? make("p", { class: "soft small measures" }, films.bdi([...measures, ...spent].map(films.short).join(" · ")))
         : "",
     );
   }

@@ -39,6 +39,7 @@
     }
     try {
       const list = await films.episodes(run);
+      /** @type {number[]} */
       const packs = [];
       for (const place of places) {
         const { episodes } = await films.episodes(place.run);
