@@ -85,6 +85,37 @@ def test_what_is_loaded_from_elsewhere_is_found(tmp_path):
     ]
 
 
+def test_the_build_says_how_far_it_is(monkeypatch):
+    said = []
+    monkeypatch.setattr(build_site, "say", said.append)
+    progress = build_site.Progress(200)
+    for text in (
+        "loading... done\nreading sources... [ 1",
+        "4%] a .. b\n",
+        "writing output... [100%] c .. d\n",
+    ):
+        progress.write(text)
+    assert said == ["  reading: 28 of 200 pages", "  writing: 200 of 200 pages"]
+
+
+def test_the_front_page_of_the_site_installs_plays_and_shows_the_result(capsys):
+    page = (build_site.SPHINX / "index.md").read_text(encoding="utf-8")
+    install, code, result = re.findall(
+        r"^```(?:bash|python|text)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL
+    )
+    assert release_check.OF_CHECKOUT.fullmatch(install.removeprefix("pip install ").strip())
+    assert len(code.splitlines()) <= 10
+    exec(compile(code, "index.md", "exec"), {})
+    assert capsys.readouterr().out == result
+    picture = re.search(r"^!\[.+\]\((.+)\)$", page, re.MULTILINE)
+    assert (ROOT / picture[1]).is_file()
+    # a measure of one's own, whose example the tests of docs/ run
+    measure = re.search(r"\[a measure\]\((.+)#(.+)\)", page)
+    assert f"\n### {measure[2].capitalize().replace('-', ' ').replace('ones own', 'one')}" in (
+        ROOT / measure[1]
+    ).read_text(encoding="utf-8")
+
+
 def test_notebooks_hold_no_outputs():
     notebooks = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
     assert notebooks

@@ -10,6 +10,7 @@ from typing import Any
 
 from agentgym.version import __version__
 from docs.equations import visit_block, visit_inline
+from docs.navigation import keep_titles, light
 
 project = "agentgym"
 author = "The agentgym authors"
@@ -85,4 +86,6 @@ def keep_lines(app: Any, what: str, name: str, obj: Any, options: Any, lines: li
 def setup(app: Any) -> None:
     """Connect `keep_lines` before napoleon reads the docstrings, and write equations as MathML."""
     app.connect("autodoc-process-docstring", keep_lines, priority=100)
+    app.connect("write-started", keep_titles)
+    app.connect("html-page-context", light, priority=100)  # before the theme asks for it
     app.add_html_math_renderer("mathml", (visit_inline, None), (visit_block, None))
