@@ -219,6 +219,7 @@ class Progress(io.TextIOBase):
     """What Sphinx tells, shortened to how many pages are done."""
 
     def __init__(self, pages: int) -> None:
+        """Begin, with so many pages to come."""
         self.pages, self._line = pages, ""
 
     def write(self, text: str) -> int:

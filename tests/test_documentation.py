@@ -1,6 +1,7 @@
 """The documentation: its generated parts say what is there. `make docs-site` builds the site itself."""
 
 import re
+import runpy
 import shlex
 import tomllib
 from pathlib import Path
@@ -85,6 +86,25 @@ def test_what_is_loaded_from_elsewhere_is_found(tmp_path):
     ]
 
 
+def test_docstrings_keep_their_blocks_and_attributes_their_words():
+    keep_lines = runpy.run_path(str(build_site.SPHINX / "conf.py"))["keep_lines"]
+    lines = [
+        "Two kinds of blocks.",
+        "",
+        "    A_i = (R_i - mean_g R) / std_g R",
+        "",
+        "And",
+        "",
+        "    a = b[1]",
+        "",
+    ]
+    keep_lines(None, "module", "x", None, None, lines)
+    assert [line for line in lines if "::" in line] == [".. code-block:: text", ".. code-block:: python"]
+    about = ["What is compared: episodes."]
+    keep_lines(None, "attribute", "x", None, None, about)
+    assert about == ["", "What is compared: episodes."]
+
+
 def test_the_build_says_how_far_it_is(monkeypatch):
     said = []
     monkeypatch.setattr(build_site, "say", said.append)
@@ -110,10 +130,8 @@ def test_the_front_page_of_the_site_installs_plays_and_shows_the_result(capsys):
     picture = re.search(r"^!\[.+\]\((.+)\)$", page, re.MULTILINE)
     assert (ROOT / picture[1]).is_file()
     # a measure of one's own, whose example the tests of docs/ run
-    measure = re.search(r"\[a measure\]\((.+)#(.+)\)", page)
-    assert f"\n### {measure[2].capitalize().replace('-', ' ').replace('ones own', 'one')}" in (
-        ROOT / measure[1]
-    ).read_text(encoding="utf-8")
+    assert "(docs/evaluation.md#a-measure-of-ones-own)" in page
+    assert "\n### A measure of one's own\n" in (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
 
 
 def test_notebooks_hold_no_outputs():
