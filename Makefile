@@ -269,7 +269,7 @@ docs-site: $(VENV)/.installed-dev $(VENV)/.installed-docs ## build the documenta
 	@$(RUN) -m docs.build_site
 
 test-docs: $(VENV)/.installed-dev $(VENV)/.installed-docs ## build pages of the documentation and look at them with Chromium, narrow and wide
-	@$(RUN) -m pytest tests/docs
+	@$(RUN) -m pytest tests/documentation
 
 docs: $(VENV)/.installed-dev ## run the examples in README.md, docs/ and the docstrings
 	@$(RUN) -m pytest README.md docs agentgym

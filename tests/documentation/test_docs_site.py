@@ -67,10 +67,16 @@ def look(window, built, page, size=SIZES[1]):
 
 @pytest.mark.parametrize("page", EQUATIONS)
 def test_equations_are_mathematics(built, page):
-    equations = BLOCK.findall((ROOT / "docs" / "algorithms" / f"{page}.md").read_text(encoding="utf-8"))
+    text = (ROOT / "docs" / "algorithms" / f"{page}.md").read_text(encoding="utf-8")
+    equations = BLOCK.findall(text)
     shown = (built / "docs" / "algorithms" / f"{page}.html").read_text(encoding="utf-8")
     assert equations
     assert [mathml(equation.strip()) in shown for equation in equations] == [True] * len(equations)
+    # none is left as text
+    assert (
+        re.search(r"^```\n[^`]* = [^`]*^```$", re.sub(r"^```\w+\n[^`]*^```$", "", text, flags=re.M), re.M)
+        is None
+    )
     # GitHub refuses this one
     assert not any("\\operatorname" in equation for equation in equations)
 
