@@ -25,15 +25,11 @@ def mathml(latex: str, *, block: bool = True) -> str:
 
 def visit_inline(writer: Any, node: Any) -> None:
     """Write an equation in a line, for Sphinx."""
-    from docutils.nodes import SkipNode
-
     writer.body.append(mathml(node.astext(), block=False))
-    raise SkipNode
+    node.clear()  # or its LaTeX follows as text
 
 
 def visit_block(writer: Any, node: Any) -> None:
     """Write an equation in a box of its own, which scrolls where it is too wide, for Sphinx."""
-    from docutils.nodes import SkipNode
-
     writer.body.append(f'<div class="math" tabindex="0">{mathml(node.astext())}</div>\n')
-    raise SkipNode
+    node.clear()  # or its LaTeX follows as text

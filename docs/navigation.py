@@ -34,7 +34,9 @@ def keep_titles(app: Any, builder: Any) -> None:
 
 def light(app: Any, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
     """Give the theme a navigation that is resolved over titles alone: the same, in a fraction of the time."""
-    whole, resolve = app.env.tocs, context.get("toctree")
+    if "toctree" not in context:
+        return
+    whole, resolve = app.env.tocs, context["toctree"]
 
     def navigation(**options: Any) -> Any:
         app.env.tocs = app.titles if options.get("titles_only") else whole
@@ -43,5 +45,4 @@ def light(app: Any, page: str, template: str, context: dict[str, Any], tree: Any
         finally:
             app.env.tocs = whole
 
-    if resolve is not None:
-        context["toctree"] = navigation
+    context["toctree"] = navigation

@@ -72,6 +72,7 @@ def test_equations_are_mathematics(built, page):
     shown = (built / "docs" / "algorithms" / f"{page}.html").read_text(encoding="utf-8")
     assert equations
     assert [mathml(equation.strip()) in shown for equation in equations] == [True] * len(equations)
+    assert "\\begin" not in shown
     # none is left as text
     assert (
         re.search(r"^```\n[^`]* = [^`]*^```$", re.sub(r"^```\w+\n[^`]*^```$", "", text, flags=re.M), re.M)
