@@ -102,7 +102,7 @@ def test_docstrings_keep_their_blocks_and_attributes_their_words():
     assert [line for line in lines if "::" in line] == [".. code-block:: text", ".. code-block:: python"]
     about = ["What is compared: episodes."]
     keep_lines(None, "attribute", "x", None, None, about)
-    assert about == ["", "What is compared: episodes."]
+    assert about == ["..", "", "What is compared: episodes."]
 
 
 def test_the_build_says_how_far_it_is(monkeypatch):

@@ -69,8 +69,8 @@ def written_in(lines: list[str]) -> str:
 
 def keep_lines(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Mark indented blocks after a paragraph, which are equations and code, as text to be kept as it is."""
-    # napoleon takes what is before a colon in an attribute's first line for its type, but not if it is empty
-    kept: list[str] = [""] if what in ("attribute", "data", "property") else []
+    # what is before a colon in an attribute's first line is its type to napoleon: a comment goes before that
+    kept = ["..", ""] if what in ("attribute", "data", "property") else []
     paragraph = ""
     for number, line in enumerate(lines):
         indented = line.startswith("    ") and number > 1 and not lines[number - 1].strip()

@@ -44,6 +44,8 @@ def built(tmp_path_factory):
     listed = "\n".join(PAGES[1:])
     front = build_site.SPHINX.joinpath("index.md").read_text(encoding="utf-8").split("```{toctree}")[0]
     (source / "index.md").write_text(f"{front}\n```{{toctree}}\n:hidden:\n{listed}\n```\n", encoding="utf-8")
+    reference = "```{eval-rst}\n.. automodule:: agentgym.algos.algorithm\n```\n"
+    (source / "api.md").write_text(f"---\norphan: true\n---\n# One module\n\n{reference}", encoding="utf-8")
     # links to pages that are left out are warnings, which `make docs-site` has none of
     # which a process of its own may give
     command = [sys.executable, "-m", "sphinx", "-Q", "-c", str(build_site.SPHINX)]
@@ -93,6 +95,12 @@ def test_what_is_not_an_equation_is_refused():
 
 def test_no_page_loads_from_another_host(built):
     assert build_site.loads_from_elsewhere(built) == []
+
+
+def test_attributes_keep_their_words(built):
+    shown = (built / "api.html").read_text(encoding="utf-8")
+    assert "What outcomes are compared with: without a difference there" in shown
+    assert ">Type<" not in shown
 
 
 @pytest.mark.browser
