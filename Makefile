@@ -59,7 +59,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-parity test-bridge-openenv bridge-server soak-server test-java test-pyserini test-wheel release-check test-vllm test-nodes test-bridge-inspect bridge-imports fuzz-logs test-core core-tests test-gymnasium lint format type check bench speed speed-trl speed-webshop bridge-trl bridge-verl papers-scale fuzz mutations soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bridge-verl-agent bank prior leaderboard site test-leaderboard runs check-submissions check-recipes golden docs docs-site pictures clean index test-clients bench-smollm2 train-smollm2 sweep
+.PHONY: help install test test-all test-docs test-parity test-bridge-openenv bridge-server soak-server test-java test-pyserini test-wheel release-check test-vllm test-nodes test-bridge-inspect bridge-imports fuzz-logs test-core core-tests test-gymnasium lint format type check bench speed speed-trl speed-webshop bridge-trl bridge-verl papers-scale fuzz mutations soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bridge-verl-agent bank prior leaderboard site test-leaderboard runs check-submissions check-recipes golden docs docs-numbers docs-site pictures clean index test-clients bench-smollm2 train-smollm2 sweep
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -271,6 +271,12 @@ check-submissions: $(VENV)/.installed-core ## check the archives of benchmarks/s
 
 docs-site: $(VENV)/.installed-dev $(VENV)/.installed-docs ## build the documentation as a site, docs/_build/html; after make site with the leaderboard in it
 	@$(RUN) -m docs.build_site
+
+test-docs: $(VENV)/.installed-dev $(VENV)/.installed-docs ## build pages of the documentation and look at them with Chromium, narrow and wide
+	@$(RUN) -m pytest tests/documentation
+
+docs-numbers: $(VENV)/.installed-dev ## fill in the measured numbers of README.md and the pages from their reports
+	@$(RUN) -m docs.numbers
 
 docs: $(VENV)/.installed-dev ## run the examples in README.md, docs/ and the docstrings
 	@$(RUN) -m pytest README.md docs agentgym

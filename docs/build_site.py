@@ -9,6 +9,9 @@ another host.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
+import os
 import re
 import shutil
 import sys
@@ -205,6 +208,29 @@ def undocumented(html: Path) -> list[str]:
     return [name for name in sorted(public_surface()) if f'id="{name}"' not in pages]
 
 
+def say(words: str) -> None:
+    """Tell how far the build is, at once, even to a file."""
+    out = sys.__stdout__ or sys.stdout
+    out.write(f"{words}\n")
+    out.flush()
+
+
+class Progress(io.TextIOBase):
+    """What Sphinx tells, shortened to how many pages are done."""
+
+    def __init__(self, pages: int) -> None:
+        """Begin, with so many pages to come."""
+        self.pages, self._line = pages, ""
+
+    def write(self, text: str) -> int:
+        """Take a piece of what Sphinx tells."""
+        *lines, self._line = (self._line + text).split("\n")
+        for line in lines:
+            if told := re.match(r"(reading|writing)\b.*\[ *(\d+)%\]", line):
+                say(f"  {told[1]}: {round(self.pages * int(told[2]) / 100)} of {self.pages} pages")
+        return len(text)
+
+
 def main() -> int:
     """Build, and say what is wrong; 1 where something is."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -215,19 +241,26 @@ def main() -> int:
 
     from docs.notebook_page import write_page
 
+    say("1 of 4: lay out the pages")
     lay_out(SOURCE, reference=not given.without_reference)
+    say("2 of 4: execute the notebook")
     write_page(ROOT / "docs" / "notebooks" / "results.ipynb", SOURCE / "notebook" / "results.md")
     shutil.rmtree(HTML, ignore_errors=True)
-    options = ["-W", "--keep-going", "-q", "-j", given.jobs, "-d", str(BUILD / "doctrees"), "-c", str(SPHINX)]
-    code = sphinx([*options, str(SOURCE), str(HTML)])
+    pages = len(list(SOURCE.rglob("*.md")))
+    say(f"3 of 4: read and write {pages} pages with Sphinx, by {given.jobs} processes")
+    options = ["-W", "--keep-going", "-j", given.jobs, "-d", str(BUILD / "doctrees"), "-c", str(SPHINX)]
+    with contextlib.redirect_stdout(Progress(pages)):
+        code = sphinx([*options, str(SOURCE), str(HTML)])
     if code:
         return code
+    say("4 of 4: check what pages load, and what the reference has")
     if (BOARD / "index.html").exists():
         shutil.copytree(BOARD, HTML / "leaderboard", dirs_exist_ok=True)
     problems = [f"loaded from elsewhere: {found}" for found in loads_from_elsewhere(HTML)]
     if not given.without_reference:
         problems += [f"not in the reference: {name}" for name in undocumented(HTML)]
     print("\n".join(problems) or f"{HTML / 'index.html'}", file=sys.stderr if problems else sys.stdout)
+    say(f"{sum(os.times()[:4]):.0f} seconds of processor time")
     return int(bool(problems))
 
 

@@ -14,6 +14,7 @@ from hypothesis import settings
 IN_CI = os.environ.get("CI") == "true"
 HAS_ASSETS = "AGENTGYM_DATA" in os.environ
 HAS_CHROMIUM = which("chromium") is not None
+HAS_DOCS = find_spec("furo") is not None
 HAS_NPM = which("npm") is not None and "AGENTGYM_NO_NPM" not in os.environ
 HAS_VLLM = find_spec("vllm") is not None
 HAS_INSPECT = find_spec("inspect_ai") is not None
@@ -50,6 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     needs = (
         ("assets", HAS_ASSETS),
         ("browser", HAS_CHROMIUM),
+        ("docs", HAS_DOCS),
         ("inspect", HAS_INSPECT),
         ("npm", HAS_NPM),
         ("vllm", HAS_VLLM),

@@ -1,6 +1,7 @@
 """The documentation: its generated parts say what is there. `make docs-site` builds the site itself."""
 
 import re
+import runpy
 import shlex
 import tomllib
 from pathlib import Path
@@ -83,6 +84,54 @@ def test_what_is_loaded_from_elsewhere_is_found(tmp_path):
         "page.html: //fonts.example/a.css",
         "page.html: https://img.example/a.png",
     ]
+
+
+def test_docstrings_keep_their_blocks_and_attributes_their_words():
+    keep_lines = runpy.run_path(str(build_site.SPHINX / "conf.py"))["keep_lines"]
+    lines = [
+        "Two kinds of blocks.",
+        "",
+        "    A_i = (R_i - mean_g R) / std_g R",
+        "",
+        "And",
+        "",
+        "    a = b[1]",
+        "",
+    ]
+    keep_lines(None, "module", "x", None, None, lines)
+    assert [line for line in lines if "::" in line] == [".. code-block:: text", ".. code-block:: python"]
+    about = ["What is compared: episodes."]
+    keep_lines(None, "attribute", "x", None, None, about)
+    assert about == ["..", "", "What is compared: episodes."]
+
+
+def test_the_build_says_how_far_it_is(monkeypatch):
+    said = []
+    monkeypatch.setattr(build_site, "say", said.append)
+    progress = build_site.Progress(200)
+    for text in (
+        "loading... done\nreading sources... [ 1",
+        "4%] a .. b\n",
+        "writing output... [100%] c .. d\n",
+    ):
+        progress.write(text)
+    assert said == ["  reading: 28 of 200 pages", "  writing: 200 of 200 pages"]
+
+
+def test_the_front_page_of_the_site_installs_plays_and_shows_the_result(capsys):
+    page = (build_site.SPHINX / "index.md").read_text(encoding="utf-8")
+    install, code, result = re.findall(
+        r"^```(?:bash|python|text)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL
+    )
+    assert release_check.OF_CHECKOUT.fullmatch(install.removeprefix("pip install ").strip())
+    assert len(code.splitlines()) <= 10
+    exec(compile(code, "index.md", "exec"), {})
+    assert capsys.readouterr().out == result
+    picture = re.search(r"^!\[.+\]\((.+)\)$", page, re.MULTILINE)
+    assert (ROOT / picture[1]).is_file()
+    # a measure of one's own, whose example the tests of docs/ run
+    assert "(docs/evaluation.md#a-measure-of-ones-own)" in page
+    assert "\n### A measure of one's own\n" in (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
 
 
 def test_notebooks_hold_no_outputs():

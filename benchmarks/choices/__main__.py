@@ -160,13 +160,13 @@ def from_runs(folder: Path) -> Iterator[Difference]:
             values(played[choice.agent], column, choice.measure) for column in (choice.first, choice.second)
         )
         yield difference(choice.name, choice.agent, choice.measure, one, other)
-    for name, column, one, other in METRICS:
+    for name, column, first, second in METRICS:
         yield difference(
             name,
             "rules",
-            f"{one}, {other}",
-            values(played["rules"], column, one),
-            values(played["rules"], column, other),
+            f"{first}, {second}",
+            values(played["rules"], column, first),
+            values(played["rules"], column, second),
         )
 
 
@@ -179,7 +179,7 @@ def from_sweep(path: Path) -> Iterator[Difference]:
     for arm, runs in arms.items():
         held_out = np.array([fmean(fmean(task) for task in run["won"]) for run in runs])
         triples = np.array([max(triple) for triple in itertools.combinations(held_out, 3)])
-        spread = np.quantile(triples - held_out.mean(), (0.025, 0.975))
+        low, high = np.quantile(triples - held_out.mean(), (0.025, 0.975))
         name = f"{study['study']}-{arm}"
         yield Difference(
             f"{name}-best-of-3",
@@ -188,7 +188,8 @@ def from_sweep(path: Path) -> Iterator[Difference]:
             float(held_out.mean()),
             float(triples.mean()),
             float(triples.mean() - held_out.mean()),
-            *map(float, spread),
+            float(low),
+            float(high),
             len(runs),
             paired=False,
         )
