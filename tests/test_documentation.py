@@ -1,5 +1,6 @@
 """The documentation: its generated parts say what is there. `make docs-site` builds the site itself."""
 
+import json
 import re
 import runpy
 import shlex
@@ -16,7 +17,7 @@ from agentgym.evaluation.verify.archives import read_archive
 from agentgym.evaluation.verify.submissions import verify_below
 from agentgym.io.optional import load_reference, only_trusted
 from agentgym.recipes import algorithms_with_recipes
-from docs import build_site, env_tables, release_check
+from docs import build_site, env_tables, numbers, release_check
 from docs.notebook_page import has_outputs
 from docs.pictures import FILMS, HERE, MAX_FILM_SIZE
 
@@ -172,8 +173,29 @@ def test_commands_of_pages_are_understood(page):
 
 def test_the_readme_is_short():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 160
+    assert len(text.splitlines()) < 100
     assert "docs/images/films/sokoban.gif" in text
+
+
+@pytest.mark.parametrize("page", numbers.PAGES, ids=lambda page: page.name)
+def test_measured_numbers_are_those_of_their_reports(page):
+    text = page.read_text(encoding="utf-8")
+    assert text == numbers.updated(text), "run `make docs-numbers`"
+    assert list(numbers.unmarked(text)) == [], "mark them with their report, as docs/numbers.py says"
+
+
+def test_marks_of_numbers(tmp_path, monkeypatch):
+    report = {"rows": [{"of": {"name": "a"}, "x": 1234.5}, {"of": {"name": "b"}, "x": 0.0567}], "when": "today"}
+    (tmp_path / "r.json").write_text(json.dumps(report))
+    monkeypatch.setattr(numbers, "ROOT", tmp_path)
+    assert numbers.value("r.json", "rows/of.name=b/x") == 0.0567
+    page = "<!-- r.json#rows/of.name=a/x 2 -->?<!-- / --> steps/s, <!-- r.json#rows/1/x .1% -->1%<!-- / -->, 7 ms"
+    said = re.sub("<!--.*?-->", "", numbers.updated(page))
+    assert said == "1,200 steps/s, 5.7%, 7 ms"
+    assert [found[-4:] for found in numbers.unmarked(page)] == ["7 ms"]
+    for key in ("rows", "rows/of.name=c/x", "gone", "rows/7"):
+        with pytest.raises(LookupError, match=re.escape(f"r.json#{key}")):
+            numbers.value("r.json", key)
 
 
 # ---- troubleshooting ----------------------------------------------------------------------------

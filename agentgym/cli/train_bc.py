@@ -87,6 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _config(arguments: argparse.Namespace) -> CloningConfig:
     from agentgym.io.records import parse
     from agentgym.training.cloning.supervised import CloningConfig
+    from agentgym.registration import suite_spec
     from agentgym.training.policy.open import default_prompting, tiny_size
 
     table: dict[str, Any] = {"env_id": arguments.env, "model": arguments.model, "seed": arguments.seed}
@@ -106,6 +107,8 @@ def _config(arguments: argparse.Namespace) -> CloningConfig:
         else:
             table[key] = value
     table["env_options"] = groups["env_options"]
+    if "evaluation.split" in (recommended := suite_spec(arguments.env).tiny):  # of a suite without a split `valid`
+        table.setdefault("held_out_split", recommended["evaluation.split"])
     prompting = default_prompting(arguments.model, arguments.env).replaced(groups["prompting"])
     return parse(CloningConfig, {**table, "prompting": asdict(prompting)}, "settings")
 

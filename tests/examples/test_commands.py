@@ -93,7 +93,8 @@ def test_every_command_is_understood(page):
 def test_a_tutorial_runs_to_its_end(name, tmp_path, request):
     if name in NEEDS_DATA and "AGENTGYM_DATA" not in os.environ:
         pytest.skip("needs the published games in AGENTGYM_DATA")
-    shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in ("examples", "indexes"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     lines = []
     for line in commands(ROOT / name):
         lines.append(line)
