@@ -185,7 +185,10 @@ def test_measured_numbers_are_those_of_their_reports(page):
 
 
 def test_marks_of_numbers(tmp_path, monkeypatch):
-    report = {"rows": [{"of": {"name": "a"}, "x": 1234.5}, {"of": {"name": "b"}, "x": 0.0567}], "when": "today"}
+    report = {
+        "rows": [{"of": {"name": "a"}, "x": 1234.5}, {"of": {"name": "b"}, "x": 0.0567}],
+        "when": "today",
+    }
     (tmp_path / "r.json").write_text(json.dumps(report))
     monkeypatch.setattr(numbers, "ROOT", tmp_path)
     assert numbers.value("r.json", "rows/of.name=b/x") == 0.0567

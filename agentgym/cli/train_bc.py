@@ -107,7 +107,9 @@ def _config(arguments: argparse.Namespace) -> CloningConfig:
         else:
             table[key] = value
     table["env_options"] = groups["env_options"]
-    if "evaluation.split" in (recommended := suite_spec(arguments.env).tiny):  # of a suite without a split `valid`
+    if "evaluation.split" in (
+        recommended := suite_spec(arguments.env).tiny
+    ):  # of a suite without a split `valid`
         table.setdefault("held_out_split", recommended["evaluation.split"])
     prompting = default_prompting(arguments.model, arguments.env).replaced(groups["prompting"])
     return parse(CloningConfig, {**table, "prompting": asdict(prompting)}, "settings")

@@ -30,6 +30,9 @@ from benchmarks.smollm2 import WEIGHTS_SHA256, check_source, convert, difference
 from benchmarks.speed.report import machine
 
 SUITE = Path(__file__).parents[1] / "suites" / "smollm2.toml"
+"""Every protocol, on three tasks a column."""
+LARGER = tuple(SUITE.with_name(f"smollm2-{name}.toml") for name in ("choice", "free"))
+"""The protocols that need no server, on 30 tasks a column."""
 PRICES = Path(__file__).with_name("prices.toml")
 FOLDER = Path("runs/smollm2")
 RESULTS = FOLDER / "results"
@@ -71,10 +74,11 @@ def _texts(environments: Iterable[SuiteEnv]) -> Iterator[str]:
             yield from environment_texts(envs, episodes=_EPISODES, seed=0)
 
 
-def play(agents: Iterable[str], *more: str) -> None:
-    """Let agents of the suite play; what they have played before stays.
+def play(suite: Path, agents: Iterable[str], *more: str) -> None:
+    """Let agents of a suite play; what they have played before stays.
 
     Args:
+        suite: its file.
         agents: by name.
         *more: further words of the command line.
 
@@ -82,8 +86,13 @@ def play(agents: Iterable[str], *more: str) -> None:
         UsageError: the command failed.
     """
     names = [word for name in agents for word in ("--agent", name)]
-    if code := agentgym(["bench", str(SUITE), "--out", str(RESULTS), *names, *more]):
+    if code := agentgym(["bench", str(suite), "--out", str(RESULTS), *names, *more]):
         raise UsageError(f"agentgym bench ended with {code}")
+
+
+def _agents(suite: Path, *, served: bool) -> list[str]:
+    """Return the names of a suite's agents that play behind the server, or of the others."""
+    return [agent.name for agent in load_suite(suite).agent if (agent.kind == "react") == served]
 
 
 def main() -> int:
@@ -93,12 +102,13 @@ def main() -> int:
     given = parser.parse_args()
     FOLDER.mkdir(parents=True, exist_ok=True)
     prepare(given.file)
-    served = [agent.name for agent in load_suite(SUITE).agent if agent.kind == "react"]
-    here = [agent.name for agent in load_suite(SUITE).agent if agent.kind != "react"]
-    play(here, "--num-envs", "4", "--verify")
+    for suite in (*LARGER, SUITE):
+        play(suite, _agents(suite, served=False), "--num-envs", "30", "--verify")
     with ModelServer(MODELS, log=FOLDER / "server.log", port=PORT, dtype="bfloat16", batching=True) as server:
-        play(served, "--num-envs", "4", "--prices", str(PRICES), "--verify")
-    board = ["leaderboard", "build", str(RESULTS), "--suite", str(SUITE), "--out", str(BOARD), "--strict"]
+        for suite in (*LARGER, SUITE):
+            if served := _agents(suite, served=True):
+                play(suite, served, "--num-envs", "4", "--prices", str(PRICES), "--verify")
+    board = ["leaderboard", "build", str(RESULTS), "--out", str(BOARD), "--strict"]
     if code := agentgym(board):
         raise UsageError(f"agentgym leaderboard build ended with {code}")
     weights, differing = differences(given.file, MODELS / "smollm2")
