@@ -5,8 +5,8 @@ A number stands between a mark that names its report and key, and ``<!-- / -->``
     <!-- benchmarks/site.json#files 3 -->1,990<!-- / -->
 
 The key is the way through the JSON: names and places, separated by ``/``; ``NAME=VALUE&...`` is the one item
-of a list that has these values (``A.B=VALUE``: of B within A). Behind it stands the number of significant digits,
-and after a ``:`` what the number is divided by; or how Python's `format` is to write it.
+of a list that has these values (``A.B=VALUE``: of B within A). Behind it stands the number of significant
+digits, and after a ``:`` what the number is divided by; or how Python's `format` is to write it.
 """
 
 from __future__ import annotations

@@ -86,8 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _config(arguments: argparse.Namespace) -> CloningConfig:
     from agentgym.io.records import parse
-    from agentgym.training.cloning.supervised import CloningConfig
     from agentgym.registration import suite_spec
+    from agentgym.training.cloning.supervised import CloningConfig
     from agentgym.training.policy.open import default_prompting, tiny_size
 
     table: dict[str, Any] = {"env_id": arguments.env, "model": arguments.model, "seed": arguments.seed}

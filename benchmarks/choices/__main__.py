@@ -240,7 +240,7 @@ def from_clones(folder: Path) -> Iterator[Difference]:
         temperature: np.array(
             [
                 fmean(float(episode.won) for episode in read_episodes(path.parent))
-                for path in sorted((folder / f"at-{temperature}").glob("*/*/run.json"))
+                for path in sorted((folder / f"at-{temperature}").glob("*/clone-*/run.json"))
             ]
         )
         for temperature in TEMPERATURES
