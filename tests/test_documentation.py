@@ -181,7 +181,8 @@ def test_the_readme_is_short():
 def test_measured_numbers_are_those_of_their_reports(page):
     text = page.read_text(encoding="utf-8")
     assert text == numbers.updated(text), "run `make docs-numbers`"
-    assert list(numbers.unmarked(text)) == [], "mark them with their report, as docs/numbers.py says"
+    if page in numbers.ALL_MARKED:
+        assert list(numbers.unmarked(text)) == [], "mark them with their report, as docs/numbers.py says"
 
 
 def test_marks_of_numbers(tmp_path, monkeypatch):
