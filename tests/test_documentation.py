@@ -3,7 +3,6 @@
 import json
 import re
 import runpy
-import shlex
 import tomllib
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 
 import agentgym
 from agentgym import make, make_vec
-from agentgym.cli.commands import make_parser
 from agentgym.evaluation.suites import suite_file, suite_file_of_run
 from agentgym.evaluation.verify.archives import read_archive
 from agentgym.evaluation.verify.submissions import verify_below
@@ -23,12 +21,6 @@ from docs.pictures import FILMS, HERE, MAX_FILM_SIZE
 
 ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-COMMANDS = (
-    "docs/quickstart.md",
-    "docs/submitting.md",
-    "docs/tutorials/endpoint.md",
-    "docs/tutorials/two-cores.md",
-)
 
 
 @pytest.mark.parametrize("page", env_tables.pages(), ids=lambda page: page.stem)
@@ -160,15 +152,6 @@ def test_install_lines_of_pages_name_extras_that_there_are():
     own = [release_check.OF_CHECKOUT.fullmatch(line) for _, line in release_check.install_lines()]
     named = {name for found in own if found and found[1] for name in found[1].split(",")}
     assert {"train", "endpoint", "serve"} <= named <= set(EXTRAS)
-
-
-@pytest.mark.parametrize("page", COMMANDS)
-def test_commands_of_pages_are_understood(page):
-    text = (ROOT / page).read_text(encoding="utf-8")
-    lines = re.findall(r"^(?:torchrun .*? -m -- )?(agentgym [a-z].*)$", text, re.MULTILINE)
-    assert lines
-    for line in lines:
-        assert callable(make_parser().parse_args(shlex.split(line)[1:]).run), line
 
 
 def test_the_readme_is_short():

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples.test_commands import commands
+
 ROOT = Path(__file__).resolve().parents[2]
 TUTORIALS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "tutorials").glob("*.md"))
 PAGES = ("CONTRIBUTING.md", *TUTORIALS)
-COMMANDS_ONLY = ("docs/tutorials/endpoint.md", "docs/tutorials/two-cores.md")
-"""Tutorials without code."""
 FENCE = re.compile(r"^```(\w*)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 
@@ -22,7 +22,7 @@ def blocks(page):
 @pytest.mark.parametrize("page", PAGES)
 def test_code_is_the_files(page):
     shown = [(language, file, text) for language, file, text in blocks(page) if language]
-    assert shown or page in COMMANDS_ONLY
+    assert shown or commands(ROOT / page), "neither code nor commands"
     for language, file, text in shown:
         assert file, f"a {language} block without a title"
         assert text in (ROOT / file).read_text(encoding="utf-8"), f"{file} has no\n{text}"
