@@ -120,18 +120,17 @@ def _list(folder: Path, episodes: Sequence[EvalSample]) -> None:
     """Print the first episodes of each environment, and how one is opened."""
     from rich.table import Table
 
-    by_env: dict[str, list[EvalSample]] = {}
-    for episode in episodes:
-        by_env.setdefault(episode.env, []).append(episode)
-    table = Table("episode", "ended", "steps", "score", box=None, pad_edge=False)
+    by_env: dict[str, list[tuple[int, EvalSample]]] = {}
+    for number, episode in enumerate(episodes, 1):
+        by_env.setdefault(episode.env, []).append((number, episode))
+    table = Table("no.", "episode", "ended", "steps", "score", box=None, pad_edge=False)
     for found in list(by_env.values())[:LISTED]:
-        for episode in found[: max(1, LISTED // len(by_env))]:
+        for number, episode in found[: max(1, LISTED // len(by_env))]:
             row = episode.id, episode.end_reason.replace("_", " "), str(episode.length), f"{episode.score:g}"
-            table.add_row(*map(printable, row))
+            table.add_row(str(number), *map(printable, row))
     console = open_console()
     console.print(table, markup=False, soft_wrap=True)
-    named = episodes[0].id if episodes else "ID"
-    opened = shlex.join(("agentgym", "view", str(folder), "--episode", named))
+    opened = shlex.join(("agentgym", "view", str(folder), "--episode", "1"))
     line = f"{table.row_count} of {len(episodes):,} episodes; one is shown by: {opened}"
     console.print(printable(line), markup=False, soft_wrap=True)
 

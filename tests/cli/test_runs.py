@@ -200,10 +200,10 @@ def test_view_lists_the_episodes(cli, suite, run_folder, tmp_path):
     code, out, err = cli("view", run_folder)
     assert (code, err) == (0, "")
     head, *rows, last = out.splitlines()
-    first = read_episodes(run_folder)[0]
-    assert head.split() == ["episode", "ended", "steps", "score"]
-    assert [row.split()[0] for row in rows] == [episode.id for episode in read_episodes(run_folder)]
-    assert last == f"14 of 14 episodes; one is shown by: agentgym view {run_folder} --episode {first.id}"
+    assert head.split() == ["no.", "episode", "ended", "steps", "score"]
+    numbered = list(enumerate((episode.id for episode in read_episodes(run_folder)), 1))
+    assert [(int(row.split()[0]), row.split()[1]) for row in rows] == numbered
+    assert last == f"14 of 14 episodes; one is shown by: agentgym view {run_folder} --episode 1"
     assert cli(*shlex.split(last.partition("agentgym ")[2]))[0] == 0
     words = ("bench", suite, "--out", tmp_path / "more", "--agent", "random", "--no-baselines", "--no-verify")
     suite.write_text(SUITE.replace("attempts = 2", "attempts = 9"))
