@@ -11,6 +11,7 @@ Entry points are strings: registering imports no environment. An environment of 
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, cast
@@ -234,7 +235,9 @@ def find_spec(env_id: str, where: str = "") -> EnvSpec:
     if spec is None:
         known = sorted(known_ids())
         short = {name.rpartition("/")[2].rpartition("-v")[0].lower(): name for name in known}
-        meant = nearest(short.get(env_id.lower(), env_id), known)
+        word = env_id.rpartition("/")[2].partition("-v")[0].lower()
+        close = difflib.get_close_matches(word, short, n=1)
+        meant = nearest(short[close[0]] if close else env_id, known)
         raise UsageError(
             f"{where}unknown id {env_id!r}{meant}; known: {', '.join(known)}; "
             "write module:id for one that a module registers"

@@ -9,7 +9,9 @@ from agentgym.registration import open_env, open_vector
 from tests.cli.terminal import Terminal
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("Sokoban", "Sokoban"), ("hotpotqa", "HotpotQA"), ("Go", "")])
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("Sokoban", "Sokoban"), ("hotpotqa", "HotpotQA"), ("Sokobn", "Sokoban"), ("Go", "")]
+)
 def test_an_id_without_namespace_and_version(refused, typed, meant):
     complaint = refused("play", typed)
     assert f"unknown id {typed!r}" in complaint
