@@ -276,7 +276,7 @@ test-docs: $(VENV)/.installed-dev $(VENV)/.installed-docs ## build pages of the 
 	@$(RUN) -m pytest tests/documentation
 
 docs-numbers: $(VENV)/.installed-dev ## fill in the measured numbers of README.md and the pages from their reports
-	@$(RUN) -m docs.numbers
+	@$(RUN) -m docs.measured
 
 docs: $(VENV)/.installed-dev ## run the examples in README.md, docs/ and the docstrings
 	@$(RUN) -m pytest README.md docs agentgym

@@ -15,7 +15,7 @@ from agentgym.evaluation.verify.archives import read_archive
 from agentgym.evaluation.verify.submissions import verify_below
 from agentgym.io.optional import load_reference, only_trusted
 from agentgym.recipes import algorithms_with_recipes
-from docs import build_site, env_tables, numbers, release_check
+from docs import build_site, env_tables, measured, release_check
 from docs.notebook_page import has_outputs
 from docs.pictures import FILMS, HERE, MAX_FILM_SIZE
 
@@ -160,12 +160,12 @@ def test_the_readme_is_short():
     assert "docs/images/films/sokoban.gif" in text
 
 
-@pytest.mark.parametrize("page", numbers.PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", measured.PAGES, ids=lambda page: page.name)
 def test_measured_numbers_are_those_of_their_reports(page):
     text = page.read_text(encoding="utf-8")
-    assert text == numbers.updated(text), "run `make docs-numbers`"
-    if page in numbers.ALL_MARKED:
-        assert list(numbers.unmarked(text)) == [], "mark them with their report, as docs/numbers.py says"
+    assert text == measured.updated(text), "run `make docs-numbers`"
+    if page in measured.ALL_MARKED:
+        assert list(measured.unmarked(text)) == [], "mark them with their report, as docs/measured.py says"
 
 
 def test_marks_of_numbers(tmp_path, monkeypatch):
@@ -174,16 +174,16 @@ def test_marks_of_numbers(tmp_path, monkeypatch):
         "when": "today",
     }
     (tmp_path / "r.json").write_text(json.dumps(report))
-    monkeypatch.setattr(numbers, "ROOT", tmp_path)
-    assert numbers.value("r.json", "rows/of.name=b/x") == 0.0567
+    monkeypatch.setattr(measured, "ROOT", tmp_path)
+    assert measured.value("r.json", "rows/of.name=b/x") == 0.0567
     marked = "<!-- r.json#rows/of.name=a/x 2 -->?<!-- / --> steps/s, <!-- r.json#rows/1/x .1% -->1%<!-- / -->"
     page = f"{marked}, 7 ms"
-    said = re.sub("<!--.*?-->", "", numbers.updated(page))
+    said = re.sub("<!--.*?-->", "", measured.updated(page))
     assert said == "1,200 steps/s, 5.7%, 7 ms"
-    assert [found[-4:] for found in numbers.unmarked(page)] == ["7 ms"]
+    assert [found[-4:] for found in measured.unmarked(page)] == ["7 ms"]
     for key in ("rows", "rows/of.name=c/x", "gone", "rows/7"):
         with pytest.raises(LookupError, match=re.escape(f"r.json#{key}")):
-            numbers.value("r.json", key)
+            measured.value("r.json", key)
 
 
 # ---- troubleshooting ----------------------------------------------------------------------------

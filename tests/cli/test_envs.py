@@ -26,7 +26,7 @@ def test_lines_are_as_wide_as_the_place(cli, monkeypatch, columns, widest):
 @pytest.mark.parametrize("env_id", ENVIRONMENTS)
 def test_sizes_that_are_known_beforehand_are_those_of_the_splits(env_id):
     game = class_of(env_id)
-    assert tuple(game.split_sizes) == game.splits
+    assert tuple(game.split_sizes) in ((), game.splits)  # an environment of one's own may leave it out
     for split, size in game.split_sizes.items():
         assert len(open_env(env_id, split=split).tasks) == size
 

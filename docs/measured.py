@@ -1,4 +1,4 @@
-"""Measured numbers of pages: ``python -m docs.numbers``, or ``make docs-numbers``, fills them in.
+"""Measured numbers of pages: ``python -m docs.measured``, or ``make docs-numbers``, fills them in.
 
 A number stands between a mark that names its report and key, and ``<!-- / -->``::
 
