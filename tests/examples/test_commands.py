@@ -89,10 +89,11 @@ def test_every_command_is_understood(page):
             assert callable(make_parser().parse_args(arguments).run), line
 
 
-@pytest.mark.parametrize("name", TABLE["executed"])
-def test_a_tutorial_runs_to_its_end(name, tmp_path, request):
-    if name in NEEDS_DATA and "AGENTGYM_DATA" not in os.environ:
-        pytest.skip("needs the published games in AGENTGYM_DATA")
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.assets] * (name in NEEDS_DATA)) for name in TABLE["executed"]],
+)
+def test_a_tutorial_runs_to_its_end(name, tmp_path):
     for folder in ("examples", "indexes"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     lines = []
