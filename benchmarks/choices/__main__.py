@@ -131,6 +131,15 @@ def values(episodes: Sequence[EvalSample], column: str, measure: str) -> dict[st
     }
 
 
+def by_pair(name: str, agent: str, measure: str, first: Any, second: Any) -> Difference:
+    """Compare float64[n] values of the same tasks or seeds."""
+    mean, interval = float((second - first).mean()), t_interval(second - first)
+    means = float(first.mean()), float(second.mean())
+    return Difference(
+        name, agent, measure, *means, mean, interval.low, interval.high, len(first), paired=True
+    )
+
+
 def difference(
     name: str, agent: str, measure: str, one: dict[str, float], other: dict[str, float]
 ) -> Difference:
@@ -195,19 +204,7 @@ def from_sweep(path: Path) -> Iterator[Difference]:
         )
         smooth = [np.convolve(run["success"], np.ones(WINDOW) / WINDOW, "valid") for run in runs]
         last, best = (np.array([take(curve) for curve in smooth]) for take in (lambda c: c[-1], np.max))
-        interval = t_interval(best - last)
-        yield Difference(
-            f"{name}-best-checkpoint",
-            arm,
-            "success in training",
-            float(last.mean()),
-            float(best.mean()),
-            float((best - last).mean()),
-            interval.low,
-            interval.high,
-            len(runs),
-            paired=True,
-        )
+        yield by_pair(f"{name}-best-checkpoint", arm, "success in training", last, best)
 
 
 def clones(folder: Path) -> None:
@@ -247,19 +244,7 @@ def from_clones(folder: Path) -> Iterator[Difference]:
     }
     for temperature in TEMPERATURES[:-1]:
         first, second = won[TEMPERATURES[-1]], won[temperature]
-        interval = t_interval(second - first)
-        yield Difference(
-            f"sokoban-temperature-{temperature}",
-            "clone of the oracle",
-            "success",
-            float(first.mean()),
-            float(second.mean()),
-            float((second - first).mean()),
-            interval.low,
-            interval.high,
-            len(first),
-            paired=True,
-        )
+        yield by_pair(f"sokoban-temperature-{temperature}", "clone of the oracle", "success", first, second)
 
 
 def table(folder: Path) -> str:
