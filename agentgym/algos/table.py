@@ -8,14 +8,13 @@ value is ``module:attribute``; they are looked up when an unknown name is asked 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Final
 
 from agentgym.algos.algorithm import Algorithm
 from agentgym.core.options import check_choice
 from agentgym.errors import UsageError
-from agentgym.io.optional import load_reference
+from agentgym.io.optional import load_reference, plugins
 
 ENTRY_POINTS = "agentgym.algorithms"
 """Group of the entry points by which other packages add algorithms."""
@@ -59,7 +58,7 @@ def find_algorithm(name: str) -> Algorithm:
         return ALGORITHMS[name]
     if ":" in name:
         return _load(name)
-    others = {entry.name: entry.value for entry in entry_points(group=ENTRY_POINTS)}
+    others = {name: entry.value for name, entry in plugins(ENTRY_POINTS).items()}
     check_choice("algorithm", name, (*ALGORITHMS, *others), ", or write module:attribute for one of your own")
     return _load(others[name])
 

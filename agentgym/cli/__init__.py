@@ -29,10 +29,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     line on stderr (``--debug`` adds the traceback); 130 when interrupted, after one line. Other exceptions
     are defects and propagate.
     """
-    words = sys.argv[1:] if argv is None else list(argv)
+    words = (sys.argv[1:] if argv is None else list(argv)) or ["--help"]
 
     def run(words: Sequence[str]) -> int:
-        arguments = make_parser(words).parse_args(words or ["--help"])
+        arguments = make_parser(words).parse_args(words)
         code: int = arguments.run(arguments)
         return code
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from agentgym.agents.screen import printable
 from agentgym.cli.bench_agents import add_agents, check_scaffold, chosen_agents
 from agentgym.cli.bench_protocols import add_what_is_played, chosen_suite, print_protocols
+from agentgym.cli.commands import COMMANDS
 from agentgym.cli.endpoints import add_endpoint_settings, endpoint_settings, print_calls
 from agentgym.cli.estimate import print_estimate
 from agentgym.cli.parser import Commands, Parser, add_command
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
     from agentgym.evaluation.suites.suite import Suite, SuiteAgent
 
-ABOUT = "Run a benchmark suite; resumes an interrupted run."
-
 
 def add_to(commands: Commands[Parser]) -> None:
     """Declare the command."""
@@ -33,7 +32,7 @@ def add_to(commands: Commands[Parser]) -> None:
         commands,
         "bench",
         run,
-        about=ABOUT,
+        about=COMMANDS["bench"],
         example="agentgym bench quick --agent random --verify",
     )
     add_what_is_played(parser)

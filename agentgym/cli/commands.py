@@ -8,15 +8,36 @@ from importlib import import_module
 from agentgym.cli.parser import Parser, add_debug
 from agentgym.version import __version__
 
-COMMANDS = (
-    *("envs", "play", "bench", "verify", "judge", "leaderboard", "submit", "view", "site", "serve", "train"),
-    *("recipes", "plot", "data", "export", "imports", "index", "doctor"),
-)
-"""In the order of ``--help``. A new command is a module, and its name here."""
+COMMANDS = {
+    "envs": "List the environments with their data sets, splits and sizes.",
+    "play": "Play an episode in the terminal, or watch an agent play it.",
+    "bench": "Run a benchmark suite; resumes an interrupted run.",
+    "verify": "Verify runs by playing every recorded action again.",
+    "judge": "Ask the judge of a run again, and measure how far its ratings of one transcript lie apart.",
+    "leaderboard": "Build the leaderboard of a folder of runs, or pack runs.",
+    "submit": "Pack a run into one file to send in, or check such files.",
+    "view": "Replay a saved episode in the terminal, step by step, with what the model was sent and said.",
+    "site": "Build the leaderboard as static pages, with a viewer of every step, and serve them.",
+    "serve": "Serve a web site that people play in, or an environment, a search index or a model for trainers.",
+    "train": "Train a model: by reinforcement learning, or from what an oracle does.",
+    "recipes": "Show the recipes of the papers, setting by setting beside what the papers say.",
+    "plot": "Draw learning curves of training runs: mean and band over the seeds of each algorithm. Or, with "
+    "--what, a diagnostic of one run or several, with its numbers as JSON beside the picture.",
+    "data": "List, find, import and verify official data; write demonstrations; look after data pools.",
+    "export": "Write a run in the form of another project.",
+    "import": "Play the actions of somebody else's run, compare what follows, and keep it as a run.",
+    "index": "Build, take over, inspect, query and verify search indexes.",
+    "doctor": "Check the installation; with --cpu or --gpu training on this machine: one iteration and "
+    "more of each learner path, as JSON.",
+}
+"""What each does, in the order of ``--help``. A new command is a module, and its name here."""
+
+MODULES = {"import": "imports"}
+"""Of commands whose name Python keeps for itself."""
 
 
 def make_parser(words: Sequence[str] = ()) -> Parser:
-    """Return the parser of the command line, with the one command that ``words`` name, or with all."""
+    """Return the parser of the command line: for ``words``, with the arguments of the command they name."""
     parser = Parser(
         prog="agentgym",
         description="Environments and a re-executable leaderboard for language agents.",
@@ -27,7 +48,9 @@ def make_parser(words: Sequence[str] = ()) -> Parser:
     add_debug(parser, default=False)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     named = next((word for word in words if not word.startswith("-")), None)
-    # importing and declaring them all takes a fifth of a second
-    for name in [name for name in COMMANDS if name == named] or COMMANDS:
-        import_module(f"agentgym.cli.{name}").add_to(commands)
+    for name in [named] if named in COMMANDS else COMMANDS:
+        if words and name != named:
+            commands.add_parser(name, help=COMMANDS[name])  # importing them all takes a fifth of a second
+        else:
+            import_module(f"agentgym.cli.{MODULES.get(name, name)}").add_to(commands)
     return parser

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from agentgym.agents.screen import printable
 from agentgym.cli import data_pool, demos
+from agentgym.cli.commands import COMMANDS
 from agentgym.cli.parser import Commands, Parser, add_command, add_groups
 from agentgym.cli.terminal import open_console, open_progress_console
 from agentgym.core.suite_spec import DataSource
@@ -17,12 +18,10 @@ from agentgym.data.importing import find_damage, import_data, read_manifest
 from agentgym.errors import UsageError
 from agentgym.registration import class_of, data_source, data_sources, known_ids, open_env
 
-ABOUT = "List, find, import and verify official data; write demonstrations; look after data pools."
-
 
 def add_to(commands: Commands[Parser]) -> None:
     """Declare the commands."""
-    group = add_command(commands, "data", None, about=ABOUT, example="agentgym data list")
+    group = add_command(commands, "data", None, about=COMMANDS["data"], example="agentgym data list")
     actions = add_groups(group)
     add_command(
         actions,

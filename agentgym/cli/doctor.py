@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentgym.cli.commands import COMMANDS
 from agentgym.cli.installation import check_installation
 from agentgym.cli.parser import Commands, Parser, add_command
 from agentgym.cli.terminal import open_console
@@ -15,11 +16,6 @@ from agentgym.io.files import replace_file, writing
 
 if TYPE_CHECKING:
     from agentgym.training.doctor import CheckResult
-
-ABOUT = (
-    "Check the installation; with --cpu or --gpu training on this machine: one iteration and more of each "
-    "learner path, as JSON."
-)
 
 TINY = {"cpu": "tiny:0.1m", "cuda": "tiny:5m"}
 """Models that are checked with by default."""
@@ -30,7 +26,7 @@ _SHOWN = ("tokens_per_second", "logp_diff_mean", "peak_memory", "planned_memory"
 def add_to(commands: Commands[Parser]) -> None:
     """Declare the command."""
     parser = add_command(
-        commands, "doctor", run, about=ABOUT, example="agentgym doctor --cpu --out report.json"
+        commands, "doctor", run, about=COMMANDS["doctor"], example="agentgym doctor --cpu --out report.json"
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(

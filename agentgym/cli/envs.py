@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import textwrap
 
+from agentgym.cli.commands import COMMANDS
 from agentgym.cli.parser import Commands, Parser, add_command
 from agentgym.cli.terminal import open_console
 
-ABOUT = "List the environments with their data sets, splits and sizes."
 
 _WIDTH = 100
 """Columns where neither a terminal nor ``COLUMNS`` says how many."""
@@ -16,7 +16,7 @@ _WIDTH = 100
 
 def add_to(commands: Commands[Parser]) -> None:
     """Declare the command."""
-    add_command(commands, "envs", run, about=ABOUT, example="agentgym envs")
+    add_command(commands, "envs", run, about=COMMANDS["envs"], example="agentgym envs")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from agentgym.cli.commands import COMMANDS
 from agentgym.cli.parser import Commands, Parser, add_allow, add_command, add_groups
 from agentgym.cli.terminal import open_console, open_progress_console
-
-ABOUT = "Write a run in the form of another project."
 
 
 def add_to(commands: Commands[Parser]) -> None:
@@ -18,7 +17,7 @@ def add_to(commands: Commands[Parser]) -> None:
             commands,
             "export",
             None,
-            about=ABOUT,
+            about=COMMANDS["export"],
             example="agentgym export inspect results/quick/oracle-1a2b3c4d5e6f --out oracle.json",
         )
     )

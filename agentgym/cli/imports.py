@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.agents.screen import printable
+from agentgym.cli.commands import COMMANDS
 from agentgym.cli.parser import Commands, Parser, add_command, add_env_options, env_options
 from agentgym.cli.terminal import open_console, open_progress_console
 from agentgym.errors import UsageError
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from agentgym.evaluation.imports.importing import ImportedRun
     from agentgym.evaluation.suites.suite import Suite, SuiteEnv
 
-ABOUT = "Play the actions of somebody else's run, compare what follows, and keep it as a run."
 MAX_SHOWN = 20
 """Lines of a kind that are printed; the report has them all."""
 
@@ -27,7 +27,7 @@ def add_to(commands: Commands[Parser]) -> None:
     example = (
         "agentgym import log.jsonl --dialect jsonl --env agentgym/Sokoban-v0 --split test --agent theirs"
     )
-    parser = add_command(commands, "import", run, about=ABOUT, example=example)
+    parser = add_command(commands, "import", run, about=COMMANDS["import"], example=example)
     parser.add_argument("log", type=Path, metavar="LOG", help="the log")
     parser.add_argument(
         "--dialect",

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from agentgym.agents.screen import printable
+from agentgym.cli.commands import COMMANDS
 from agentgym.cli.corpus import (
     CORPORA,
     NamedCorpus,
@@ -22,7 +23,6 @@ from agentgym.data.progress import progress_bar
 from agentgym.errors import UsageError
 from agentgym.io.paths import cache_directory
 
-ABOUT = "Build, take over, inspect, query and verify search indexes."
 
 SHOWN = 160
 """Characters of a passage's text in an answer."""
@@ -30,7 +30,7 @@ SHOWN = 160
 
 def add_to(commands: Commands[Parser]) -> None:
     """Declare the commands."""
-    group = add_command(commands, "index", None, about=ABOUT, example="agentgym index list")
+    group = add_command(commands, "index", None, about=COMMANDS["index"], example="agentgym index list")
     actions = add_groups(group)
     build = add_command(
         actions,

@@ -6,11 +6,10 @@ import argparse
 from pathlib import Path
 
 from agentgym.agents.screen import printable
+from agentgym.cli.commands import COMMANDS
 from agentgym.cli.endpoints import add_endpoint_settings, endpoint_settings
 from agentgym.cli.parser import Commands, Parser, add_allow, add_command, seed
 from agentgym.cli.terminal import open_console
-
-ABOUT = "Ask the judge of a run again, and measure how far its ratings of one transcript lie apart."
 
 
 def add_to(commands: Commands[Parser]) -> None:
@@ -19,7 +18,7 @@ def add_to(commands: Commands[Parser]) -> None:
         commands,
         "judge",
         run,
-        about=ABOUT,
+        about=COMMANDS["judge"],
         example="agentgym judge results/sotopia/react-1a2b3c4d5e6f --ratings 3 --sample 50",
     )
     parser.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a complete run")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.agents.screen import printable
+from agentgym.cli.commands import COMMANDS
 from agentgym.cli.parser import (
     Commands,
     Parser,
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from agentgym.evaluation.board.boards import Board
     from agentgym.evaluation.verify.submissions import Unranked
 
-ABOUT = "Build the leaderboard of a folder of runs, or pack runs."
-
 
 def add_to(commands: Commands[Parser]) -> None:
     """Declare the commands."""
@@ -35,7 +34,7 @@ def add_to(commands: Commands[Parser]) -> None:
             commands,
             "leaderboard",
             None,
-            about=ABOUT,
+            about=COMMANDS["leaderboard"],
             example="agentgym leaderboard build benchmarks/runs --out benchmarks/LEADERBOARD.md",
         )
     )

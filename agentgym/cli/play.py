@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from agentgym.agents.screen import end_of, text_of
 from agentgym.agents.table import AGENTS, check_agent, make_agent
 from agentgym.cli.board import Frame, FrameDisplay, FrameLog, PlayScreen
+from agentgym.cli.commands import COMMANDS
 from agentgym.cli.parser import (
     Commands,
     Parser,
@@ -35,7 +36,6 @@ from agentgym.vector.core import AgentVectorEnv
 if TYPE_CHECKING:
     from rich.console import Console
 
-ABOUT = "Play an episode in the terminal, or watch an agent play it."
 WATCHING_DELAY = 0.3
 """Seconds between the steps of an agent that a person watches."""
 
@@ -53,7 +53,7 @@ def add_to(commands: Commands[Parser]) -> None:
         commands,
         "play",
         run,
-        about=ABOUT,
+        about=COMMANDS["play"],
         example="agentgym play agentgym/Sokoban-v0 --seed 1 --option reward=sparse",
     )
     parser.add_argument("env", metavar="ENV", help="an id that `agentgym envs` lists, or module:id")

@@ -7,16 +7,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentgym.cli.commands import COMMANDS
 from agentgym.cli.parser import Commands, Parser, add_command
 from agentgym.cli.terminal import open_console, open_progress_console
 
 if TYPE_CHECKING:
     from agentgym.history.curves import RunGroup
 
-ABOUT = (
-    "Draw learning curves of training runs: mean and band over the seeds of each algorithm. Or, with --what, "
-    "a diagnostic of one run or several, with its numbers as JSON beside the picture."
-)
 
 XS = ("iteration", "episodes", "env_steps", "tokens", "seconds")
 """As `agentgym.history.curves.XS`, which the parser has no need to load."""
@@ -28,7 +25,7 @@ def add_to(commands: Commands[Parser]) -> None:
         commands,
         "plot",
         run,
-        about=ABOUT,
+        about=COMMANDS["plot"],
         example="agentgym plot runs/gigpo-* runs/grpo-* --metric success --metric kl --out curves.svg",
     )
     parser.add_argument(

@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
+from agentgym.cli.commands import COMMANDS
 from agentgym.cli.parser import Commands, Parser, add_command, add_groups
 from agentgym.cli.terminal import open_console
 from agentgym.errors import UsageError
@@ -14,13 +15,11 @@ if TYPE_CHECKING:
     from agentgym.recipes import AlgorithmRecipes, RecipeSetting
     from agentgym.recipes.comparison import ComparedSetting
 
-ABOUT = "Show the recipes of the papers, setting by setting beside what the papers say."
-
 
 def add_to(commands: Commands[Parser]) -> None:
     """Declare the command and those within it."""
     group = add_command(
-        commands, "recipes", None, about=ABOUT, example="agentgym recipes show gigpo --env WebShop"
+        commands, "recipes", None, about=COMMANDS["recipes"], example="agentgym recipes show gigpo --env WebShop"
     )
     within = add_groups(group)
     listing = add_command(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from agentgym.cli.commands import COMMANDS
 from agentgym.cli.corpus import add_corpus, add_engine, build_passages, find_corpus, searcher_of
 from agentgym.cli.listening import add_address, add_repeated, read_token, serve_until_interrupted
 from agentgym.cli.parser import (
@@ -20,7 +21,6 @@ from agentgym.cli.parser import (
 from agentgym.cli.serve_gateway import add_gateway
 from agentgym.cli.terminal import open_console
 
-ABOUT = "Serve a web site that people play in, or an environment, a search index or a model for trainers."
 
 RETRIEVAL = "retrieval"
 """The command that serves no suite."""
@@ -29,7 +29,7 @@ RETRIEVAL = "retrieval"
 def add_to(commands: Commands[Parser]) -> None:
     """Declare the commands: ``env``, ``retrieval``, ``gateway``, and one for each suite, named after it."""
     example = "agentgym serve webshop --split test --record recordings"
-    group = add_command(commands, "serve", None, about=ABOUT, example=example)
+    group = add_command(commands, "serve", None, about=COMMANDS["serve"], example=example)
     servers = add_groups(group, lambda name: _add_suite(servers, name))
     _add_suite(servers, "webshop")
     _add_env(servers)

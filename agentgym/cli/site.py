@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from agentgym.agents.screen import printable
+from agentgym.cli.commands import COMMANDS
 from agentgym.cli.listening import add_address
 from agentgym.cli.parser import (
     Commands,
@@ -18,13 +19,11 @@ from agentgym.cli.parser import (
 )
 from agentgym.cli.terminal import open_console, open_progress_console
 
-ABOUT = "Build the leaderboard as static pages, with a viewer of every step, and serve them."
-
 
 def add_to(commands: Commands[Parser]) -> None:
     """Declare the commands."""
     example = "agentgym site build results --out site"
-    group = add_groups(add_command(commands, "site", None, about=ABOUT, example=example))
+    group = add_groups(add_command(commands, "site", None, about=COMMANDS["site"], example=example))
     _add_build(group, example)
     _add_serve(group)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentgym.agents.screen import printable
+from agentgym.cli.commands import COMMANDS
 from agentgym.cli.parser import (
     Commands,
     Parser,
@@ -18,8 +19,6 @@ from agentgym.cli.parser import (
 )
 from agentgym.cli.terminal import open_console, open_progress_console
 
-ABOUT = "Pack a run into one file to send in, or check such files."
-
 
 def add_to(commands: Commands[Parser]) -> None:
     """Declare the commands."""
@@ -28,7 +27,7 @@ def add_to(commands: Commands[Parser]) -> None:
             commands,
             "submit",
             None,
-            about=ABOUT,
+            about=COMMANDS["submit"],
             example="agentgym submit pack results/quick/oracle-1a2b3c4d5e6f --out benchmarks/submissions",
         )
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.table import ALGORITHMS, find_algorithm
+from agentgym.cli.commands import COMMANDS
 from agentgym.cli.parser import Commands, Parser, add_allow, add_command, add_groups, parse_options, seed
 from agentgym.cli.plan import show_plan
 from agentgym.cli.terminal import open_console, open_progress_console
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from agentgym.training.config import TrainConfig
     from agentgym.training.run import RunResult
 
-ABOUT = "Train a model: by reinforcement learning, or from what an oracle does."
 
 PRESETS = ("tiny", "paper", "plain")
 """What a run may begin with: settings for tiny models, the recipe of a paper, or nothing but defaults."""
@@ -41,7 +41,7 @@ def add_to(commands: Commands[Parser]) -> None:
         commands,
         "train",
         None,
-        about=ABOUT,
+        about=COMMANDS["train"],
         example="agentgym train gigpo --env agentgym/Sokoban-v0 --model tiny --seed 0",
     )
     algorithms = add_groups(group, lambda name: _declare(algorithms, name, find_algorithm(name)))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.agents.screen import printable
+from agentgym.cli.commands import COMMANDS
 from agentgym.cli.parser import Commands, Parser, add_allow, add_command, seed
 from agentgym.cli.terminal import open_console, open_progress_console
 from agentgym.errors import UsageError
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from agentgym.evaluation.verify.model_check import ModelSample
     from agentgym.evaluation.verify.verdicts import Verdict
 
-ABOUT = "Verify runs by playing every recorded action again."
 PROBLEMS_SHOWN = 20
 
 
@@ -27,7 +27,7 @@ def add_to(commands: Commands[Parser]) -> None:
         commands,
         "verify",
         run,
-        about=ABOUT,
+        about=COMMANDS["verify"],
         example="agentgym verify results/quick/random-1a2b3c4d5e6f",
     )
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a run, or a packed run")

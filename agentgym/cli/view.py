@@ -11,6 +11,7 @@ from time import sleep
 from typing import TYPE_CHECKING
 
 from agentgym.agents.screen import printable, show_state, show_step
+from agentgym.cli.commands import COMMANDS
 from agentgym.cli.parser import Commands, Parser, add_allow, add_command, seconds
 from agentgym.cli.terminal import is_interactive, open_console
 from agentgym.core.suite_spec import ScreenHints
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from agentgym.evaluation.log.results import EvalSample
     from agentgym.evaluation.log.transcripts import TranscriptRecord
 
-ABOUT = "Replay a saved episode in the terminal, step by step, with what the model was sent and said."
 
 LISTED = 30
 """Episodes listed where none is named, shared among the environments."""
@@ -35,7 +35,7 @@ def add_to(commands: Commands[Parser]) -> None:
         commands,
         "view",
         run,
-        about=ABOUT,
+        about=COMMANDS["view"],
         example="agentgym view results/quick/oracle-1a2b3c4d5e6f --episode Sokoban/00c4 --delay 0.2",
     )
     parser.add_argument(

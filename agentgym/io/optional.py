@@ -6,13 +6,15 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from importlib import import_module, metadata
-from importlib.metadata import EntryPoint, entry_points
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentgym.errors import MissingPackageError, UntrustedReferenceError, UsageError, nearest
+
+if TYPE_CHECKING:  # a seventh of `import agentgym`, for what only an option or a failure asks for
+    from importlib.metadata import EntryPoint
 
 DISTRIBUTION = "agentgym-suite"
 """Name of the distribution that holds this package."""
@@ -78,6 +80,8 @@ def install_command(extra: str) -> str:
 
 def packages_of(extra: str) -> list[str]:
     """Return what an extra of this distribution requires, with that of extras within it before its own."""
+    from importlib import metadata
+
     marker = re.compile(rf"""extra == ['"]{extra}['"]""")
     found = (text.partition(";") for text in metadata.requires(DISTRIBUTION) or () if marker.search(text))
     nested, own = [], []
@@ -153,6 +157,8 @@ def plugins(group: str) -> dict[str, EntryPoint]:
 
     Where two packages use a name, the one that comes first on ``sys.path`` has it.
     """
+    from importlib.metadata import entry_points
+
     found: dict[str, EntryPoint] = {}
     for entry in entry_points(group=group):
         found.setdefault(entry.name, entry)

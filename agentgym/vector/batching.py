@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import gymnasium
@@ -69,20 +71,24 @@ def unbatch_observations(batch: Any, n: int) -> list[Any]:
 
 def object_array(values: Sequence[Any]) -> npt.NDArray[np.object_]:
     """Return a 1-D object array of ``values``, whatever they are."""
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
+    return np.fromiter(values, dtype=object, count=len(values))
+
+
+_COLUMN_TYPES = {kind: np.dtype(kind) for kind in (bool, int, float)}
+_OBJECT = np.dtype(object)
 
 
 def info_column(values: Sequence[Any]) -> npt.NDArray[Any]:
     """Return a column of infos as Gymnasium types it: bool, int and float arrays, else objects."""
     kind = type(values[0])
-    return np.array(values, dtype=kind) if kind in (bool, int, float) else object_array(values)
+    return np.fromiter(values, dtype=_COLUMN_TYPES.get(kind, _OBJECT), count=len(values))
 
 
 def info_columns(rows: Sequence[Mapping[str, Any]]) -> Infos:
     """Turn n infos with the same keys into columns."""
-    return {key: info_column([row[key] for row in rows]) for key in rows[0]}
+    keys = tuple(rows[0])
+    values = zip(*map(itemgetter(*keys), rows), strict=True)  # on every step's way
+    return dict(zip(keys, map(info_column, values), strict=True))
 
 
 def info_rows(infos: Infos, n: int) -> list[dict[str, Any]]:
@@ -93,12 +99,13 @@ def info_rows(infos: Infos, n: int) -> list[dict[str, Any]]:
 
 def with_masks(infos: Infos, n: int) -> dict[str, Any]:
     """Add to every column of n rows the mask ``_key`` that Gymnasium keeps beside it, all True."""
-    masked: dict[str, Any] = {}
     masks = np.ones((len(infos), n), dtype=np.bool_)  # one allocation: this is on every step's way
-    for mask, (key, column) in zip(masks, infos.items(), strict=True):
-        masked[key] = column
-        masked["_" + key] = mask
-    return masked
+    return {**infos, **dict(zip(_mask_keys(tuple(infos)), masks, strict=True))}
+
+
+@lru_cache
+def _mask_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"_{key}" for key in keys)
 
 
 def spread(column: npt.NDArray[Any], where: Sequence[int], n: int) -> npt.NDArray[Any]:

@@ -78,21 +78,24 @@ class SerialVectorEnv(AgentVectorEnv):
             self._seen[slot] = seen
 
     def _step_slots(self, slots: Sequence[int], actions: Sequence[str]) -> Moves:
-        n = len(slots)
-        rewards = np.empty(n)
-        terminations = np.empty(n, dtype=np.bool_)
-        truncations = np.empty(n, dtype=np.bool_)
-        rows = []
-        asks = self._queries
+        asks, envs, seen = self._queries, self.envs, self._seen
         if asks:
             self.gather_answers(slots, actions)
             for i, action in zip(slots, actions, strict=True):
-                self.envs[i].answers = self._answers.take(i, action)
-        for k, (i, action) in enumerate(zip(slots, actions, strict=True)):
-            step = self.envs[i]._play if asks else self.envs[i].step
-            self._seen[i], rewards[k], terminations[k], truncations[k], info = step(action)
-            rows.append(info)
-        return Moves(self._observe_slots(slots), rewards, terminations, truncations, info_columns(rows))
+                envs[i].answers = self._answers.take(i, action)
+        moves = []
+        for i, action in zip(slots, actions, strict=True):
+            move = envs[i]._play(action) if asks else envs[i].step(action)
+            seen[i] = move[0]
+            moves.append(move)
+        observations, rewards, terminations, truncations, rows = zip(*moves, strict=True)
+        return Moves(
+            batch_observations(observations),
+            np.array(rewards, dtype=np.float64),
+            np.array(terminations, dtype=np.bool_),
+            np.array(truncations, dtype=np.bool_),
+            info_columns(rows),
+        )
 
     def gather_answers(self, slots: Sequence[int], actions: Sequence[str]) -> None:
         """Answer the actions' queries in all slots, those of one kind in one call, before any slot moves.
