@@ -18,7 +18,8 @@ COMMANDS = {
     "submit": "Pack a run into one file to send in, or check such files.",
     "view": "Replay a saved episode in the terminal, step by step, with what the model was sent and said.",
     "site": "Build the leaderboard as static pages, with a viewer of every step, and serve them.",
-    "serve": "Serve a web site that people play in, or an environment, a search index or a model for trainers.",
+    "serve": "Serve a web site that people play in, or an environment, a search index or a model for "
+    "trainers.",
     "train": "Train a model: by reinforcement learning, or from what an oracle does.",
     "recipes": "Show the recipes of the papers, setting by setting beside what the papers say.",
     "plot": "Draw learning curves of training runs: mean and band over the seeds of each algorithm. Or, with "

@@ -9,7 +9,6 @@ from agentgym.cli.commands import COMMANDS
 from agentgym.cli.parser import Commands, Parser, add_command
 from agentgym.cli.terminal import open_console
 
-
 _WIDTH = 100
 """Columns where neither a terminal nor ``COLUMNS`` says how many."""
 

@@ -23,7 +23,6 @@ from agentgym.data.progress import progress_bar
 from agentgym.errors import UsageError
 from agentgym.io.paths import cache_directory
 
-
 SHOWN = 160
 """Characters of a passage's text in an answer."""
 

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 def add_to(commands: Commands[Parser]) -> None:
     """Declare the command and those within it."""
     group = add_command(
-        commands, "recipes", None, about=COMMANDS["recipes"], example="agentgym recipes show gigpo --env WebShop"
+        commands,
+        "recipes",
+        None,
+        about=COMMANDS["recipes"],
+        example="agentgym recipes show gigpo --env WebShop",
     )
     within = add_groups(group)
     listing = add_command(

@@ -21,7 +21,6 @@ from agentgym.cli.parser import (
 from agentgym.cli.serve_gateway import add_gateway
 from agentgym.cli.terminal import open_console
 
-
 RETRIEVAL = "retrieval"
 """The command that serves no suite."""
 

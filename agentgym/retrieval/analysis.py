@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 
 from Stemmer import Stemmer
 
@@ -67,6 +68,10 @@ class Analyser(dict[str, str]):
             self.clear()
         self[word] = term
         return term
+
+
+shared_analyser = cache(Analyser)
+"""The one that indexes of a process have in common: what a corpus was read with knows a query's words."""
 
 
 def _rewrite(word: str) -> str:

@@ -117,7 +117,9 @@ def disciplines(name: str) -> list[Discipline]:
     alone = {"single": partial(single, name, scripts)}
     return [
         Discipline(
-            f"{name}, N = 1", "steps/s", {**one, "SyncVectorEnv": partial(synchronous, name, scripts), **alone}
+            f"{name}, N = 1",
+            "steps/s",
+            {**one, "SyncVectorEnv": partial(synchronous, name, scripts), **alone},
         ),
         Discipline(f"{name}, N = {MANY}", "steps/s", {**many, **alone}),
     ]
@@ -157,7 +159,9 @@ def main() -> int:
     rows = [row for each in named for row in measure(each, given.rounds, given.seconds)]
     about = machine()
     text = markdown(rows, {}, about, "python -m benchmarks.speed.vector", TEXTS)
-    given.out.write_text(json.dumps({"machine": about, "rows": [asdict(row) for row in rows]}, indent=1) + "\n")
+    given.out.write_text(
+        json.dumps({"machine": about, "rows": [asdict(row) for row in rows]}, indent=1) + "\n"
+    )
     given.out.with_suffix(".md").write_text(text)
     print(text)
     return 0

@@ -22,7 +22,7 @@ import numpy as np
 from agentgym.core.hashing import canonical
 from agentgym.errors import UsageError
 from agentgym.io.files import make_folder, sole_writer, writing
-from agentgym.retrieval.analysis import Analyser
+from agentgym.retrieval.analysis import Analyser, shared_analyser
 from agentgym.retrieval.corpus.naming import IdColumn
 from agentgym.retrieval.engines.bm25.counting import CountedBlock, count_block
 from agentgym.retrieval.engines.bm25.merging import BlockSource
@@ -119,7 +119,7 @@ def count_corpus(
             f"an index is built by one process at least: ask for processes >= 1, not {processes}"
         )
     reader = _Reader(documents, progress)
-    analyser = Analyser()
+    analyser = shared_analyser()
     blocks: list[BlockSource] = []
     with ExitStack() as stack:
         pool = _Pool(stack, processes) if spool is not None and processes > 1 else None

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from agentgym.core.options import UNIT_INTERVAL, PositiveFloat, check_options, options_of
 from agentgym.errors import UsageError
-from agentgym.retrieval.analysis import ANALYSER, Analyser
+from agentgym.retrieval.analysis import ANALYSER, shared_analyser
 from agentgym.retrieval.engines.bm25.blocks import count_corpus, resumable_spool
 from agentgym.retrieval.engines.bm25.execution import SearchBackend, choose_backend, make_ranking
 from agentgym.retrieval.engines.bm25.merging import merge_blocks
@@ -47,6 +47,9 @@ FOLDER: Final = f"bm25.{FORMAT}"
 _TERMS_KEPT = 1 << 17
 """Terms that are remembered."""
 
+_SLOTS_KEPT = 1 << 16
+"""Terms of an index whose numbers are kept as a dictionary, some 100 bytes each."""
+
 
 class Bm25(BatchedIndex):
     """An index in memory or mapped from a folder, made by `build_bm25` or `open_bm25`.
@@ -67,8 +70,9 @@ class Bm25(BatchedIndex):
         self._wanted = backend
         self._backend: SearchBackend | None = None
         self._ranking: Ranking | None = None
-        self._analyser = Analyser()
+        self._analyser = shared_analyser()
         self._terms: dict[str, Term] = {}
+        self._slots: dict[int, int] | None = None
         self._filled = max(1, int(manifest.parameters["filled"]))
 
     @property
@@ -95,7 +99,12 @@ class Bm25(BatchedIndex):
         return self._ranking.search(queries, k)
 
     def _terms_of(self, query: str) -> list[Term]:
-        terms = [self._term(term, count) for term, count in Counter(self._analyser.terms(query)).items()]
+        words = self._analyser.terms(query)
+        different = dict.fromkeys(words)
+        if len(different) == len(words):  # `Counter` takes half as long as the rest
+            terms = [self._terms.get(word) or self._term(word, 1) for word in words]
+        else:
+            terms = [self._term(word, count) for word, count in Counter(words).items()]
         return [term for term in terms if term.stop > term.start]
 
     def _term(self, term: str, count: int) -> Term:
@@ -110,19 +119,27 @@ class Bm25(BatchedIndex):
         return known._replace(weight=np.float32(count) * known.weight, bound=count * known.bound)
 
     def _look_up(self, term: str) -> Term:
-        digest = np.uint64(term_digest(term))
         postings = self._postings
-        slot = int(postings.terms.searchsorted(digest))
-        if slot == len(postings.terms) or postings.terms[slot] != digest:
+        slot = self._slot(term_digest(term))
+        if slot is None:
             return Term(0, 0, 0, 0, np.float32(0), 0.0)
         first, last = int(postings.firsts[slot]), int(postings.firsts[slot + 1])
         self._check_runs(first, last)
         start, stop = int(postings.starts[first]), int(postings.starts[last])
+        top = int(postings.tops[first] if last - first == 1 else postings.tops[first:last].max())
         rarity = 1 + (self._filled - (stop - start) + 0.5) / (stop - start + 0.5)
         weight = np.float32(math.log(rarity))
-        return Term(
-            first, last, start, stop, weight, float(weight) * int(postings.tops[first:last].max()) / TOPS
-        )
+        return Term(first, last, start, stop, weight, float(weight) * top / TOPS)
+
+    def _slot(self, digest: int) -> int | None:
+        """Return the number of a term, or None where the index has no such term."""
+        terms = self._postings.terms
+        if len(terms) <= _SLOTS_KEPT:
+            if self._slots is None:
+                self._slots = {known: slot for slot, known in enumerate(terms.tolist())}
+            return self._slots.get(digest)
+        slot = int(terms.searchsorted(np.uint64(digest)))
+        return slot if slot < len(terms) and terms[slot] == digest else None
 
     def _check_runs(self, first: int, last: int) -> None:
         """Refuse places that lie outside the arrays: the kernels do not look."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,12 @@ FREQUENT = 1 / 16
 
 SPREAD_BYTES = 96 << 20
 """Memory for the parts of frequent terms as arrays over all documents."""
+
+SMALL = 1 << 20
+"""Pairs of an index that is unpacked as a whole; they take eight bytes each."""
+
+TOGETHER = 1 << 17
+"""Scores that are added up in one go, of eight bytes: they stay in a processor's cache."""
 
 UNPACKED_PAIRS = 1 << 22
 """Pairs that are kept unpacked; they take eight bytes each."""
@@ -71,13 +77,41 @@ class NumpyRanker:
         """Hold the postings."""
         self._postings = postings
         self._count = len(postings.ranks)
+        self._size = -(-self._count // LANES) * LANES
         self._spread = lru_cache(SPREAD_BYTES // (4 * self._count + 1) + 1)(self._make_spread)
         self._unpacked: dict[int, tuple[Documents, npt.NDArray[np.float32]]] = {}
         self._held = 0
+        self._whole: tuple[Documents, npt.NDArray[np.float32]] | None = None
+        if 0 < len(postings.documents) <= SMALL and _ascending(postings.starts):
+            everything = Term(0, len(postings.windows), 0, len(postings.documents), np.float32(0), 0.0)
+            self._whole = self._unpack(everything)
 
     def search(self, queries: Sequence[Sequence[Term]], k: int) -> list[Hits]:
         """Return the best ``k`` documents of each query."""
-        return [self._search(terms, k) for terms in queries]
+        if self._whole is None or len(queries) == 1:
+            return [self._search(terms, k) for terms in queries]
+        found: list[Hits] = []
+        few = max(1, TOGETHER // self._size)
+        for first in range(0, len(queries), few):
+            found += self._search_together(queries[first : first + few], k)
+        return found
+
+    def _search_together(self, queries: Sequence[Sequence[Term]], k: int) -> list[Hits]:
+        """Search a small index: all scores of all queries at once."""
+        documents, gains = self._gains_of([term for terms in queries for term in terms])
+        pairs = [sum([term.stop - term.start for term in terms]) for terms in queries]
+        begins = np.arange(0, len(queries) * self._size, self._size).repeat(pairs)
+        totals = _sums(documents + begins, gains, len(queries) * self._size)
+        places = _best_of_each(totals.reshape(len(queries), -1), k)
+        owners, documents = np.divmod(places, self._size)
+        scores = totals[places].astype(np.float32)
+        order = np.lexsort((self._postings.ranks[documents], -scores, owners))
+        documents, scores = documents[order].astype(np.int32), scores[order]
+        ends = np.bincount(owners, minlength=len(queries)).cumsum().tolist()
+        return [
+            Hits(documents[begin : min(begin + k, end)].copy(), scores[begin : min(begin + k, end)].copy())
+            for begin, end in zip([0, *ends], ends, strict=False)
+        ]
 
     def _search(self, terms: Sequence[Term], k: int) -> Hits:
         documents, totals = self._best(terms, k)
@@ -87,6 +121,9 @@ class NumpyRanker:
 
     def _pairs(self, term: Term) -> tuple[Documents, npt.NDArray[np.float32]]:
         """Return the documents of a term and their parts; recently used ones are cached unpacked."""
+        if self._whole is not None:
+            documents, parts = self._whole
+            return documents[term.start : term.stop], parts[term.start : term.stop]
         known = self._unpacked.get(term.start)
         if known is None:
             if self._held > UNPACKED_PAIRS:
@@ -113,9 +150,13 @@ class NumpyRanker:
 
     def _best(self, terms: Sequence[Term], k: int) -> tuple[Documents, ScoreColumn]:
         """Return all documents that may be among the best ``k``, with their scores."""
+        pairs = sum([term.stop - term.start for term in terms])
+        if pairs < MANY and self._whole is not None:
+            totals = _sums(*self._gains_of(terms), self._size)
+            documents = _contenders(totals, k)
+            return documents, totals[documents]
         terms = sorted(terms, key=lambda term: -term.bound)
-        totals = np.zeros(-(-self._count // LANES) * LANES)
-        pairs = sum(term.stop - term.start for term in terms)
+        totals = np.zeros(self._size)
         sure = len(terms) if pairs < MANY else _first_share(terms, SURE_SHARE * pairs)
         self._add(totals, terms[:sure])
         others = terms[sure:]
@@ -156,6 +197,16 @@ class NumpyRanker:
             documents, scores = documents[kept], scores[kept]
         return documents, scores
 
+    def _gains_of(self, terms: Sequence[Term]) -> tuple[Documents, npt.NDArray[np.float32]]:
+        """Return the documents of all terms of a small index, one term after another, and their gains."""
+        if not terms:
+            return np.empty(0, np.int32), np.empty(0, np.float32)
+        found = [self._pairs(term) for term in terms]
+        parts = np.concatenate([parts for _, parts in found])
+        weights = np.array([term.weight for term in terms], np.float32)
+        weights = weights.repeat([term.stop - term.start for term in terms])
+        return np.concatenate([documents for documents, _ in found]), weights - weights / parts
+
     def _add(self, totals: ScoreColumn, terms: Sequence[Term]) -> None:
         """Add the terms' parts to the score of every document."""
         for term in terms:
@@ -183,6 +234,16 @@ class NumpyRanker:
         return spread
 
 
+def _sums(places: npt.NDArray[Any], gains: npt.NDArray[np.float32], size: int) -> ScoreColumn:
+    sums: Any = np.bincount(places, gains, size)  # its annotation knows of no weights
+    return sums  # type: ignore[no-any-return]
+
+
+def _ascending(starts: npt.NDArray[np.int64]) -> bool:
+    """Return whether runs begin where they can in an index that is whole."""
+    return bool(starts[0] == 0 and (starts[1:] > starts[:-1]).all())
+
+
 def _first_share(terms: Sequence[Term], pairs: float) -> int:
     """Return how many of the first terms, one at least, hold so many pairs or fewer."""
     held = 0
@@ -207,6 +268,16 @@ def _contenders(totals: ScoreColumn, k: int) -> Documents:
     columns = np.flatnonzero(lanes >= floor)
     rows, places = np.nonzero(totals.reshape(LANES, -1)[:, columns] >= floor)
     return (rows * len(lanes) + columns[places]).astype(np.int32)
+
+
+def _best_of_each(totals: ScoreColumn, k: int) -> npt.NDArray[np.intp]:
+    """Return the places of what may be among the ``k`` largest of a row of scores; as `_contenders`."""
+    lanes = totals.reshape(len(totals), LANES, -1).max(axis=1)
+    floors = np.full((len(totals), 1), np.nextafter(0, 1))
+    if lanes.shape[1] > k:
+        place = lanes.shape[1] - k
+        np.maximum(floors, np.partition(lanes, place)[:, place, None] * _SLACK, out=floors)
+    return np.flatnonzero(totals >= floors)  # of two dimensions, it takes five times as long
 
 
 def _at_least(totals: ScoreColumn, floor: float) -> Documents:
