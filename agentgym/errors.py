@@ -14,6 +14,10 @@ class MissingDataError(UsageError):
     """A data set is not on this machine. The message names the command that fetches it."""
 
 
+class MissingSuiteError(UsageError):
+    """The file of a suite that a run names is not found. The message names the option that says where it is."""
+
+
 class MissingPackageError(UsageError):
     """An optional package is not installed. The message names the command that installs it."""
 

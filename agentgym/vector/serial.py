@@ -85,7 +85,7 @@ class SerialVectorEnv(AgentVectorEnv):
                 envs[i].answers = self._answers.take(i, action)
         moves = []
         for i, action in zip(slots, actions, strict=True):
-            move = envs[i]._play(action) if asks else envs[i].step(action)
+            move = envs[i]._play(action)  # what `step` refuses, `_advance` and `gather_answers` have
             seen[i] = move[0]
             moves.append(move)
         observations, rewards, terminations, truncations, rows = zip(*moves, strict=True)

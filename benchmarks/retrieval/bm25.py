@@ -146,6 +146,7 @@ def side_by_side(folder: Path, passages: int) -> dict[str, float]:
         "bm25": _ours(open_bm25(folder / "bm25", backend="numba")),
         "bm25, NumPy": _ours(open_bm25(folder / "bm25", backend="numpy")),
         "bm25, batch": _ours_in_a_batch(open_bm25(folder / "bm25", backend="numba")),
+        "bm25, NumPy, batch": _ours_in_a_batch(open_bm25(folder / "bm25", backend="numpy")),
         "bm25s, numba": _bm25s(corpus),
         "tantivy": _ours(build_tantivy(corpus, corpus="made up", folder=folder / "tantivy")),
         "SQLite FTS5": _fts5(corpus),

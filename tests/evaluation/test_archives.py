@@ -91,6 +91,14 @@ def written(path: Path, members: dict[str, bytes], compression: int = zipfile.ZI
     return path
 
 
+def test_an_archive_without_its_suite_is_not_said_to_replay_otherwise(sent, tmp_path):
+    away = tmp_path / archive_of(sent, "oracle").name
+    away.write_bytes(archive_of(sent, "oracle").read_bytes())
+    (line,) = check_submission(away).problems
+    assert line.startswith("cannot be checked here: no suites/")
+    assert line.endswith("name the suite file with --suite")
+
+
 def changed(root: Path, tmp_path: Path, **replaced: bytes | None) -> tuple[str, ...]:
     """Return what is said of an archive with other members."""
     members = read_archive(archive_of(root, "least-tried"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agentgym.core.options import check_choice
-from agentgym.errors import UsageError
+from agentgym.errors import MissingSuiteError, UsageError
 
 FOLDER = Path(__file__).parent
 
@@ -41,7 +41,7 @@ def suite_file_of_run(folder: Path, name: str) -> Path:
     """
     path = FOLDER / f"{name}.toml" if name in NAMES else own_suite_file(folder, name)
     if path is None:
-        raise UsageError(
+        raise MissingSuiteError(
             f"no suites/{name}.toml in a folder above {folder}; name the suite file with --suite"
         )
     return path

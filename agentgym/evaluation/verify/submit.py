@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.core.hashing import canonical_json
-from agentgym.errors import UsageError
+from agentgym.errors import MissingDataError, MissingPackageError, MissingSuiteError, UsageError
 from agentgym.evaluation.log.results import EvalLog
 from agentgym.evaluation.log.runfiles import read_bytes
 from agentgym.evaluation.log.stored_run import StoredRun
@@ -137,7 +137,8 @@ def check_submission(
             verdict = verify(run, allow=allow, console=console)
             keep_verdict(run, verdict)
     except UsageError as error:
-        told = "does not replay: " if path.exists() else ""
+        absent = isinstance(error, MissingDataError | MissingPackageError | MissingSuiteError)
+        told = "cannot be checked here: " if absent else "does not replay: " if path.exists() else ""
         return CheckedSubmission((f"{told}{error}".replace(str(path.parent) + "/", ""),))
     problems = [*missing, *lacking, *_verdict_problems(verdict), *_card_problems(members, verdict)]
     return CheckedSubmission(tuple(problems), run.log, verdict)
