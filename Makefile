@@ -140,6 +140,7 @@ speed: $(VENV)/.installed-bench $(VENV)/.installed-train ## measure speed side b
 	@$(RUN) -m benchmarks.speed.alfworld
 	@$(RUN) -m benchmarks.speed.webshop
 	@$(if $(WEBSHOP),$(MAKE) --no-print-directory speed-webshop,echo "left out: the original WebShop; name its checkout with WEBSHOP=/path")
+	@$(RUN) -m benchmarks.speed.vector
 	@$(RUN) -m benchmarks.speed.algos
 	@$(RUN) -m benchmarks.speed.engine
 	@$(RUN) -m benchmarks.speed.iteration

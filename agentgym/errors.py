@@ -15,7 +15,7 @@ class MissingDataError(UsageError):
 
 
 class MissingSuiteError(UsageError):
-    """The file of a suite that a run names is not found. The message names the option that says where it is."""
+    """The file of a suite that a run names is not found. The message names the option that says where."""
 
 
 class MissingPackageError(UsageError):

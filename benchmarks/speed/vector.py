@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
@@ -21,7 +23,7 @@ import agentgym
 from agentgym.agents.table import make_agent
 from agentgym.rollout.worker import RolloutWorker
 from agentgym.vector.core import AgentVectorEnv
-from benchmarks.speed.report import Texts, machine, markdown
+from benchmarks.speed.report import Row, Texts, machine, markdown
 from benchmarks.speed.rounds import Discipline, Run, measure
 
 EPISODES = 64
@@ -147,6 +149,46 @@ def _timed(once: Callable[[], int]) -> Run:
     return run
 
 
+def limits(name: str) -> dict[str, float]:
+    """Count what a step of one environment takes: calls of the interpreter, and characters handed out."""
+    scripts = record(name)
+    env = agentgym.make(_id(name), max_steps=STEPS)
+    found = {"calls of Python's": 0.0, "calls of C's": 0.0, "characters handed out": 0.0}
+    steps = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        if event in ("call", "c_call"):
+            found["calls of Python's" if event == "call" else "calls of C's"] += 1
+
+    for again in range(2):  # the first time, games and pages are not remembered yet
+        found = dict.fromkeys(found, 0.0)
+        for task, actions in scripts:
+            env.reset(options={"task": task})
+            for action in actions:
+                sys.setprofile(count if again else None)
+                observation, _, _, _, info = env.step(action)
+                sys.setprofile(None)
+                steps += again
+                found["characters handed out"] += len(observation) + sum(map(len, info["admissible_actions"]))
+    found["calls of C's"] -= steps  # the profile's own
+    return {what: round(number / steps, 1) for what, number in found.items()}
+
+
+def page(record: dict[str, Any]) -> str:
+    """Write the report."""
+    rows = [Row(**row) for row in record["rows"]]
+    lines = ["", "What a step of a single environment takes, resets aside:", ""]
+    names = list(record["limits"])
+    whats = list(record["limits"][names[0]])
+    lines += [f"| | {' | '.join(whats)} |", "|---|" + "---:|" * len(whats)]
+    for name in names:
+        cells = [f"{record['limits'][name][what]:,.0f}" for what in whats]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return markdown(rows, {}, record["machine"], "python -m benchmarks.speed.vector", TEXTS) + "\n".join(
+        [*lines, ""]
+    )
+
+
 def main() -> int:
     """Measure, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -156,14 +198,11 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
     given = parser.parse_args()
     named = (each for name in given.only for each in disciplines(name))
-    rows = [row for each in named for row in measure(each, given.rounds, given.seconds)]
-    about = machine()
-    text = markdown(rows, {}, about, "python -m benchmarks.speed.vector", TEXTS)
-    given.out.write_text(
-        json.dumps({"machine": about, "rows": [asdict(row) for row in rows]}, indent=1) + "\n"
-    )
-    given.out.with_suffix(".md").write_text(text)
-    print(text)
+    rows = [asdict(row) for each in named for row in measure(each, given.rounds, given.seconds)]
+    found = {"machine": machine(), "rows": rows, "limits": {name: limits(name) for name in given.only}}
+    given.out.write_text(json.dumps(found, indent=1) + "\n")
+    given.out.with_suffix(".md").write_text(page(found))
+    print(page(found))
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agentgym.core.options import check_choice
-from agentgym.errors import MissingSuiteError, UsageError
+from agentgym.errors import MissingSuiteError
 
 FOLDER = Path(__file__).parent
 
