@@ -19,7 +19,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from agentgym.core.arrays import Bools, Floats
+from agentgym.core.arrays import Bools, Floats, all_of, any_of
 from agentgym.core.options import check_options, check_reset_options, options_of
 from agentgym.core.queries import AnswerSource
 from agentgym.core.snapshots import call
@@ -438,10 +438,10 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
         """Step slots under the autoreset mode; also return the slots that ended, and how, if reset."""
         actions = as_actions(actions, len(slots))
         whole = slots == self._every_slot  # not merely as many: `step_at` takes them in any order
-        if not _all(self._begun if whole else self._begun[slots]):
+        if not all_of(self._begun if whole else self._begun[slots]):
             raise ResetNeeded("a slot plays no task yet: call reset() before step()")
         over = self._over if whole else self._over[slots]
-        if _any(over):
+        if any_of(over):
             if self.autoreset_mode is not AutoresetMode.NEXT_STEP:
                 slot = slots[int(np.flatnonzero(over)[0])]
                 raise ResetNeeded(
@@ -455,7 +455,7 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
             self._over = ended
         else:
             self._over[slots] = ended
-        if self.autoreset_mode is not AutoresetMode.SAME_STEP or not _any(ended):
+        if self.autoreset_mode is not AutoresetMode.SAME_STEP or not any_of(ended):
             return moves, [], None
         return self._reset_ended(slots, moves, np.flatnonzero(ended))
 
@@ -494,12 +494,3 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
         """Draw a slot through the prototype, which then holds that slot's episode."""
         self.prototype.restore(self.snapshot(slot))
         return self.prototype.render()
-
-
-def _any(flags: Bools) -> bool:
-    """Return ``flags.any()``, which takes five times as long over a few."""
-    return b"\1" in flags.tobytes()
-
-
-def _all(flags: Bools) -> bool:
-    return b"\0" not in flags.tobytes()
