@@ -87,3 +87,13 @@ def union(masks: Iterable[int]) -> int:
     for mask in masks:
         total |= mask
     return total
+
+
+def indexes(mask: int) -> list[int]:
+    """Return the numbers of the bits of a mask, ascending."""
+    found = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from agentgym.env import Status
 from agentgym.envs.alfworld.engine.game import Game
-from agentgym.envs.alfworld.engine.planes import union
+from agentgym.envs.alfworld.engine.planes import indexes, union
 
 START = "middle of a room"
 """Where an agent is before it has gone anywhere."""
@@ -50,13 +50,16 @@ class Scene:
         self._standing: dict[int, Status] = {}
         self._hands: dict[int, str] = {}
         truth, names = game.planes.truth, game.names
-        self._held = [(bit, names[fact[2]], fact[2]) for fact, bit in truth.items() if fact[0] == HOLDS]
+        self._held = {
+            bit.bit_length() - 1: (names[fact[2]], fact[2]) for fact, bit in truth.items() if fact[0] == HOLDS
+        }
         self._states = {
             thing: [(truth[kind, thing], word) for kind, word in TREATED.items() if (kind, thing) in truth]
-            for _, _, thing in self._held
+            for _, thing in self._held.values()
         }
         states = (bit for known in self._states.values() for bit, _ in known)
-        self._hand_bits = union([*(bit for bit, _, _ in self._held), *states])
+        self._held_bits = union(1 << number for number in self._held)
+        self._hand_bits = self._held_bits | union(states)
 
     def standing(self, bits: int) -> Status:
         """Return whether a state is won, its score, and the share of goal conditions met."""
@@ -76,10 +79,9 @@ class Scene:
         if text is None:
             if len(self._hands) >= MEMO_LIMIT:
                 self._hands.clear()
-            held = [
-                f"{name}({self._treatment(thing, bits)})" for bit, name, thing in self._held if bits & bit
-            ]
-            text = self._hands[key] = ", ".join(held) or EMPTY
+            held = map(self._held.__getitem__, indexes(bits & self._held_bits))
+            shown = ", ".join([f"{name}({self._treatment(thing, bits)})" for name, thing in held])
+            text = self._hands[key] = shown or EMPTY
         return text
 
     def _treatment(self, thing: str, bits: int) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from agentgym.envs.alfworld.engine.grounding import Objects
@@ -90,26 +91,20 @@ class AtomTables(dict[int, Table]):
             rows[key][bit] = row
         return {key: (mask, rows[key]) for key, mask in masks.items()}
 
-    def _split(self, index: AtomIndex) -> Iterator[tuple[Any, Any, int]]:
-        """Yield each atom as (what it is looked up by, the other arguments, its bit)."""
+    def _split(self, index: AtomIndex) -> Iterable[tuple[Any, Any, int]]:
+        """Return each atom as (what it is looked up by, the other arguments, its bit)."""
         atoms = self._atoms(index.predicate, index.plane)
         if not atoms:
-            return
-        bound = index.bound
-        free = [i for i in range(1, len(atoms[0][0])) if i not in bound]
-        checks = [
-            (position, self.sets.get(kind, frozenset()))
-            for position, kind in zip(free, index.kinds, strict=True)
-            if kind != ROOT
-        ]
-        one_key, one_row = bound[0] if len(bound) == 1 else 0, free[0] if len(free) == 1 else 0
-        for fact, bit in atoms:
-            for position, fitting in checks:
-                if fact[position] not in fitting:
-                    break
-            else:
-                key = fact[one_key] if one_key else tuple([fact[i] for i in bound])
-                yield key, fact[one_row] if one_row else tuple([fact[i] for i in free]), bit
+            return ()
+        free = [i for i in range(1, len(atoms[0][0])) if i not in index.bound]
+        for position, kind in zip(free, index.kinds, strict=True):
+            if kind != ROOT:
+                fitting = self.sets.get(kind, frozenset())
+                atoms = [atom for atom in atoms if atom[0][position] in fitting]
+        facts = [fact for fact, _ in atoms]
+        return zip(
+            _columns(facts, index.bound), _columns(facts, free), [bit for _, bit in atoms], strict=True
+        )
 
     def _atoms(self, predicate: str, plane: Plane) -> list[tuple[Fact, int]]:
         """Return a predicate's atoms, sorted, with their bits."""
@@ -122,6 +117,11 @@ class AtomTables(dict[int, Table]):
         bits = self.shown if plane == "shown" else self.truth
         shift = self.width if plane == "negated" else 0
         return [(fact, bits[fact] << shift) for fact in self._changing_atoms.get(predicate, ())]
+
+
+def _columns(facts: list[Fact], places: Sequence[int]) -> Iterable[Any]:
+    """Return of each fact the argument at a place, or the tuple of those at several."""
+    return map(itemgetter(*places), facts) if places else [()] * len(facts)
 
 
 def _grouped(facts: Iterable[Fact]) -> dict[str, list[Fact]]:

@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 from agentgym.envs.alfworld.engine.game import Game
 from agentgym.envs.alfworld.engine.operations import Operation
 from agentgym.envs.alfworld.engine.pddl import TRUE, Schema, predicates
+from agentgym.envs.alfworld.engine.planes import indexes
 
 LiteralNumber: TypeAlias = int
 """Index i of a fluent atom that is true, or ~i of one that is false."""
@@ -154,16 +155,7 @@ def _conditional(operation: Operation, width: int) -> Iterator[PlanningAction]:
 
 def literals(true: int, false: int) -> frozenset[LiteralNumber]:
     """Return the literals of two bit masks."""
-    return frozenset((*_indexes(true), *(~i for i in _indexes(false))))
-
-
-def _indexes(mask: int) -> list[int]:
-    found = []
-    while mask:
-        low = mask & -mask
-        found.append(low.bit_length() - 1)
-        mask ^= low
-    return found
+    return frozenset((*indexes(true), *(~i for i in indexes(false))))
 
 
 def bits(numbers: Iterable[int]) -> int:
