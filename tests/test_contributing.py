@@ -73,12 +73,13 @@ from __future__ import annotations
 import argparse
 import sys
 
+from agentgym.cli.commands import COMMANDS
 from agentgym.cli.parser import Commands, Parser, add_command
 
 
 def add_to(commands: Commands[Parser]) -> None:
     """Declare the command."""
-    parser = add_command(commands, "hello", run, about="Greet somebody.", example="agentgym hello Ada")
+    parser = add_command(commands, "hello", run, about=COMMANDS["hello"], example="agentgym hello Ada")
     parser.add_argument("name", metavar="NAME")
 
 
@@ -142,7 +143,7 @@ IN_TABLE = {
 }
 
 IN_LIST = {
-    "agentgym/cli/commands.py": [(')\n"""In the order', '    "hello",\n')],
+    "agentgym/cli/commands.py": [('}\n"""What each does', '    "hello": "Greet somebody.",\n')],
 }
 
 
